@@ -1,0 +1,70 @@
+"""What flows from assembly to a store: closed triggers, and batches of them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from schemas.readings import Array, InstrumentGroup
+
+
+class Durability(StrEnum):
+    """What an acknowledged commit survives."""
+
+    SYNC = "sync"  # a crash of the server
+    ASYNC = "async"  # a crash of the daemon; the server may lose its last moments
+
+
+class Layout(StrEnum):
+    """How a group is stored."""
+
+    ROWS = "rows"  # a row (document) a reading
+    ARRAYS = "arrays"  # a row (document) a trigger, an array a channel
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalPosition:
+    """Up to where a store holds what a logger closed for a group: pieces are numbered 1, 2, 3, ... without a gap."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedTriggers:
+    """What one step of assembly closed, in ascending order of triggers; any part may be empty.
+
+    readings: record dtype, shape (triggers, instruments); undefined where not present.
+    present: bool, shape (triggers, instruments).
+    ledger: ledger dtype, shape (triggers,); row k belongs to readings[k].
+    late: record dtype, shape (late,): readings for triggers that were closed in an earlier step.
+    late_of: intp, shape (late,): late[k] belongs to the trigger of revised[late_of[k]].
+    revised: ledger dtype, shape (revised,): whole new ledger rows of triggers closed in an earlier step, each once.
+    """
+
+    readings: Array
+    present: Array
+    ledger: Array
+    late: Array
+    late_of: Array
+    revised: Array
+
+    @property
+    def triggers(self) -> int:
+        """How many triggers this step closed."""
+        return len(self.ledger)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory it holds, in bytes."""
+        parts = (self.readings, self.present, self.ledger, self.late, self.late_of, self.revised)
+        return sum(part.nbytes for part in parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(ClosedTriggers):
+    """What one transaction commits: closed triggers, their ledger rows, and the journal position they end at.
+
+    A revised row may belong to a trigger of the same batch: a store writes `ledger` first, then `revised`.
+    """
+
+    group: InstrumentGroup
+    position: JournalPosition
+    durability: Durability

@@ -1,0 +1,147 @@
+"""What the daemon says of itself: the body of `GET /api/v1/status` and of each frame of the status stream.
+
+Rates are means over the last second or so; percentiles are over the last ten seconds. Times are nanoseconds since
+1970-01-01 UTC.
+"""
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class State(StrEnum):
+    """What the daemon as a whole is doing."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STORE_AWAY = "store_away"  # the database does not answer; readings wait, and are committed when it is back
+    STOPPING = "stopping"
+
+
+class InstrumentState(StrEnum):
+    """How an instrument did lately; the page shows each by a glyph as well as by colour."""
+
+    OK = "ok"
+    LATE = "late"  # its last readings came after their trigger had closed
+    MISSING = "missing"  # absent from some of the last triggers
+    SILENT = "silent"  # nothing received for longer than the staleness limit, while triggers go on
+    NEVER = "never"  # nothing received since the daemon started
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TriggerCounts(_Model):
+    """Triggers since the daemon started."""
+
+    received: int = Field(description="triggers of which at least one reading was accepted")
+    open: int = Field(description="triggers being put together now")
+    complete: int = Field(description="closed with every instrument there")
+    incomplete: int = Field(description="closed by timeout with instruments missing")
+    committed: int = Field(description="acknowledged by the store")
+    waiting: int = Field(description="closed, not yet committed (the backlog)")
+    newest: int | None = Field(description="the highest trigger number closed in this run")
+    rate: float = Field(description="triggers closed a second")
+    commit_rate: float = Field(description="triggers committed a second")
+
+
+class ReadingCounts(_Model):
+    """Readings since the daemon started. received = committed + duplicate + refused + dead + waiting, always."""
+
+    received: int
+    committed: int
+    late: int = Field(description="accepted after their trigger had closed")
+    duplicate: int = Field(description="of an instrument whose reading was already there; not stored")
+    refused: dict[str, int] = Field(description="never stored, by reason")
+    dead: int = Field(description="in batches the store rejected for good; kept in the state folder")
+    waiting: int = Field(description="being assembled or closed and not yet committed")
+    rate: float = Field(description="readings received a second")
+    commit_rate: float = Field(description="readings committed a second")
+
+
+class Latency(_Model):
+    """From a trigger's closing to the store's acknowledgement, in milliseconds, over the last ten seconds."""
+
+    p50: float | None
+    p99: float | None
+    max: float | None
+
+
+class GroupStatus(_Model):
+    """One instrument group."""
+
+    run: int
+    instruments: int
+    layout: str
+    durability: str
+    triggers: TriggerCounts
+    readings: ReadingCounts
+    commit_ms: Latency
+    missing_now: int = Field(description="instruments in state missing, silent or never")
+    missing_a_trigger: float = Field(description="mean number of instruments missing from the triggers closed lately")
+    states: str = Field(description="one letter an instrument, in order: o ok, l late, m missing, s silent, n never")
+    backlog_mib: float = Field(description="memory held by readings that wait for the store")
+    backpressure: bool = Field(description="whether TCP senders are being held back now")
+
+
+class StoreStatus(_Model):
+    """The database."""
+
+    backend: str
+    version: str
+    durability: str = Field(description="the durability really in force, in words")
+    embedded: bool
+    target: str = Field(description="where it is, without a password")
+    available: bool
+    problem: str | None = Field(description="why it is not available, in one line")
+    away_s: float = Field(description="seconds since it was last available; 0 when it is")
+    commits: int = Field(description="transactions acknowledged since the start")
+    retries: int = Field(description="transactions tried again since the start")
+
+
+class SourceStatus(_Model):
+    """One source of readings."""
+
+    kind: str
+    address: str
+    connections: int
+    received: int = Field(description="readings handed to assembly")
+    bytes: int
+    refused: dict[str, int] = Field(description="connections, greetings and datagrams turned away, by reason")
+    lost_datagrams: int = Field(description="gaps in the senders' datagram numbers (UDP)")
+
+
+class Event(_Model):
+    """Something an operator would want to have been told."""
+
+    time_ns: int
+    severity: str = Field(description="info, warning or error")
+    text: str
+
+
+class Status(_Model):
+    """The whole daemon."""
+
+    epoch: int = Field(description="changes when the daemon restarts (its start time, ns)")
+    sequence: int = Field(description="number of this snapshot within the epoch")
+    time_ns: int
+    uptime_s: float
+    logger: str
+    version: str
+    state: State
+    store: StoreStatus
+    groups: dict[str, GroupStatus]
+    sources: list[SourceStatus]
+    events: list[Event] = Field(description="the last few, newest first")
+    cpu_percent: float = Field(description="of one core, this process, lately")
+    memory_mib: float = Field(description="resident memory of this process")
+
+
+STATE_LETTERS: dict[str, InstrumentState] = {
+    "o": InstrumentState.OK,
+    "l": InstrumentState.LATE,
+    "m": InstrumentState.MISSING,
+    "s": InstrumentState.SILENT,
+    "n": InstrumentState.NEVER,
+}
