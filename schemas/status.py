@@ -134,6 +134,10 @@ class Status(_Model):
     groups: dict[str, GroupStatus]
     sources: list[SourceStatus]
     events: list[Event] = Field(description="the last few, newest first")
+    limits: dict[str, float] = Field(
+        description="limits in force, by name: commit_p99_ms (budget for the commit latency, p99, in milliseconds), "
+        "stale_s (an instrument quiet for longer is silent, in seconds)"
+    )
     cpu_percent: float = Field(description="of one core, this process, lately")
     memory_mib: float = Field(description="resident memory of this process")
 
