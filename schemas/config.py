@@ -4,26 +4,53 @@ Every field has a description; `triggerlog config-reference` prints them. Readin
 the daemon's business: here is only what the text means.
 """
 
-import re
+import json
 import tomllib
-from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from schemas.batch import Durability, Layout
+from schemas.fields import Form
+from schemas.problems import (
+    ConfigError,
+    Problem,
+    problems,
+    refuse,
+    suggestion,
+    syntax_problem,
+    wrong,
+)
 from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, Channel, InstrumentGroup
 
-NAME = r"^[a-z][a-z0-9_]*$"
+__all__ = ["Config", "ConfigError", "Problem", "parse_config"]
+
 RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs"})
+RESERVED_ENDINGS = ("_ledger", "_readings")
 RESERVED_CHANNELS = frozenset({name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"})
 
-Name = Annotated[str, Field(pattern=NAME, max_length=32)]
+Name = Annotated[
+    str,
+    Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32),
+    Form(words="1 to 32 lower-case letters, digits and underscores, a letter first"),
+]
+LoggerName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64),
+    Form(words="1 to 64 letters, digits, `_`, `.` and `-`, a letter or digit first"),
+]
+InstrumentName = Annotated[
+    str,
+    Field(pattern=r"^\S+$", min_length=1, max_length=64),
+    Form(words="1 to 64 characters without a space"),
+]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
 
 class ChannelConfig(_Section):
@@ -37,14 +64,14 @@ class ChannelConfig(_Section):
     @classmethod
     def _known(cls, dtype: str) -> str:
         if dtype not in CHANNEL_DTYPES:
-            raise ValueError(f"unknown dtype {dtype!r}; use one of {', '.join(CHANNEL_DTYPES)}")
+            refuse([wrong(f"unknown dtype {dtype!r}", suggestion(dtype, CHANNEL_DTYPES))])
         return dtype
 
     @field_validator("name")
     @classmethod
     def _free(cls, name: str) -> str:
         if name in RESERVED_CHANNELS:
-            raise ValueError(f"{name!r} is a column of every table; give the channel another name")
+            refuse([wrong(f"{name!r} is a column of every table", "give the channel another name")])
         return name
 
 
@@ -58,8 +85,11 @@ class GroupConfig(_Section):
         le=MAX_INSTRUMENTS,
         description="How many instruments; they are named `<group>_000`, `<group>_001`, ... Instead of `instruments`.",
     )
-    instruments: tuple[Annotated[str, Field(min_length=1, max_length=64, pattern=r"^\S+$")], ...] | None = Field(
-        default=None, description="Names of the instruments, in the order of their numbers. Instead of `count`."
+    instruments: tuple[InstrumentName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_INSTRUMENTS,
+        description="Names of the instruments, in the order of their numbers. Instead of `count`.",
     )
     channels: tuple[ChannelConfig, ...] = Field(min_length=1, max_length=256, description="What each of them measures.")
     layout: Layout | None = Field(default=None, description="Layout of this group, where it differs from `[database]`.")
@@ -67,26 +97,32 @@ class GroupConfig(_Section):
         default=None, description="Durability of this group, where it differs from `[database]`."
     )
 
+    @field_validator("name")
+    @classmethod
+    def _free(cls, name: str) -> str:
+        if name in RESERVED_GROUPS:
+            refuse([wrong(f"{name!r} is a table of triggerlog's own", "give the group another name")])
+        if name.endswith(RESERVED_ENDINGS):
+            ends = " and ".join(RESERVED_ENDINGS)
+            refuse([wrong(f"the endings {ends} are for tables that go with a group", "give the group another name")])
+        return name
+
     @model_validator(mode="after")
     def _check(self) -> "GroupConfig":
-        if self.name in RESERVED_GROUPS:
-            raise ValueError(f"{self.name!r} is a table of triggerlog's own; give the group another name")
-        if (self.count is None) == (self.instruments is None):
-            raise ValueError("give either `count` or `instruments`, not both and not neither")
-        if self.instruments is not None:
-            if not 1 <= len(self.instruments) <= MAX_INSTRUMENTS:
-                raise ValueError(f"`instruments` names {len(self.instruments)}; give 1 to {MAX_INSTRUMENTS}")
-            _once("instrument", self.instruments)
-        _once("channel", [channel.name for channel in self.channels])
+        refuse(
+            [
+                *_count_or_names(self.count, self.instruments),
+                *_twice("instrument", "instruments", "", self.instruments or ()),
+                *_twice("channel", "channels", ".name", [channel.name for channel in self.channels]),
+            ]
+        )
         return self
 
     def group(self) -> InstrumentGroup:
-        """The group as the rest of the daemon knows it."""
-        names = self.instruments
-        if names is None:
-            assert self.count is not None
-            digits = max(3, len(str(self.count - 1)))
-            names = tuple(f"{self.name}_{i:0{digits}d}" for i in range(self.count))
+        """Give the group as the rest of the daemon knows it."""
+        count = self.count or 0
+        digits = max(3, len(str(count - 1)))
+        names = self.instruments or tuple(f"{self.name}_{i:0{digits}d}" for i in range(count))
         channels = tuple(Channel(name=c.name, unit=c.unit, dtype=c.dtype) for c in self.channels)
         return InstrumentGroup(name=self.name, instruments=names, channels=channels)
 
@@ -111,7 +147,10 @@ class UdpSource(_Section):
     host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
     port: Port = Field(default=8122, description="Port to listen on; 0 takes a free one.")
     receive_buffer_kib: int = Field(
-        default=4096, ge=64, le=1_048_576, description="Socket buffer asked of the kernel, in KiB (see net.core.rmem_max)."
+        default=4096,
+        ge=64,
+        le=1_048_576,
+        description="Socket buffer asked of the kernel, in KiB (see net.core.rmem_max).",
     )
 
 
@@ -156,16 +195,18 @@ class DatabaseConfig(_Section):
     @field_validator("dsn")
     @classmethod
     def _known_scheme(cls, dsn: str | None) -> str | None:
-        if dsn is not None and not re.match(r"^postgres(ql)?://", dsn):
-            raise ValueError("not a DSN this version knows; write postgresql://user@host:port/name, or leave it out")
+        if dsn is not None:
+            refuse(_wrong_dsn(dsn))
         return dsn
 
     @model_validator(mode="after")
     def _one_password(self) -> "DatabaseConfig":
-        if self.password_env is not None and self.password_file is not None:
-            raise ValueError("give either `password_env` or `password_file`, not both")
-        if self.dsn is None and (self.password_env or self.password_file):
-            raise ValueError("a password needs a `dsn`: the embedded PostgreSQL has none")
+        given = [key for key in ("password_env", "password_file") if getattr(self, key) is not None]
+        if len(given) == 2:
+            refuse([wrong("`password_env` is given too", "give one of them, not both", "password_file")])
+        if given and self.dsn is None:
+            mend = "add the `dsn` it is for, or take it out: the embedded PostgreSQL has no password"
+            refuse([wrong("a password without a `dsn`", mend, given[0])])
         return self
 
 
@@ -190,8 +231,16 @@ class AssemblyConfig(_Section):
     @classmethod
     def _power_of_two(cls, window: int) -> int:
         if window & (window - 1):
-            raise ValueError(f"not a power of two; use {1 << (window.bit_length() - 1)} or {1 << window.bit_length()}")
+            low, high = 1 << (window.bit_length() - 1), 1 << window.bit_length()
+            refuse([wrong(f"{window} is not a power of two", f"use {low} or {high}")])
         return window
+
+    @model_validator(mode="after")
+    def _fits(self) -> "AssemblyConfig":
+        if self.max_open > self.window // 2:
+            problem = f"{self.max_open} triggers do not fit into the half of `window` that lies behind the newest"
+            refuse([wrong(problem, f"use at most {self.window // 2}, or a larger `window`", "max_open")])
+        return self
 
 
 class CommitterConfig(_Section):
@@ -207,6 +256,16 @@ class CommitterConfig(_Section):
     )
     retry_first_ms: float = Field(default=50.0, gt=0, le=60_000, description="Pause after the first failed commit.")
     retry_most_ms: float = Field(default=1_000.0, gt=0, le=600_000, description="The pause doubles up to this.")
+
+    @model_validator(mode="after")
+    def _grows(self) -> "CommitterConfig":
+        if self.retry_most_ms < self.retry_first_ms:
+            mend = f"use at least {self.retry_first_ms:g}"
+            refuse([wrong("shorter than the first pause, `retry_first_ms`", mend, "retry_most_ms")])
+        if self.max_batch_mib > self.max_waiting_mib:
+            mend = f"use at most {self.max_waiting_mib:g}, or a larger `max_waiting_mib`"
+            refuse([wrong("one batch is more than may wait", mend, "max_batch_mib")])
+        return self
 
 
 class ApiConfig(_Section):
@@ -226,21 +285,25 @@ class DashboardConfig(_Section):
 class AlarmConfig(_Section):
     """Limits beyond which the page and the status call something wrong."""
 
-    stale_s: float = Field(default=2.0, gt=0, description="An instrument silent for longer, while others go on, is stale.")
+    stale_s: float = Field(
+        default=2.0, gt=0, description="An instrument silent for longer, while others go on, is stale."
+    )
     commit_p99_ms: float = Field(default=100.0, gt=0, description="Budget for the commit latency, p99.")
 
 
 class Config(_Section):
     """The whole configuration."""
 
-    logger: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)] = Field(
+    logger: LoggerName = Field(
         default="triggerlog", description="Name of this logger; kept with its positions and ledger rows."
     )
     state_dir: str = Field(
         default="state", description="Folder for what the daemon keeps; relative to the configuration file."
     )
     groups: tuple[GroupConfig, ...] = Field(min_length=1, description="The instrument groups.")
-    sources: tuple[Source, ...] = Field(default=(), description="Where readings come from. Default: one TCP source.")
+    sources: tuple[Source, ...] = Field(
+        default=(TcpSource(kind="tcp"),), description="Where readings come from; one TCP source when left out."
+    )
     database: DatabaseConfig = Field(default_factory=DatabaseConfig, description="Where they go.")
     assembly: AssemblyConfig = Field(default_factory=AssemblyConfig, description="How triggers are put together.")
     committer: CommitterConfig = Field(default_factory=CommitterConfig, description="How they are committed.")
@@ -248,41 +311,17 @@ class Config(_Section):
     api: ApiConfig = Field(default_factory=ApiConfig, description="The control API.")
     dashboard: DashboardConfig = Field(default_factory=DashboardConfig, description="The page.")
 
-    @field_validator("sources")
-    @classmethod
-    def _default_source(cls, sources: tuple[Source, ...]) -> tuple[Source, ...]:
-        return sources or (TcpSource(kind="tcp"),)
-
     @model_validator(mode="after")
     def _check(self) -> "Config":
         names = [group.name for group in self.groups]
-        _once("group", names)
-        for name in names:
-            if name.endswith(("_ledger", "_readings")):
-                raise ValueError(f"group {name!r}: the endings _ledger and _readings are for tables that go with a group")
-        for source in self.sources:
-            if isinstance(source, SimulatedSource) and source.group not in names:
-                raise ValueError(f"a simulated source names group {source.group!r}; there is: {', '.join(names)}")
-        taken = Counter((s.kind, s.host, s.port) for s in self.sources if not isinstance(s, SimulatedSource) and s.port)
-        for (kind, host, port), times in taken.items():
-            if times > 1:
-                raise ValueError(f"{times} {kind} sources listen on {host}:{port}; give each its own port")
+        refuse(
+            [
+                *_twice("group", "groups", ".name", names),
+                *_unknown_groups(self.sources, names),
+                *_shared_ports(self),
+            ]
+        )
         return self
-
-
-class Problem(BaseModel):
-    """One thing that is wrong with a configuration, by field, with its mend."""
-
-    field: str
-    problem: str
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; `problems` says why, field by field."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("; ".join(f"{p.field}: {p.problem}" for p in problems))
-        self.problems = problems
 
 
 def parse_config(text: str) -> Config:
@@ -290,22 +329,65 @@ def parse_config(text: str) -> Config:
 
     Raises:
         ConfigError: with every problem found, each naming the field and the mend.
+
     """
     try:
         tree: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError([Problem(field="(file)", problem=f"not valid TOML: {error}")]) from None
+        raise ConfigError([syntax_problem(text, str(error))]) from None
     try:
-        return Config.model_validate(tree)
+        # By way of JSON, because pydantic's strict mode takes lists for tuples and texts for enumerations only there;
+        # without strict mode `port = "8122"` and `count = true` would pass.
+        return Config.model_validate_json(json.dumps(tree, default=str), strict=True)
     except ValidationError as error:
-        raise ConfigError([_problem(detail) for detail in error.errors()]) from None
+        raise ConfigError(problems(Config, error.errors(include_url=False))) from None
 
 
-def _once(what: str, names: Any) -> None:
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise ValueError(f"{what} named twice: {', '.join(map(str, twice))}; names must differ")
+def _twice(what: str, key: str, inner: str, names: Sequence[str]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if first.setdefault(name, i) != i:
+            other = f"{key}[{first[name]}]{inner}"
+            yield wrong(f"{what} {name!r} is named by {other} already", "give it another name", f"{key}[{i}]{inner}")
 
 
-def _problem(detail: Any) -> Problem:
-    return Problem(field=str(detail["loc"]), problem=detail["msg"])
+def _count_or_names(count: int | None, instruments: Sequence[str] | None) -> Iterator[Problem]:
+    if count is None and instruments is None:
+        yield wrong("missing", "give `count`, or the names of the `instruments`", "count")
+    if count is not None and instruments is not None:
+        yield wrong("`instruments` is given too", "give one of them, not both", "count")
+
+
+def _wrong_dsn(dsn: str) -> Iterator[Problem]:
+    mend = "write postgresql://user@host:port/name, or leave it out for the embedded PostgreSQL"
+    try:
+        parts = urlsplit(dsn)
+        _ = parts.port  # parsed when asked for
+    except ValueError:
+        # Its message is not passed on: it quotes what could not be read, and with a slash in it that is the password.
+        yield wrong("its host and port cannot be read", f"{mend}; in a password write / as %2F and @ as %40")
+        return
+    if parts.scheme not in ("postgresql", "postgres"):
+        yield wrong(f"{parts.scheme or 'this'!r} is not a database this version knows", mend)
+
+
+def _unknown_groups(sources: Iterable[Source], names: Sequence[str]) -> Iterator[Problem]:
+    for i, source in enumerate(sources):
+        if isinstance(source, SimulatedSource) and source.group not in names:
+            yield wrong(f"there is no group {source.group!r}", suggestion(source.group, names), f"sources[{i}].group")
+
+
+def _shared_ports(config: Config) -> Iterator[Problem]:
+    # TCP and UDP ports are different things: only what speaks the same protocol can be in each other's way.
+    listeners: list[tuple[str, str, str, int]] = [
+        ("api.port", "tcp", config.api.host, config.api.port),
+        ("dashboard.port", "tcp", config.dashboard.host, config.dashboard.port),
+    ]
+    for i, source in enumerate(config.sources):
+        if not isinstance(source, SimulatedSource):
+            listeners.append((f"sources[{i}].port", source.kind, source.host, source.port))
+    taken: dict[tuple[str, str, int], str] = {}
+    for field, kind, host, port in listeners:
+        first = taken.setdefault((kind, host, port), field)
+        if port and first != field:
+            yield wrong(f"{first} is {port} on {host} too", "give each its own port", field)

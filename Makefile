@@ -1,0 +1,121 @@
+# `make run` and `make test` are all a newcomer needs; `make` alone lists the rest.
+# They want Python 3.11 or newer and nothing else: what the tests need beyond it is installed where that is possible.
+
+SHELL := /bin/sh
+.SHELLFLAGS := -euc
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+# Name an interpreter to choose it: make setup PYTHON=/opt/python3.12/bin/python3
+PYTHON ?=
+# Passed on to the command: make run ARGS="--rate 100", make test ARGS="tests/test_config.py -x"
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: setup
+setup: $(INSTALLED) ## Make .venv with exactly the locked packages (done once for each lock)
+
+# pip, and not uv, so that a machine needs nothing but Python; --require-hashes refuses whatever is not in the lock.
+$(INSTALLED): requirements.lock pyproject.toml
+	@works() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+	python='$(PYTHON)'
+	if [ -z "$$python" ]; then
+		# The first that can make an environment; else the first that is new enough. A name on the PATH proves nothing.
+		for name in python3.13 python3.12 python3.11 python3; do
+			works "$$name" || continue
+			[ -n "$$python" ] || python=$$name
+			if "$$name" -c 'import ensurepip, venv' 2>/dev/null; then python=$$name; break; fi
+		done
+	fi
+	if [ -z "$$python" ] || ! works "$$python"; then
+		echo "triggerlog needs Python 3.11 or newer$${python:+, and $$python is not}." >&2
+		echo "Install one (Debian: apt-get install python3 python3-venv), or name it: make setup PYTHON=/path/to/python3" >&2
+		exit 1
+	fi
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then
+		package=$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+			echo "Installing $$package ..."
+			apt-get update -qq
+			DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$$package" >/dev/null
+		else
+			echo "$$python cannot make virtual environments; install what it lacks: sudo apt-get install $$package" >&2
+			exit 1
+		fi
+	fi
+	echo "Setting up $(VENV) with $$("$$python" --version) ..."
+	"$$python" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+.PHONY: run
+run: $(INSTALLED) ## Log 120 simulated instruments, with the page: a real daemon, a real sender, a real PostgreSQL
+	@exec $(BIN)/triggerlog demo $(ARGS)
+
+.PHONY: test
+test: $(INSTALLED) tools ## Run the tests (choose some: make test ARGS="tests/test_config.py -x")
+	@$(BIN)/python -m pytest $(ARGS)
+
+# What tests use beyond Python. Without root nothing is installed: the tests that miss something skip, or fail when CI=true.
+.PHONY: tools
+tools:
+	@wanted=
+	command -v cc >/dev/null || command -v gcc >/dev/null || wanted="$$wanted gcc libc6-dev"
+	[ -x /usr/bin/chromium ] || wanted="$$wanted chromium"
+	[ -n "$$wanted" ] || exit 0
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		echo "Installing$$wanted for the tests ..."
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$wanted >/dev/null; } \
+			|| echo "Could not install$$wanted; the tests that need them say so." >&2
+	else
+		echo "Some tests need$$wanted (sudo apt-get install$$wanted); they skip without." >&2
+	fi
+
+.PHONY: lint
+lint: $(INSTALLED) ## Check format, lint, types, and the floors
+	@$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(INSTALLED) ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: $(INSTALLED) ## Measure against the ceiling and against the ways such data is written today
+	@exec $(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: soak
+soak: $(INSTALLED) ## Run the long tests: full speed for minutes, memory flat, nothing lost
+	@TRIGGERLOG_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
+
+.PHONY: screenshots
+screenshots: $(INSTALLED) tools ## Make the pictures of the page in docs/images again
+	@TRIGGERLOG_SCREENSHOTS=1 $(BIN)/python -m pytest -m page $(ARGS)
+
+.PHONY: reference
+reference: $(INSTALLED) ## Write docs/configuration.md again, from the models
+	@$(BIN)/triggerlog config-reference > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
+
+# --universal: one lock for every supported Python and machine. No index is written into it: where packages come from
+# is the machine's setting.
+.PHONY: lock
+lock: $(INSTALLED) ## Pin the newest allowed versions, with their hashes (add to it: ARGS="--upgrade-package numpy")
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--extra dev pyproject.toml -o requirements.lock $(ARGS)
+
+.PHONY: clean
+clean: ## Remove what was built (the data in state/ stays)
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
