@@ -1,0 +1,129 @@
+"""One TCP connection of a sender: its greeting, the daemon's answer, and the acknowledgements that flow back."""
+
+import asyncio
+import os
+import socket
+from typing import Protocol, cast
+
+from schemas.wire import ACKNOWLEDGEMENT, ANSWER_MAX, Answer, Greeting, ProtocolError, parse_answer
+
+
+class SenderError(Exception):
+    """Readings cannot be handed over; the message is one line that says why and what to do."""
+
+
+class ConnectionLost(SenderError):
+    """The daemon is gone and this sender does not connect again by itself, or no longer."""
+
+
+class Owner(Protocol):
+    """Who a connection belongs to, and what it is told."""
+
+    def acknowledgements(self, frames: bytes) -> None:
+        """Take whole acknowledgement frames; after the answer, in order."""
+
+    def resumed(self) -> None:
+        """Go on: everything written has gone to the kernel."""
+
+    def lost(self, connection: "Connection", error: Exception | None) -> None:
+        """Do without the connection: it is closed; by the other side when there is no error."""
+
+
+class Connection(asyncio.Protocol):
+    """Bytes of one connection: first the answer, then acknowledgement frames.
+
+    answer: the daemon's, or its refusal as ProtocolError. closed: done when the connection is. paused: whether
+    something written has not gone to the kernel yet.
+    """
+
+    transport: asyncio.WriteTransport
+
+    def __init__(self, owner: Owner) -> None:
+        loop = asyncio.get_running_loop()
+        self._owner = owner
+        self._rest = b""
+        self.paused = False
+        self.answer: asyncio.Future[Answer] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep nothing in the transport once it says "go on": a caller may write to its block again."""
+        self.transport = cast("asyncio.WriteTransport", transport)
+        self.transport.set_write_buffer_limits(high=0)
+
+    def data_received(self, data: bytes) -> None:
+        """Take the answer apart, then hand on whole acknowledgement frames."""
+        data = self._rest + data
+        if not self.answer.done():
+            line, newline, data = data.partition(b"\n")
+            if not newline and len(line) <= ANSWER_MAX:
+                self._rest = line
+                return
+            try:
+                self.answer.set_result(parse_answer(line))
+            except ProtocolError as error:
+                self.answer.set_exception(error)
+                self.transport.close()
+                return
+        whole = len(data) - len(data) % ACKNOWLEDGEMENT.itemsize
+        self._rest = data[whole:]
+        if whole and not self.transport.is_closing():
+            self._owner.acknowledgements(data[:whole])
+
+    def pause_writing(self) -> None:
+        """Note that the kernel's buffer is full."""
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        """Let the owner go on."""
+        self.paused = False
+        self._owner.resumed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits for the answer, and the owner."""
+        self.paused = False
+        if not self.answer.done():
+            self.answer.set_exception(exc or ConnectionResetError("it closed the connection without an answer"))
+        self.closed.set_result(None)
+        self._owner.lost(self, exc)
+
+
+async def greet(owner: Owner, host: str, port: int, greeting: Greeting, timeout_s: float) -> Connection:
+    """Connect, greet, and wait for an answer that accepts.
+
+    Raises:
+        SenderError: nobody answers there, or not in time.
+        ProtocolError: the daemon refuses, or what answers is no daemon.
+    """
+    line = greeting.line()
+    connection: Connection | None = None
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await asyncio.get_running_loop().create_connection(lambda: Connection(owner), host, port)
+            connection.transport.write(line)
+            await asyncio.shield(connection.answer)
+    except TimeoutError:
+        await _give_up(connection)
+        raise SenderError(f"{host}:{port} did not answer within {timeout_s:g} s; is this the daemon's port?") from None
+    except OSError as error:
+        await _give_up(connection)
+        raise SenderError(f"cannot reach a daemon at {host}:{port}: {_reason(error)}; is it running?") from None
+    except BaseException:
+        await _give_up(connection)
+        raise
+    return connection
+
+
+def _reason(error: OSError) -> str:
+    # asyncio folds the address into its own text; the system's words are clearer.
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
+
+
+async def _give_up(connection: Connection | None) -> None:
+    if connection is None:
+        return
+    connection.answer.cancel()
+    connection.transport.abort()
+    await connection.closed
