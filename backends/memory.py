@@ -1,0 +1,160 @@
+"""A store in memory, for tests to which a database would add nothing: it keeps every promise of `Store` but to last."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from backends.base import StoreFacts
+from schemas.batch import Batch, JournalPosition
+from schemas.ledger import ledger_dtype
+from schemas.queries import (
+    InstrumentReadings,
+    LedgerRow,
+    LedgerTail,
+    NewestTrigger,
+    Query,
+    TriggerReadings,
+    WindowReadings,
+    answer_dtype,
+)
+from schemas.readings import Array, InstrumentGroup
+
+
+@dataclass(kw_only=True)
+class _Group:
+    group: InstrumentGroup
+    sequence: int = 0
+    readings: list[Array] = field(default_factory=list)
+    ledger: dict[tuple[int, int], Array] = field(default_factory=dict)
+
+    def everything(self) -> Array:
+        """Put all readings into one array, `answer_dtype(group)`, in the order of their writing."""
+        self.readings = [np.concatenate([np.empty(0, answer_dtype(self.group)), *self.readings])]
+        return self.readings[0]
+
+    def rows(self) -> Array:
+        """Put all ledger rows into one array, by run and trigger."""
+        rows = np.empty(len(self.ledger), ledger_dtype(self.group.size))
+        for k, key in enumerate(sorted(self.ledger)):
+            rows[k] = self.ledger[key]
+        return rows
+
+
+class MemoryStore:
+    """A store that forgets everything with its process.
+
+    Clear `serving` to hold commits until it is set again, as a slow database would; `fail_with` makes them fail.
+    """
+
+    def __init__(self, groups: Mapping[str, InstrumentGroup]) -> None:
+        self._groups = {name: _Group(group=group) for name, group in groups.items()}
+        self._failure: Exception | None = None
+        self.serving = asyncio.Event()
+        self.serving.set()
+        self.commits = 0
+
+    def fail_with(self, error: Exception | None) -> None:
+        """Make every call that reaches the store raise this, until it is called with None."""
+        self._failure = error
+
+    async def open(self) -> None:
+        """There is nothing to create."""
+        self._check()
+
+    async def commit(self, batch: Batch) -> None:
+        """Keep a batch, unless it is there already."""
+        await self.serving.wait()
+        self._check()
+        self.commits += 1
+        kept = self._groups[batch.group.name]
+        if batch.position.sequence <= kept.sequence:
+            return
+        kept.readings += [_on_time(batch), _late(batch)]
+        for row in (*batch.ledger, *batch.revised):
+            kept.ledger[int(row["run"]), int(row["trigger"])] = row.copy()
+        kept.sequence = batch.position.sequence
+
+    async def position(self, group: str) -> JournalPosition | None:
+        """Up to where the group is held."""
+        self._check()
+        sequence = self._groups[group].sequence
+        return JournalPosition(sequence=sequence) if sequence else None
+
+    async def ask(self, query: Query) -> Array:
+        """Answer a question by going through everything."""
+        self._check()
+        kept = self._groups[query.group.name]
+        match query:
+            case NewestTrigger():
+                rows = kept.rows()
+                complete = rows[rows["arrived"] == rows["expected"]]
+                return _of_trigger(kept, complete[-1:])
+            case TriggerReadings():
+                rows = kept.rows()
+                return _of_trigger(kept, rows[(rows["run"] == query.run) & (rows["trigger"] == query.trigger)])
+            case InstrumentReadings():
+                every = kept.everything()
+                found = every[(every["instrument"] == query.instrument) & _within(every, query)]
+                return np.asarray(found[np.argsort(found["time_ns"], kind="stable")][-query.most :])
+            case WindowReadings():
+                every = kept.everything()
+                return np.sort(every[_within(every, query)], order=("run", "trigger", "instrument"))
+            case LedgerRow():
+                rows = kept.rows()
+                found = rows[rows["trigger"] == query.trigger]
+                return np.asarray(found[-1:] if query.run is None else found[found["run"] == query.run])
+            case LedgerTail():
+                rows = kept.rows()
+                return np.asarray(rows[rows["run"] == rows["run"].max(initial=0)][-query.most :])
+
+    async def facts(self) -> StoreFacts:
+        """Say that nothing here lasts."""
+        self._check()
+        return StoreFacts(
+            backend="memory",
+            version="1",
+            durability="NOT durable: in the memory of this process",
+            target="memory",
+            rows={name: len(kept.everything()) for name, kept in self._groups.items()},
+            size_bytes={name: kept.everything().nbytes for name, kept in self._groups.items()},
+        )
+
+    async def close(self) -> None:
+        """There is nothing to give back."""
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+def _answer(readings: Array, run: Array, trigger: Array, group: InstrumentGroup) -> Array:
+    answer = np.empty(len(readings), answer_dtype(group))
+    answer["run"], answer["trigger"] = run, trigger
+    for name in ("instrument", "time_ns", *(channel.name for channel in group.channels)):
+        answer[name] = readings[name]
+    return answer
+
+
+def _on_time(batch: Batch) -> Array:
+    counts = batch.present.sum(axis=1)
+    run, trigger = np.repeat(batch.ledger["run"], counts), np.repeat(batch.ledger["trigger"], counts)
+    return _answer(batch.readings[batch.present], run, trigger, batch.group)
+
+
+def _late(batch: Batch) -> Array:
+    of = batch.revised[batch.late_of]
+    return _answer(batch.late, of["run"], of["trigger"], batch.group)
+
+
+def _of_trigger(kept: _Group, row: Array) -> Array:
+    every = kept.everything()
+    if not len(row):
+        return every[:0]
+    found = every[(every["run"] == row["run"][0]) & (every["trigger"] == row["trigger"][0])]
+    return np.sort(found, order="instrument")
+
+
+def _within(readings: Array, query: InstrumentReadings | WindowReadings) -> Array:
+    return np.asarray((readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns))

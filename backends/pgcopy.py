@@ -1,0 +1,290 @@
+"""PostgreSQL's binary COPY format, written and read with numpy: no Python object a reading.
+
+A COPY file is a signature, rows and a trailer; a row is a count of fields, then a length and the bytes of each field,
+big-endian (https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format"). With fixed lengths and no NULLs
+a row is one packed structured dtype whose counts and lengths are constants: they are laid down once as a template, and
+values are then assigned a column at a time. Signature and trailer are part of the same buffer.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from schemas.batch import ClosedTriggers
+from schemas.ledger import COUNTS, TIMES, ledger_dtype
+from schemas.queries import answer_dtype
+from schemas.readings import Array, Channel, InstrumentGroup
+from schemas.tables import MISSING_OFFSET, STORED_DTYPES
+
+SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
+OIDS = {"<i2": 21, "<i4": 23, "<i8": 20, "<f4": 700, "<f8": 701}
+"""Types of array elements: pg_type.oid of int2, int4, int8, float4, float8, which never change."""
+
+
+class NotBinaryCopy(ValueError):
+    """What came out of a COPY has not the fixed rows asked for."""
+
+
+class RowFormat:
+    """Rows of fixed width.
+
+    Args:
+        fields: name, dtype and number of elements of each; 0 elements is a plain value, more is an array.
+    """
+
+    def __init__(self, fields: Sequence[tuple[str, str, int]]) -> None:
+        self.fields = tuple(fields)
+        layout: list[tuple[Any, ...]] = [("fields", ">i2")]
+        for name, dtype, elements in self.fields:
+            layout.append((f"{name}:length", ">i4"))
+            layout.append((name, _array_field(dtype, elements) if elements else _big_endian(dtype)))
+        self.dtype: np.dtype[Any] = np.dtype(layout)
+        self._template = self._lay_template()
+
+    def blank(self, count: int) -> tuple[Array, Array]:
+        """Make a whole COPY file of `count` rows, uint8, and a view of its rows, whose values are still to be set."""
+        width = self.dtype.itemsize
+        whole = np.empty(len(SIGNATURE) + count * width + len(TRAILER), np.uint8)
+        whole[: len(SIGNATURE)] = np.frombuffer(SIGNATURE, np.uint8)
+        whole[-len(TRAILER) :] = np.frombuffer(TRAILER, np.uint8)
+        rows = whole[len(SIGNATURE) : -len(TRAILER)]
+        rows.view(f"V{width}")[:] = self._template.view(f"V{width}")
+        return whole, rows.view(self.dtype)
+
+    def parse(self, data: bytes | bytearray) -> Array:
+        """View the rows of a COPY file.
+
+        Raises:
+            NotBinaryCopy: it is cut short, or a row has another width (a NULL, an array of another size).
+        """
+        body = len(data) - len(SIGNATURE) - len(TRAILER)
+        count, rest = divmod(body, self.dtype.itemsize)
+        if body < 0 or rest or data[: len(SIGNATURE)] != SIGNATURE or data[-len(TRAILER) :] != TRAILER:
+            raise NotBinaryCopy(f"{len(data)} bytes are not whole rows of {self.dtype.itemsize} bytes")
+        rows = np.frombuffer(data, self.dtype, count=count, offset=len(SIGNATURE))
+        for name in self._constants():
+            if (rows[name] != self._template[name][0]).any():
+                raise NotBinaryCopy(f"a row has another {name} than expected")
+        return rows
+
+    def _constants(self) -> list[str]:
+        return ["fields", *(f"{name}:length" for name, _, _ in self.fields)]
+
+    def _lay_template(self) -> Array:
+        template = np.zeros(1, self.dtype)
+        template["fields"] = len(self.fields)
+        for name, dtype, elements in self.fields:
+            template[f"{name}:length"] = template.dtype[name].itemsize
+            if elements:
+                field = template[name]
+                field["dimensions"], field["oid"] = 1, OIDS[dtype]
+                field["size"], field["lower"] = elements, 1
+                field["elements"]["length"] = np.dtype(dtype).itemsize
+        return template
+
+
+def _big_endian(dtype: str) -> str:
+    return dtype.replace("<", ">")
+
+
+def _array_field(dtype: str, elements: int) -> np.dtype[Any]:
+    element = np.dtype([("length", ">i4"), ("value", _big_endian(dtype))])
+    head = [(name, ">i4") for name in ("dimensions", "nulls", "oid", "size", "lower")]
+    return np.dtype([*head, ("elements", element, (elements,))])
+
+
+def _stored(channels: Sequence[Channel]) -> list[tuple[str, str]]:
+    return [(channel.name, STORED_DTYPES[channel.dtype]) for channel in channels]
+
+
+@lru_cache
+def rows_format(group: InstrumentGroup) -> RowFormat:
+    """One reading a row, in the columns of the `rows` table."""
+    head = [("run", "<i4"), ("trigger_id", "<i8"), ("instrument", "<i2"), ("time_ns", "<i8")]
+    return RowFormat([(name, dtype, 0) for name, dtype in [*head, *_stored(group.channels)]])
+
+
+@lru_cache
+def arrays_format(group: InstrumentGroup) -> RowFormat:
+    """One trigger a row, in the columns of the `arrays` table."""
+    head = [("run", "<i4", 0), ("trigger_id", "<i8", 0), ("time_ns", "<i8", 0), ("time_offset_ns", "<i8", group.size)]
+    return RowFormat([*head, *((name, dtype, group.size) for name, dtype in _stored(group.channels))])
+
+
+@lru_cache
+def ledger_format(instruments: int, logger: bytes | None) -> RowFormat:
+    """One ledger row, in the columns of the ledger table; without the logger's name when `logger` is None."""
+    bitmap = ledger_dtype(instruments)["missing"].itemsize
+    fields = [("run", "<i4"), ("trigger_id", "<i8"), *((name, "<i8") for name in TIMES)]
+    fields += [*((name, "<i4") for name in COUNTS), ("missing", f"V{bitmap}")]
+    if logger is not None:
+        fields.append(("logger", f"S{len(logger)}"))
+    return RowFormat([(name, dtype, 0) for name, dtype in fields])
+
+
+def encode_rows(batch: ClosedTriggers, group: InstrumentGroup) -> Array:
+    """Lay out all readings of a batch, late ones after the others, for the `rows` table; uint8."""
+    readings, counts = _present_readings(batch)
+    whole, rows = rows_format(group).blank(len(readings) + len(batch.late))
+    on_time, late = rows[: len(readings)], rows[len(readings) :]
+    if counts is None:
+        shape = batch.readings.shape
+        on_time.reshape(shape)["run"] = batch.ledger["run"][:, None]
+        on_time.reshape(shape)["trigger_id"] = batch.ledger["trigger"][:, None]
+    else:
+        on_time["run"] = np.repeat(batch.ledger["run"], counts)
+        on_time["trigger_id"] = np.repeat(batch.ledger["trigger"], counts)
+    _fill_readings(on_time, readings, group)
+    if len(late):
+        of = batch.revised[batch.late_of]
+        late["run"], late["trigger_id"] = of["run"], of["trigger"]
+        _fill_readings(late, batch.late, group)
+    return whole
+
+
+def _present_readings(batch: ClosedTriggers) -> tuple[Array, Array | None]:
+    if batch.present.all():
+        return batch.readings.reshape(-1), None
+    return batch.readings[batch.present], batch.present.sum(axis=1)
+
+
+def _fill_readings(rows: Array, readings: Array, group: InstrumentGroup) -> None:
+    for name in ("instrument", "time_ns", *(channel.name for channel in group.channels)):
+        rows[name] = readings[name]
+
+
+def encode_arrays(batch: ClosedTriggers, group: InstrumentGroup, earlier: Array | None = None) -> Array:
+    """Lay out a batch for the `arrays` table; uint8.
+
+    Late readings go into the rows of their triggers: those of this batch, those of `earlier` (rows taken out of the
+    table to be put back, as `arrays_format(group).parse` gives them), or a row of their own where there is none.
+    """
+    revised = batch.revised[np.unique(batch.late_of)]
+    again = _not_among(revised, batch.ledger)
+    whole, rows = arrays_format(group).blank(len(batch.ledger) + len(again))
+    _fill_triggers(rows[: len(batch.ledger)], batch.ledger)
+    _fill_arrays(rows[: len(batch.ledger)], batch, group)
+    put_back = rows[len(batch.ledger) :]
+    _fill_triggers(put_back, again)
+    _fill_missing(put_back, group)
+    if earlier is not None and len(earlier):
+        put_back[_find(earlier, _key(again))] = earlier
+    if len(batch.late):
+        _merge_late(rows, batch, group)
+    return whole
+
+
+def _fill_triggers(rows: Array, ledger: Array) -> None:
+    rows["run"], rows["trigger_id"], rows["time_ns"] = ledger["run"], ledger["trigger"], ledger["time_ns"]
+
+
+def _fill_missing(rows: Array, group: InstrumentGroup) -> None:
+    rows["time_offset_ns"]["elements"]["value"] = MISSING_OFFSET
+    for channel in group.channels:
+        rows[channel.name]["elements"]["value"] = np.nan if channel.is_float else 0
+
+
+def _fill_arrays(rows: Array, batch: ClosedTriggers, group: InstrumentGroup) -> None:
+    offsets = _offsets(batch.readings["time_ns"], batch.ledger["time_ns"][:, None])
+    complete = bool(batch.present.all())
+    rows["time_offset_ns"]["elements"]["value"] = (
+        offsets if complete else np.where(batch.present, offsets, MISSING_OFFSET)
+    )
+    for channel in group.channels:
+        values = batch.readings[channel.name]
+        if not complete:
+            values = np.where(batch.present, values, values.dtype.type(np.nan if channel.is_float else 0))
+        rows[channel.name]["elements"]["value"] = values
+
+
+def _offsets(times: Array, of: Array) -> Array:
+    """Subtract, where it overflows up to the largest offset: adding it again must never overflow in the database."""
+    offsets = np.asarray(times - of)
+    overflowed = ((times ^ of) & (times ^ offsets)) < 0
+    if overflowed.any():
+        offsets = np.where(overflowed, np.where(times < of, MISSING_OFFSET + 1, 2**63 - 1), offsets)
+    return offsets
+
+
+def _merge_late(rows: Array, batch: ClosedTriggers, group: InstrumentGroup) -> None:
+    row = _find(_key(batch.revised)[batch.late_of], _key(rows))
+    position = batch.late["instrument"].astype(np.intp)
+    offsets = _offsets(batch.late["time_ns"], batch.revised["time_ns"][batch.late_of])
+    rows["time_offset_ns"]["elements"]["value"][row, position] = offsets
+    for channel in group.channels:
+        rows[channel.name]["elements"]["value"][row, position] = batch.late[channel.name]
+
+
+_KEY = np.dtype([("run", "<i8"), ("trigger", "<i8")])
+
+
+def _key(of: Array) -> Array:
+    trigger = "trigger" if "trigger" in (of.dtype.names or ()) else "trigger_id"
+    key = np.empty(len(of), _KEY)
+    key["run"], key["trigger"] = of["run"], of[trigger]
+    return key
+
+
+def _find(wanted: Array, among: Array) -> Array:
+    """Find where each wanted key is; all are there, each once."""
+    if wanted.dtype != _KEY:
+        wanted = _key(wanted)
+    order = np.argsort(among)
+    return np.asarray(order[np.searchsorted(among, wanted, sorter=order)])
+
+
+def _not_among(revised: Array, ledger: Array) -> Array:
+    return np.asarray(revised[~np.isin(_key(revised), _key(ledger))])
+
+
+def encode_ledger(batch: ClosedTriggers, instruments: int, logger: bytes) -> Array:
+    """Lay out the ledger rows of a batch, revised ones in place of those they revise; uint8."""
+    if len(batch.revised):
+        kept = batch.ledger[~np.isin(_key(batch.ledger), _key(batch.revised))]
+        ledger = np.concatenate([kept, batch.revised])
+    else:
+        ledger = batch.ledger
+    whole, rows = ledger_format(instruments, logger).blank(len(ledger))
+    rows["run"], rows["trigger_id"] = ledger["run"], ledger["trigger"]
+    for name in (*TIMES, *COUNTS):
+        rows[name] = ledger[name]
+    rows["missing"] = np.ascontiguousarray(ledger["missing"]).view(rows.dtype["missing"])[:, 0]
+    rows["logger"] = logger
+    return whole
+
+
+def decode_rows(data: bytes | bytearray, group: InstrumentGroup) -> Array:
+    """Parse readings that came one a row; `answer_dtype(group)`, shape (readings,)."""
+    rows = rows_format(group).parse(data)
+    answer = np.empty(len(rows), answer_dtype(group))
+    answer["trigger"] = rows["trigger_id"]
+    for name in ("run", "instrument", "time_ns", *(channel.name for channel in group.channels)):
+        answer[name] = rows[name]
+    return answer
+
+
+def decode_arrays(data: bytes | bytearray, group: InstrumentGroup) -> Array:
+    """Parse readings that came one trigger a row, and spread them out; `answer_dtype(group)`, shape (readings,)."""
+    rows = arrays_format(group).parse(data)
+    offsets = rows["time_offset_ns"]["elements"]["value"].astype("<i8")
+    answer = np.empty(offsets.shape, answer_dtype(group))
+    answer["run"], answer["trigger"] = rows["run"][:, None], rows["trigger_id"][:, None]
+    answer["instrument"] = np.arange(group.size)
+    answer["time_ns"] = rows["time_ns"].astype("<i8")[:, None] + offsets
+    for channel in group.channels:
+        answer[channel.name] = rows[channel.name]["elements"]["value"]
+    return np.asarray(answer[offsets != MISSING_OFFSET])
+
+
+def decode_ledger(data: bytes | bytearray, instruments: int) -> Array:
+    """Parse ledger rows; `ledger_dtype(instruments)`, shape (triggers,)."""
+    rows = ledger_format(instruments, None).parse(data)
+    answer = np.empty(len(rows), ledger_dtype(instruments))
+    answer["run"], answer["trigger"] = rows["run"], rows["trigger_id"]
+    for name in (*TIMES, *COUNTS):
+        answer[name] = rows[name]
+    answer["missing"] = np.ascontiguousarray(rows["missing"]).view(np.uint8).reshape(answer["missing"].shape)
+    return answer

@@ -1,0 +1,58 @@
+"""What asyncpg raises, in the words of `backends.base`: the only place that knows both."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+from backends.base import StoreError, StoreUnavailable
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html. What passes with time, or when an operator acts:
+TEMPORARY_CLASSES = frozenset(
+    {
+        "08",  # connection lost or refused
+        "25",  # read-only: a standby, or after a switch-over; a transaction in a state it should not be in
+        "40",  # serialization failure, deadlock
+        "53",  # disk full, out of memory, too many connections
+        "55",  # lock not available, object in use
+        "57",  # shutdown, crash, starting up, query cancelled
+        "58",  # system error, I/O error
+        "F0",  # configuration file
+        "XX",  # internal error; corruption is no reason to throw readings away
+    }
+)
+LOGIN_CLASSES = frozenset({"28", "3D"})  # authorization, no such database
+
+
+@contextmanager
+def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iterator[None]:
+    """Turn what the driver raises into StoreUnavailable where trying again can help, else into `otherwise`."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except asyncpg.PostgresError as error:
+        raise _translated(error, target, otherwise) from error
+    except TimeoutError as error:
+        raise StoreUnavailable(f"{target} does not answer in time") from error
+    except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
+
+
+def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[StoreError]) -> StoreError:
+    kind = (error.sqlstate or "08000")[:2]
+    if kind in TEMPORARY_CLASSES or kind in LOGIN_CLASSES:
+        return StoreUnavailable(f"{target} cannot do it now: {one_line(error)} ({error.sqlstate})")
+    return otherwise(f"{target} refuses: {one_line(error)} ({error.sqlstate})")
+
+
+def is_login(error: BaseException | None) -> bool:
+    """Whether the server turned the login away, which no waiting mends."""
+    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] in LOGIN_CLASSES
+
+
+def one_line(error: BaseException) -> str:
+    """Shorten an error to one line, without a password that a DSN in it may carry."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return re.sub(r"(://[^:/@\s]+):[^@\s]*@", r"\1:***@", text)

@@ -1,0 +1,235 @@
+"""The writing of one group into PostgreSQL: a connection of its own, its lock, its partitions, its transactions."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import numpy as np
+
+from backends.base import BatchRejected, StoreUnavailable
+from backends.partitions import Partition, Stretch, partitions_of
+from backends.pgcopy import arrays_format, encode_arrays, encode_ledger, encode_rows
+from backends.pgerrors import one_line, translated
+from backends.sql import begin_batch, create_partition, literal, quoted, take_out_arrays
+from schemas.batch import Batch, Durability, JournalPosition, Layout
+from schemas.readings import Array
+from schemas.tables import GroupTables
+
+log = logging.getLogger(__name__)
+
+Connection = asyncpg.Connection
+
+MESSAGE_BYTES = 64 * 1024 * 1024
+"""Most that is sent as one message; the protocol ends at 1 GiB."""
+GROUP_LOCK_TIMEOUT = "5s"
+"""A server may need a moment to notice that the daemon before us was killed."""
+PARTITION_LOCK_TIMEOUT = "500ms"
+PARTITION_RETRY_S = 60.0
+
+
+class GroupLocked(StoreUnavailable):
+    """Another daemon writes this group now."""
+
+
+class GroupWriter:
+    """Writes one group of one logger; calls are put one after the other."""
+
+    def __init__(
+        self,
+        *,
+        tables: GroupTables,
+        schema: str,
+        logger: str,
+        target: str,
+        connect: Callable[[], Awaitable[Connection]],
+        timeout_s: float,
+        stretch: Stretch,
+        ahead: int,
+    ) -> None:
+        self._tables = tables
+        self._schema = schema
+        self._logger = logger
+        self._target = target
+        self._connect = connect
+        self._timeout_s = timeout_s
+        self._stretch: Stretch = stretch
+        self._ahead = ahead
+        self._connection: Connection | None = None
+        self._synchronous = "on"
+        self._turn = asyncio.Lock()
+        self._partitions: set[Partition] = set()
+        self._covered = (0, 0)
+        self._refused_at: float | None = None
+
+    async def open(self) -> None:
+        """Connect, take the group's lock and make the partitions of now."""
+        async with self._session() as connection:
+            await self._make_partitions(connection, np.array([time.time_ns()]))
+
+    async def close(self) -> None:
+        """Give the lock and the connection back."""
+        async with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                try:
+                    await connection.close(timeout=2)
+                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    connection.terminate()
+
+    async def position(self) -> JournalPosition | None:
+        """Up to where the database holds the group.
+
+        Asked under the group's lock, so that no transaction of a connection that was lost can still be under way.
+        """
+        async with self._session() as connection:
+            sequence = await self._sequence(connection)
+        return JournalPosition(sequence=sequence) if sequence else None
+
+    async def commit(self, batch: Batch) -> None:
+        """Commit a batch in one transaction, or find that it is there."""
+        ledger = encode_ledger(batch, batch.group.size, self._logger.encode())
+        rows = encode_rows(batch, batch.group) if self._tables.layout is Layout.ROWS else None
+        async with self._session() as connection:
+            await self._make_partitions(connection, self._times(batch))
+            if not await self._begin(connection, batch):
+                return
+            if rows is None:
+                rows = await self._arrays(connection, batch)
+            await self._copy(connection, self._tables.data.name, rows)
+            await self._copy(connection, self._tables.ledger.name, ledger)
+            outcome = await connection.execute("COMMIT")
+            if outcome != "COMMIT":
+                raise StoreUnavailable(f"{self._target} rolled the batch back")
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Connection]:
+        """The group's connection, in its turn and with its time limit.
+
+        Whatever goes wrong ends the connection: half a COPY or half a transaction must never be met again.
+        """
+        async with self._turn:
+            try:
+                with translated(self._target, otherwise=BatchRejected):
+                    async with asyncio.timeout(self._timeout_s):
+                        yield await self._connected()
+            except BaseException:
+                if self._connection is not None:
+                    self._connection.terminate()
+                    self._connection = None
+                raise
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._connect()
+            await self._lock(self._connection)
+            stated = await self._connection.fetchval("SELECT current_setting('synchronous_commit')")
+            # What the server's operator set may be stronger than `on` (remote_apply) or survive its crash too (local).
+            self._synchronous = "on" if stated == "off" else stated
+        return self._connection
+
+    async def _lock(self, connection: Connection) -> None:
+        key = literal(f"triggerlog:{self._schema}.{self._tables.group.name}")
+        try:
+            await connection.execute(
+                f"SET lock_timeout = '{GROUP_LOCK_TIMEOUT}';"
+                f"SELECT pg_advisory_lock(hashtextextended({key}, 0));"
+                "RESET lock_timeout"
+            )
+        except asyncpg.LockNotAvailableError:
+            raise GroupLocked(
+                f"group {self._tables.group.name!r} in schema {self._schema!r} is being written by another daemon;"
+                " stop that one, or set another `schema`"
+            ) from None
+
+    async def _sequence(self, connection: Connection) -> int | None:
+        sequence: int | None = await connection.fetchval(
+            f"SELECT sequence FROM {quoted(self._schema, 'positions')} WHERE logger = $1 AND group_name = $2",
+            *(self._logger, self._tables.group.name),
+        )
+        return sequence
+
+    async def _begin(self, connection: Connection, batch: Batch) -> bool:
+        synchronous = self._synchronous if batch.durability is Durability.SYNC else "off"
+        text = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger, synchronous=synchronous)
+        if await connection.execute(text) == "UPDATE 1":
+            return True
+        await connection.execute("ROLLBACK")
+        sequence = await self._sequence(connection)
+        if sequence is None:
+            await self._restore_position(connection)
+        return False
+
+    async def _restore_position(self, connection: Connection) -> None:
+        await connection.execute(
+            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence) VALUES ($1, $2, 0)",
+            *(self._logger, self._tables.group.name),
+        )
+        raise StoreUnavailable(f"the position of group {self._tables.group.name!r} was gone from the database")
+
+    async def _arrays(self, connection: Connection, batch: Batch) -> Array:
+        earlier = None
+        if len(batch.late):
+            taken = bytearray()
+
+            async def take(piece: bytes) -> None:
+                taken.extend(piece)
+
+            await connection.copy_from_query(
+                take_out_arrays(batch, self._tables, self._schema), output=take, format="binary"
+            )
+            earlier = arrays_format(batch.group).parse(taken)
+        return encode_arrays(batch, batch.group, earlier)
+
+    async def _copy(self, connection: Connection, table: str, payload: Array) -> None:
+        # asyncpg sends a buffer without waiting for the server to be ready for it: one round trip a COPY.
+        source: Any = payload if payload.nbytes <= MESSAGE_BYTES else _pieces(payload)
+        await connection.copy_to_table(table, schema_name=self._schema, source=source, format="binary")
+
+    def _times(self, batch: Batch) -> Array:
+        times = [batch.ledger["time_ns"], batch.revised["time_ns"]]
+        if self._tables.layout is Layout.ROWS:
+            readings = batch.readings["time_ns"]
+            times += [readings.ravel() if batch.present.all() else readings[batch.present], batch.late["time_ns"]]
+        return np.concatenate(times)
+
+    async def _make_partitions(self, connection: Connection, times: Array) -> None:
+        low, high = self._covered
+        if times.size == 0 or (times.min() >= low and times.max() < high):
+            return
+        wanted = partitions_of(times, time.time_ns(), self._stretch, self._ahead)
+        if not self._partitions.issuperset(wanted):
+            if self._refused_at is not None and time.monotonic() - self._refused_at < PARTITION_RETRY_S:
+                return
+            for partition in wanted:
+                if partition not in self._partitions:
+                    await self._make_partition(connection, partition)
+        if wanted and self._partitions.issuperset(wanted):
+            newest = wanted[-1 - self._ahead]
+            self._covered = (newest.start_ns, newest.end_ns)
+
+    async def _make_partition(self, connection: Connection, partition: Partition) -> None:
+        """Make a partition in a transaction of its own; where it cannot be made, readings go to the default one."""
+        try:
+            for table in (self._tables.data.name, self._tables.ledger.name):
+                async with connection.transaction():
+                    await connection.execute(f"SET LOCAL lock_timeout = '{PARTITION_LOCK_TIMEOUT}'")
+                    name = quoted(self._schema, f"{table}${partition.label}")
+                    if await connection.fetchval("SELECT to_regclass($1)", name) is None:
+                        await connection.execute(";".join(create_partition(self._schema, table, partition)))
+        except asyncpg.CheckViolationError:
+            log.warning("partition %s: the default partition holds its readings, which stay there", partition.label)
+        except (asyncpg.LockNotAvailableError, asyncpg.InsufficientPrivilegeError) as error:
+            self._refused_at = time.monotonic()
+            log.warning("partition %s cannot be made now: %s", partition.label, one_line(error))
+            return
+        self._partitions.add(partition)
+
+
+async def _pieces(payload: Array) -> AsyncIterator[memoryview]:
+    whole = memoryview(payload)  # type: ignore[arg-type]
+    for start in range(0, len(whole), MESSAGE_BYTES):
+        yield whole[start : start + MESSAGE_BYTES]

@@ -1,0 +1,260 @@
+"""A store in PostgreSQL, named by a DSN or embedded."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import numpy as np
+import sqlalchemy as sa
+
+from backends.base import SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
+from backends.embedded import EmbeddedPostgresql
+from backends.pgcopy import NotBinaryCopy, decode_arrays, decode_ledger, decode_rows
+from backends.pgerrors import is_login, translated
+from backends.pgschema import create_or_check
+from backends.pgwriter import Connection, GroupLocked, GroupWriter
+from backends.sql import compiled, quoted
+from schemas import selects
+from schemas.batch import Batch, Durability, JournalPosition, Layout
+from schemas.config import DatabaseConfig
+from schemas.queries import (
+    InstrumentReadings,
+    LedgerRow,
+    LedgerTail,
+    NewestTrigger,
+    Query,
+    TriggerReadings,
+    WindowReadings,
+    answer_dtype,
+)
+from schemas.readings import Array, InstrumentGroup
+from schemas.tables import GroupTables, group_tables
+
+READERS = 4
+"""Connections that answer questions at the same time."""
+
+SETTINGS = """
+    SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
+           current_setting('synchronous_commit') AS synchronous_commit,
+           current_setting('full_page_writes') AS full_page_writes
+"""
+SIZES = """
+    SELECT sum(greatest(c.reltuples, s.n_live_tup, 0)) FILTER (WHERE t.k = 1)::int8 AS rows,
+           sum(pg_total_relation_size(c.oid))::int8 AS bytes
+    FROM unnest($1::text[]) WITH ORDINALITY AS t(name, k)
+    CROSS JOIN LATERAL pg_partition_tree(to_regclass(t.name)) AS p
+    JOIN pg_class c ON c.oid = p.relid
+    LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
+    WHERE p.isleaf
+"""
+
+
+class PostgresqlStore:
+    """Store in PostgreSQL 14 or newer; see `backends.base.Store` for what its methods promise.
+
+    Args:
+        server: the embedded server to start and stop with the store; None when `database.dsn` names one.
+    """
+
+    def __init__(
+        self,
+        database: DatabaseConfig,
+        *,
+        logger: str,
+        groups: Mapping[str, InstrumentGroup],
+        layouts: Mapping[str, Layout],
+        password: str | None = None,
+        server: EmbeddedPostgresql | None = None,
+    ) -> None:
+        self._database = database
+        self._logger = logger
+        self._password = password
+        self._server = server
+        self._target = target_of(database.dsn) if database.dsn else "embedded PostgreSQL"
+        schema = database.schema_name
+        self._tables = {name: group_tables(schema, group, layouts[name]) for name, group in groups.items()}
+        self._writers = {name: self._writer(tables) for name, tables in self._tables.items()}
+        self._reading = asyncio.Semaphore(READERS)
+        self._idle: list[Connection] = []
+
+    def _writer(self, tables: GroupTables) -> GroupWriter:
+        return GroupWriter(
+            tables=tables,
+            schema=self._database.schema_name,
+            logger=self._logger,
+            target=self._target,
+            connect=self._connect,
+            timeout_s=self._database.command_timeout_s,
+            stretch=self._database.partition,
+            ahead=self._database.partitions_ahead,
+        )
+
+    async def open(self) -> None:
+        """Create the schema or check it, and take the lock of every group."""
+        try:
+            async with self._reader() as connection:
+                await create_or_check(connection, self._database.schema_name, self._logger, self._tables.values())
+            for writer in self._writers.values():
+                await writer.open()
+        except GroupLocked as error:
+            await self.close()
+            raise SchemaMismatch(str(error)) from None
+        except StoreUnavailable as error:
+            await self.close()
+            if is_login(error.__cause__):
+                raise StoreError(str(error)) from None
+            raise
+        except StoreError:
+            await self.close()
+            raise
+
+    async def commit(self, batch: Batch) -> None:
+        """Commit a batch in one transaction: position, readings, ledger."""
+        await self._writers[batch.group.name].commit(batch)
+
+    async def position(self, group: str) -> JournalPosition | None:
+        """Up to where the database holds the group."""
+        return await self._writers[group].position()
+
+    async def ask(self, query: Query) -> Array:
+        """Answer a question; readings come as binary COPY and never become Python objects one by one."""
+        tables = self._tables[query.group.name]
+        async with self._reader() as connection:
+            match query:
+                case NewestTrigger():
+                    row = await self._ledger(connection, tables, selects.newest_complete(tables))
+                    return await self._trigger(connection, tables, row)
+                case TriggerReadings():
+                    found = selects.ledger_row(tables, query.trigger, query.run)
+                    return await self._trigger(connection, tables, await self._ledger(connection, tables, found))
+                case InstrumentReadings():
+                    found = selects.readings_of_instrument(tables, query)
+                    return decode_rows(await _copied(connection, found), tables.group)[::-1]
+                case WindowReadings():
+                    found = selects.readings_in_window(tables, query)
+                    readings = _decode(await _copied(connection, found), tables)
+                    inside = (readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns)
+                    return readings if inside.all() else readings[inside]
+                case LedgerRow():
+                    return await self._ledger(connection, tables, selects.ledger_row(tables, query.trigger, query.run))
+                case LedgerTail():
+                    return (await self._ledger(connection, tables, selects.ledger_tail(tables, query.most)))[::-1]
+
+    async def _ledger(self, connection: Connection, tables: GroupTables, select: sa.Select[Any]) -> Array:
+        return decode_ledger(await _copied(connection, select), tables.group.size)
+
+    async def _trigger(self, connection: Connection, tables: GroupTables, row: Array) -> Array:
+        if not len(row):
+            return np.empty(0, answer_dtype(tables.group))
+        # Two steps, so that the times are constants to the planner: it then touches no partition but theirs.
+        found = selects.readings_of_trigger(
+            tables,
+            run=int(row["run"][0]),
+            trigger=int(row["trigger"][0]),
+            time_ns=int(row["time_ns"][0]),
+            first_ns=int(row["first_ns"][0]),
+            last_ns=int(row["last_ns"][0]),
+        )
+        return _decode(await _copied(connection, found), tables)
+
+    async def facts(self) -> StoreFacts:
+        """Ask the server what it is and what it really does about durability."""
+        rows: dict[str, int] = {}
+        size: dict[str, int] = {}
+        async with self._reader() as connection:
+            settings = await connection.fetchrow(SETTINGS)
+            assert settings is not None
+            for name, tables in self._tables.items():
+                names = [quoted(self._database.schema_name, t.name) for t in (tables.data, tables.ledger)]
+                found = await connection.fetchrow(SIZES, names)
+                rows[name], size[name] = (found["rows"] or 0, found["bytes"] or 0) if found else (0, 0)
+        return StoreFacts(
+            backend="postgresql",
+            version=settings["version"].split()[0],
+            durability=durability_in_words(self._database.durability, dict(settings)),
+            target=self._target,
+            embedded=self._server is not None,
+            rows=rows,
+            size_bytes=size,
+        )
+
+    async def close(self) -> None:
+        """Give the connections back, and stop an embedded server when this was its last user."""
+        for writer in self._writers.values():
+            await writer.close()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.terminate()
+        if self._server is not None:
+            await self._server.stop()
+
+    @asynccontextmanager
+    async def _reader(self) -> AsyncIterator[Connection]:
+        async with self._reading:
+            connection: Connection | None = None
+            try:
+                with translated(self._target):
+                    async with asyncio.timeout(self._database.command_timeout_s):
+                        while self._idle and (connection is None or connection.is_closed()):
+                            connection = self._idle.pop()
+                        if connection is None or connection.is_closed():
+                            connection = await self._connect()
+                        yield connection
+                self._idle.append(connection)
+            except NotBinaryCopy as error:
+                raise StoreError(f"the tables in {self._target} are not as this store made them: {error}") from error
+            except BaseException:
+                if connection is not None:
+                    connection.terminate()
+                raise
+
+    async def _connect(self) -> Connection:
+        dsn = self._database.dsn if self._server is None else await self._server.start()
+        with translated(self._target):
+            return await asyncpg.connect(
+                dsn,
+                password=self._password,
+                timeout=self._database.command_timeout_s,
+                server_settings={"application_name": f"triggerlog {self._logger}"},
+                # Each text is asked once; a plan kept for partitions that have changed is of no use.
+                statement_cache_size=0,
+            )
+
+
+async def _copied(connection: Connection, select: sa.Select[Any]) -> bytearray:
+    answer = bytearray()
+
+    async def take(piece: bytes) -> None:
+        answer.extend(piece)
+
+    await connection.copy_from_query(compiled(select), output=take, format="binary")
+    return answer
+
+
+def _decode(data: bytearray, tables: GroupTables) -> Array:
+    decode = decode_arrays if tables.layout is Layout.ARRAYS else decode_rows
+    return decode(data, tables.group)
+
+
+def target_of(dsn: str) -> str:
+    """Say where a DSN leads, without its password."""
+    parts = urlsplit(dsn)
+    host = parts.hostname or next(iter(parse_qs(parts.query).get("host", [])), "localhost")
+    user = f"{parts.username}@" if parts.username else ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"postgresql://{user}{host}{port}{parts.path}"
+
+
+def durability_in_words(asked: Durability, settings: Mapping[str, str]) -> str:
+    """Say what an acknowledged commit survives, by what the server says of itself."""
+    if settings["fsync"] != "on":
+        return "NOT durable: fsync is off on the server"
+    if settings["full_page_writes"] != "on":
+        return "NOT durable: full_page_writes is off on the server, a power cut can tear its pages"
+    if asked is Durability.ASYNC:
+        return "async (fsync on, synchronous_commit off: a crash of the server may lose its last moments)"
+    synchronous = "on" if settings["synchronous_commit"] == "off" else settings["synchronous_commit"]
+    return f"sync (fsync on, synchronous_commit {synchronous})"

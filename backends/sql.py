@@ -1,0 +1,167 @@
+"""SQL text: what `schemas.tables` and `schemas.selects` declare, compiled for PostgreSQL, and what only that has."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.sql.compiler import IdentifierPreparer
+
+from backends.partitions import Partition
+from schemas.batch import Batch, Layout
+from schemas.readings import InstrumentGroup
+from schemas.tables import MISSING_OFFSET, STORED_DTYPES, GroupTables, SharedTables
+
+# psycopg's dialect escapes % for its own parameters; the plain one with named parameters leaves text alone.
+DIALECT = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+PREPARER: IdentifierPreparer = DIALECT.identifier_preparer
+
+PAGE_ROW_LIMIT = 8_160
+"""Bytes a row may take on an 8 kB page: 8192 less the page header (24), one line pointer (4) and alignment."""
+ROW_HEADER = 24
+ARRAY_HEADER = 24 + 4
+"""Bytes of an array before its elements (header, one dimension), with what alignment may add."""
+
+EPOCH = "timestamptz '1970-01-01 00:00:00+00'"
+
+
+def quoted(*names: str) -> str:
+    """Quote a dotted name."""
+    return ".".join(PREPARER.quote_identifier(name) for name in names)
+
+
+def literal(text: str) -> str:
+    """Quote a text constant."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def compiled(statement: sa.Select[Any]) -> str:
+    """Compile a select with its values in place: COPY takes no parameters."""
+    return str(statement.compile(dialect=DIALECT, compile_kwargs={"literal_binds": True}))
+
+
+def create_shared(tables: SharedTables, schema: str) -> list[str]:
+    """Statements that create what all groups share; nothing happens where it is there already."""
+    return [
+        *(str(CreateTable(table, if_not_exists=True).compile(dialect=DIALECT)) for table in tables.all()),
+        # extract() is only STABLE for PostgreSQL since some of its fields depend on the time zone; this one does not.
+        (
+            f"CREATE OR REPLACE FUNCTION {quoted(schema)}.ns(t timestamptz) RETURNS int8 LANGUAGE sql IMMUTABLE STRICT"
+            " PARALLEL SAFE AS 'SELECT (extract(epoch FROM t) * 1000000000)::int8'"
+        ),
+    ]
+
+
+def create_group(tables: GroupTables, schema: str) -> list[str]:
+    """Statements that create the tables and the view of a group."""
+    statements = []
+    for table in (tables.data, tables.ledger):
+        statements.append(str(CreateTable(table).compile(dialect=DIALECT)))
+        statements += [str(CreateIndex(index).compile(dialect=DIALECT)) for index in sorted(table.indexes, key=_name)]
+    if tables.layout is Layout.ARRAYS:
+        statements.append(_set_storage(tables, schema))
+    for table in (tables.data, tables.ledger):
+        default = quoted(schema, f"{table.name}$default")
+        statements.append(f"CREATE TABLE {default} PARTITION OF {quoted(schema, table.name)} DEFAULT")
+    statements.append(_view(tables, schema))
+    return statements
+
+
+def _name(index: sa.Index) -> str:
+    return str(index.name)
+
+
+def arrays_storage(group: InstrumentGroup) -> str:
+    """PLAIN while a row fits a page: out-of-line storage costs the writing 3 to 4 times as much. EXTERNAL beyond."""
+    widths = [8, *(int(STORED_DTYPES[channel.dtype][-1]) for channel in group.channels)]
+    row = ROW_HEADER + 24 + sum(ARRAY_HEADER + -(-group.size * width // 8) * 8 for width in widths)
+    return "PLAIN" if row <= PAGE_ROW_LIMIT else "EXTERNAL"
+
+
+def _set_storage(tables: GroupTables, schema: str) -> str:
+    storage = arrays_storage(tables.group)
+    columns = ("time_offset_ns", *(channel.name for channel in tables.group.channels))
+    changes = ", ".join(f"ALTER COLUMN {quoted(column)} SET STORAGE {storage}" for column in columns)
+    return f"ALTER TABLE {quoted(schema, tables.data.name)} {changes}"
+
+
+def _view(tables: GroupTables, schema: str) -> str:
+    """The view of a group's readings: one a row in both layouts, with names and native timestamps.
+
+    In the arrays layout time_ns is computed, so `trigger_time_ns` is there to be compared with: it prunes partitions.
+    """
+    group, arrays = tables.group, tables.layout is Layout.ARRAYS
+    channels = [quoted(channel.name) for channel in group.channels]
+    time_ns, number = ("(d.time_ns + u.o)", "(u.n - 1)::int2") if arrays else ("d.time_ns", "d.instrument")
+    columns = [
+        f"d.run, d.trigger_id, {number} AS instrument, i.name",
+        f"{EPOCH} + interval '1 microsecond' * ({time_ns} / 1000) AS time",
+        f"{time_ns} AS time_ns",
+        *([f"u.c{k} AS {name}" for k, name in enumerate(channels)] if arrays else [f"d.{name}" for name in channels]),
+        *(["d.time_ns AS trigger_time_ns"] if arrays else []),
+    ]
+    source = f"{quoted(schema, tables.data.name)} d"
+    if arrays:
+        unnested = ", ".join(["d.time_offset_ns", *(f"d.{name}" for name in channels)])
+        names = ", ".join(["o", *(f"c{k}" for k in range(len(channels))), "n"])
+        source += f" CROSS JOIN LATERAL unnest({unnested}) WITH ORDINALITY AS u({names})"
+    return (
+        f"CREATE VIEW {quoted(schema, f'{group.name}_readings')} AS SELECT {', '.join(columns)} FROM {source}"
+        f" LEFT JOIN {quoted(schema, 'instruments')} i"
+        f" ON i.group_name = {literal(group.name)} AND i.instrument = {number}"
+        + (f" WHERE u.o <> '{MISSING_OFFSET}'::int8" if arrays else "")
+    )
+
+
+def create_partition(schema: str, table: str, partition: Partition) -> list[str]:
+    """Statements that make a partition and attach it.
+
+    CREATE TABLE ... PARTITION OF would lock the whole table against everybody for a moment, and everybody would queue
+    behind a long read; ATTACH lets reading and writing go on.
+    """
+    parent, child = quoted(schema, table), quoted(schema, f"{table}${partition.label}")
+    return [
+        f"CREATE TABLE {child} (LIKE {parent} INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING CONSTRAINTS)",
+        f"ALTER TABLE {parent} ATTACH PARTITION {child} FOR VALUES FROM ({partition.start_ns}) TO ({partition.end_ns})",
+    ]
+
+
+def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str, synchronous: str) -> str:
+    """One text that begins a batch's transaction: a round trip counts.
+
+    Its last statement moves the position; that it moved nothing says that the batch is there already.
+    """
+    statements = [
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+        f"SET LOCAL synchronous_commit = {synchronous}",
+    ]
+    if len(batch.revised):
+        statements.append(_take_out_ledger(batch, tables, schema))
+    position = batch.position.sequence
+    statements.append(
+        f"UPDATE {quoted(schema, 'positions')} SET sequence = {position}"
+        f" WHERE logger = {literal(logger)} AND group_name = {literal(batch.group.name)} AND sequence < {position}"
+    )
+    return ";".join(statements)
+
+
+def _take_out_ledger(batch: Batch, tables: GroupTables, schema: str) -> str:
+    # The row comes back whole with the batch's ledger rows.
+    keys = zip(batch.revised["run"].tolist(), batch.revised["trigger"].tolist(), strict=True)
+    return f"DELETE FROM {quoted(schema, tables.ledger.name)} WHERE {_among(keys, batch)}"
+
+
+def take_out_arrays(batch: Batch, tables: GroupTables, schema: str) -> str:
+    """Take the rows of triggers with late readings out of the arrays table; they are put back with the batch's rows."""
+    of = batch.revised[np.unique(batch.late_of)]
+    keys = zip(of["run"].tolist(), of["trigger"].tolist(), strict=True)
+    columns = ", ".join(quoted(column.name) for column in tables.data.c)
+    return f"DELETE FROM {quoted(schema, tables.data.name)} WHERE {_among(keys, batch)} RETURNING {columns}"
+
+
+def _among(keys: Iterable[tuple[int, int]], batch: Batch) -> str:
+    times = batch.revised["time_ns"]
+    values = ",".join(f"({run},{trigger})" for run, trigger in keys)
+    return f"(run, trigger_id) IN ({values}) AND time_ns BETWEEN '{times.min()}'::int8 AND '{times.max()}'::int8"

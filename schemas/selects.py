@@ -1,0 +1,110 @@
+"""The questions of `schemas.queries` as SQLAlchemy selects, with every column in the order in which answers are parsed.
+
+Readings of the `rows` layout come one a row: run, trigger_id, instrument, time_ns, channels. Readings of the `arrays`
+layout come one trigger a row, whole arrays, to be spread out by the reader; the exception is one instrument's, whose
+elements are picked by the server.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from schemas.batch import Layout
+from schemas.ledger import COUNTS, TIMES
+from schemas.queries import InstrumentReadings, WindowReadings
+from schemas.tables import MISSING_OFFSET, GroupTables
+
+SLACK_NS = 60_000_000_000
+"""In the arrays layout, how far a reading's own time may be from its trigger's and still be found by time."""
+
+
+def ledger_columns(tables: GroupTables) -> list[sa.Column[Any]]:
+    """List the ledger's columns in the order of `ledger_dtype`."""
+    return [tables.ledger.c[name] for name in ("run", "trigger_id", *TIMES, *COUNTS, "missing")]
+
+
+def newest_complete(tables: GroupTables) -> sa.Select[Any]:
+    """Select the ledger row of the newest trigger with every instrument there."""
+    ledger = tables.ledger.c
+    return (
+        sa.select(*ledger_columns(tables))
+        .where(ledger.arrived == ledger.expected)
+        .order_by(ledger.run.desc(), ledger.trigger_id.desc())
+        .limit(1)
+    )
+
+
+def ledger_row(tables: GroupTables, trigger: int, run: int | None) -> sa.Select[Any]:
+    """Select one trigger's ledger row; of the newest run that has it when `run` is None."""
+    ledger = tables.ledger.c
+    found = sa.select(*ledger_columns(tables)).where(ledger.trigger_id == trigger)
+    if run is None:
+        # The key begins with the run: going through the runs there are costs one descent each.
+        runs = sa.select(ledger.run).where(ledger.trigger_id == trigger).order_by(ledger.run.desc()).limit(1)
+        return found.where(ledger.run == runs.scalar_subquery())
+    return found.where(ledger.run == run)
+
+
+def ledger_tail(tables: GroupTables, most: int) -> sa.Select[Any]:
+    """Select the last ledger rows of the newest run, in descending order."""
+    ledger = tables.ledger.c
+    newest = sa.select(ledger.run).order_by(ledger.run.desc(), ledger.trigger_id.desc()).limit(1).scalar_subquery()
+    return sa.select(*ledger_columns(tables)).where(ledger.run == newest).order_by(ledger.trigger_id.desc()).limit(most)
+
+
+def readings_of_trigger(
+    tables: GroupTables, *, run: int, trigger: int, time_ns: int, first_ns: int, last_ns: int
+) -> sa.Select[Any]:
+    """Select one trigger's readings; the times are those of its ledger row."""
+    data = tables.data.c
+    of_trigger = sa.select(*tables.data.c).where(data.run == run, data.trigger_id == trigger)
+    if tables.layout is Layout.ARRAYS:
+        return of_trigger.where(data.time_ns == time_ns)
+    return of_trigger.where(data.time_ns >= first_ns, data.time_ns <= last_ns).order_by(data.instrument)
+
+
+def readings_of_instrument(tables: GroupTables, query: InstrumentReadings) -> sa.Select[Any]:
+    """Select one instrument's readings, newest first, one a row in both layouts."""
+    if tables.layout is Layout.ARRAYS:
+        return _elements_of_instrument(tables, query)
+    data = tables.data.c
+    return (
+        sa.select(*tables.data.c)
+        .where(data.instrument == query.instrument, data.time_ns >= query.start_ns, data.time_ns < query.end_ns)
+        .order_by(data.time_ns.desc())
+        .limit(query.most)
+    )
+
+
+def _elements_of_instrument(tables: GroupTables, query: InstrumentReadings) -> sa.Select[Any]:
+    data = tables.data.c
+    offset = data.time_offset_ns[query.instrument + 1]
+    time_ns = (data.time_ns + offset).label("reading_ns")
+    channels = [data[channel.name][query.instrument + 1] for channel in tables.group.channels]
+    number = sa.cast(sa.literal(query.instrument), sa.SmallInteger)
+    low, high = _slack(query.start_ns, query.end_ns)
+    return (
+        sa.select(data.run, data.trigger_id, number, time_ns, *channels)
+        .where(data.time_ns >= low, data.time_ns <= high, offset != MISSING_OFFSET)
+        .where(data.time_ns + offset >= query.start_ns, data.time_ns + offset < query.end_ns)
+        .order_by(time_ns.desc())
+        .limit(query.most)
+    )
+
+
+def readings_in_window(tables: GroupTables, query: WindowReadings) -> sa.Select[Any]:
+    """Select a group's readings of a stretch of time; in the arrays layout the rows of all triggers it may touch."""
+    data = tables.data.c
+    if tables.layout is Layout.ARRAYS:
+        low, high = _slack(query.start_ns, query.end_ns)
+        found = sa.select(*tables.data.c).where(data.time_ns >= low, data.time_ns <= high)
+        return found.order_by(data.run, data.trigger_id)
+    return (
+        sa.select(*tables.data.c)
+        .where(data.time_ns >= query.start_ns, data.time_ns < query.end_ns)
+        .order_by(data.run, data.trigger_id, data.instrument)
+    )
+
+
+def _slack(start_ns: int, end_ns: int) -> tuple[int, int]:
+    return max(start_ns - SLACK_NS, -(2**63)), min(end_ns + SLACK_NS, 2**63 - 1)

@@ -1,0 +1,176 @@
+"""The tables of a store, declared once with SQLAlchemy Core and compiled for each SQL dialect.
+
+Shared tables of a schema: `groups`, `channels`, `instruments` (what is logged, and by which logger) and `positions`
+(up to where the journal is held). Tables of a group `g`: `g` (readings) and `g_ledger`. What a dialect adds
+(partitions, the view, storage) is its backend's business.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from schemas.batch import Layout
+from schemas.ledger import COUNTS, TIMES
+from schemas.readings import CHANNEL_DTYPES, Channel, InstrumentGroup
+
+MISSING_OFFSET = -(2**63)
+"""In the arrays layout, `time_offset_ns` of an instrument that is missing."""
+
+STORED_DTYPES: dict[str, str] = {
+    **CHANNEL_DTYPES,
+    "int8": "<i2",
+    "uint8": "<i2",
+    "uint16": "<i4",
+    "uint32": "<i8",
+}
+"""Channel dtypes as SQL stores them: it knows neither unsigned nor 8-bit integers, so these take the next wider one."""
+
+SQL_TYPES: dict[str, type[sa.types.TypeEngine[float]] | type[sa.types.TypeEngine[int]]] = {
+    "<i2": sa.SmallInteger,
+    "<i4": sa.Integer,
+    "<i8": sa.BigInteger,
+    "<f4": sa.REAL,
+    "<f8": sa.DOUBLE_PRECISION,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedTables:
+    """The tables all groups of a schema share."""
+
+    groups: sa.Table
+    channels: sa.Table
+    instruments: sa.Table
+    positions: sa.Table
+
+    def all(self) -> tuple[sa.Table, ...]:
+        """All of them, in the order in which they can be created."""
+        return (self.groups, self.channels, self.instruments, self.positions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTables:
+    """The tables of one group.
+
+    data: `rows` layout: run, trigger_id, instrument, time_ns, one column a channel.
+        `arrays` layout: run, trigger_id, time_ns (the trigger's time), time_offset_ns (int8[], each reading's time
+        minus time_ns, ns; the minimum int64 marks a missing instrument, so that a reader needs no join to tell), one
+        array a channel; position is the instrument's number, and a missing instrument is NaN or 0.
+    ledger: `schemas.ledger.ledger_dtype` with `trigger` as trigger_id, and the logger that wrote it.
+    """
+
+    group: InstrumentGroup
+    layout: Layout
+    data: sa.Table
+    ledger: sa.Table
+
+
+@lru_cache
+def shared_tables(schema: str) -> SharedTables:
+    """Declare the shared tables of a schema."""
+    metadata = sa.MetaData(schema=schema)
+    groups = sa.Table(
+        "groups",
+        metadata,
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("logger", sa.Text, nullable=False),
+        sa.Column("layout", sa.Text, nullable=False),
+        sa.Column("instruments", sa.Integer, nullable=False),
+    )
+    channels = sa.Table(
+        "channels",
+        metadata,
+        sa.Column("group_name", sa.Text, primary_key=True),
+        sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("unit", sa.Text, nullable=False),
+        sa.Column("dtype", sa.Text, nullable=False),
+    )
+    instruments = sa.Table(
+        "instruments",
+        metadata,
+        sa.Column("group_name", sa.Text, primary_key=True),
+        sa.Column("instrument", sa.SmallInteger, primary_key=True, autoincrement=False),
+        sa.Column("name", sa.Text, nullable=False),
+    )
+    positions = sa.Table(
+        "positions",
+        metadata,
+        sa.Column("logger", sa.Text, primary_key=True),
+        sa.Column("group_name", sa.Text, primary_key=True),
+        sa.Column("sequence", sa.BigInteger, nullable=False),
+    )
+    return SharedTables(groups=groups, channels=channels, instruments=instruments, positions=positions)
+
+
+@lru_cache
+def group_tables(schema: str, group: InstrumentGroup, layout: Layout) -> GroupTables:
+    """Declare the tables of a group."""
+    metadata = sa.MetaData(schema=schema)
+    data = _rows_table(metadata, group) if layout is Layout.ROWS else _arrays_table(metadata, group)
+    return GroupTables(group=group, layout=layout, data=data, ledger=_ledger_table(metadata, group))
+
+
+def _rows_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
+    # BRIN costs the writing next to nothing, since readings arrive in order of time and of trigger; a B-tree entry a
+    # reading costs a good part of the rate.
+    return sa.Table(
+        group.name,
+        metadata,
+        sa.Column("run", sa.Integer, nullable=False),
+        sa.Column("trigger_id", sa.BigInteger, nullable=False),
+        sa.Column("instrument", sa.SmallInteger, nullable=False),
+        sa.Column("time_ns", sa.BigInteger, nullable=False),
+        *(sa.Column(channel.name, _sql_type(channel), nullable=False) for channel in group.channels),
+        sa.Index(
+            f"{group.name}_brin",
+            "time_ns",
+            "trigger_id",
+            postgresql_using="brin",
+            postgresql_with={"pages_per_range": 32, "autosummarize": "on"},
+        ),
+        postgresql_partition_by="RANGE (time_ns)",
+    )
+
+
+def _arrays_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
+    return sa.Table(
+        group.name,
+        metadata,
+        sa.Column("run", sa.Integer, nullable=False),
+        sa.Column("trigger_id", sa.BigInteger, nullable=False),
+        sa.Column("time_ns", sa.BigInteger, nullable=False),
+        sa.Column("time_offset_ns", postgresql.ARRAY(sa.BigInteger), nullable=False),
+        *(sa.Column(channel.name, postgresql.ARRAY(_sql_type(channel)), nullable=False) for channel in group.channels),
+        sa.Index(f"{group.name}_time", "time_ns"),
+        postgresql_partition_by="RANGE (time_ns)",
+    )
+
+
+def _ledger_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
+    table = sa.Table(
+        f"{group.name}_ledger",
+        metadata,
+        sa.Column("run", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("trigger_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("time_ns", sa.BigInteger, primary_key=True, autoincrement=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in TIMES if name != "time_ns"),
+        *(sa.Column(name, sa.Integer, nullable=False) for name in COUNTS),
+        sa.Column("missing", sa.LargeBinary, nullable=False),
+        sa.Column("logger", sa.Text, nullable=False),
+        postgresql_partition_by="RANGE (time_ns)",
+    )
+    # The newest complete trigger has to be found at once even when an instrument has been dead for a week.
+    sa.Index(
+        f"{group.name}_complete",
+        table.c.run,
+        table.c.trigger_id,
+        postgresql_where=table.c.arrived == table.c.expected,
+    )
+    return table
+
+
+def _sql_type(channel: Channel) -> sa.types.TypeEngine[float] | sa.types.TypeEngine[int]:
+    return SQL_TYPES[STORED_DTYPES[channel.dtype]]()
