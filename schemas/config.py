@@ -56,7 +56,7 @@ class _Section(BaseModel):
 class ChannelConfig(_Section):
     """One measured quantity of an instrument."""
 
-    name: Name = Field(description="Column name: lower-case letters, digits and underscores.")
+    name: Name = Field(description="Name of the quantity and of its column.")
     unit: str = Field(default="", max_length=32, description="Unit, e.g. `mm`, `V`, `count`; shown, stored, exported.")
     dtype: str = Field(default="float64", description=f"Type of the value: {', '.join(CHANNEL_DTYPES)}.")
 
@@ -130,7 +130,7 @@ class GroupConfig(_Section):
 class TcpSource(_Section):
     """Readings over TCP: acknowledged, with backpressure."""
 
-    kind: Literal["tcp"]
+    kind: Literal["tcp"] = Field(description="Says which kind of source this is.")
     host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
     port: Port = Field(default=8122, description="Port to listen on; 0 takes a free one.")
     max_connections: int = Field(default=1024, ge=1, le=65_536, description="Further senders are turned away.")
@@ -143,7 +143,7 @@ class TcpSource(_Section):
 class UdpSource(_Section):
     """Readings over UDP: not acknowledged; what is lost on the way is seen as gaps and counted."""
 
-    kind: Literal["udp"]
+    kind: Literal["udp"] = Field(description="Says which kind of source this is.")
     host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
     port: Port = Field(default=8122, description="Port to listen on; 0 takes a free one.")
     receive_buffer_kib: int = Field(
@@ -157,7 +157,7 @@ class UdpSource(_Section):
 class SimulatedSource(_Section):
     """Simulated instruments inside the daemon, to try it out without any hardware."""
 
-    kind: Literal["simulated"]
+    kind: Literal["simulated"] = Field(description="Says which kind of source this is.")
     group: Name = Field(description="The group to simulate.")
     rate: float = Field(default=10.0, gt=0, le=100_000, description="Triggers a second.")
     missing: float = Field(default=0.0, ge=0, le=1, description="Fraction of readings left out.")

@@ -137,8 +137,10 @@ def _words(at: Place, error: ErrorDetails) -> tuple[str, str]:
             words = f"{shown} cannot be used here", _pattern_words(at)
         case _ if kind.endswith("_type"):
             words = f"{shown} is not {_expected(at.annotation)}", _mend_of_type(at, value)
+        case "finite_number":
+            words = f"{shown} is not a finite number", f"use a number {limits(at.annotation, at.field)}".rstrip()
         case _ if allowed := limits(at.annotation, at.field):
-            words = f"{shown} is out of range", f"use {allowed}"
+            words = f"{shown} is out of range", f"use {'a number ' if 'above' in allowed else ''}{allowed}"
         case _:
             # Whatever else pydantic may find: its own words do, and what the field means is the mend.
             words = without_passwords(error["msg"]), f"give {_meaning(at)}"

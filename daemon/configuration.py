@@ -1,0 +1,126 @@
+"""Reads the configuration file and what it refers to: the state folder, and the password's place."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from schemas.config import Config, ConfigError, Problem, SimulatedSource, parse_config
+from schemas.problems import without_passwords, wrong
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedConfig:
+    """A checked configuration, with what it refers to resolved.
+
+    dsn: the database's DSN, complete with its password; None means the embedded PostgreSQL. Never shown.
+    state_dir: absolute; it need not exist yet.
+    """
+
+    config: Config
+    path: Path
+    state_dir: Path
+    dsn: str | None = field(repr=False)
+
+    @property
+    def target(self) -> str:
+        """Where the database is, without a password."""
+        if self.dsn is None:
+            return f"embedded PostgreSQL under {self.state_dir}"
+        return without_passwords(self.dsn)
+
+
+def load_config(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
+    """Read, check and resolve a configuration file.
+
+    Raises:
+        ConfigError: with every problem found, each naming the field and the mend.
+    """
+    config = parse_config(_text(path, str(path), "", "give the path of a configuration file"))
+    return LoadedConfig(
+        config=config,
+        path=path.absolute(),
+        state_dir=(path.absolute().parent / Path(config.state_dir).expanduser()).resolve(),
+        dsn=_dsn(config, path.absolute().parent, environment),
+    )
+
+
+def warnings(loaded: LoadedConfig) -> list[Problem]:
+    """Say what works, and is unwise all the same."""
+    return [*_inline_password(loaded.config), *_open_to_all(loaded.config)]
+
+
+def _text(path: Path, field: str, subject: str, mend: str) -> str:
+    """Read a file; `field` and `subject` say in a message which setting and which file it is about."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        problem = wrong(f"{subject}is not UTF-8 text", mend, field)
+    except OSError as error:
+        problem = wrong(f"{subject}cannot be read ({(error.strerror or str(error)).lower()})", mend, field)
+    raise ConfigError([problem])
+
+
+def _dsn(config: Config, folder: Path, environment: Mapping[str, str]) -> str | None:
+    database = config.database
+    if database.dsn is None:
+        return None
+    if database.password_env is not None:
+        if database.password_env not in environment:
+            # The name is not shown: someone may have put the password itself where its name belongs.
+            problem = "the environment variable it names is not set"
+            raise ConfigError([wrong(problem, "set it, or use `password_file`", "database.password_env")])
+        return _with_password(database.dsn, environment[database.password_env])
+    if database.password_file is not None:
+        return _with_password(database.dsn, _password_from(folder / Path(database.password_file).expanduser()))
+    return database.dsn
+
+
+def _password_from(path: Path) -> str:
+    field = "database.password_file"
+    mend = "give a file that the daemon may read, with the password in its first line"
+    password = _text(path, field, f"{path} ", mend).partition("\n")[0].removesuffix("\r")
+    if not password:
+        raise ConfigError([wrong(f"the first line of {path} is empty", "write the password into it", field)])
+    return password
+
+
+def _with_password(dsn: str, password: str) -> str:
+    parts = urlsplit(dsn)
+    login, _, address = parts.netloc.rpartition("@")
+    user = login.partition(":")[0]
+    return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{address}").geturl()
+
+
+def _inline_password(config: Config) -> Iterator[Problem]:
+    dsn = config.database.dsn
+    if dsn is None:
+        return
+    parts = urlsplit(dsn)
+    if parts.password or "password" in dict(parse_qsl(parts.query)):
+        mend = "move it out, into `password_env` or `password_file`"
+        yield wrong("holds a password that every reader of this file sees", mend, "database.dsn")
+
+
+def _open_to_all(config: Config) -> Iterator[Problem]:
+    for name, host in [("api.host", config.api.host), ("dashboard.host", config.dashboard.host)]:
+        if not _loopback(host):
+            yield wrong(f"{host} is reachable from other machines, and whoever reaches it may read", _MEND_HOST, name)
+    for i, source in enumerate(config.sources):
+        if not isinstance(source, SimulatedSource) and not _loopback(source.host):
+            problem = f"{source.host} is reachable from other machines, and whoever reaches it may send readings"
+            yield wrong(problem, _MEND_HOST, f"sources[{i}].host")
+
+
+_MEND_HOST = "see that only those you trust do, or use 127.0.0.1"
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name; where it leads is not known without asking the network
+        return False

@@ -1,0 +1,200 @@
+"""The daemon's status as a terminal shows it: `triggerlog status`."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+import httpx
+from pydantic import ValidationError
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from schemas.status import Event, GroupStatus, State, Status, StoreStatus
+
+PATH = "/api/v1/status"
+PATIENCE_S = 2.0
+
+_STATES: Mapping[State, tuple[str, str]] = {
+    State.STARTING: ("… starting", "yellow"),
+    State.RUNNING: ("● running", "green"),
+    State.STORE_AWAY: ("▲ database away, readings wait", "bold red"),
+    State.STOPPING: ("■ stopping", "yellow"),
+}
+_SEVERITIES = {"info": "", "warning": "yellow", "error": "bold red"}
+
+
+class DaemonGone(Exception):
+    """The daemon does not answer; the message is one line for an operator."""
+
+
+async def ask_status(client: httpx.AsyncClient) -> Status:
+    """Ask the daemon how it is.
+
+    Raises:
+        DaemonGone: it does not answer, or what answers is no triggerlog daemon of this version.
+    """
+    where = str(client.base_url).rstrip("/")
+    try:
+        answer = await client.get(PATH)
+        answer.raise_for_status()
+        return Status.model_validate_json(answer.content)
+    except httpx.HTTPStatusError as error:
+        raise DaemonGone(f"{where} answers {error.response.status_code}; is it a triggerlog daemon?") from None
+    except ValidationError:
+        raise DaemonGone(f"{where} answers in a way this version does not know; compare the versions") from None
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        reason = str(error) or type(error).__name__
+        raise DaemonGone(f"no daemon at {where} ({reason}); start it with `triggerlog run FILE`") from None
+
+
+async def fetch(url: str) -> Status:
+    """Ask once.
+
+    Raises:
+        DaemonGone: the daemon does not answer.
+    """
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, trust_env=False) as client:
+        return await ask_status(client)
+
+
+async def watch(url: str, every_s: float, console: Console) -> None:
+    """Show the status over and over until cancelled; while the daemon is gone say so, and since when."""
+    last: Status | None = None
+    answered = time.monotonic()
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, trust_env=False) as client:
+        with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+            while True:
+                try:
+                    last, answered = await ask_status(client), time.monotonic()
+                    view = overview(last, url)
+                except DaemonGone as gone:
+                    view = absence(last, str(gone), time.monotonic() - answered)
+                live.update(view, refresh=True)
+                await asyncio.sleep(every_s)  # the rhythm of the view that the operator asked for
+
+
+def absence(last: Status | None, reason: str, since_s: float) -> RenderableType:
+    """Say that the daemon is gone; what it said last is shown grey, so that no stale number looks live."""
+    lines = [
+        Text(f"✗ NO DATA for {since_s:.0f} s", "bold red"),
+        Text(reason),
+        Text("Trying again; Ctrl-C ends.", "dim"),
+    ]
+    notice = Panel(Group(*lines), border_style="red", box=box.ROUNDED)
+    if last is None:
+        return notice
+    stale = overview(last, "last known")
+    return Group(notice, _grey(stale))
+
+
+def _grey(view: RenderableType) -> Text:
+    console = Console(width=110, record=False, no_color=True)
+    with console.capture() as captured:
+        console.print(view)
+    return Text(captured.get(), "dim")
+
+
+def overview(status: Status, where: str) -> RenderableType:
+    """Lay out a whole status: the daemon, its database, a line a group, refusals, the last events."""
+    parts: list[RenderableType] = [_header(status, where), _groups(status.groups)]
+    refused = _refused(status)
+    if refused:
+        parts.append(Text.assemble(("Refused  ", "bold"), (", ".join(refused), "yellow")))
+    parts += [_event(event) for event in status.events[:5]]
+    return Group(*parts)
+
+
+def _header(status: Status, where: str) -> Panel:
+    words, style = _STATES[status.state]
+    first = Text.assemble((words, style), f"   up {duration(status.uptime_s)}   ")
+    first.append(f"{status.cpu_percent:.0f} % of a core, {status.memory_mib:.0f} MiB", "dim")
+    lines = [first, _store(status.store), *_sources(status)]
+    title = f"[b]{status.logger}[/b] · triggerlog {status.version} · {where}"
+    return Panel(Group(*lines), title=title, title_align="left", box=box.ROUNDED, border_style="dim")
+
+
+def _store(store: StoreStatus) -> Text:
+    text = Text.assemble((f"{store.backend} {store.version}", "bold"), f" · {store.durability} · {store.target}")
+    if not store.available:
+        text.append(f"\n✗ away for {store.away_s:.0f} s: {store.problem or 'no reason given'}", "bold red")
+    if store.retries:
+        text.append(f" · {store.retries:,} transactions tried again", "yellow")
+    return text
+
+
+def _sources(status: Status) -> list[Text]:
+    return [
+        Text(f"{source.kind} {source.address}: {source.connections} connections, {source.received:,} readings", "dim")
+        for source in status.sources
+    ]
+
+
+_COLUMNS = (
+    "group", "run", "newest", "triggers/s", "committed/s", "p50 ms", "p99 ms",
+    "open", "waiting", "backlog", "missing", "late", "duplicate",
+)  # fmt: skip
+
+
+def _groups(groups: Mapping[str, GroupStatus]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in _COLUMNS:
+        table.add_column(column, justify="left" if column == "group" else "right", no_wrap=True)
+    for name, group in groups.items():
+        table.add_row(*_row(name, group))
+    return table
+
+
+def _row(name: str, group: GroupStatus) -> list[str | Text]:
+    triggers, readings, late = group.triggers, group.readings, group.readings.late
+    held = " held back" if group.backpressure else ""
+    return [
+        Text(f"{name} ({group.instruments}, {group.layout}, {group.durability})"),
+        str(group.run),
+        "–" if triggers.newest is None else str(triggers.newest),
+        f"{triggers.rate:,.1f}",
+        f"{triggers.commit_rate:,.1f}",
+        _ms(group.commit_ms.p50),
+        _ms(group.commit_ms.p99),
+        f"{triggers.open:,}",
+        f"{triggers.waiting:,}",
+        Text(f"{group.backlog_mib:,.1f} MiB{held}", "bold red" if held else ""),
+        Text(f"{'▲ ' if group.missing_now else ''}{group.missing_now}", "yellow" if group.missing_now else ""),
+        f"{late:,}",
+        f"{readings.duplicate:,}",
+    ]
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f}"
+
+
+def _refused(status: Status) -> list[str]:
+    groups = [(f"{name}: ", group.readings.refused) for name, group in status.groups.items()]
+    sources = [(f"{source.kind} {source.address}: ", source.refused) for source in status.sources]
+    reasons = [f"{who}{reason} {times:,}" for who, refused in groups + sources for reason, times in refused.items()]
+    dead = [f"{name}: dead {g.readings.dead:,}" for name, g in status.groups.items() if g.readings.dead]
+    lost = [f"{s.kind} {s.address}: lost datagrams {s.lost_datagrams:,}" for s in status.sources if s.lost_datagrams]
+    return [*(reason for reason in reasons if not reason.endswith(" 0")), *dead, *lost]
+
+
+def _event(event: Event) -> Text:
+    clock = time.strftime("%H:%M:%SZ", time.gmtime(event.time_ns / 1e9))
+    return Text.assemble(
+        (f"{clock} ", "dim"), (f"{event.severity:<8}", _SEVERITIES.get(event.severity, "")), event.text
+    )
+
+
+def duration(seconds: float) -> str:
+    """Say a duration as a person does: `42 s`, `3 min 20 s`, `5 h 07 min`, `2 d 05 h`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600:02d} h"

@@ -1,0 +1,209 @@
+"""schemas.config: every wrong setting is named by its field, in plain words, with its mend."""
+
+import tomllib
+
+import pytest
+
+from schemas.config import ConfigError, parse_config
+
+GROUP = """
+[[groups]]
+name = "bpm"
+count = 3
+channels = [{ name = "x", unit = "mm" }]
+"""
+
+
+def said(text: str) -> list[str]:
+    """Parse a configuration that is wrong and return what is said of it, a line a problem."""
+    with pytest.raises(ConfigError) as refused:
+        parse_config(text)
+    return [str(problem) for problem in refused.value.problems]
+
+
+def test_the_least_configuration_has_the_defaults_of_the_design() -> None:
+    config = parse_config(GROUP)
+    assert [(source.kind, source.port) for source in config.sources if source.kind != "simulated"] == [("tcp", 8122)]
+    assert (config.api.host, config.api.port, config.dashboard.port) == ("127.0.0.1", 8120, 8121)
+    assert (config.database.dsn, config.database.layout, config.database.durability) == (None, "rows", "sync")
+
+
+def test_a_group_by_count_names_its_instruments() -> None:
+    group = parse_config(GROUP).groups[0].group()
+    assert group.instruments == ("bpm_000", "bpm_001", "bpm_002")
+    wide = parse_config(GROUP.replace("count = 3", "count = 1001")).groups[0].group()
+    assert (wide.instruments[0], wide.instruments[-1]) == ("bpm_0000", "bpm_1000")
+
+
+def test_a_group_by_names_keeps_their_order() -> None:
+    group = parse_config(GROUP.replace("count = 3", 'instruments = ["west", "east"]')).groups[0].group()
+    assert group.instruments == ("west", "east")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "groups: missing; give it: The instrument groups"),
+        ("groups = []", "groups: an array of 0 is out of range; use at least 1"),
+        ('loger = "a"' + GROUP, "loger: unknown key; did you mean `logger`?"),
+        (
+            GROUP.replace("unit", "untis"),
+            "groups[0].channels[0].untis: unknown key; did you mean `unit`?",
+        ),
+        (
+            GROUP.replace('unit = "mm"', 'dtype = "flaot64"'),
+            "groups[0].channels[0].dtype: unknown dtype 'flaot64'; did you mean `float64`?",
+        ),
+        (
+            GROUP.replace('unit = "mm"', 'dtype = "complex"'),
+            "groups[0].channels[0].dtype: unknown dtype 'complex'; use one of `int8`, `uint8`, `int16`, `uint16`, "
+            "`int32`, `uint32`, `int64`, `float32`, `float64`",
+        ),
+        (
+            GROUP.replace('"x"', '"Top in"'),
+            "groups[0].channels[0].name: 'Top in' cannot be used here; use 1 to 32 lower-case letters, digits and "
+            "underscores, a letter first",
+        ),
+        (
+            GROUP.replace('"x"', '"trigger"'),
+            "groups[0].channels[0].name: 'trigger' is a column of every table; give the channel another name",
+        ),
+        (
+            GROUP.replace('"bpm"', '"positions"'),
+            "groups[0].name: 'positions' is a table of triggerlog's own; give the group another name",
+        ),
+        (
+            GROUP.replace('"bpm"', '"bpm_ledger"'),
+            "groups[0].name: the endings _ledger and _readings are for tables that go with a group; give the group "
+            "another name",
+        ),
+        (GROUP.replace("3", "3.0"), "groups[0].count: 3.0 is not a whole number; use a whole number"),
+        (GROUP.replace("3", "true"), "groups[0].count: true is not a whole number; use a whole number"),
+        (GROUP.replace("3", '"3"'), "groups[0].count: '3' is not a whole number; write it without quotes"),
+        (GROUP.replace("3", "0"), "groups[0].count: 0 is out of range; use 1 to 32767"),
+        (GROUP.replace("count = 3", ""), "groups[0].count: missing; give `count`, or the names of the `instruments`"),
+        (
+            GROUP.replace("count = 3", 'count = 3\ninstruments = ["a"]'),
+            "groups[0].count: `instruments` is given too; give one of them, not both",
+        ),
+        (
+            GROUP.replace("count = 3", 'instruments = ["a", "b", "a"]'),
+            "groups[0].instruments[2]: instrument 'a' is named by instruments[0] already; give it another name",
+        ),
+        (
+            GROUP.replace("count = 3", 'instruments = ["a", "b c"]'),
+            "groups[0].instruments[1]: 'b c' cannot be used here; use 1 to 64 characters without a space",
+        ),
+        (GROUP * 2, "groups[1].name: group 'bpm' is named by groups[0].name already; give it another name"),
+        (
+            GROUP.replace("[[groups]]", "[groups]"),
+            "groups: a table is not an array of tables; write [[groups]] for each",
+        ),
+        (GROUP + "[[database]]", "database: an array of 1 is not a table; write it as a table: [database]"),
+        (GROUP + "[api]\nhost = 5", "api.host: 5 is not a text; write it in quotes"),
+        (GROUP + "[api]\nport = 70000", "api.port: 70000 is out of range; use 0 to 65535"),
+        (
+            GROUP + "[dashboard]\nport = 8120",
+            "dashboard.port: api.port is 8120 on 127.0.0.1 too; give each its own port",
+        ),
+        (GROUP + "[assembly]\nwindow = 100", "assembly.window: 100 is not a power of two; use 64 or 128"),
+        (GROUP + "[alarms]\nstale_s = inf", "alarms.stale_s: inf is not a finite number; use a number above 0"),
+        (GROUP + "[alarms]\nstale_s = 0", "alarms.stale_s: 0 is out of range; use a number above 0"),
+        (
+            GROUP + "[committer]\nretry_most_ms = 10",
+            "committer.retry_most_ms: shorter than the first pause, `retry_first_ms`; use at least 50",
+        ),
+        (GROUP + '[database]\nlayout = "row"', "database.layout: 'row' is not known here; did you mean `rows`?"),
+        (
+            GROUP + '[database]\ndsn = "oracle://host/db"',
+            "database.dsn: 'oracle' is not a database this version knows; write postgresql://user@host:port/name, or "
+            "leave it out for the embedded PostgreSQL",
+        ),
+        (
+            GROUP + '[database]\npassword_env = "P"',
+            "database.password_env: a password without a `dsn`; add the `dsn` it is for, or take it out: the embedded "
+            "PostgreSQL has no password",
+        ),
+    ],
+)
+def test_one_wrong_setting_is_one_line(text: str, line: str) -> None:
+    assert said(text) == [line]
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("", "sources[0].kind: missing; use one of `tcp`, `udp`, `simulated`"),
+        ('kind = "tpc"', "sources[0].kind: unknown kind 'tpc'; did you mean `tcp`?"),
+        ('kind = "tcp"\nport = -1', "sources[0].port: -1 is out of range; use 0 to 65535"),
+        ('kind = "udp"\nprot = 1', "sources[0].prot: unknown key; did you mean `port`?"),
+        (
+            'kind = "udp"\nudp = 1',
+            "sources[0].udp: unknown key; use one of `kind`, `host`, `port`, `receive_buffer_kib`",
+        ),
+        ('kind = "simulated"', "sources[0].group: missing; give it: The group to simulate"),
+        ('kind = "simulated"\ngroup = "bmp"', "sources[0].group: there is no group 'bmp'; did you mean `bpm`?"),
+    ],
+)
+def test_a_sources_kind_is_no_step_of_its_path(source: str, line: str) -> None:
+    assert said(f"{GROUP}[[sources]]\n{source}") == [line]
+
+
+def test_every_problem_is_told_at_once() -> None:
+    wrong = GROUP.replace('"mm"', "5") + "[api]\nport = 70000\n[database]\nlayout = 'row'\n"
+    assert [line.partition(":")[0] for line in said(wrong)] == [
+        "groups[0].channels[0].unit",
+        "database.layout",
+        "api.port",
+    ]
+
+
+def test_two_listeners_may_share_a_port_where_their_protocols_differ() -> None:
+    both = '[[sources]]\nkind = "tcp"\n[[sources]]\nkind = "udp"\n'
+    assert len(parse_config(GROUP + both).sources) == 2
+    twice = '[[sources]]\nkind = "tcp"\n[[sources]]\nkind = "tcp"\n'
+    assert said(GROUP + twice) == ["sources[1].port: sources[0].port is 8122 on 127.0.0.1 too; give each its own port"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a = 1\nb = \n", "(line 2): not valid TOML: Invalid value; mend this line: b ="),
+        ("a = 1\na = 2\n", "(line 2): not valid TOML: Cannot overwrite a value; mend this line: a = 2"),
+        ("[groups", "(line 1): not valid TOML: "),
+    ],
+)
+def test_a_syntax_error_is_told_with_its_line(text: str, line: str) -> None:
+    (only,) = said(text)
+    assert only.startswith(line)
+    with pytest.raises(tomllib.TOMLDecodeError):
+        tomllib.loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GROUP + '[database]\ndsn = "postgresql://logger:s3cret/x@host:5432/db"',
+        GROUP + '[database]\ndsn = "mysql://logger:s3cret@host/db"',
+        GROUP + '[database]\ndsn = "postgresql://logger:s3cret@host:port/db"',
+        GROUP + '[database]\npassword = "s3cret"',
+        GROUP + '[api]\nport = "postgresql://logger:s3cret@host/db"',
+        GROUP + '[database]\ndsn = "postgresql://logger:s3cret@host/db',
+        GROUP + '[database]\npassword = "s3cret',
+        GROUP + '[database]\ndsn = ["postgresql://logger:s3cret@host/db"]',
+    ],
+)
+def test_no_message_holds_a_password(text: str) -> None:
+    assert "s3cret" not in "\n".join(said(text))
+
+
+def test_a_password_in_the_file_is_told_where_it_belongs() -> None:
+    assert said(GROUP + '[database]\npassword = "s3cret"') == [
+        "database.password: unknown key; a password does not belong into this file: use `password_env` or "
+        "`password_file`"
+    ]
+
+
+def test_many_instruments_are_checked_in_a_moment() -> None:
+    names = ", ".join(f'"i{number}"' for number in range(32_767))
+    assert parse_config(GROUP.replace("count = 3", f"instruments = [{names}]")).groups[0].group().size == 32_767

@@ -1,0 +1,116 @@
+"""daemon.configuration: the file, the paths relative to it, and the password's place."""
+
+import os
+import stat
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from daemon.configuration import LoadedConfig, load_config, warnings
+from schemas.config import ConfigError
+
+GROUP = '[[groups]]\nname = "bpm"\ncount = 3\nchannels = [{ name = "x" }]\n'
+DSN = "postgresql://logger@db.example.org:5432/beam"
+
+
+def load(folder: Path, text: str, environment: dict[str, str] | None = None) -> LoadedConfig:
+    file = folder / "beam.toml"
+    file.write_text(text)
+    return load_config(file, environment or {})
+
+
+def said(folder: Path, text: str, environment: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as refused:
+        load(folder, text, environment)
+    return str(refused.value)
+
+
+def test_paths_start_at_the_folder_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert load(tmp_path, GROUP).state_dir == tmp_path.resolve() / "state"
+    assert load(tmp_path, 'state_dir = "/srv/beam"\n' + GROUP).state_dir == Path("/srv/beam")
+
+
+def test_without_a_database_it_is_the_embedded_one(tmp_path: Path) -> None:
+    loaded = load(tmp_path, GROUP)
+    assert loaded.dsn is None
+    assert loaded.target == f"embedded PostgreSQL under {loaded.state_dir}"
+
+
+def test_the_password_comes_from_the_environment(tmp_path: Path) -> None:
+    text = f'{GROUP}[database]\ndsn = "{DSN}"\npassword_env = "BEAM"\n'
+    loaded = load(tmp_path, text, {"BEAM": "p@ss/w:rd %"})
+    parts = urlsplit(loaded.dsn or "")
+    assert unquote(parts.password or "") == "p@ss/w:rd %"
+    assert (parts.username, parts.hostname, parts.port, parts.path) == ("logger", "db.example.org", 5432, "/beam")
+
+
+def test_the_password_comes_from_the_first_line_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("pass word\r\nnot this\n")
+    loaded = load(tmp_path, f'{GROUP}[database]\ndsn = "{DSN}"\npassword_file = "secret"\n')
+    assert unquote(urlsplit(loaded.dsn or "").password or "") == "pass word"
+
+
+def test_a_password_is_shown_nowhere(tmp_path: Path) -> None:
+    text = f'{GROUP}[database]\ndsn = "{DSN}?sslmode=require"\npassword_env = "BEAM"\n'
+    loaded = load(tmp_path, text, {"BEAM": "s3cret"})
+    assert "s3cret" in (loaded.dsn or "")
+    assert "s3cret" not in loaded.target
+    assert "s3cret" not in repr(loaded)
+
+
+def test_a_variable_that_is_not_set_is_told_without_its_value(tmp_path: Path) -> None:
+    # Someone may write the password itself where its variable's name belongs.
+    text = f'{GROUP}[database]\ndsn = "{DSN}"\npassword_env = "s3cret"\n'
+    assert said(tmp_path, text) == (
+        "database.password_env: the environment variable it names is not set; set it, or use `password_file`"
+    )
+
+
+def test_a_password_file_that_is_not_there_or_empty_is_told(tmp_path: Path) -> None:
+    text = f'{GROUP}[database]\ndsn = "{DSN}"\npassword_file = "secret"\n'
+    assert said(tmp_path, text) == (
+        f"database.password_file: {tmp_path}/secret cannot be read (no such file or directory); give a file that the "
+        "daemon may read, with the password in its first line"
+    )
+    (tmp_path / "secret").write_text("\n")
+    assert "the first line of" in said(tmp_path, text)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read \(no such file or directory\); give the path"):
+        load_config(tmp_path / "none.toml", {})
+    with pytest.raises(ConfigError, match=r"cannot be read \(is a directory\)"):
+        load_config(tmp_path, {})
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        load_config(binary, {})
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_text(GROUP)
+    file.chmod(stat.S_IWUSR)
+    with pytest.raises(ConfigError, match="permission denied"):
+        load_config(file, {})
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://logger:s3cret@host/db", "postgresql://logger@host/db?password=s3cret"])
+def test_a_password_inside_the_dsn_works_and_is_warned_of(tmp_path: Path, dsn: str) -> None:
+    loaded = load(tmp_path, f'{GROUP}[database]\ndsn = "{dsn}"\n')
+    assert loaded.dsn == dsn
+    assert "s3cret" not in loaded.target
+    assert [str(warning) for warning in warnings(loaded)] == [
+        "database.dsn: holds a password that every reader of this file sees; move it out, into `password_env` or "
+        "`password_file`"
+    ]
+
+
+def test_addresses_that_others_reach_are_warned_of(tmp_path: Path) -> None:
+    text = f'{GROUP}[api]\nhost = "0.0.0.0"\n[dashboard]\nhost = "::1"\n[[sources]]\nkind = "tcp"\nhost = "10.0.0.5"\n'
+    assert [warning.field for warning in warnings(load(tmp_path, text))] == ["api.host", "sources[0].host"]
+    assert warnings(load(tmp_path, GROUP)) == []
