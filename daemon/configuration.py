@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from schemas.config import Config, ConfigError, Problem, SimulatedSource, parse_config
 from schemas.problems import without_passwords, wrong
@@ -15,21 +15,21 @@ from schemas.problems import without_passwords, wrong
 class LoadedConfig:
     """A checked configuration, with what it refers to resolved.
 
-    dsn: the database's DSN, complete with its password; None means the embedded PostgreSQL. Never shown.
+    path: the file, absolute.
     state_dir: absolute; it need not exist yet.
+    password: for the DSN, from where the file says it is; None without such a place. Never shown.
     """
 
     config: Config
     path: Path
     state_dir: Path
-    dsn: str | None = field(repr=False)
+    password: str | None = field(repr=False)
 
     @property
     def target(self) -> str:
         """Where the database is, without a password."""
-        if self.dsn is None:
-            return f"embedded PostgreSQL under {self.state_dir}"
-        return without_passwords(self.dsn)
+        dsn = self.config.database.dsn
+        return f"embedded PostgreSQL under {self.state_dir}" if dsn is None else without_passwords(dsn)
 
 
 def load_config(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
@@ -43,7 +43,7 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ) -> Load
         config=config,
         path=path.absolute(),
         state_dir=(path.absolute().parent / Path(config.state_dir).expanduser()).resolve(),
-        dsn=_dsn(config, path.absolute().parent, environment),
+        password=_password(config, path.absolute().parent, environment),
     )
 
 
@@ -63,19 +63,17 @@ def _text(path: Path, field: str, subject: str, mend: str) -> str:
     raise ConfigError([problem])
 
 
-def _dsn(config: Config, folder: Path, environment: Mapping[str, str]) -> str | None:
+def _password(config: Config, folder: Path, environment: Mapping[str, str]) -> str | None:
     database = config.database
-    if database.dsn is None:
-        return None
     if database.password_env is not None:
         if database.password_env not in environment:
             # The name is not shown: someone may have put the password itself where its name belongs.
             problem = "the environment variable it names is not set"
             raise ConfigError([wrong(problem, "set it, or use `password_file`", "database.password_env")])
-        return _with_password(database.dsn, environment[database.password_env])
+        return environment[database.password_env]
     if database.password_file is not None:
-        return _with_password(database.dsn, _password_from(folder / Path(database.password_file).expanduser()))
-    return database.dsn
+        return _password_from(folder / Path(database.password_file).expanduser())
+    return None
 
 
 def _password_from(path: Path) -> str:
@@ -85,13 +83,6 @@ def _password_from(path: Path) -> str:
     if not password:
         raise ConfigError([wrong(f"the first line of {path} is empty", "write the password into it", field)])
     return password
-
-
-def _with_password(dsn: str, password: str) -> str:
-    parts = urlsplit(dsn)
-    login, _, address = parts.netloc.rpartition("@")
-    user = login.partition(":")[0]
-    return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{address}").geturl()
 
 
 def _inline_password(config: Config) -> Iterator[Problem]:
