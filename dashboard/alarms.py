@@ -1,0 +1,150 @@
+"""What an operator has to be told, from a status snapshot: gravest first, nothing when all is well."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+from schemas.status import STATE_LETTERS, GroupStatus, InstrumentState, State, Status
+
+CLEAR_AFTER_S = 3.0
+"""A cause has to be gone for so long before its alarm goes: one that flickers would train people to look away."""
+
+
+class Severity(IntEnum):
+    """How grave an alarm is; the gravest first."""
+
+    CRITICAL = 0  # readings are being lost, or soon will be
+    WARNING = 1
+    NOTE = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alarm:
+    """One line of the alarm strip."""
+
+    key: str  # the cause: the same key is the same alarm
+    severity: Severity
+    text: str  # what is wrong
+    action: str  # what to do
+
+
+def alarms(status: Status) -> list[Alarm]:
+    """Every alarm a snapshot gives rise to, gravest first; many instruments failing together are one alarm."""
+    found = [*_store(status), *_rejected(status), *_held_back(status), *_instruments(status), *_latency(status)]
+    return sorted(found, key=lambda alarm: alarm.severity)
+
+
+class AlarmBoard:
+    """Alarms with a memory: since when, and a while of quiet before one goes."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._seen: dict[str, tuple[float, Alarm]] = {}
+
+    def update(self, status: Status) -> list[dict[str, Any]]:
+        """Take in a snapshot; return the alarms in force as plain dicts with `since_ms`, gravest first."""
+        now_s = status.time_ns / 1e9
+        for alarm in alarms(status):
+            began = now_s - status.store.away_s if alarm.key == "store" else now_s
+            self._since.setdefault(alarm.key, began)
+            self._seen[alarm.key] = (now_s, alarm)
+        for key in [key for key, (seen, _) in self._seen.items() if now_s - seen >= CLEAR_AFTER_S]:
+            del self._seen[key], self._since[key]
+        in_force = sorted((alarm for _, alarm in self._seen.values()), key=lambda a: (a.severity, self._since[a.key]))
+        return [
+            asdict(alarm) | {"severity": alarm.severity.name.lower(), "since_ms": round(self._since[alarm.key] * 1e3)}
+            for alarm in in_force
+        ]
+
+
+def _store(status: Status) -> Iterator[Alarm]:
+    store = status.store
+    if store.available and status.state is not State.STORE_AWAY:
+        return
+    starting = status.state is State.STARTING
+    why = f": {store.problem}" if store.problem else ""
+    look = (
+        "it is tried again by itself; if it stays away, see `journalctl -u triggerlog` and the free space of the disk"
+        if store.embedded
+        else f"check that {store.target} answers (pg_isready, network, free space); it is tried again by itself"
+    )
+    yield Alarm(
+        key="store",
+        severity=Severity.NOTE if starting else Severity.CRITICAL,
+        text=f"{'Waiting for the database' if starting else 'Database away'}{why}",
+        action=f"Readings wait in memory ({_waiting(status)}); {look}.",
+    )
+
+
+def _waiting(status: Status) -> str:
+    mib = sum(group.backlog_mib for group in status.groups.values())
+    triggers = sum(group.triggers.waiting for group in status.groups.values())
+    return f"{triggers:,} triggers, {mib:.1f} MiB"
+
+
+def _rejected(status: Status) -> Iterator[Alarm]:
+    dead = sum(group.readings.dead for group in status.groups.values())
+    if dead:
+        yield Alarm(
+            key="dead",
+            severity=Severity.CRITICAL,
+            text=f"{dead:,} readings were rejected by the database for good",
+            action="They are kept in the state folder; the last events say why.",
+        )
+
+
+def _held_back(status: Status) -> Iterator[Alarm]:
+    held = [name for name, group in status.groups.items() if group.backpressure]
+    if held:
+        yield Alarm(
+            key="backpressure",
+            severity=Severity.CRITICAL,
+            text=f"Senders are held back ({', '.join(held)}): as much waits for the database as may",
+            action="TCP senders wait and lose nothing, datagrams are refused. See what slows the database.",
+        )
+
+
+def _instruments(status: Status) -> Iterator[Alarm]:
+    counts = dict.fromkeys((InstrumentState.SILENT, InstrumentState.NEVER, InstrumentState.MISSING), 0)
+    for group in status.groups.values():
+        for letter, state in STATE_LETTERS.items():
+            if state in counts:
+                counts[state] += group.states.count(letter)
+    if not any(counts.values()):
+        return
+    stale = status.limits.get("stale_s")
+    words = {
+        InstrumentState.SILENT: "silent" if stale is None else f"silent for more than {stale:g} s",
+        InstrumentState.NEVER: "never heard",
+        InstrumentState.MISSING: "missing from some of the last triggers",
+    }
+    parts = [f"{n} {words[state]}" for state, n in counts.items() if n]
+    gone = counts[InstrumentState.SILENT] + counts[InstrumentState.NEVER]
+    yield Alarm(
+        key="instruments",
+        severity=Severity.WARNING if gone else Severity.NOTE,
+        text=f"Instruments: {', '.join(parts)}",
+        action="Choose a marked cell of the grid to see when it was last heard."
+        if gone
+        else "The ledger holds which trigger lacks which.",
+    )
+
+
+def _latency(status: Status) -> Iterator[Alarm]:
+    budget = status.limits.get("commit_p99_ms")
+    if budget is None:
+        return
+    over = {name: p99 for name, group in status.groups.items() if (p99 := _p99(group)) is not None and p99 > budget}
+    if over:
+        worst = ", ".join(f"{name} {p99:.3g} ms" for name, p99 in over.items())
+        yield Alarm(
+            key="latency",
+            severity=Severity.WARNING,
+            text=f"Commit p99 over its budget of {budget:g} ms: {worst}",
+            action="Look at the backlog: if it grows too, the database cannot keep up.",
+        )
+
+
+def _p99(group: GroupStatus) -> float | None:
+    return group.commit_ms.p99

@@ -1,0 +1,172 @@
+"""The page's application: our WebSocket for live numbers, Dash for what a person does, one loop for both."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dash import Dash
+from fastapi import FastAPI, WebSocket, WebSocketDisconnect
+
+from dashboard import instrument, live
+from dashboard.client import DaemonApi, DaemonUnavailable, StatusStream
+from dashboard.hub import Hub, Viewer
+from schemas.status import Status
+
+ASSETS = Path(__file__).parent / "assets"
+NAMES_AGAIN_S = 2.0
+
+INDEX = """<!DOCTYPE html>
+<html lang="en">
+<head>
+{%metas%}
+<title>{%title%}</title>
+<link rel="icon" type="image/svg+xml" href="/assets/icon.svg">
+{%css%}
+</head>
+<body>
+{%app_entry%}
+<noscript>This page draws live data and needs JavaScript.</noscript>
+<footer>{%config%}{%scripts%}{%renderer%}</footer>
+</body>
+</html>"""
+
+log = logging.getLogger(__name__)
+
+
+class Feed:
+    """Keeps the hub fed: the status stream, the names of the instruments, and a heartbeat while the daemon is gone."""
+
+    def __init__(self, hub: Hub, api: DaemonApi) -> None:
+        self._hub = hub
+        self._api = api
+        self._named: tuple[int, tuple[str, ...]] | None = None
+        self._unnamed = asyncio.Event()
+        self._stream = StatusStream(api.url, on_status=self._take, on_loss=hub.lost)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._stream.run())
+            tasks.create_task(self._beat())
+            tasks.create_task(self._name())
+
+    def _take(self, status: Status) -> None:
+        self._hub.take(status)
+        if self._named != (status.epoch, tuple(status.groups)):
+            self._unnamed.set()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self._hub.beat()
+
+    async def _name(self) -> None:
+        while True:
+            await self._unnamed.wait()
+            status = self._hub.status
+            assert status is not None
+            try:
+                self._hub.names = {name: (await self._api.group(name)).instruments for name in status.groups}
+                self._named = (status.epoch, tuple(status.groups))
+            except DaemonUnavailable as problem:
+                log.warning("no names for the instruments yet: %s", problem)
+                await asyncio.sleep(NAMES_AGAIN_S)
+            self._unnamed.clear()
+
+
+def build_app(*, daemon: str, origins: frozenset[str] = frozenset()) -> FastAPI:
+    """The page for the daemon at `daemon` (http://host:port).
+
+    origins: further origins (scheme://host[:port]) whose pages may open the stream, for a proxy that changes the Host.
+    """
+    build = _build()
+    hub = Hub(daemon=daemon, build=build)
+    questions = DaemonApi(daemon)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        feed = asyncio.create_task(Feed(hub, questions).run())
+        try:
+            yield
+        finally:
+            feed.cancel()
+            await asyncio.wait([feed])
+            await questions.close()
+
+    # No OpenAPI page: FastAPI's would be fetched from a CDN, and nobody programs against the page.
+    api = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+
+    @api.websocket("/ws")
+    async def stream(socket: WebSocket, epoch: int | None = None, sequence: int | None = None) -> None:
+        if not _allowed(socket.headers.get("origin"), socket.headers.get("host"), origins):
+            await socket.close(code=1008, reason="origin not allowed")
+            return
+        await socket.accept()
+        viewer = hub.join(epoch=epoch, sequence=sequence)
+        try:
+            await _serve(socket, viewer)
+        finally:
+            hub.leave(viewer)
+
+    @api.get("/healthz")
+    async def health() -> dict[str, str | int | None]:
+        return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
+
+    _mount_dash(api, hub, questions, build)
+    return api
+
+
+def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str) -> None:
+    app = Dash(
+        __name__,
+        server=False,
+        backend="fastapi",
+        title="triggerlog",
+        update_title="",
+        assets_folder=str(ASSETS),
+        index_string=INDEX,
+        serve_locally=True,
+    )
+    # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
+    app.backend.websocket_capability = False
+    app.layout = live.page(build)
+    instrument.register(app, hub=hub, api=questions)
+    app.init_app(api)
+
+
+async def _serve(socket: WebSocket, viewer: Viewer) -> None:
+    async def send() -> None:
+        while True:
+            await socket.send_text(await viewer.next())
+
+    async def until_gone() -> None:
+        while True:
+            await socket.receive()
+
+    tasks = [asyncio.create_task(send()), asyncio.create_task(until_gone())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception) and not isinstance(ended, WebSocketDisconnect | RuntimeError):
+                raise ended
+
+
+def _allowed(origin: str | None, host: str | None, origins: frozenset[str]) -> bool:
+    """Whether a page of this origin may listen. No Origin: not a browser, so nobody's session can be misused."""
+    return origin is None or urlsplit(origin).netloc == host or origin in origins
+
+
+def _build() -> str:
+    """Changes with the program: a browser that comes back to another build reloads itself."""
+    digest = hashlib.sha256(version("triggerlog").encode())
+    for asset in sorted(ASSETS.iterdir()):
+        digest.update(asset.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,60 @@
+/* Numbers and times as a person reads them. */
+(function (T) {
+  "use strict";
+
+  const NONE = "–";
+
+  /* Three or four digits that matter; thousands apart. */
+  T.number = function (value, digits) {
+    if (value === null || value === undefined || Number.isNaN(value)) return NONE;
+    const size = Math.abs(value);
+    const places = digits !== undefined ? digits : size >= 100 ? 0 : size >= 10 ? 1 : size === 0 ? 0 : 2;
+    return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+  };
+
+  T.count = function (value) {
+    return value === null || value === undefined ? NONE : value.toLocaleString("en-US", { maximumFractionDigits: 0 });
+  };
+
+  T.time = function (ms) {
+    return new Date(ms).toISOString().slice(11, 19);
+  };
+
+  T.day = function (ms) {
+    return new Date(ms).toISOString().slice(0, 10);
+  };
+
+  /* How long something has lasted, in at most two units. */
+  T.lasted = function (seconds) {
+    const s = Math.max(0, Math.floor(seconds));
+    if (s < 60) return s + " s";
+    if (s < 3600) return Math.floor(s / 60) + " min " + (s % 60) + " s";
+    if (s < 86400) return Math.floor(s / 3600) + " h " + Math.floor((s % 3600) / 60) + " min";
+    return Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
+  };
+
+  /* Text is set only where it differs: writing the same text again makes the browser lay out again. */
+  T.text = function (element, text) {
+    if (element && element.textContent !== text) element.textContent = text;
+  };
+
+  /* Text with commands between backticks. */
+  T.prose = function (element, text) {
+    if (element.dataset.prose === text) return;
+    element.dataset.prose = text;
+    element.replaceChildren(...text.split("`").map((part, i) => (i % 2 ? T.make("code", "", part) : part)));
+  };
+
+  T.attribute = function (element, name, value) {
+    if (!element || element.getAttribute(name) === value) return;
+    if (value === null) element.removeAttribute(name);
+    else element.setAttribute(name, value);
+  };
+
+  T.make = function (tag, className, text) {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+})((window.triggerlog = window.triggerlog || {}));

@@ -1,0 +1,142 @@
+/* What this browser knows: sections as last told, and an hour of points a group. */
+(function (T) {
+  "use strict";
+
+  const KEPT_MS = 3600e3;
+  const GAP_MS = 3000;
+
+  T.state = {
+    build: null,
+    epoch: null,
+    sequence: null,
+    columns: [],
+    sections: {},
+    series: {}, // group -> {t: [ms], values: [one array a column]}
+    newest: null, // time of the newest frame, by the daemon's clock
+    link: { up: false, since: null, problem: "connecting", daemon: "" },
+  };
+
+  T.groups = function () {
+    return Object.keys(T.state.sections)
+      .filter((key) => key.startsWith("group/"))
+      .map((key) => key.slice(6))
+      .sort();
+  };
+
+  T.section = function (kind, group) {
+    return T.state.sections[group === undefined ? kind : kind + "/" + group];
+  };
+
+  T.apply = function (message) {
+    if (message.kind === "snapshot") snapshot(message);
+    else if (message.kind === "frame") frame(message);
+    else if (message.kind === "link") T.state.link = message.link;
+  };
+
+  function snapshot(message) {
+    const state = T.state;
+    state.build = message.build;
+    state.columns = message.columns;
+    state.sections = message.sections;
+    state.link = message.link;
+    state.series = {};
+    for (const group of Object.keys(message.history)) {
+      const [t, ...values] = message.history[group];
+      state.series[group] = { t, values };
+    }
+    state.epoch = message.epoch;
+    state.sequence = message.sequence;
+    state.newest = message.t;
+  }
+
+  function frame(message) {
+    const state = T.state;
+    state.link = { up: true, since: null, problem: null, daemon: state.link.daemon };
+    for (const key of Object.keys(message.changed)) {
+      if (message.changed[key] === null) delete state.sections[key];
+      else state.sections[key] = message.changed[key];
+    }
+    for (const group of Object.keys(message.points)) add(group, message.t, message.points[group]);
+    state.epoch = message.epoch;
+    state.sequence = message.sequence;
+    state.newest = message.t;
+  }
+
+  function add(group, t, point) {
+    const series = (T.state.series[group] = T.state.series[group] || { t: [], values: point.map(() => []) });
+    const last = series.t[series.t.length - 1];
+    if (last !== undefined && t <= last) return;
+    if (last !== undefined && t - last > GAP_MS) {
+      series.t.push(last + 1);
+      series.values.forEach((column) => column.push(null));
+    }
+    series.t.push(t);
+    series.values.forEach((column, i) => column.push(point[i]));
+    /* Cut seldom and much: shifting four arrays four times a second would copy an hour each time. */
+    if (series.t[0] < t - KEPT_MS - 60e3) {
+      const keep = first(series.t, t - KEPT_MS);
+      series.t.splice(0, keep);
+      series.values.forEach((column) => column.splice(0, keep));
+    }
+  }
+
+  /* The first place whose time is not before `from`. */
+  function first(t, from) {
+    let low = 0;
+    let high = t.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (t[middle] < from) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /* Points of one column between two times; more than `most` are thinned to the least and greatest of each stretch. */
+  T.window = function (group, column, from, to, most) {
+    const series = T.state.series[group];
+    const place = T.state.columns.indexOf(column);
+    if (!series || place < 0) return { x: [], y: [] };
+    const start = Math.max(0, first(series.t, from) - 1);
+    const end = first(series.t, to + 1);
+    const x = series.t.slice(start, end);
+    const y = series.values[place].slice(start, end);
+    return x.length > most ? thin(x, y, from, to, most >> 1) : { x, y };
+  };
+
+  function thin(x, y, from, to, stretches) {
+    const width = (to - from) / stretches;
+    const thinned = { x: [], y: [] };
+    let at = 0;
+    while (at < x.length) {
+      const stretch = Math.floor((x[at] - from) / width);
+      let low = at;
+      let high = at;
+      let next = at;
+      for (; next < x.length && Math.floor((x[next] - from) / width) === stretch; next++) {
+        if (y[next] === null) break;
+        if (y[next] < y[low]) low = next;
+        if (y[next] > y[high]) high = next;
+      }
+      if (next === at) {
+        thinned.x.push(x[at]);
+        thinned.y.push(null);
+        at += 1;
+        continue;
+      }
+      for (const place of low === high ? [low] : [Math.min(low, high), Math.max(low, high)]) {
+        thinned.x.push(x[place]);
+        thinned.y.push(y[place]);
+      }
+      at = next;
+    }
+    return thinned;
+  }
+
+  T.latest = function (group, column) {
+    const series = T.state.series[group];
+    const place = T.state.columns.indexOf(column);
+    if (!series || place < 0 || !series.t.length) return null;
+    return series.values[place][series.t.length - 1];
+  };
+})((window.triggerlog = window.triggerlog || {}));

@@ -1,0 +1,121 @@
+/* The stream: connect, reconnect for ever, tell how old the data is, draw once per animation frame. */
+(function (T) {
+  "use strict";
+
+  const DELAYED_MS = 1500;
+  const NO_DATA_MS = 4000;
+  const SILENCE_MS = 4000; // the page sends 4 frames a second, or a heartbeat each second when the daemon is gone
+  const RECONNECT_MOST_MS = 2000;
+
+  let socket = null;
+  let pause = 100;
+  let heard = performance.now(); // last message of any kind
+  let fresh = null; // when the newest data was as old as `lag`
+  let lag = 0;
+  let lostSince = Date.now();
+  let scheduled = false;
+
+  T.pageProcess = { up: false };
+
+  function connect() {
+    const scheme = location.protocol === "https:" ? "wss://" : "ws://";
+    const { epoch, sequence } = T.state;
+    const resume = epoch === null ? "" : "?epoch=" + epoch + "&sequence=" + sequence;
+    const opened = (socket = new WebSocket(scheme + location.host + "/ws" + resume));
+    heard = performance.now();
+    opened.onmessage = (event) => receive(JSON.parse(event.data));
+    opened.onclose = () => {
+      if (opened !== socket) return;
+      socket = null;
+      T.pageProcess.up = false;
+      pause = Math.min(RECONNECT_MOST_MS, pause * 2);
+      setTimeout(connect, pause * (0.5 + Math.random() / 2));
+      schedule();
+    };
+  }
+
+  function receive(message) {
+    heard = performance.now();
+    pause = 100;
+    T.pageProcess.up = true;
+    T.apply(message);
+    if (T.state.build && T.state.build !== document.getElementById("page").dataset.build) location.reload();
+    if (message.kind === "frame" || (message.kind === "snapshot" && message.link.up)) {
+      fresh = heard;
+      /* Clocks of two computers may differ; the lag is that between daemon and page process. */
+      lag = Math.max(0, message.sent - message.t);
+    }
+    schedule();
+  }
+
+  T.age = function () {
+    return fresh === null ? Infinity : performance.now() - fresh + lag;
+  };
+
+  /* live, delayed or none: nothing that is not live may look it. */
+  T.liveness = function () {
+    const age = T.age();
+    if (!T.pageProcess.up || !T.state.link.up || age >= NO_DATA_MS) return "none";
+    return age >= DELAYED_MS ? "delayed" : "live";
+  };
+
+  T.lostSince = function () {
+    return T.pageProcess.up && T.state.link.since ? T.state.link.since : lostSince;
+  };
+
+  /* By the daemon's clock, which all times on the page are of. */
+  T.now = function () {
+    return fresh === null || T.state.newest === null ? Date.now() : T.state.newest + (performance.now() - fresh) + lag;
+  };
+
+  function schedule() {
+    if (scheduled) return;
+    scheduled = true;
+    requestAnimationFrame(() => {
+      scheduled = false;
+      draw();
+    });
+  }
+  T.schedule = schedule;
+
+  function draw() {
+    const before = document.getElementById("page").dataset.link;
+    const now = T.liveness();
+    if (now === "none" && before !== "none") lostSince = fresh === null ? Date.now() : Date.now() - (performance.now() - fresh);
+    T.drawHeader(now);
+    if (!T.groups().length) return;
+    T.drawView();
+    T.drawAlarms();
+    T.drawTiles(now);
+    T.drawGrids(now);
+    T.drawCharts(now);
+  }
+
+  function watch() {
+    if (socket && performance.now() - heard > SILENCE_MS) {
+      const stuck = socket;
+      socket = null;
+      T.pageProcess.up = false;
+      stuck.onclose = null;
+      stuck.onmessage = null;
+      stuck.close();
+      connect();
+    }
+    schedule();
+  }
+
+  function start() {
+    T.readView();
+    connect();
+    setInterval(watch, 250);
+    document.addEventListener("visibilitychange", schedule);
+  }
+
+  /* Dash builds the page after its scripts are loaded; the page's root and its charts tell that it has. */
+  const built = new MutationObserver(() => {
+    if (document.querySelectorAll(".chart .js-plotly-plot .main-svg").length === 0) return;
+    built.disconnect();
+    start();
+  });
+  built.observe(document.documentElement, { childList: true, subtree: true });
+})((window.triggerlog = window.triggerlog || {}));

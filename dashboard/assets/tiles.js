@@ -1,0 +1,122 @@
+/* Six numbers with their sparklines, and the equation of conservation. */
+(function (T) {
+  "use strict";
+
+  const SPARK_MS = 60e3;
+  const W = 120;
+  const H = 26;
+  const SVG = "http://www.w3.org/2000/svg";
+  const SHOWN = { waiting: T.count, absent: T.count, open: T.count };
+
+  T.drawTiles = function (liveness) {
+    const group = T.view.group;
+    const dead = liveness === "none";
+    const beside = besides(group);
+    for (const column of ["received", "written", "p50", "p99", "waiting", "absent"]) {
+      const tile = document.getElementById("tile-" + column);
+      const shown = (SHOWN[column] || T.number)(T.latest(group, column));
+      T.text(tile.querySelector(".value"), dead ? "–" : shown);
+      T.text(tile.querySelector(".beside"), dead ? "was " + shown : beside[column] || "");
+      T.attribute(tile, "data-level", dead ? null : level(group, column));
+      spark(tile.querySelector(".spark"), group, column);
+    }
+    const told = T.section("group", group);
+    T.text(document.querySelector("#tile-absent .unit"), told ? "of " + T.count(told.instruments) : "");
+    totals(group);
+  };
+
+  function besides(group) {
+    const budget = (T.section("limits") || {}).commit_p99_ms;
+    return {
+      received: T.number(T.latest(group, "committed")) + " committed /s",
+      p99: budget === undefined ? "" : "budget " + budget + " ms",
+      waiting: T.count(T.latest(group, "open")) + " open",
+      absent: T.number(T.latest(group, "missing")) + " missing a trigger",
+      written: ((T.section("group", group) || {}).layout || "") + ", " + ((T.section("group", group) || {}).durability || ""),
+      p50: "closed to acknowledged",
+    };
+  }
+
+  function level(group, column) {
+    const value = T.latest(group, column);
+    const budget = (T.section("limits") || {}).commit_p99_ms;
+    if (column === "p99" && budget !== undefined && value !== null && value > budget) return "over";
+    if (column === "absent" && /[sn]/.test(T.section("states", group) || "")) return "over";
+    if (column === "waiting" && (T.section("group", group) || {}).backpressure) return "over";
+    return null;
+  }
+
+  function spark(place, group, column) {
+    const to = T.state.newest;
+    if (to === null) return;
+    const { x, y } = T.window(group, column, to - SPARK_MS, to, 240);
+    let low = Infinity;
+    let high = -Infinity;
+    for (const value of y) {
+      if (value === null) continue;
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    }
+    const span = Math.max(high - low, Math.abs(high) * 0.04, 1e-9);
+    const middle = (high + low) / 2;
+    let path = "";
+    let pen = "M";
+    for (let i = 0; i < x.length; i++) {
+      if (y[i] === null) {
+        pen = "M";
+        continue;
+      }
+      const px = Math.max(0, (1 - (to - x[i]) / SPARK_MS) * W);
+      const py = H / 2 - ((y[i] - middle) / span) * (H - 4);
+      path += pen + px.toFixed(1) + " " + py.toFixed(1);
+      pen = "L";
+    }
+    if (!place.firstChild) {
+      const svg = document.createElementNS(SVG, "svg");
+      svg.setAttribute("viewBox", "0 0 " + W + " " + H);
+      svg.setAttribute("preserveAspectRatio", "none");
+      svg.append(document.createElementNS(SVG, "path"));
+      place.append(svg);
+    }
+    place.firstChild.firstChild.setAttribute("d", path);
+  }
+
+  function totals(group) {
+    const told = T.section("totals", group);
+    const place = document.getElementById("totals");
+    if (!told) return;
+    const sum = told.committed + told.duplicate + told.refused + told.dead + told.waiting;
+    if (!place.firstChild) {
+      place.append(T.make("h2", "", "Readings since the daemon started"), T.make("p", "equation"), T.make("p", "verdict"));
+    }
+    terms(place.children[1], told);
+    const adds = sum === told.received;
+    const parts = [adds ? "✓ every reading is accounted for" : "✕ " + T.count(told.received - sum) + " not accounted for"];
+    if (told.late) parts.push(T.count(told.late) + " late");
+    parts.push(T.count(told.complete) + " triggers complete, " + T.count(told.incomplete) + " incomplete");
+    if (told.newest !== null) parts.push("newest " + T.count(told.newest));
+    T.text(place.children[2], parts.join(" · "));
+    T.attribute(place, "data-adds", String(adds));
+  }
+
+  function terms(place, told) {
+    const names = ["received", "committed", "duplicate", "refused", "dead", "waiting"];
+    if (!place.firstChild) {
+      names.forEach((name, i) => {
+        if (i) place.append(T.make("span", "sign", i === 1 ? "=" : "+"));
+        const term = T.make("span", "term");
+        term.dataset.term = name;
+        term.append(T.make("b"), T.make("span", "name", " " + name));
+        place.append(term, " ");
+      });
+    }
+    for (const name of names) {
+      const term = place.querySelector("[data-term=" + name + "]");
+      T.text(term.firstChild, T.count(told[name]));
+      T.attribute(term, "data-level", (name === "refused" || name === "dead") && told[name] ? "over" : null);
+      if (name !== "refused") continue;
+      const reasons = Object.entries(told.reasons).filter(([, n]) => n);
+      T.text(term.lastChild, " refused" + (reasons.length ? " (" + reasons.map(([why, n]) => why.replaceAll("_", " ") + " " + T.count(n)).join(", ") + ")" : ""));
+    }
+  }
+})((window.triggerlog = window.triggerlog || {}));

@@ -1,0 +1,149 @@
+"""The page's one line to the daemon: its status stream, and the questions a person asks by clicking."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidHandshake, WebSocketException
+
+from schemas.status import Status
+
+RECONNECT_MOST_S = 2.0
+SILENCE_S = 4.0
+"""Without a frame for so long the daemon counts as gone (it sends four a second), though the connection may stand."""
+
+LARGEST_FRAME = 32 * 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class DaemonUnavailable(Exception):
+    """The daemon did not answer, or not with what was asked; the message is one line for the person who asked."""
+
+
+class _Answer(BaseModel):
+    # A newer daemon may say more than this page knows to ask for.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+A = TypeVar("A", bound=_Answer)
+
+
+class ChannelDescription(_Answer):
+    """A channel as `GET /api/v1/groups/{group}` describes it."""
+
+    name: str
+    unit: str
+    dtype: str
+
+
+class GroupDescription(_Answer):
+    """Body of `GET /api/v1/groups/{group}`."""
+
+    name: str
+    instruments: list[str]
+    channels: list[ChannelDescription]
+
+
+class Readings(_Answer):
+    """Body of `GET /api/v1/groups/{group}/readings`: every list has one value a reading, ascending in time."""
+
+    name: str
+    time_ns: list[int]
+    channels: dict[str, list[float | None]]
+    units: Annotated[dict[str, str], Field(default_factory=dict)]
+
+
+class DaemonApi:
+    """Questions to the daemon's control API."""
+
+    def __init__(self, url: str) -> None:
+        # A proxy named in the environment must not come between the page and a daemon on loopback.
+        self._http = httpx.AsyncClient(base_url=f"{url}/api/v1", timeout=httpx.Timeout(5.0), trust_env=False)
+        self.url = url
+
+    async def group(self, name: str) -> GroupDescription:
+        """Names and channels of a group's instruments. Raises DaemonUnavailable."""
+        return await self._get(f"/groups/{name}", {}, GroupDescription)
+
+    async def readings(self, group: str, instrument: int, *, start_ns: int, end_ns: int, points: int) -> Readings:
+        """An instrument's readings, start_ns <= time_ns < end_ns, thinned to `points`. Raises DaemonUnavailable."""
+        asked = {"instrument": instrument, "start_ns": start_ns, "end_ns": end_ns, "points": points}
+        return await self._get(f"/groups/{group}/readings", asked, Readings)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _get(self, path: str, asked: dict[str, int], answer: type[A]) -> A:
+        try:
+            response = await self._http.get(path, params=asked)
+        except httpx.TimeoutException:
+            raise DaemonUnavailable(f"the daemon at {self.url} took longer than 5 s to answer") from None
+        except httpx.HTTPError as problem:
+            raise DaemonUnavailable(f"the daemon at {self.url} cannot be reached ({_word(problem)})") from None
+        if response.is_error:
+            raise DaemonUnavailable(f"the daemon answered {response.status_code}: {_detail(response)}")
+        try:
+            return answer.model_validate_json(response.content)
+        except ValidationError as problem:
+            raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {_first(problem)}") from None
+
+
+class StatusStream:
+    """Follows the daemon's status stream for ever: reconnects by itself, and says when it is gone and why."""
+
+    def __init__(self, url: str, *, on_status: Callable[[Status], None], on_loss: Callable[[str], None]) -> None:
+        self._url = url.replace("http", "ws", 1) + "/api/v1/stream"
+        self._on_status = on_status
+        self._on_loss = on_loss
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        pause = 0.1
+        while True:
+            frames = 0
+            try:
+                async with connect(
+                    self._url, open_timeout=SILENCE_S, close_timeout=1.0, max_size=LARGEST_FRAME, proxy=None
+                ) as socket:
+                    while True:
+                        async with asyncio.timeout(SILENCE_S):
+                            text = await socket.recv()
+                        self._on_status(Status.model_validate_json(text))
+                        frames += 1
+            except TimeoutError:
+                self._on_loss(f"no frame for {SILENCE_S:g} s")
+            except ValidationError as problem:
+                self._on_loss(f"its status is not one this page knows, start page and daemon alike ({_first(problem)})")
+            except InvalidHandshake as problem:
+                self._on_loss(f"it does not offer a status stream ({problem})")
+            except (OSError, WebSocketException) as problem:
+                self._on_loss(_word(problem))
+            pause = 0.1 if frames else min(RECONNECT_MOST_S, pause * 2)
+            # Jitter: several pages must not come back in step after the daemon has restarted.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+
+
+def _word(problem: Exception) -> str:
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror.lower()
+    return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+
+
+def _detail(response: httpx.Response) -> str:
+    try:
+        detail = response.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return response.reason_phrase
+    return detail if isinstance(detail, str) else response.reason_phrase
+
+
+def _first(problem: ValidationError) -> str:
+    error = problem.errors()[0]
+    return f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"

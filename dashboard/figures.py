@@ -1,0 +1,137 @@
+"""Figures as plain functions of their data. Colours: grey and ice blue are normal; amber and red are not."""
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboard.client import Readings
+
+INK = "#c9d3de"
+FAINT = "#8b98a8"
+RULE = "#222b35"
+CALM = "#9cc3e6"  # what the eye should follow
+GREY = "#76839a"  # what stands beside it for comparison
+LIMIT = "#d98a86"
+
+CHART_HEIGHT = 190
+TREND_HEIGHT = 112
+TRENDS = 8
+"""Channels drawn for one instrument; more would be a scroll of stamps."""
+
+FONT = {"family": "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif", "size": 11}
+
+
+def graph_config() -> Any:
+    """Every graph's configuration: without the bar of plotly.js, which offers a cloud service."""
+    return {"displayModeBar": False, "displaylogo": False, "scrollZoom": False, "responsive": True}
+
+
+def chart(*traces: tuple[str, str, str], unit: str) -> go.Figure:
+    """An empty live chart; the script in assets fills it.
+
+    traces: (name, column of frames.COLUMNS, colour) each, drawn in that order. The column travels as the trace's
+    `meta`, by which the script finds it.
+    """
+    figure = go.Figure(
+        [
+            go.Scatter(
+                x=[],
+                y=[],
+                name=name,
+                meta=column,
+                mode="lines",
+                connectgaps=False,
+                line={"color": colour, "width": 1.5, "shape": "linear"},
+                hovertemplate=f"%{{y:,.4~g}} {unit} {name}<extra></extra>",
+            )
+            for name, column, colour in traces
+        ]
+    )
+    return figure.update_layout(**_layout(CHART_HEIGHT), xaxis=_time_axis(), yaxis=_value_axis())
+
+
+def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:
+    """One instrument's channels below each other over a common time axis from start_ns to now_ns."""
+    names = list(readings.channels)[:TRENDS]
+    times = [time_ns / 1e6 for time_ns in readings.time_ns]
+    figure = go.Figure()
+    share = 1.0 / max(1, len(names))
+    layout: dict[str, Any] = _layout(TREND_HEIGHT * max(1, len(names)) + 24)
+    for place, name in enumerate(names):
+        number = "" if place == 0 else str(place + 1)
+        top = 1.0 - place * share
+        figure.add_scatter(
+            x=times,
+            y=readings.channels[name],
+            name=name,
+            yaxis=f"y{number}",
+            mode="lines+markers",
+            connectgaps=False,
+            line={"color": CALM, "width": 1},
+            marker={"size": 3},
+            hovertemplate=f"{name} %{{y:.6~g}} {readings.units.get(name, '')}<extra></extra>",
+        )
+        layout[f"yaxis{number}"] = _value_axis() | {"domain": [top - share * 0.72, top - share * 0.16]}
+        figure.add_annotation(text=_titled(name, readings), **_corner(top))
+    axis = _time_axis() | {
+        "range": [start_ns / 1e6, now_ns / 1e6],
+        "anchor": f"y{len(names)}" if len(names) > 1 else "y",
+    }
+    return figure.update_layout(**layout, xaxis=axis)
+
+
+def _titled(name: str, readings: Readings) -> str:
+    unit = readings.units.get(name, "")
+    known = [value for value in readings.channels[name] if value is not None]
+    newest = f"  <b>{known[-1]:,.6g}</b> {unit}" if known else "  no value"
+    return f"{name}{newest}"
+
+
+def _corner(top: float) -> dict[str, Any]:
+    return {
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0,
+        "y": top,
+        "xanchor": "left",
+        "yanchor": "top",
+        "showarrow": False,
+        "font": {"color": INK, "size": 12},
+    }
+
+
+def _layout(height: int) -> dict[str, Any]:
+    return {
+        "height": height,
+        "autosize": True,
+        "margin": {"l": 48, "r": 10, "t": 6, "b": 24},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": FONT | {"color": FAINT},
+        "showlegend": False,
+        "hovermode": "x unified",
+        "hoverlabel": {"bgcolor": "#0b0f14", "bordercolor": RULE, "font": FONT | {"color": INK}},
+        "dragmode": False,
+    }
+
+
+def _time_axis() -> dict[str, Any]:
+    return {
+        "type": "date",
+        "fixedrange": True,
+        "gridcolor": RULE,
+        "zeroline": False,
+        "showspikes": True,
+        "spikemode": "across",
+        "spikethickness": 1,
+        "spikedash": "solid",
+        "spikecolor": FAINT,
+        "tickformat": "%H:%M:%S",
+        "hoverformat": "%H:%M:%S.%L",
+        "nticks": 5,
+        "automargin": False,
+    }
+
+
+def _value_axis() -> dict[str, Any]:
+    return {"fixedrange": True, "gridcolor": RULE, "zeroline": False, "nticks": 5, "automargin": False}

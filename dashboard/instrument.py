@@ -1,0 +1,143 @@
+"""One instrument: a drawer with its state and the trend of its channels, asked of the daemon when a cell is chosen."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, dcc, html
+
+from dashboard.client import DaemonApi, DaemonUnavailable, Readings
+from dashboard.figures import TREND_HEIGHT, TRENDS, graph_config, trends
+from dashboard.hub import Hub
+from schemas.status import STATE_LETTERS, InstrumentState
+
+HIDDEN: dict[str, Any] = {"aria-hidden": "true"}
+TREND_S = 300
+POINTS = 600
+REFRESH_MS = 4_000
+
+STATE_WORDS: dict[InstrumentState, tuple[str, str]] = {
+    InstrumentState.OK: ("●", "ok: in every one of the last triggers"),
+    InstrumentState.LATE: ("◐", "late: its last readings came after their trigger had closed"),
+    InstrumentState.MISSING: ("✕", "missing: absent from some of the last triggers"),
+    InstrumentState.SILENT: ("▲", "silent: nothing from it lately, while triggers go on"),
+    InstrumentState.NEVER: ("○", "never: nothing from it since the daemon started"),
+}
+
+
+def drawer() -> Any:
+    """The drawer, closed, with what it needs; the grid's script sets `picked`."""
+    return html.Div(
+        [
+            dcc.Store(id="picked"),
+            dcc.Interval(id="trend-again", interval=REFRESH_MS, disabled=True),
+            dmc.Drawer(
+                id="drawer",
+                opened=False,
+                position="right",
+                size="30rem",
+                padding="md",
+                closeButtonProps={"aria-label": "Close"},
+                # Instruments that are chosen next stay in reach, and the live page in sight.
+                withOverlay=False,
+                lockScroll=False,
+                trapFocus=False,
+                returnFocus=False,
+                transitionProps={"duration": 0},
+                children=html.Div(
+                    id="trend",
+                    children=[
+                        html.P("", id="trend-state"),
+                        html.P("", id="trend-note", role="status"),
+                        html.P("Asking the daemon for its readings …", className="asking"),
+                        html.Div(id="trend-chart"),
+                    ],
+                ),
+            ),
+        ]
+    )
+
+
+def register(app: Dash, *, hub: Hub, api: DaemonApi) -> None:
+    """Declare the drawer's callbacks; they are async, a synchronous one would hold up the stream of every browser."""
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction(namespace="triggerlog", function_name="closed"),
+        Input("drawer", "opened"),
+        prevent_initial_call=True,
+    )
+
+    @app.callback(
+        Output("drawer", "opened"),
+        Output("drawer", "title"),
+        Output("trend-again", "disabled"),
+        Output("trend-chart", "children"),
+        Input("picked", "data"),
+        prevent_initial_call=True,
+    )
+    async def pick(picked: dict[str, Any] | None) -> tuple[bool, str, bool, Any]:
+        if picked is None:
+            return False, "", True, None
+        return True, picked["name"], False, None
+
+    @app.callback(
+        Output("trend-state", "children"),
+        Output("trend-note", "children"),
+        Output("trend-chart", "children", allow_duplicate=True),
+        Input("picked", "data"),
+        Input("trend-again", "n_intervals"),
+        prevent_initial_call=True,
+        running=[(Output("trend", "className"), "asking", "answered")],
+    )
+    async def show(picked: dict[str, Any] | None, _again: int | None) -> tuple[Any, str, Any]:
+        if picked is None:
+            return "", "", None
+        return await _shown(hub, api, picked["group"], int(picked["instrument"]))
+
+
+async def _shown(hub: Hub, api: DaemonApi, group: str, instrument: int) -> tuple[Any, str, Any]:
+    if hub.problem is not None:
+        return state(hub, group, instrument), f"No readings to show: {hub.problem}.", None
+    now_ns = hub.status.time_ns if hub.status is not None else time.time_ns()
+    start_ns = now_ns - TREND_S * 1_000_000_000
+    try:
+        readings = await api.readings(group, instrument, start_ns=start_ns, end_ns=now_ns, points=POINTS)
+    except DaemonUnavailable as problem:
+        return state(hub, group, instrument), f"No readings to show: {problem}.", None
+    return state(hub, group, instrument), note(readings), _graph(readings, now_ns, start_ns)
+
+
+def state(hub: Hub, group: str, instrument: int) -> Any:
+    """The instrument's state in words, with its glyph."""
+    if hub.problem is not None or hub.status is None or group not in hub.status.groups:
+        return "state not known: the daemon is not heard"
+    states = hub.status.groups[group].states
+    if instrument >= len(states):
+        return f"the daemon has no instrument {instrument} in {group}"
+    found = STATE_LETTERS[states[instrument]]
+    glyph, words = STATE_WORDS[found]
+    shown: dict[str, Any] = {"data-state": found.value}
+    return html.Span([html.Span(f"{glyph} ", **HIDDEN), words], **shown)
+
+
+def note(readings: Readings) -> str:
+    """What the trend shows, in words."""
+    minutes = TREND_S // 60
+    if not readings.time_ns:
+        return f"Nothing stored from it in the last {minutes} minutes."
+    last = datetime.fromtimestamp(readings.time_ns[-1] / 1e9, UTC)
+    of = f" First {TRENDS} of {len(readings.channels)} channels." if len(readings.channels) > TRENDS else ""
+    return f"Last {minutes} minutes as stored. Newest reading {last:%H:%M:%S}.{last.microsecond // 1000:03d} UTC.{of}"
+
+
+def _graph(readings: Readings, now_ns: int, start_ns: int) -> Any:
+    if not readings.time_ns:
+        return None
+    drawn = min(TRENDS, max(1, len(readings.channels)))
+    height = TREND_HEIGHT * drawn + 24
+    return dcc.Graph(
+        id="trend-graph",
+        figure=trends(readings, now_ns=now_ns, start_ns=start_ns),
+        config=graph_config(),
+        style={"height": f"{height}px"},
+    )

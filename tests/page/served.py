@@ -1,0 +1,229 @@
+"""A small real process that serves status snapshots for the page's tests: `python -m tests.page.served PORT`.
+
+It speaks the daemon's API over real sockets, so that the page can be tried by itself: killed, stopped and restarted.
+What it serves is test data: `POST /figures` sets it, and it then stands still but for its clock and its sequence.
+"""
+
+import asyncio
+import math
+import sys
+import time
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, HTTPException, WebSocket, WebSocketDisconnect
+
+from schemas.status import (
+    STATE_LETTERS,
+    Event,
+    GroupStatus,
+    InstrumentState,
+    Latency,
+    ReadingCounts,
+    SourceStatus,
+    State,
+    Status,
+    StoreStatus,
+    TriggerCounts,
+)
+
+CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
+STARTED_NS = time.time_ns()
+WELL = (InstrumentState.OK, InstrumentState.LATE)
+
+FIGURES: dict[str, Any] = {
+    "groups": {"bpm": 120},
+    "wave": True,
+    "rate": 100.0,
+    "commit_rate": 100.0,
+    "p50": 1.62,
+    "p99": 4.19,
+    "waiting": 1,
+    "open": 2,
+    "states": {},
+    "available": True,
+    "problem": None,
+    "away_s": 0.0,
+    "backpressure": False,
+    "dead": 0,
+    "refused": {},
+    "off_by": 0,
+    "missing_a_trigger": 0.0,
+    "readings_fail": False,
+    "events": [],
+}
+"""What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing."""
+
+
+def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -> GroupStatus:
+    """One group of a snapshot, consistent with itself: received is the sum of where readings went."""
+    letters = ["o"] * size
+    for number, letter in figures["states"].get(name, {}).items():
+        letters[int(number)] = letter
+    swing = math.sin(sequence / 9) * (1.0 if figures["wave"] else 0.0)
+    waiting = int(figures["waiting"] + (swing + 1) * 2 * figures["wave"])
+    committed = sequence * 25
+    refused = sum(figures["refused"].values())
+    parts = {
+        "committed": committed * size,
+        "duplicate": sequence // 4,
+        "dead": figures["dead"],
+        "waiting": waiting * size,
+    }
+    return GroupStatus(
+        run=1,
+        instruments=size,
+        layout="rows",
+        durability="sync",
+        triggers=TriggerCounts(
+            received=committed + waiting + figures["open"],
+            open=figures["open"],
+            complete=committed,
+            incomplete=0,
+            committed=committed,
+            waiting=waiting,
+            newest=committed + waiting,
+            rate=figures["rate"] + swing * 0.4,
+            commit_rate=figures["commit_rate"] + swing * 0.3,
+        ),
+        readings=ReadingCounts(
+            received=sum(parts.values()) + refused + figures["off_by"],
+            late=sequence // 8,
+            refused=figures["refused"],
+            rate=figures["rate"] * size,
+            commit_rate=figures["commit_rate"] * size,
+            **parts,
+        ),
+        commit_ms=Latency(p50=figures["p50"] + swing * 0.1, p99=figures["p99"] + swing * 0.6, max=figures["p99"] * 1.4),
+        missing_now=sum(STATE_LETTERS[letter] not in WELL for letter in letters),
+        missing_a_trigger=figures["missing_a_trigger"],
+        states="".join(letters),
+        backlog_mib=waiting * size * 56 / 2**20,
+        backpressure=figures["backpressure"],
+    )
+
+
+def snapshot(sequence: int, time_ns: int) -> Status:
+    """A whole snapshot."""
+    figures = FIGURES
+    return Status(
+        epoch=STARTED_NS,
+        sequence=sequence,
+        time_ns=time_ns,
+        uptime_s=(time_ns - STARTED_NS) / 1e9,
+        logger="klystron-gallery",
+        version="0.1.0",
+        state=State.RUNNING if figures["available"] else State.STORE_AWAY,
+        store=StoreStatus(
+            backend="PostgreSQL",
+            version="18.1",
+            durability="sync: survives a crash of the server",
+            embedded=True,
+            target="state/postgresql",
+            available=figures["available"],
+            problem=figures["problem"],
+            away_s=figures["away_s"],
+            commits=sequence * 25,
+            retries=0,
+        ),
+        groups={name: group_status(name, size, figures, sequence) for name, size in figures["groups"].items()},
+        sources=[
+            SourceStatus(
+                kind="tcp",
+                address="127.0.0.1:8122",
+                connections=120,
+                received=sequence * 3000,
+                bytes=sequence * 168_000,
+                refused={},
+                lost_datagrams=0,
+            )
+        ],
+        events=[Event.model_validate(event) for event in figures["events"]],
+        limits={"commit_p99_ms": 20.0, "stale_s": 2.0},
+        cpu_percent=11.5,
+        memory_mib=180.0,
+    )
+
+
+class Served:
+    """The snapshots, four a second, whoever listens."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.now = snapshot(0, time.time_ns())
+        self.ticked = asyncio.Condition()
+
+    async def run(self) -> None:
+        """Make a snapshot every quarter of a second."""
+        while True:
+            self.sequence += 1
+            self.now = snapshot(self.sequence, time.time_ns())
+            async with self.ticked:
+                self.ticked.notify_all()
+            await asyncio.sleep(0.25)
+
+
+def build_app(served: Served) -> FastAPI:
+    """The part of the daemon's API that the page asks."""
+    app = FastAPI()
+
+    @app.get("/api/v1/status")
+    async def status() -> Status:
+        return served.now
+
+    @app.websocket("/api/v1/stream")
+    async def stream(socket: WebSocket) -> None:
+        await socket.accept()
+        try:
+            while True:
+                async with served.ticked:
+                    await served.ticked.wait()
+                await socket.send_text(served.now.model_dump_json())
+        except WebSocketDisconnect:
+            return
+
+    @app.get("/api/v1/groups/{group}")
+    async def describe(group: str) -> dict[str, Any]:
+        size = FIGURES["groups"][group]
+        channels = [{"name": name, "unit": "V", "dtype": "float64"} for name in CHANNELS]
+        return {"name": group, "instruments": [f"{group}_{i:03d}" for i in range(size)], "channels": channels}
+
+    @app.get("/api/v1/groups/{group}/readings")
+    async def readings(group: str, instrument: int, start_ns: int, end_ns: int, points: int) -> dict[str, Any]:
+        if FIGURES["readings_fail"]:
+            raise HTTPException(503, "the store does not answer")
+        times = list(range(start_ns, end_ns, (end_ns - start_ns) // min(points, 300)))
+        values = [math.sin(t / 2e10 + instrument) for t in times]
+        return {
+            "group": group,
+            "instrument": instrument,
+            "name": f"{group}_{instrument:03d}",
+            "time_ns": times,
+            "trigger": list(range(len(times))),
+            "channels": {name: [value * (i + 1) for value in values] for i, name in enumerate(CHANNELS)},
+            "units": dict.fromkeys(CHANNELS, "V"),
+        }
+
+    @app.post("/figures")
+    async def figures(changes: dict[str, Any]) -> None:
+        unknown = changes.keys() - FIGURES.keys()
+        if unknown:
+            raise HTTPException(422, f"no such figures: {sorted(unknown)}")
+        FIGURES.update(changes)
+
+    return app
+
+
+async def main(port: int) -> None:
+    """Serve on loopback until ended."""
+    served = Served()
+    server = uvicorn.Server(
+        uvicorn.Config(build_app(served), port=port, log_level="warning", timeout_graceful_shutdown=1)
+    )
+    ticking = asyncio.create_task(served.run())
+    await server.serve()
+    ticking.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))
