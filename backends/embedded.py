@@ -119,6 +119,21 @@ class EmbeddedPostgresql:
             os.close(user)
 
 
+def psql_command(state_dir: Path, dsn: str | None) -> list[str]:
+    """The command that opens psql on a database: the one of that DSN, or the embedded one under `state_dir`.
+
+    Raises:
+        StoreError: the embedded server does not run, or psql is not there.
+
+    """
+    if dsn is None:
+        sockets = _socket_dir(state_dir.resolve() / "postgresql")
+        if sockets is None:
+            raise StoreError(f"no PostgreSQL runs under {state_dir}; it does while the daemon does")
+        dsn = _dsn(sockets)
+    return [str(_binaries() / "psql"), dsn]
+
+
 class _Server:
     """Runs the server's commands, as root under another account."""
 

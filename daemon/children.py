@@ -1,0 +1,79 @@
+"""Processes that the demonstration starts, and that never outlive it."""
+
+import asyncio
+import ctypes
+import os
+import signal
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+PATIENCE_S = 20.0
+"""Time a process has to end when asked: a daemon commits first what it has received."""
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Child:
+    """A process with its log; it is asked to end when this process ends, even when that is killed."""
+
+    def __init__(self, name: str, process: Process, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process = process
+
+    @classmethod
+    async def start(cls, name: str, command: Sequence[str], log: Path) -> Self:
+        """Start it, with whatever it says going into `log`."""
+        parent = os.getpid()
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=DEVNULL,
+                stdout=output,
+                stderr=output,
+                # A session of its own: Ctrl-C reaches this process alone, which then stops the others in order.
+                start_new_session=True,
+                preexec_fn=lambda: _end_with(parent),
+            )
+        return cls(name, process, log)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.returncode is None
+
+    async def ended(self) -> None:
+        """Wait until it has ended."""
+        await self._process.wait()
+
+    async def stop(self) -> bool:
+        """Ask it to end, and kill it when it does not; False when it had to be killed."""
+        if not self.running:
+            return True
+        self._process.terminate()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+            return False
+        return True
+
+    def obituary(self) -> str:
+        """Say in one line how it ended, with the last that it said."""
+        code = self._process.returncode
+        how = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
+        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        last = f": {lines[-1].strip()}" if lines else ""
+        return f"the {self.name} {how}{last} (all it said: {self.log})"
+
+
+def _end_with(parent: int) -> None:
+    # Runs in the child between fork and exec. The kernel sends the signal when the parent dies, however it dies.
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)

@@ -1,0 +1,236 @@
+"""The command line: `triggerlog run`, `simulate`, `check-config`, `config-reference`, `status`, `demo`, `dashboard`."""
+
+import asyncio
+import importlib.util
+import os
+import sys
+from collections.abc import Coroutine, Iterator
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from backends.base import StoreError
+from daemon import simulate_command as simulation
+from daemon.configuration import LoadedConfig, load_config, warnings
+from daemon.logs import LogLevel, start_logging
+from daemon.outcome import CommandFailed, examples
+from schemas.config import ConfigError, SimulatedSource
+
+app = typer.Typer(
+    name="triggerlog",
+    help="Logs every reading of every trigger into a database, with a ledger of what was missing.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # what goes wrong is told in one line, by `main`
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)]
+DaemonUrl = Annotated[
+    str, typer.Option("--daemon", envvar="TRIGGERLOG_DAEMON", metavar="URL", help="The daemon's control API.")
+]
+
+
+class Loop(StrEnum):
+    """Which event loop runs the daemon."""
+
+    AUTO = "auto"  # uvloop where it is installed
+    UVLOOP = "uvloop"
+    ASYNCIO = "asyncio"
+
+
+def main() -> None:
+    """Run the command line; whatever goes wrong is a line on stderr and exit code 1, never a traceback."""
+    try:
+        app()
+    except Exception as error:
+        if os.environ.get("TRIGGERLOG_TRACEBACK"):
+            raise
+        for line in _reasons(error):
+            typer.echo(f"triggerlog: {line}", err=True)
+        sys.exit(1)
+
+
+def _reasons(error: BaseException) -> Iterator[str]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _reasons(part)
+    elif isinstance(error, ConfigError):
+        yield from map(str, error.problems)
+    elif isinstance(error, CommandFailed | StoreError | OSError):
+        yield str(error)
+    else:
+        yield f"{type(error).__name__}: {error} (a defect of triggerlog; TRIGGERLOG_TRACEBACK=1 shows where)"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"triggerlog {version('triggerlog')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version and end.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=examples("triggerlog run beam.toml", "triggerlog run beam.toml --log-level debug --loop asyncio"))
+def run(
+    file: ConfigFile,
+    loop: Annotated[Loop, typer.Option(help="Event loop; auto is uvloop where it is installed.")] = Loop.AUTO,
+    log_level: Annotated[LogLevel, typer.Option(help="How much is logged to stderr.")] = LogLevel.INFO,
+) -> None:
+    """Run the daemon until SIGTERM or Ctrl-C: what was received by then is committed before it ends."""
+    start_logging(log_level)
+    loaded = load_config(file)
+    # Imported here: every other command starts without the server's libraries.
+    from daemon.service import serve
+
+    _run_async(serve(loaded), loop)
+
+
+def _run_async(main: Coroutine[None, None, None], loop: Loop) -> None:
+    uvloop = importlib.util.find_spec("uvloop") is not None
+    if loop is Loop.UVLOOP and not uvloop:
+        main.close()
+        raise CommandFailed("uvloop is not installed; install it, or use --loop asyncio")
+    with asyncio.Runner(loop_factory=_new_uvloop if uvloop and loop is not Loop.ASYNCIO else None) as runner:
+        runner.run(main)
+
+
+def _new_uvloop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+app.command(epilog=simulation.EPILOG)(simulation.simulate)
+
+
+@app.command("check-config", epilog=examples("triggerlog check-config beam.toml"))
+def check_config(file: ConfigFile) -> None:
+    """Say what is wrong with a configuration, by field and with the mend; or what it means, when nothing is."""
+    try:
+        loaded = load_config(file)
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{file}: nothing is wrong.")
+    for name, text in _summary(loaded):
+        typer.echo(f"  {name:<10} {text}")
+    for warning in warnings(loaded):
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def _summary(loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
+    config = loaded.config
+    yield "logger", config.logger
+    for section in config.groups:
+        group = section.group()
+        layout, durability = section.layout or config.database.layout, section.durability or config.database.durability
+        size = f"{group.size} instruments x {len(group.channels)} channels, {group.record.itemsize} bytes a reading"
+        yield "group", f"{group.name}: {size}; layout {layout}, durability {durability}"
+    for source in config.sources:
+        if isinstance(source, SimulatedSource):
+            yield "source", f"simulated: {source.group} at {source.rate:g} triggers/s"
+        else:
+            yield "source", f"{source.kind} {source.host}:{source.port}"
+    yield "database", f"{loaded.target}, schema {config.database.schema_name}"
+    yield "state", str(loaded.state_dir)
+    yield "API", f"http://{config.api.host}:{config.api.port}"
+    yield "page", f"http://{config.dashboard.host}:{config.dashboard.port}"
+
+
+@app.command("config-reference", epilog=examples("triggerlog config-reference | less"))
+def config_reference() -> None:
+    """Print the reference of the configuration: every section and key, as Markdown."""
+    from daemon.reference import reference
+
+    typer.echo(reference(), nl=False)
+
+
+@app.command(
+    epilog=examples(
+        "triggerlog status",
+        "triggerlog status --once",
+        "triggerlog status --json | jq .groups.bpm.triggers",
+        "triggerlog status --daemon http://control-node-1:8120",
+    )
+)
+def status(
+    daemon: DaemonUrl = "http://127.0.0.1:8120",
+    once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it once, as the API gives it.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Time between two looks.")] = 0.5,
+) -> None:
+    """Show live how the daemon is: rates, latency, what waits, what is missing, what was refused."""
+    from daemon.terminal import DaemonGone, fetch, overview, watch
+
+    console = Console()
+    if not (once or as_json or not console.is_terminal):
+        try:
+            asyncio.run(watch(daemon, every, console))
+        except KeyboardInterrupt:
+            return
+    try:
+        found = asyncio.run(fetch(daemon))
+    except DaemonGone as gone:
+        raise CommandFailed(str(gone)) from None
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        console.print(overview(found, daemon))
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples("triggerlog psql beam.toml", "triggerlog psql beam.toml -c 'SELECT * FROM bpm_ledger LIMIT 5'"),
+)
+def psql(
+    file: ConfigFile,
+    arguments: Annotated[list[str] | None, typer.Argument(help="Handed on to psql.", show_default=False)] = None,
+) -> None:
+    """Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path."""
+    from backends.embedded import psql_command
+
+    loaded = load_config(file)
+    database = loaded.config.database
+    environment = {**os.environ, "PGOPTIONS": f"-c search_path={database.schema_name},public"}
+    if loaded.password is not None:
+        environment["PGPASSWORD"] = loaded.password
+    command = [*psql_command(loaded.state_dir, database.dsn), *(arguments or [])]
+    os.execve(command[0], command, environment)  # noqa: S606 - no shell is wanted
+
+
+@app.command(epilog=examples("triggerlog dashboard", "triggerlog dashboard --daemon http://10.0.0.5:8120 --port 9000"))
+def dashboard(
+    daemon: DaemonUrl = "http://127.0.0.1:8120",
+    host: Annotated[str, typer.Option(help="Address the page listens on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")] = 8121,
+) -> None:
+    """Serve the live page, fed by a daemon's control API."""
+    # The page is a program of its own and this process becomes it: the daemon's code never imports it.
+    arguments = ["--daemon", daemon, "--host", host, "--port", str(port)]
+    os.execv(sys.executable, [sys.executable, "-m", "dashboard", *arguments])  # noqa: S606 - no shell is wanted
+
+
+@app.command(epilog=examples("triggerlog demo", "triggerlog demo --rate 100 --state /var/tmp/triggerlog"))
+def demo(
+    state: Annotated[Path, typer.Option(help="Folder for the database and the logs of the demonstration.")] = Path(
+        "state"
+    ),
+    rate: Annotated[float, typer.Option(min=0.1, max=10_000, help="Triggers a second of the simulated machine.")] = 10,
+) -> None:
+    """Show it all at work: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C."""
+    from daemon.demo import Demo
+
+    asyncio.run(Demo(state=state.absolute(), rate=rate, console=Console()).run())
