@@ -162,8 +162,12 @@ def encode_arrays(batch: ClosedTriggers, group: InstrumentGroup, earlier: Array 
     Late readings go into the rows of their triggers: those of this batch, those of `earlier` (rows taken out of the
     table to be put back, as `arrays_format(group).parse` gives them), or a row of their own where there is none.
     """
-    revised = batch.revised[np.unique(batch.late_of)]
-    again = _not_among(revised, batch.ledger)
+    if not len(batch.late):
+        whole, rows = arrays_format(group).blank(len(batch.ledger))
+        _fill_triggers(rows, batch.ledger)
+        _fill_arrays(rows, batch, group)
+        return whole
+    again = _not_among(batch.revised[np.unique(batch.late_of)], batch.ledger)
     whole, rows = arrays_format(group).blank(len(batch.ledger) + len(again))
     _fill_triggers(rows[: len(batch.ledger)], batch.ledger)
     _fill_arrays(rows[: len(batch.ledger)], batch, group)
@@ -172,8 +176,7 @@ def encode_arrays(batch: ClosedTriggers, group: InstrumentGroup, earlier: Array 
     _fill_missing(put_back, group)
     if earlier is not None and len(earlier):
         put_back[_find(earlier, _key(again))] = earlier
-    if len(batch.late):
-        _merge_late(rows, batch, group)
+    _merge_late(rows, batch, group)
     return whole
 
 
@@ -240,13 +243,16 @@ def _not_among(revised: Array, ledger: Array) -> Array:
     return np.asarray(revised[~np.isin(_key(revised), _key(ledger))])
 
 
-def encode_ledger(batch: ClosedTriggers, instruments: int, logger: bytes) -> Array:
-    """Lay out the ledger rows of a batch, revised ones in place of those they revise; uint8."""
-    if len(batch.revised):
-        kept = batch.ledger[~np.isin(_key(batch.ledger), _key(batch.revised))]
-        ledger = np.concatenate([kept, batch.revised])
-    else:
-        ledger = batch.ledger
+def ledger_rows(batch: ClosedTriggers) -> Array:
+    """Put the ledger rows of a batch together, revised ones in place of those they revise."""
+    if not len(batch.revised):
+        return batch.ledger
+    kept = batch.ledger[~np.isin(_key(batch.ledger), _key(batch.revised))]
+    return np.concatenate([kept, batch.revised])
+
+
+def encode_ledger(ledger: Array, instruments: int, logger: bytes) -> Array:
+    """Lay out ledger rows for the ledger table; uint8."""
     whole, rows = ledger_format(instruments, logger).blank(len(ledger))
     rows["run"], rows["trigger_id"] = ledger["run"], ledger["trigger"]
     for name in (*TIMES, *COUNTS):

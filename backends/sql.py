@@ -11,7 +11,7 @@ from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from backends.partitions import Partition
 from schemas.batch import Batch, Layout
-from schemas.readings import InstrumentGroup
+from schemas.readings import Array, InstrumentGroup
 from schemas.tables import MISSING_OFFSET, STORED_DTYPES, GroupTables, SharedTables
 
 # psycopg's dialect escapes % for its own parameters; the plain one with named parameters leaves text alone.
@@ -128,10 +128,13 @@ def create_partition(schema: str, table: str, partition: Partition) -> list[str]
     ]
 
 
-def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str, synchronous: str) -> str:
+def begin_batch(
+    batch: Batch, tables: GroupTables, *, schema: str, logger: str, synchronous: str, ledger: Array | None
+) -> str:
     """One text that begins a batch's transaction: a round trip counts.
 
-    Its last statement moves the position; that it moved nothing says that the batch is there already.
+    Its last statement moves the position; that it did nothing says that the batch is there already. `ledger` goes
+    along where its rows are so few that a COPY of their own would take longer.
     """
     statements = [
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
@@ -140,17 +143,31 @@ def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str, 
     if len(batch.revised):
         statements.append(_take_out_ledger(batch, tables, schema))
     position = batch.position.sequence
-    statements.append(
+    move = (
         f"UPDATE {quoted(schema, 'positions')} SET sequence = {position}"
         f" WHERE logger = {literal(logger)} AND group_name = {literal(batch.group.name)} AND sequence < {position}"
     )
-    return ";".join(statements)
+    if ledger is not None and len(ledger):
+        move = f"WITH moved AS ({move} RETURNING 1) {_insert_ledger(ledger, tables, schema, logger)}"
+    return ";".join([*statements, move])
 
 
 def _take_out_ledger(batch: Batch, tables: GroupTables, schema: str) -> str:
     # The row comes back whole with the batch's ledger rows.
     keys = zip(batch.revised["run"].tolist(), batch.revised["trigger"].tolist(), strict=True)
     return f"DELETE FROM {quoted(schema, tables.ledger.name)} WHERE {_among(keys, batch)}"
+
+
+def _insert_ledger(ledger: Array, tables: GroupTables, schema: str, logger: str) -> str:
+    assert ledger.dtype.names is not None
+    numbers = ledger.dtype.names[:-1]
+    missing = [f"'\\x{row.tobytes().hex()}'::bytea" for row in ledger["missing"]]
+    rows = (
+        f"({','.join(str(value) for value in row)},{bitmap},{literal(logger)})"
+        for row, bitmap in zip(ledger[list(numbers)].tolist(), missing, strict=True)
+    )
+    table = quoted(schema, tables.ledger.name)
+    return f"INSERT INTO {table} SELECT v.* FROM moved, (VALUES {','.join(rows)}) AS v"
 
 
 def take_out_arrays(batch: Batch, tables: GroupTables, schema: str) -> str:
