@@ -159,20 +159,25 @@ class Sender:
         """
         if self._failure is not None:
             raise self._failure
-        if block.dtype != self._answer.record or block.ndim != 1:
+        if block.ndim != 1 or (block.dtype is not self._answer.record and block.dtype != self._answer.record):
             raise SenderError(f"a block of {self._greeting.group} has 1 dimension and the dtype `record` of its sender")
         if not len(block):
             return
-        data: bytes | memoryview = np.ascontiguousarray(block).view(np.uint8).data
         first, self._sent = self._sent, self._sent + len(block)
         if self._reconnects_itself:
-            data = bytes(data)
-            self._kept.append((self._sent, data))
-            self._kept_bytes += len(data)
+            data: bytes | memoryview = self._keep(block)
+        else:
+            data = np.ascontiguousarray(block).view(np.uint8).data
         # While the records before it are being sent again, this block waits its turn among those kept.
         if self._connection is not None and self._written == first:
             self._written = self._sent
             self._connection.transport.write(data)
+
+    def _keep(self, block: Array) -> bytes:
+        data = block.tobytes()
+        self._kept.append((self._sent, data))
+        self._kept_bytes += len(data)
+        return data
 
     @property
     def free(self) -> bool:

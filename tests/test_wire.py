@@ -84,6 +84,7 @@ def test_an_acknowledgement_survives_the_wire(done: int, refused: int, torn: byt
     newest = Acknowledgement(done=done, refused=refused)
     assert newest_acknowledgement(Acknowledgement(done=0, refused=0).frame() + newest.frame() + torn) == newest
     assert newest_acknowledgement(torn) is None
+    assert np.frombuffer(newest.frame(), ACKNOWLEDGEMENT).tolist() == [(done, refused)]
 
 
 @given(names, st.integers(0, 2**64 - 1), st.integers(1, 300), st.integers(3, 27).map(lambda n: 8 * n))

@@ -1,0 +1,7 @@
+"""`triggerlog simulate`: instruments that are not there, as a real client in a process of its own."""
+
+from daemon.simulate.client import run_simulate, simulate
+from daemon.simulate.report import GroupReport, SimulateReport
+from daemon.simulate.settings import SettingsError, SimulateSettings
+
+__all__ = ["GroupReport", "SettingsError", "SimulateReport", "SimulateSettings", "run_simulate", "simulate"]
