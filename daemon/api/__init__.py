@@ -1,0 +1,6 @@
+"""The control API: what the daemon does, what it stored, and the few things it can be told."""
+
+from daemon.api.app import make_app
+from daemon.api.server import ApiServer
+
+__all__ = ["ApiServer", "make_app"]

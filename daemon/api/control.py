@@ -1,0 +1,19 @@
+"""Routes that change what the daemon does."""
+
+from fastapi import APIRouter, HTTPException
+
+from daemon.api.service import Told
+
+
+def control_routes(service: Told) -> APIRouter:
+    """What the daemon can be told."""
+    routes = APIRouter()
+
+    @routes.post("/api/v1/run", tags=["control"])
+    async def open_run() -> dict[str, int]:
+        """Begin a new run in every group: the timing system was restarted and counts its triggers anew."""
+        if not service.pipelines:
+            raise HTTPException(503, "the daemon is starting; the database is not open yet")
+        return service.open_run()
+
+    return routes

@@ -1,0 +1,109 @@
+"""Routes that tell what is stored."""
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, HTTPException, Path, Query, Response
+
+from daemon.answers import group_answer, ledger_answer, newest_answer, readings_answer
+from daemon.api.service import Told
+from schemas.queries import InstrumentReadings, LedgerRow, NewestTrigger
+from schemas.readings import InstrumentGroup
+
+READINGS_MOST = 500_000
+"""Readings asked of the store for one answer; a longer range gets its newest, and the answer says so."""
+
+FIVE_MINUTES_NS = 300 * 1_000_000_000
+
+GroupName = Annotated[str, Path(description="Name of an instrument group.", examples=["bpm"])]
+
+
+def readings_routes(service: Told) -> APIRouter:
+    """Groups, newest trigger, readings of an instrument, ledger."""
+    routes = APIRouter()
+
+    @routes.get("/api/v1/groups", tags=["readings"])
+    async def groups() -> list[str]:
+        """Names of the instrument groups."""
+        return list(service.groups)
+
+    @routes.get("/api/v1/groups/{group}", tags=["readings"])
+    async def describe(group: GroupName) -> dict[str, Any]:
+        """Instruments and channels of a group."""
+        return group_answer(_group_of(service, group))
+
+    @routes.get("/api/v1/groups/{group}/newest", tags=["readings"])
+    async def newest(group: GroupName) -> Response:
+        """The newest complete trigger: every instrument's channels."""
+        asked = _group_of(service, group)
+        return _json(newest_answer(asked, await service.store.ask(NewestTrigger(group=asked))))
+
+    @routes.get("/api/v1/groups/{group}/readings", tags=["readings"])
+    async def readings(
+        group: GroupName,
+        instrument: Annotated[str, Query(description="Name or number.", examples=["bpm_007", "7"])],
+        start_ns: Annotated[
+            int | None, Query(description="From here on; five minutes before the end if absent.")
+        ] = None,
+        end_ns: Annotated[int | None, Query(description="Up to, without this; now if absent.")] = None,
+        points: Annotated[int, Query(ge=2, le=100_000, description="At most so many; peaks are kept.")] = 1000,
+    ) -> Response:
+        """Readings of one instrument over a time range, thinned to a number of points that a screen can show."""
+        asked = _group_of(service, group)
+        number = _number_of(asked, instrument)
+        end = time.time_ns() if end_ns is None else end_ns
+        start = end - FIVE_MINUTES_NS if start_ns is None else start_ns
+        if start >= end:
+            raise HTTPException(422, f"start_ns ({start}) must be before end_ns ({end})")
+        if not -(2**63) <= start < end < 2**63:
+            raise HTTPException(422, "start_ns and end_ns are nanoseconds since 1970-01-01, in 64 bits")
+        query = InstrumentReadings(group=asked, instrument=number, start_ns=start, end_ns=end, most=READINGS_MOST)
+        found = await service.store.ask(query)
+        # Thinning half a million points takes tens of milliseconds, in which nothing else would be logged.
+        answer = await asyncio.to_thread(
+            readings_answer, asked, number, found, points=points, is_cut=len(found) == READINGS_MOST
+        )
+        return _json(answer)
+
+    @routes.get("/api/v1/groups/{group}/ledger/{trigger}", tags=["readings"])
+    async def ledger(
+        group: GroupName,
+        trigger: Annotated[int, Path(ge=0, lt=2**62)],
+        run: Annotated[int | None, Query(ge=0, lt=2**31, description="The newest that has it if absent.")] = None,
+    ) -> Response:
+        """What the ledger says of one trigger: expected, arrived, late, duplicates, and which were missing."""
+        asked = _group_of(service, group)
+        found = await service.store.ask(LedgerRow(group=asked, trigger=trigger, run=run))
+        if not len(found):
+            where = "any run" if run is None else f"run {run}"
+            raise HTTPException(404, f"group {group} has no trigger {trigger} in {where}")
+        return _json(ledger_answer(asked, found[0]))
+
+    return routes
+
+
+def _group_of(service: Told, name: str) -> InstrumentGroup:
+    if name not in service.groups:
+        raise HTTPException(404, f"there is no group {name!r}; there is: {', '.join(service.groups)}")
+    if name not in service.pipelines:
+        raise HTTPException(503, "the daemon is starting; the database is not open yet")
+    return service.groups[name]
+
+
+def _number_of(group: InstrumentGroup, instrument: str) -> int:
+    if instrument in group.instruments:
+        return group.instruments.index(instrument)
+    if instrument.isdecimal() and int(instrument) < group.size:
+        return int(instrument)
+    raise HTTPException(
+        404,
+        f"group {group.name} has no instrument {instrument!r}; name one of {group.instruments[0]} ... "
+        f"{group.instruments[-1]}, or give its number, 0 to {group.size - 1}",
+    )
+
+
+def _json(content: Any) -> Response:
+    """Encode arrays as they are; NaN becomes null."""
+    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")

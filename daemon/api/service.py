@@ -1,0 +1,39 @@
+"""What the API needs of the service."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from backends.base import Store
+from daemon.reporting import Reporter
+from daemon.stream import StatusStream
+from schemas.readings import InstrumentGroup
+
+if TYPE_CHECKING:
+    from daemon.pipeline import Pipeline
+
+
+class Told(Protocol):
+    """The service, as far as the API is concerned."""
+
+    @property
+    def reporter(self) -> Reporter:
+        """Who builds the status."""
+
+    @property
+    def stream(self) -> StatusStream:
+        """The status as it changes."""
+
+    @property
+    def store(self) -> Store:
+        """Where the readings are."""
+
+    @property
+    def groups(self) -> Mapping[str, InstrumentGroup]:
+        """By name."""
+
+    @property
+    def pipelines(self) -> "Mapping[str, Pipeline]":
+        """By group; empty until the store is open."""
+
+    def open_run(self) -> dict[str, int]:
+        """Begin a new run."""

@@ -1,0 +1,75 @@
+"""Progress: how far a run, and each instrument in it, has come."""
+
+import numpy as np
+
+from schemas.readings import Array
+
+NEVER = np.iinfo(np.int64).min
+
+MOST_TRIGGER = 1 << 62
+"""Trigger numbers lie in 0 .. MOST_TRIGGER - 1; what is beyond is garbage, and leaves room to calculate."""
+
+
+class Progress:
+    """The front of a run (the median of the instruments' newest triggers), and what does not fit it.
+
+    The median, so that a single instrument with a wrong trigger number does not move it.
+    """
+
+    def __init__(self, instruments: int, half_window: int) -> None:
+        self._half = half_window
+        self._trigger = np.full(instruments, NEVER, np.int64)
+        self._time_ns = np.full(instruments, NEVER, np.int64)
+        self._seen_ns = np.full(instruments, NEVER, np.int64)
+        self._newest: int = NEVER
+        self.front: int | None = None
+
+    @property
+    def newest(self) -> int | None:
+        """The highest trigger number closed."""
+        return self._newest if self._newest != NEVER else None
+
+    def resume(self, trigger: int, time_ns: int) -> None:
+        """Go on from the newest trigger of an earlier daemon."""
+        self._newest = self.front = trigger
+        self._trigger[:] = trigger
+        self._time_ns[:] = time_ns
+
+    def is_far(self, triggers: Array) -> Array:
+        """Which trigger numbers lie outside the window: bool, shape (n,)."""
+        if self.front is None:
+            return np.ones(len(triggers), bool)
+        # Compared without subtracting, which could overflow on a garbage trigger number.
+        low, high = max(0, self.front - self._half), min(MOST_TRIGGER, self.front + self._half)
+        return np.asarray((triggers < low) | (triggers >= high))
+
+    def is_stray(self, block: Array) -> Array:
+        """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""
+        if self.front is None:
+            return np.ones(len(block), bool)
+        triggers, instruments = block["trigger"], block["instrument"]
+        back = (triggers < self._trigger[instruments]) & (block["time_ns"] > self._time_ns[instruments])
+        return np.asarray(back | self.is_far(triggers))
+
+    def advance(self, triggers: Array, times: Array, present: Array, monotonic_ns: int) -> None:
+        """Follow closed triggers, ascending: int64 (t,), times int64 (t, instruments), present bool of that shape."""
+        rows = len(triggers) - 1 - np.argmax(present[::-1], axis=0)
+        newest = triggers[rows]
+        seen = present.any(axis=0)
+        ahead = seen & (newest > self._trigger)
+        self._seen_ns[seen] = monotonic_ns
+        self._trigger[ahead] = newest[ahead]
+        self._time_ns[ahead] = times[rows[ahead], np.flatnonzero(ahead)]
+        self._newest = max(self._newest, int(triggers[-1]))
+        active = self._trigger[self._trigger >= self._newest - self._half]
+        self.front = int(np.partition(active, len(active) // 2)[len(active) // 2])
+
+    def active(self) -> int:
+        """How many instruments took part in this run lately; all of them before its first trigger."""
+        if self._newest == NEVER:
+            return len(self._trigger)
+        return int((self._trigger >= self._newest - self._half).sum())
+
+    def heard_since(self, monotonic_ns: int) -> Array:
+        """Which instruments had a reading in a trigger that closed since then: bool, shape (instruments,)."""
+        return np.asarray(self._seen_ns >= monotonic_ns)

@@ -1,0 +1,150 @@
+"""Receipts: up to which reading each connection can be told that all is committed.
+
+A reading is unsettled while its trigger is open or waits for its commit. A connection's acknowledgement is the
+sequence of its first unsettled reading. So for each place where readings wait (a slot of an open trigger, a closed
+piece on its way to the store, the stray readings) only the smallest sequence of each connection has to be kept.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from daemon.assembly.origin import Origin
+from schemas.readings import Array
+
+SETTLED = np.iinfo(np.int64).max
+
+
+class Receipts:
+    """Unsettled readings by connection. Columns and slots grow as needed; a column of -1 means no receipt is wanted."""
+
+    def __init__(self) -> None:
+        self._slots = np.full((1, 0), SETTLED, np.int64)
+        self._pieces: deque[Array] = deque()
+        self._next = np.full(0, SETTLED, np.int64)
+        self._strays = np.full(0, SETTLED, np.int64)
+        self._received = np.zeros(0, np.int64)
+        self._refused = np.zeros(0, np.int64)
+        self._refusals: list[Origin] = []  # those not yet counted in _refused
+        self._free: list[int] = []
+        self._leaving: list[int] = []
+        self._has_strays = False
+
+    def connect(self) -> int:
+        """Give a new connection its column."""
+        if not self._free:
+            self._widen(max(16, 2 * len(self._received)))
+        return self._free.pop()
+
+    def disconnect(self, column: int) -> None:
+        """Take the column back; what that connection sent goes on, but nobody waits for its receipt."""
+        self._leaving.append(column)
+        self._free_leaving()
+
+    @property
+    def owes_refusals(self) -> bool:
+        """Whether readings were refused since acknowledgements were last asked for."""
+        return bool(self._refusals)
+
+    def received(self, origin: Origin) -> None:
+        """Count readings as received; every reading counts, whatever becomes of it."""
+        wanted = origin.column >= 0
+        # Sequences ascend for each column, so the last one assigned is the highest.
+        self._received[origin.column[wanted]] = origin.sequence[wanted] + 1
+
+    def refuse(self, origin: Origin) -> None:
+        """These readings are settled by being refused."""
+        self._refusals.append(origin[origin.column >= 0])
+
+    def wait_in_slots(self, slots: Array, origin: Origin) -> None:
+        """These readings wait in open triggers; slots: intp, shape (n,)."""
+        self._make_room(int(slots.max(initial=0)))
+        flat = self._slots.reshape(-1)
+        columns = self._slots.shape[1]
+        wanted = origin.column >= 0
+        key = slots[wanted].astype(np.int64) * columns + origin.column[wanted]
+        _keep_smallest(flat, key, origin.sequence[wanted])
+
+    def wait_in_next_piece(self, origin: Origin) -> None:
+        """These readings belong to closed triggers: they are settled when the piece that closes next is."""
+        wanted = origin.column >= 0
+        _keep_smallest(self._next, origin.column[wanted], origin.sequence[wanted])
+
+    def wait_as_strays(self, origin: Origin | None) -> None:
+        """These, and no others, are the stray readings now."""
+        self._strays[:] = SETTLED
+        self._has_strays = origin is not None
+        self._free_leaving()
+        if origin is not None:
+            wanted = origin.column >= 0
+            _keep_smallest(self._strays, origin.column[wanted], origin.sequence[wanted])
+
+    def close(self, slots: Array) -> None:
+        """Turn these slots, and what waits for the next piece, into a piece; pieces are committed in order."""
+        self._make_room(int(slots.max(initial=0)))
+        piece = self._next
+        if len(slots):
+            piece = np.minimum(piece, self._slots[slots].min(axis=0))
+            self._slots[slots] = SETTLED
+        self._pieces.append(piece)
+        self._next = np.full_like(self._next, SETTLED)
+
+    def committed(self, pieces: int) -> None:
+        """The oldest so many pieces are committed."""
+        for _ in range(pieces):
+            self._pieces.popleft()
+
+    def acknowledged(self) -> tuple[Array, Array]:
+        """The highest contiguous count that is settled, and how many of these were refused.
+
+        Both int64, shape (columns,).
+        """
+        first = np.minimum(self._slots.min(axis=0), np.minimum(self._next, self._strays))
+        for piece in self._pieces:
+            np.minimum(first[: len(piece)], piece, out=first[: len(piece)])
+        done = np.minimum(first, self._received)
+        self._count_refusals(done)
+        return done, self._refused
+
+    def _count_refusals(self, done: Array) -> None:
+        rest = []
+        for origin in self._refusals:
+            counted = origin.sequence < done[origin.column]
+            np.add.at(self._refused, origin.column[counted], 1)
+            if not counted.all():
+                rest.append(origin[~counted])
+        self._refusals = rest
+
+    def _free_leaving(self) -> None:
+        # Strays carry the columns they came by; a column must not be given away while they may still settle.
+        if self._has_strays:
+            return
+        for column in self._leaving:
+            self._slots[:, column] = SETTLED
+            for vector in (*self._pieces, self._next, self._strays):
+                if column < len(vector):
+                    vector[column] = SETTLED
+            self._refusals = [origin[origin.column != column] for origin in self._refusals]
+            self._received[column] = self._refused[column] = 0
+            self._free.append(column)
+        self._leaving.clear()
+
+    def _widen(self, columns: int) -> None:
+        more = columns - len(self._received)
+        self._free.extend(range(columns - 1, len(self._received) - 1, -1))
+        self._slots = np.pad(self._slots, ((0, 0), (0, more)), constant_values=SETTLED)
+        self._next = np.pad(self._next, (0, more), constant_values=SETTLED)
+        self._strays = np.pad(self._strays, (0, more), constant_values=SETTLED)
+        self._received = np.pad(self._received, (0, more))
+        self._refused = np.pad(self._refused, (0, more))
+
+    def _make_room(self, slot: int) -> None:
+        have = len(self._slots)
+        if slot >= have:
+            more = max(slot + 1, 2 * have) - have
+            self._slots = np.pad(self._slots, ((0, more), (0, 0)), constant_values=SETTLED)
+
+
+def _keep_smallest(target: Array, key: Array, sequence: Array) -> None:
+    # Within a block the sequences of a connection ascend; assigned in reverse, the smallest of each key lands last.
+    target[key[::-1]] = np.minimum(target[key], sequence)[::-1]

@@ -1,0 +1,99 @@
+"""The window: what is known of the triggers around the newest, open or closed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemas.ledger import ledger_dtype
+from schemas.readings import Array
+
+NO_TRIGGER = np.iinfo(np.int64).min
+CLOSED = -1
+UNKNOWN = -2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """Readings of closed triggers, merged into their ledger rows.
+
+    late: record dtype (l,), the readings that were missing. late_of: intp (l,), their rows in `revised`.
+    revised: ledger dtype (r,), the rows as they are now. duplicates: readings that were there already.
+    """
+
+    late: Array
+    late_of: Array
+    revised: Array
+    duplicates: int
+
+
+class Window:
+    """A ring of `size` trigger numbers (a power of two): each with its slot while open, its ledger row once closed."""
+
+    def __init__(self, size: int, instruments: int, run: int) -> None:
+        self.run = run
+        self.size = size
+        self.half = size // 2
+        self._instruments = instruments
+        self._mask = size - 1
+        self._trigger = np.full(size, NO_TRIGGER, np.int64)
+        self._slot = np.full(size, CLOSED, np.int32)
+        self._ledger = np.zeros(size, ledger_dtype(instruments))
+
+    def slots(self, triggers: Array) -> Array:
+        """The slot of each trigger, CLOSED or UNKNOWN: int32, shape (n,)."""
+        places = triggers & self._mask
+        return np.where(self._trigger[places] == triggers, self._slot[places], np.int32(UNKNOWN))
+
+    def occupied(self, triggers: Array) -> Array:
+        """Slots of open triggers that lie a whole window before these and hold their places: int32, shape (k,)."""
+        places = triggers & self._mask
+        slots: Array = self._slot[places]
+        open_before: Array = slots[(slots >= 0) & (self._trigger[places] != triggers)]
+        return open_before
+
+    def open(self, triggers: Array, slots: Array) -> None:
+        """These triggers are open now, in these slots."""
+        places = triggers & self._mask
+        self._trigger[places] = triggers
+        self._slot[places] = slots
+
+    def close(self, ledger: Array) -> None:
+        """These triggers are closed, with these ledger rows."""
+        places = ledger["trigger"] & self._mask
+        self._trigger[places] = ledger["trigger"]
+        self._slot[places] = CLOSED
+        self._ledger[places] = ledger
+
+    def taken_within(self, block: Array, tolerance_ns: int) -> Array:
+        """Which readings belong to a closed trigger by number and, within the tolerance, by time: bool, shape (n,)."""
+        triggers = np.ascontiguousarray(block["trigger"])
+        apart = np.abs(self._ledger["time_ns"][triggers & self._mask] - block["time_ns"])
+        return np.asarray((self.slots(triggers) == CLOSED) & (apart < tolerance_ns))
+
+    def merge(self, block: Array) -> Merged:
+        """Merge readings of closed triggers: what the ledger calls missing is late, all else is there already."""
+        places = block["trigger"] & self._mask
+        byte, bit = block["instrument"] >> 3, np.uint8(1) << (block["instrument"] & 7).astype(np.uint8)
+        late = (self._ledger["missing"][places, byte] & bit) != 0
+        late &= first_of_each(places * self._instruments + block["instrument"])
+        at, times = places[late], block["time_ns"][late]
+        np.bitwise_and.at(self._ledger["missing"], (at, byte[late]), ~bit[late])
+        np.add.at(self._ledger["arrived"], at, 1)
+        np.add.at(self._ledger["late"], at, 1)
+        np.minimum.at(self._ledger["first_ns"], at, times)
+        np.maximum.at(self._ledger["last_ns"], at, times)
+        np.add.at(self._ledger["duplicates"], places[~late], 1)
+        rows, row_of = np.unique(places, return_inverse=True)
+        return Merged(
+            late=block[late],
+            late_of=row_of[late],
+            revised=self._ledger[rows],
+            duplicates=len(block) - int(np.count_nonzero(late)),
+        )
+
+
+def first_of_each(key: Array) -> Array:
+    """Which elements are the first with their value: bool, shape (n,)."""
+    first = np.zeros(len(key), bool)
+    first[np.unique(key, return_index=True)[1]] = True
+    return first

@@ -1,0 +1,256 @@
+"""The committer of one group: closed triggers become transactions.
+
+Natural batching: while one transaction is under way the next batch gathers, and an idle system commits a single
+trigger at once. The committer owns batching, retry and backoff; the store only writes.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from backends.base import BatchRejected, Store, StoreUnavailable
+from daemon.dead_letters import DeadLetters
+from daemon.events import Events
+from daemon.metrics import Latencies
+from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition
+from schemas.config import CommitterConfig
+from schemas.readings import Array, InstrumentGroup
+
+RESUME_AT = 0.5
+"""Backpressure ends when the backlog has fallen to this part of its limit; at the limit itself it would flutter."""
+
+
+@dataclass(kw_only=True)
+class CommitCounts:
+    """Counts since the start."""
+
+    commits: int = 0
+    retries: int = 0
+    triggers: int = 0
+    readings: int = 0
+    dead_triggers: int = 0
+    dead_readings: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    piece: ClosedTriggers
+    put_ns: int
+    nbytes: int
+    readings: int
+
+
+class Committer:
+    """Commits the pieces of one group in order.
+
+    settled: called with the number of pieces that are committed (or kept as dead letters) now.
+    full: called with True when the backlog reaches its limit, and with False when there is room again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        group: InstrumentGroup,
+        *,
+        durability: Durability,
+        settings: CommitterConfig,
+        position: JournalPosition | None,
+        dead_letters: DeadLetters,
+        events: Events,
+        settled: Callable[[int], None],
+        full: Callable[[bool], None],
+    ) -> None:
+        self.counts = CommitCounts()
+        self.latencies = Latencies()
+        self.waiting_bytes = 0
+        self.waiting_triggers = 0
+        self.waiting_readings = 0
+        self.is_full = False
+        self.problem: str | None = None
+        self.problem_since_ns = 0
+        self._store = store
+        self._group = group
+        self._durability = durability
+        self._max_batch = int(settings.max_batch_mib * 2**20)
+        self._max_waiting = int(settings.max_waiting_mib * 2**20)
+        self._retry_first_s = settings.retry_first_ms / 1e3
+        self._retry_most_s = settings.retry_most_ms / 1e3
+        self._sequence = position.sequence if position else 0
+        self._dead_letters = dead_letters
+        self._events = events
+        self._settled = settled
+        self._full = full
+        self._queue: deque[_Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._ended = False
+
+    def put(self, pieces: Sequence[ClosedTriggers]) -> None:
+        """Queue pieces for commit. Never refuses: what is closed is not lost; `full` slows down the sources."""
+        now = time.monotonic_ns()
+        for piece in pieces:
+            readings = int(np.count_nonzero(piece.present)) + len(piece.late)
+            self._queue.append(_Waiting(piece, now, piece.nbytes, readings))
+            self.waiting_bytes += piece.nbytes
+            self.waiting_triggers += piece.triggers
+            self.waiting_readings += readings
+        if pieces:
+            self._wake.set()
+        if not self.is_full and self.waiting_bytes >= self._max_waiting:
+            self.is_full = True
+            self._full(True)
+
+    def end(self) -> None:
+        """Let `run` return once all that is queued is committed."""
+        self._ended = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Commit until `end` is called and nothing is left."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                await self._commit(self._next())
+            if self._ended:
+                return
+
+    def _next(self) -> list[_Waiting]:
+        size, taken = 0, 0
+        for waiting in self._queue:
+            size += waiting.nbytes
+            if taken and size > self._max_batch:
+                break
+            taken += 1
+        return [self._queue[k] for k in range(taken)]
+
+    async def _commit(self, pieces: list[_Waiting]) -> None:
+        batch = self._batch(pieces)
+        try:
+            await self._persist(batch)
+        except BatchRejected as error:
+            if len(pieces) > 1:
+                # One bad piece must not take the good ones with it.
+                for piece in pieces:
+                    await self._commit([piece])
+                return
+            await self._bury(batch, str(error))
+            self.counts.dead_triggers += len(batch.ledger)
+            self.counts.dead_readings += pieces[0].readings
+        else:
+            self._count(pieces)
+        self._sequence = batch.position.sequence
+        self._done(pieces)
+
+    async def _persist(self, batch: Batch) -> None:
+        """Commit, trying again for as long as the store is not available."""
+        pause = self._retry_first_s
+        while True:
+            try:
+                await self._store.commit(batch)
+            except StoreUnavailable as error:
+                self._note_problem(str(error))
+                self.counts.retries += 1
+                # Spread, so that several groups and daemons do not knock at the same moment.
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
+                pause = min(2 * pause, self._retry_most_s)
+            else:
+                self._note_recovery()
+                return
+
+    async def _bury(self, batch: Batch, reason: str) -> None:
+        pause = self._retry_first_s
+        while True:
+            try:
+                path = await asyncio.to_thread(self._dead_letters.keep, batch, reason)
+            except OSError as error:
+                self._note_problem(f"the store rejected a batch ({reason}), and it cannot be kept on disk: {error}")
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, self._retry_most_s)
+            else:
+                self._note_recovery()
+                self._events.say(
+                    "error", f"group {self._group.name}: a batch was rejected and kept in {path}: {reason}"
+                )
+                return
+
+    def _batch(self, pieces: list[_Waiting]) -> Batch:
+        merged = _merge([waiting.piece for waiting in pieces])
+        return Batch(
+            readings=merged.readings,
+            present=merged.present,
+            ledger=merged.ledger,
+            late=merged.late,
+            late_of=merged.late_of,
+            revised=merged.revised,
+            group=self._group,
+            position=JournalPosition(sequence=self._sequence + len(pieces)),
+            durability=self._durability,
+        )
+
+    def _count(self, pieces: list[_Waiting]) -> None:
+        now = time.monotonic_ns()
+        closing = [waiting for waiting in pieces if waiting.piece.triggers]
+        self.counts.commits += 1
+        self.counts.triggers += sum(waiting.piece.triggers for waiting in closing)
+        self.counts.readings += sum(waiting.readings for waiting in pieces)
+        if closing:
+            latencies = np.array([now - waiting.put_ns for waiting in closing]) / 1e6
+            self.latencies.add(latencies, np.array([waiting.piece.triggers for waiting in closing]), now)
+
+    def _done(self, pieces: list[_Waiting]) -> None:
+        for waiting in pieces:
+            self._queue.popleft()
+            self.waiting_bytes -= waiting.nbytes
+            self.waiting_triggers -= waiting.piece.triggers
+            self.waiting_readings -= waiting.readings
+        self._settled(len(pieces))
+        if self.is_full and self.waiting_bytes <= RESUME_AT * self._max_waiting:
+            self.is_full = False
+            self._full(False)
+
+    def _note_problem(self, text: str) -> None:
+        if self.problem is None:
+            self.problem_since_ns = time.monotonic_ns()
+            self._events.say("error", f"group {self._group.name}: the database is away, readings wait: {text}")
+        self.problem = text
+
+    def _note_recovery(self) -> None:
+        if self.problem is not None:
+            away_s = (time.monotonic_ns() - self.problem_since_ns) / 1e9
+            self.problem = None
+            self._events.say("info", f"group {self._group.name}: the database is back after {away_s:.1f} s")
+
+
+def _merge(pieces: list[ClosedTriggers]) -> ClosedTriggers:
+    if len(pieces) == 1:
+        return pieces[0]
+    closing = [piece for piece in pieces if piece.triggers] or pieces[:1]
+    late, late_of, revised = _merge_revised([piece for piece in pieces if len(piece.revised)] or pieces[:1])
+    return ClosedTriggers(
+        readings=np.concatenate([piece.readings for piece in closing]),
+        present=np.concatenate([piece.present for piece in closing]),
+        ledger=np.concatenate([piece.ledger for piece in closing]),
+        late=late,
+        late_of=late_of,
+        revised=revised,
+    )
+
+
+def _merge_revised(pieces: list[ClosedTriggers]) -> tuple[Array, Array, Array]:
+    """Join late readings and revised rows; of a row that was revised several times, keep the last."""
+    revised = np.concatenate([piece.revised for piece in pieces])
+    starts = np.cumsum([0, *(len(piece.revised) for piece in pieces[:-1])])
+    late_of = np.concatenate([piece.late_of + start for piece, start in zip(pieces, starts, strict=True)])
+    order = np.lexsort((np.arange(len(revised)), revised["trigger"], revised["run"]))
+    ordered = revised[order]
+    is_last = np.ones(len(revised), bool)
+    is_last[:-1] = (ordered["run"][1:] != ordered["run"][:-1]) | (ordered["trigger"][1:] != ordered["trigger"][:-1])
+    row_of = np.empty(len(revised), np.intp)
+    # Of rows that belong together, the last one follows the others: each belongs to the next last one.
+    row_of[order] = np.cumsum(is_last) - is_last
+    return np.concatenate([piece.late for piece in pieces]), row_of[late_of], ordered[is_last]

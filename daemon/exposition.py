@@ -1,0 +1,127 @@
+"""The metrics for Prometheus, made from the status and the committers' histograms when they are asked for."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from daemon.metrics import BOUNDS_MS
+from daemon.reporting import Reporter
+from schemas.status import GroupStatus, Status
+
+_TRIGGERS = (
+    ("received", "Triggers of which at least one reading was accepted."),
+    ("complete", "Triggers closed with every instrument there."),
+    ("incomplete", "Triggers closed by timeout with instruments missing."),
+    ("committed", "Triggers acknowledged by the store."),
+)
+_READINGS = (
+    ("received", "Readings received."),
+    ("committed", "Readings acknowledged by the store."),
+    ("late", "Readings accepted after their trigger had closed."),
+    ("duplicate", "Readings of an instrument that was already there; not stored."),
+    ("dead", "Readings the store rejected for good; kept in the state folder."),
+)
+
+
+class StatusCollector(Collector):
+    """Turns a status into metrics."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def collect(self) -> Iterable[Metric]:
+        """Make all metrics."""
+        status = self._reporter.status()
+        yield from _store(status)
+        yield from _counters(status)
+        yield from _gauges(status)
+        yield self._latency()
+        yield from _sources(status)
+
+    def _latency(self) -> Metric:
+        family = HistogramMetricFamily(
+            "triggerlog_commit_latency_seconds",
+            "From a trigger's closing to the store's acknowledgement.",
+            labels=["group"],
+        )
+        for name, pipeline in self._reporter.pipelines.items():
+            latencies = pipeline.committer.latencies
+            upto = latencies.buckets.cumsum()
+            bounds = [*(str(bound / 1e3) for bound in BOUNDS_MS), "+Inf"]
+            buckets = [(bound, float(count)) for bound, count in zip(bounds, upto, strict=True)]
+            family.add_metric([name], buckets, sum_value=latencies.sum_ms / 1e3)
+        return family
+
+
+def _store(status: Status) -> Iterator[Metric]:
+    info = GaugeMetricFamily(
+        "triggerlog_store_info", "The database; the value is 1.", labels=["backend", "version", "durability"]
+    )
+    info.add_metric([status.store.backend, status.store.version, status.store.durability], 1)
+    yield info
+    yield GaugeMetricFamily(
+        "triggerlog_store_available", "1 while the database answers.", value=float(status.store.available)
+    )
+    yield GaugeMetricFamily(
+        "triggerlog_store_away_seconds", "Time since it last answered; 0 while it does.", value=status.store.away_s
+    )
+    yield CounterMetricFamily("triggerlog_commits", "Transactions acknowledged.", value=status.store.commits)
+    yield CounterMetricFamily("triggerlog_commit_retries", "Transactions tried again.", value=status.store.retries)
+
+
+def _counters(status: Status) -> Iterator[Metric]:
+    for key, text in _TRIGGERS:
+        family = CounterMetricFamily(f"triggerlog_triggers_{key}", text, labels=["group"])
+        for name, group in status.groups.items():
+            family.add_metric([name], getattr(group.triggers, key))
+        yield family
+    for key, text in _READINGS:
+        family = CounterMetricFamily(f"triggerlog_readings_{key}", text, labels=["group"])
+        for name, group in status.groups.items():
+            family.add_metric([name], getattr(group.readings, key))
+        yield family
+    refused = CounterMetricFamily(
+        "triggerlog_readings_refused", "Readings never stored, by reason.", labels=["group", "reason"]
+    )
+    for name, group in status.groups.items():
+        for reason, count in group.readings.refused.items():
+            refused.add_metric([name, reason], count)
+    yield refused
+
+
+_GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
+    ("triggers_open", "Triggers being put together.", lambda group: group.triggers.open),
+    ("triggers_waiting", "Triggers closed and not yet committed.", lambda group: group.triggers.waiting),
+    ("readings_waiting", "Readings not yet committed.", lambda group: group.readings.waiting),
+    ("backlog_bytes", "Memory held by readings that wait for the store.", lambda group: group.backlog_mib * 2**20),
+    ("backpressure", "1 while TCP senders are held back.", lambda group: group.backpressure),
+    ("instruments_missing", "Instruments missing, silent or never seen.", lambda group: group.missing_now),
+    ("run", "Number of the run.", lambda group: group.run),
+)
+
+
+def _gauges(status: Status) -> Iterator[Metric]:
+    for key, text, value in _GAUGES:
+        family = GaugeMetricFamily(f"triggerlog_{key}", text, labels=["group"])
+        for name, group in status.groups.items():
+            family.add_metric([name], float(value(group)))
+        yield family
+
+
+def _sources(status: Status) -> Iterator[Metric]:
+    labels = ["kind", "address"]
+    connections = GaugeMetricFamily("triggerlog_source_connections", "Senders connected.", labels=labels)
+    nbytes = CounterMetricFamily("triggerlog_source_bytes", "Bytes of readings received.", labels=labels)
+    lost = CounterMetricFamily("triggerlog_source_lost_datagrams", "Gaps in datagram numbers.", labels=labels)
+    refused = CounterMetricFamily(
+        "triggerlog_source_refused", "Connections and datagrams turned away.", labels=[*labels, "reason"]
+    )
+    for source in status.sources:
+        at = [source.kind, source.address]
+        connections.add_metric(at, source.connections)
+        nbytes.add_metric(at, source.bytes)
+        lost.add_metric(at, source.lost_datagrams)
+        for reason, count in source.refused.items():
+            refused.add_metric([*at, reason], count)
+    yield from (connections, nbytes, lost, refused)

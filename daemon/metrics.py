@@ -1,0 +1,86 @@
+"""What is measured while logging: latencies and rates, in constant memory."""
+
+from collections import deque
+
+import numpy as np
+
+from schemas.readings import Array
+
+BOUNDS_MS: tuple[float, ...] = tuple(
+    float(bound) for bound in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
+)
+"""Upper bounds of the buckets that Prometheus gets, in milliseconds."""
+
+_FINE_PER_DECADE = 100
+_FINE_FIRST_MS = 0.01
+_FINE = int(8 * _FINE_PER_DECADE)  # up to 1e6 ms
+_SECONDS = 10
+
+
+class Latencies:
+    """Latencies of the last ten seconds in buckets 2.3 % wide, for percentiles; and all of them, for Prometheus."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.sum_ms = 0.0
+        self.buckets = np.zeros(len(BOUNDS_MS) + 1, np.int64)
+        self._fine = np.zeros((_SECONDS, _FINE), np.int64)
+        self._most = np.zeros(_SECONDS)
+        self._second = np.full(_SECONDS, -1, np.int64)
+
+    def add(self, values_ms: Array, counts: Array, monotonic_ns: int) -> None:
+        """Count latencies: float64 ms, shape (n,), each as often as counts, int, shape (n,), says."""
+        self.total += int(counts.sum())
+        self.sum_ms += float(values_ms @ counts)
+        np.add.at(self.buckets, np.searchsorted(BOUNDS_MS, values_ms), counts)
+        row = self._row(monotonic_ns)
+        decades = np.log10(np.maximum(values_ms, _FINE_FIRST_MS) / _FINE_FIRST_MS)
+        fine = np.minimum((decades * _FINE_PER_DECADE).astype(np.int64), _FINE - 1)
+        np.add.at(self._fine[row], fine, counts)
+        self._most[row] = max(self._most[row], float(values_ms.max(initial=0.0)))
+
+    def percentiles(self, monotonic_ns: int, *wanted: float) -> list[float | None]:
+        """Percentiles (0 to 100) of the last ten seconds in ms; 100 is exact; None when there is nothing."""
+        second = monotonic_ns // 1_000_000_000
+        recent = self._second > second - _SECONDS
+        counts = self._fine[recent].sum(axis=0)
+        total = int(counts.sum())
+        if not total:
+            return [None for _ in wanted]
+        most = float(self._most[recent].max())
+        below = np.cumsum(counts)
+        out: list[float | None] = []
+        for percent in wanted:
+            bucket = int(np.searchsorted(below, max(1, total * percent / 100)))
+            upper = _FINE_FIRST_MS * 10 ** ((bucket + 1) / _FINE_PER_DECADE)
+            out.append(most if percent >= 100 else min(most, upper))
+        return out
+
+    def _row(self, monotonic_ns: int) -> int:
+        second = monotonic_ns // 1_000_000_000
+        row = int(second % _SECONDS)
+        if self._second[row] != second:
+            self._second[row] = second
+            self._fine[row] = 0
+            self._most[row] = 0.0
+        return row
+
+
+class Rates:
+    """Rates of growing counters, as means over about the last second."""
+
+    def __init__(self, over_ns: int = 1_000_000_000) -> None:
+        self._over_ns = over_ns
+        self._samples: deque[tuple[int, tuple[int, ...]]] = deque()
+
+    def sample(self, monotonic_ns: int, *counters: int) -> list[float]:
+        """Take the counters now; return the growth of each, a second."""
+        samples = self._samples
+        samples.append((monotonic_ns, counters))
+        while len(samples) > 2 and monotonic_ns - samples[1][0] >= self._over_ns:
+            samples.popleft()
+        then, before = samples[0]
+        seconds = (monotonic_ns - then) / 1e9
+        if seconds <= 0:
+            return [0.0 for _ in counters]
+        return [(now - past) / seconds for now, past in zip(counters, before, strict=True)]

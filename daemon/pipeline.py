@@ -1,0 +1,148 @@
+"""The pipeline of one group: assembly, committer and watch, joined. Sources put blocks in; the store gets batches."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from backends.base import Store
+from daemon.assembly import Assembly, Origin
+from daemon.clock import now
+from daemon.committer import Committer
+from daemon.dead_letters import DeadLetters
+from daemon.events import Events
+from daemon.runs import Runs
+from daemon.watch import Watch
+from schemas.batch import ClosedTriggers, Durability, JournalPosition, Layout
+from schemas.config import Config
+from schemas.readings import Array, InstrumentGroup
+
+
+class Pipeline:
+    """One group on its way from block to commit.
+
+    Everything but `run` is called on the event loop and returns at once.
+    """
+
+    def __init__(
+        self,
+        group: InstrumentGroup,
+        config: Config,
+        store: Store,
+        *,
+        layout: Layout,
+        durability: Durability,
+        runs: Runs,
+        run: int,
+        history: Array,
+        position: JournalPosition | None,
+        dead_letters: DeadLetters,
+        events: Events,
+    ) -> None:
+        self.group = group
+        self.layout = layout
+        self.durability = durability
+        self.dropped: dict[str, int] = {}
+        self.dropped_total = 0
+        self.assembly = Assembly(
+            group,
+            timeout_ns=int(config.assembly.timeout_ms * 1e6),
+            window=config.assembly.window,
+            max_open=config.assembly.max_open,
+            run=run,
+            next_run=runs.after,
+            history=history,
+        )
+        self.committer = Committer(
+            store,
+            group,
+            durability=durability,
+            settings=config.committer,
+            position=position,
+            dead_letters=dead_letters,
+            events=events,
+            settled=self._settled,
+            full=self._full,
+        )
+        self.watch = Watch(group.size, int(config.alarms.stale_s * 1e9))
+        self._events = events
+        self._timer: asyncio.TimerHandle | None = None
+        self._on_settled: list[Callable[[], None]] = []
+        self._on_full: list[Callable[[bool], None]] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the backlog is at its limit, so that sources hold back."""
+        return self.committer.is_full
+
+    def subscribe(self, *, settled: Callable[[], None], full: Callable[[bool], None]) -> None:
+        """Be told when acknowledgements may have moved on, and when backpressure begins (True) and ends (False)."""
+        self._on_settled.append(settled)
+        self._on_full.append(full)
+
+    def receive(self, block: Array, origin: Origin | None = None) -> None:
+        """Take readings: record dtype, shape (n,); the block's memory may be used again afterwards."""
+        run = self.assembly.run
+        self._handle(self.assembly.receive(block, origin, now()))
+        if self.assembly.run != run:
+            self._events.say(
+                "warning",
+                f"group {self.group.name}: trigger numbers start again; run {run} ended, run {self.assembly.run} began",
+            )
+        if self._on_settled and self.assembly.receipts.owes_refusals:
+            self._tell_settled()
+
+    def drop(self, reason: str, count: int) -> None:
+        """Count readings that a source had to throw away."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + count
+        self.dropped_total += count
+
+    def open_run(self) -> int:
+        """Begin a new run, as the timing system announced; return its number."""
+        self._handle(self.assembly.open_run(now()))
+        self._events.say("info", f"group {self.group.name}: run {self.assembly.run} was opened on request")
+        return self.assembly.run
+
+    async def run(self) -> None:
+        """Commit until `end`, then until nothing is left."""
+        await self.committer.run()
+
+    def end(self) -> None:
+        """Close the open triggers and let `run` return when all is committed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._handle(self.assembly.flush(now()), rearm=False)
+        self.committer.end()
+
+    def _handle(self, pieces: Sequence[ClosedTriggers], *, rearm: bool = True) -> None:
+        if pieces:
+            moment = now().monotonic_ns
+            for piece in pieces:
+                self.watch.note(piece, moment)
+            self.committer.put(pieces)
+        if rearm and self._timer is None:
+            self._arm()
+
+    def _arm(self) -> None:
+        deadline = self.assembly.deadline_ns
+        if deadline is not None:
+            delay = max(0.0, (deadline - now().monotonic_ns) / 1e9)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._close_due)
+
+    def _close_due(self) -> None:
+        self._timer = None
+        self._handle(self.assembly.close_due(now()))
+        self._tell_settled()
+
+    def _settled(self, pieces: int) -> None:
+        self.assembly.receipts.committed(pieces)
+        self._tell_settled()
+
+    def _tell_settled(self) -> None:
+        for callback in self._on_settled:
+            callback()
+
+    def _full(self, is_full: bool) -> None:
+        text = "the backlog is full: senders are held back" if is_full else "the backlog has room again"
+        self._events.say("warning" if is_full else "info", f"group {self.group.name}: {text}")
+        for callback in self._on_full:
+            callback(is_full)

@@ -1,0 +1,175 @@
+"""Reporting: the status of the whole daemon, put together from its parts."""
+
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+
+import psutil
+
+from backends.base import StoreFacts
+from daemon.events import Events
+from daemon.metrics import Rates
+from daemon.pipeline import Pipeline
+from daemon.sources.base import Source
+from schemas.config import Config
+from schemas.status import (
+    GroupStatus,
+    Latency,
+    ReadingCounts,
+    State,
+    Status,
+    StoreStatus,
+    TriggerCounts,
+)
+
+
+class StoreReport:
+    """What is known of the store: its facts, and since when it is away."""
+
+    def __init__(self, target: str) -> None:
+        self.facts: StoreFacts | None = None
+        self.problem: str | None = "not opened yet"
+        self._target = target
+        self._away_since_ns = time.monotonic_ns()
+
+    def answered(self, facts: StoreFacts) -> None:
+        """The store answered."""
+        self.facts = facts
+        self.problem = None
+
+    def failed(self, problem: str) -> None:
+        """The store did not answer."""
+        if self.problem is None:
+            self._away_since_ns = time.monotonic_ns()
+        self.problem = problem
+
+    def status(self, pipelines: Mapping[str, Pipeline]) -> StoreStatus:
+        """The store as it is now; a committer knows sooner than anyone that it is away."""
+        committers = [pipeline.committer for pipeline in pipelines.values()]
+        away = [c for c in committers if c.problem is not None]
+        since = min([c.problem_since_ns for c in away], default=self._away_since_ns)
+        problem = away[0].problem if away else self.problem
+        facts = self.facts
+        return StoreStatus(
+            backend=facts.backend if facts else "unknown",
+            version=facts.version if facts else "unknown",
+            durability=facts.durability if facts else "unknown",
+            embedded=facts.embedded if facts else False,
+            target=facts.target if facts else self._target,
+            available=problem is None,
+            problem=problem,
+            away_s=0.0 if problem is None else (time.monotonic_ns() - since) / 1e9,
+            commits=sum(c.counts.commits for c in committers),
+            retries=sum(c.counts.retries for c in committers),
+        )
+
+
+class Reporter:
+    """Builds the status; `sample` has to be called a few times a second for its rates to be right."""
+
+    def __init__(self, config: Config, store: StoreReport, events: Events) -> None:
+        self.pipelines: Mapping[str, Pipeline] = {}
+        self.sources: Sequence[Source] = ()
+        self.state = State.STARTING
+        self._config = config
+        self._store = store
+        self._events = events
+        self._epoch = time.time_ns()
+        self._started_ns = time.monotonic_ns()
+        self._sequence = 0
+        self._rates: dict[str, Rates] = {}
+        self._current: dict[str, list[float]] = {}
+        self._process = psutil.Process()
+        self._process.cpu_percent()
+        self._cpu = 0.0
+        self._cpu_at_ns = self._started_ns
+
+    def sample(self) -> None:
+        """Take the counters for the rates."""
+        moment = time.monotonic_ns()
+        for name, pipeline in self.pipelines.items():
+            assembly, committed = pipeline.assembly.counts, pipeline.committer.counts
+            rates = self._rates.setdefault(name, Rates())
+            self._current[name] = rates.sample(
+                moment,
+                assembly.complete + assembly.incomplete,
+                committed.triggers,
+                assembly.received,
+                committed.readings,
+            )
+        if moment - self._cpu_at_ns >= 1_000_000_000:
+            self._cpu, self._cpu_at_ns = self._process.cpu_percent(), moment
+
+    def status(self) -> Status:
+        """The status now."""
+        self._sequence += 1
+        moment = time.monotonic_ns()
+        store = self._store.status(self.pipelines)
+        return Status(
+            epoch=self._epoch,
+            sequence=self._sequence,
+            time_ns=time.time_ns(),
+            uptime_s=(moment - self._started_ns) / 1e9,
+            logger=self._config.logger,
+            version=version("triggerlog"),
+            state=State.STORE_AWAY if self.state is State.RUNNING and not store.available else self.state,
+            store=store,
+            groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
+            sources=[source.status() for source in self.sources],
+            events=self._events.newest(),
+            limits={"commit_p99_ms": self._config.alarms.commit_p99_ms, "stale_s": self._config.alarms.stale_s},
+            cpu_percent=self._cpu,
+            memory_mib=self._process.memory_info().rss / 2**20,
+        )
+
+    def _group(self, pipeline: Pipeline, moment: int) -> GroupStatus:
+        rates = self._current.get(pipeline.group.name, [0.0] * 4)
+        p50, p99, most = pipeline.committer.latencies.percentiles(moment, 50, 99, 100)
+        states = pipeline.watch.states(moment)
+        return GroupStatus(
+            run=pipeline.assembly.run,
+            instruments=pipeline.group.size,
+            layout=pipeline.layout,
+            durability=pipeline.durability,
+            triggers=_triggers(pipeline, rates),
+            readings=_readings(pipeline, rates),
+            commit_ms=Latency(p50=p50, p99=p99, max=most),
+            missing_now=sum(states.count(letter) for letter in "msn"),
+            missing_a_trigger=pipeline.watch.missing_a_trigger(moment),
+            states=states,
+            backlog_mib=pipeline.committer.waiting_bytes / 2**20,
+            backpressure=pipeline.is_full,
+        )
+
+
+def _triggers(pipeline: Pipeline, rates: Sequence[float]) -> TriggerCounts:
+    counts, committer = pipeline.assembly.counts, pipeline.committer
+    return TriggerCounts(
+        received=counts.opened,
+        open=pipeline.assembly.open,
+        complete=counts.complete,
+        incomplete=counts.incomplete,
+        committed=committer.counts.triggers,
+        waiting=committer.waiting_triggers,
+        newest=pipeline.assembly.newest,
+        rate=rates[0],
+        commit_rate=rates[1],
+    )
+
+
+def _readings(pipeline: Pipeline, rates: Sequence[float]) -> ReadingCounts:
+    counts, committer = pipeline.assembly.counts, pipeline.committer
+    refused = dict(counts.refused)
+    for reason, count in pipeline.dropped.items():
+        refused[reason] = refused.get(reason, 0) + count
+    return ReadingCounts(
+        received=counts.received + pipeline.dropped_total,
+        committed=committer.counts.readings,
+        late=counts.late,
+        duplicate=counts.duplicate,
+        refused=refused,
+        dead=committer.counts.dead_readings,
+        waiting=pipeline.assembly.held + committer.waiting_readings,
+        rate=rates[2],
+        commit_rate=rates[3],
+    )

@@ -1,0 +1,269 @@
+"""The service: it starts up, serves, and shuts down."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from backends import open_store
+from backends.base import Store, StoreUnavailable
+from daemon.api import ApiServer
+from daemon.configuration import LoadedConfig
+from daemon.dead_letters import DeadLetters
+from daemon.events import Events
+from daemon.outcome import CommandFailed
+from daemon.pipeline import Pipeline
+from daemon.reporting import Reporter, StoreReport
+from daemon.runs import Runs
+from daemon.sources.base import Source
+from daemon.sources.simulated import SimulatedSource
+from daemon.sources.tcp import TcpSource
+from daemon.sources.udp import UdpSource
+from daemon.stream import StatusStream
+from schemas.batch import Layout
+from schemas.config import Config, GroupConfig
+from schemas.config import Source as SourceConfig
+from schemas.config import TcpSource as TcpConfig
+from schemas.config import UdpSource as UdpConfig
+from schemas.ledger import ledger_dtype
+from schemas.queries import LedgerTail
+from schemas.readings import Array
+from schemas.status import State
+
+FACTS_EVERY_S = 5.0
+"""Time between two looks at the store; an idle daemon notices within it that the database is gone."""
+
+OPEN_RETRY_S = 1.0
+COMMIT_WITHIN_S = 20.0
+"""How long the end of the service waits for the database; what is not committed then is said, and senders that got no
+acknowledgement still have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addresses:
+    """Where the daemon listens."""
+
+    api: str
+    sources: tuple[str, ...]
+
+
+async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] | None = None) -> None:
+    """Run the daemon until SIGTERM or SIGINT.
+
+    ready: called once readings are taken.
+
+    Raises:
+        StoreError: the database cannot be used as configured.
+        CommandFailed: an address is taken, or another daemon uses the state folder.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with _only_one(loaded.state_dir):
+        service = Service(loaded)
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                await service.startup(tasks, stop)
+                if not stop.is_set() and ready is not None:
+                    ready(service.addresses)
+                await stop.wait()
+            finally:
+                await service.shutdown()
+
+
+class Service:
+    """The daemon: a store, a pipeline a group, sources, and the API."""
+
+    def __init__(self, loaded: LoadedConfig) -> None:
+        self.config: Config = loaded.config
+        self.events = Events()
+        self.store_report = StoreReport(loaded.target)
+        self.reporter = Reporter(self.config, self.store_report, self.events)
+        self.stream = StatusStream(self.reporter)
+        self.groups = {section.name: section.group() for section in self.config.groups}
+        self.pipelines: dict[str, Pipeline] = {}
+        self.store: Store = _store_of(loaded)
+        self._state_dir = loaded.state_dir
+        self._sources: list[Source] = []
+        self._api = ApiServer(self, self.config.api.host, self.config.api.port)
+        self._background: list[asyncio.Task[None]] = []
+        self._committing: list[asyncio.Task[None]] = []
+        self._is_open = False
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where it listens."""
+        return Addresses(api=self._api.address, sources=tuple(source.status().address for source in self._sources))
+
+    async def startup(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
+        """Open the API first, so that it can tell what the rest waits for; then the store, and last the sources."""
+        self._background.append(tasks.create_task(self._api.serve(), name="api"))
+        self._background.append(tasks.create_task(self.stream.run(), name="status stream"))
+        await self._open_store(stop)
+        if not self._is_open:
+            return
+        self._background.append(tasks.create_task(self._watch_store(), name="store watch"))
+        await self._make_pipelines()
+        for pipeline in self.pipelines.values():
+            self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
+        self.reporter.pipelines = self.pipelines
+        await self._start_sources()
+        self.reporter.state = State.RUNNING
+        self.events.say("info", f"taking readings at {', '.join(self.addresses.sources)}; API at {self._api.address}")
+
+    async def shutdown(self) -> None:
+        """Take nothing more, commit what is here, tell the senders, and let go."""
+        self.reporter.state = State.STOPPING
+        for source in self._sources:
+            await source.stop()
+        for pipeline in self.pipelines.values():
+            pipeline.end()
+        await self._finish_committing()
+        for source in self._sources:
+            await source.close()
+        self._api.stop()
+        for task in self._background[1:]:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self.store.close()
+
+    def open_run(self) -> dict[str, int]:
+        """Begin a new run in every group; return its number by group."""
+        return {name: pipeline.open_run() for name, pipeline in self.pipelines.items()}
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    async def _open_store(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                await self.store.open()
+                self.store_report.answered(await self.store.facts())
+            except StoreUnavailable as error:
+                if self.store_report.problem != str(error):
+                    self.events.say("error", f"the database is away, no readings are taken yet: {error}")
+                self.store_report.failed(str(error))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), OPEN_RETRY_S)
+            else:
+                self._is_open = True
+                return
+
+    async def _make_pipelines(self) -> None:
+        tails = {name: await self._tail(name) for name in self.groups}
+        runs = Runs(max([int(tail["run"][-1]) for tail in tails.values() if len(tail)], default=1))
+        dead_letters = DeadLetters(self._state_dir / "dead-letters")
+        for section in self.config.groups:
+            tail = tails[section.name]
+            self.pipelines[section.name] = Pipeline(
+                self.groups[section.name],
+                self.config,
+                self.store,
+                layout=layout_of(section, self.config),
+                durability=section.durability or self.config.database.durability,
+                runs=runs,
+                run=int(tail["run"][-1]) if len(tail) else runs.current,
+                history=tail,
+                position=await self.store.position(section.name),
+                dead_letters=dead_letters,
+                events=self.events,
+            )
+
+    async def _tail(self, name: str) -> Array:
+        group = self.groups[name]
+        found = await self.store.ask(LedgerTail(group=group, most=self.config.assembly.window // 2))
+        tail = np.zeros(len(found), ledger_dtype(group.size))
+        tail[:] = found
+        return tail
+
+    async def _start_sources(self) -> None:
+        for index, section in enumerate(self.config.sources):
+            source = make_source(section, self.pipelines)
+            try:
+                await source.start()
+            except OSError as error:
+                raise CommandFailed(
+                    f"sources[{index}]: cannot listen on {source.status().address} "
+                    f"({(error.strerror or str(error)).lower()}); stop what uses it, or give another port"
+                ) from None
+            self._sources.append(source)
+        self.reporter.sources = self._sources
+
+    # --- running and stopping -----------------------------------------------------------------------------------
+
+    async def _watch_store(self) -> None:
+        while True:
+            await asyncio.sleep(FACTS_EVERY_S)
+            try:
+                self.store_report.answered(await self.store.facts())
+            except StoreUnavailable as error:
+                self.store_report.failed(str(error))
+
+    async def _finish_committing(self) -> None:
+        if not self._committing:
+            return
+        _, late = await asyncio.wait(self._committing, timeout=COMMIT_WITHIN_S)
+        for task in late:
+            task.cancel()
+        if late:
+            left = sum(pipeline.committer.waiting_readings for pipeline in self.pipelines.values())
+            self.events.say(
+                "error",
+                f"{left} readings could not be committed within {COMMIT_WITHIN_S:g} s and are not in the database; "
+                "TCP senders that ask for acknowledgements still have theirs",
+            )
+
+
+def make_source(section: SourceConfig, pipelines: Mapping[str, Pipeline]) -> Source:
+    """Make the source that a section of the configuration describes."""
+    if isinstance(section, TcpConfig):
+        return TcpSource(section, pipelines)
+    if isinstance(section, UdpConfig):
+        return UdpSource(section, pipelines)
+    return SimulatedSource(section, pipelines)
+
+
+def layout_of(section: GroupConfig, config: Config) -> Layout:
+    """The layout of a group: its own, or the database's."""
+    return section.layout or config.database.layout
+
+
+def _store_of(loaded: LoadedConfig) -> Store:
+    config = loaded.config
+    return open_store(
+        config.database,
+        logger=config.logger,
+        groups={section.name: section.group() for section in config.groups},
+        layouts={section.name: layout_of(section, config) for section in config.groups},
+        state_dir=loaded.state_dir,
+        password=loaded.password,
+    )
+
+
+@contextlib.contextmanager
+def _only_one(state_dir: Path) -> Iterator[None]:
+    """Hold the state folder: two daemons in one folder would both write its dead letters and run its database."""
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise CommandFailed(
+            f"state_dir: {state_dir} cannot be used ({(error.strerror or str(error)).lower()}); "
+            "name a folder the daemon may write to"
+        ) from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(
+                f"state_dir: another daemon uses {state_dir}; stop it, or give this one a folder of its own"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,29 @@
+"""What every source offers to the service."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from daemon.pipeline import Pipeline
+from schemas.status import SourceStatus
+
+Pipelines = Mapping[str, Pipeline]
+
+
+class Source(Protocol):
+    """A way for readings to come in."""
+
+    async def start(self) -> None:
+        """Begin to receive.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+
+    async def stop(self) -> None:
+        """Receive nothing more; what was received is with the pipelines when this returns."""
+
+    async def close(self) -> None:
+        """Say the last acknowledgements and let go of all connections; the pipelines have committed what they had."""
+
+    def status(self) -> SourceStatus:
+        """How it does."""

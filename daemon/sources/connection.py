@@ -1,0 +1,213 @@
+"""One TCP sender: greeting, then records, acknowledgements the other way."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, cast
+
+from daemon.sources.gather import NOBODY, Gather
+from schemas.readings import InstrumentGroup
+from schemas.wire import GREETING_MAX, Ack, Acknowledgement, ErrorCode, ProtocolError, answer_greeting, parse_greeting
+
+if TYPE_CHECKING:
+    from daemon.pipeline import Pipeline
+
+WRITE_MOST = 64 * 2**10
+"""Bytes of acknowledgements that may wait for a sender that does not read them; the next one says it all anyway."""
+
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
+
+
+class Listener(Protocol):
+    """What a connection needs of the source that accepted it."""
+
+    @property
+    def pipelines(self) -> "Mapping[str, Pipeline]":
+        """By group."""
+
+    @property
+    def groups(self) -> Mapping[str, InstrumentGroup]:
+        """By name."""
+
+    @property
+    def gathers(self) -> Mapping[str, Gather]:
+        """By group."""
+
+    @property
+    def handshake_timeout_s(self) -> float:
+        """Time a sender has for its greeting."""
+
+    def admit(self, connection: "Connection") -> None:
+        """Let a connection in, or raise ProtocolError."""
+
+    def joined(self, connection: "Connection") -> None:
+        """The connection has said its greeting."""
+
+    def left(self, connection: "Connection") -> None:
+        """The connection is gone."""
+
+    def ended(self, connection: "Connection") -> None:
+        """The connection sends nothing more, and waits for its last acknowledgement."""
+
+    def refuse(self, reason: str) -> None:
+        """Count something that was turned away."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Speaks `docs/protocol.md` with one sender."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.peer = "?"
+        self.sender: str | None = None
+        self.group: str | None = None
+        self.column = NOBODY
+        self.received = 0
+        self.is_ended = False
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._greeting = bytearray(GREETING_MAX)
+        self._greeted = 0
+        self._gather: Gather | None = None
+        self._carried = b""
+        self._told = (0, 0)
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- asyncio's side -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # noqa: D102
+        self._transport = cast("asyncio.Transport", transport)
+        name = transport.get_extra_info("peername")
+        self.peer = f"{name[0]}:{name[1]}" if name else "?"
+        _keep_alive(transport.get_extra_info("socket"))
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._listener.handshake_timeout_s, self._timed_out)
+        try:
+            self._listener.admit(self)
+        except ProtocolError as error:
+            self._refuse(error)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: D102
+        if self._gather is None:
+            return memoryview(self._greeting)[self._greeted :]
+        return self._gather.space(self._carried)
+
+    def buffer_updated(self, nbytes: int) -> None:  # noqa: D102
+        if self._gather is None:
+            self._greeted += nbytes
+            self._read_greeting()
+            return
+        self._take(len(self._carried) + nbytes)
+
+    def eof_received(self) -> bool:  # noqa: D102
+        self.is_ended = True
+        if self._carried:
+            self._listener.refuse("partial_record")
+            self._carried = b""
+        if self.column == NOBODY:
+            return False
+        # A sender that has said all it has to say may still wait for its acknowledgements.
+        self._listener.ended(self)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102
+        self._stop_timer()
+        self._transport = None
+        self._listener.left(self)
+
+    # --- the source's side --------------------------------------------------------------------------------------
+
+    def pause(self, *, paused: bool) -> None:
+        """Stop or go on reading; what the kernel cannot take then makes the sender wait."""
+        if self._transport is None or self.is_ended or self._transport.is_closing():
+            return
+        if paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def acknowledge(self, done: int, refused: int) -> bool:
+        """Tell the sender how far it is, unless it knows; return whether nothing is left to be told for now."""
+        if self._transport is None or self._transport.is_closing():
+            return True
+        if (done, refused) != self._told:
+            if self._transport.get_write_buffer_size() > WRITE_MOST:
+                return False
+            self._transport.write(Acknowledgement(done=done, refused=refused).frame())
+            self._told = (done, refused)
+        if not self.is_ended:
+            return True
+        if done < self.received:
+            return False
+        self._transport.close()
+        return True
+
+    def close(self) -> None:
+        """Close after what was written has gone out."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- greeting and records -----------------------------------------------------------------------------------
+
+    def _read_greeting(self) -> None:
+        try:
+            end = _end_of_line(self._greeting, self._greeted)
+            if end is None:
+                return
+            greeting = parse_greeting(bytes(self._greeting[:end]))
+            answer = answer_greeting(greeting, self._listener.groups)
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        self._stop_timer()
+        self.group, self.sender = greeting.group, greeting.sender
+        self._gather = self._listener.gathers[greeting.group]
+        pipeline = self._listener.pipelines[greeting.group]
+        if greeting.ack is not Ack.NONE:
+            self.column = pipeline.assembly.receipts.connect()
+        assert self._transport is not None
+        self._transport.write(answer.line())
+        self._listener.joined(self)
+        early = bytes(self._greeting[end : self._greeted])
+        if early:
+            self._gather.space(early)
+            self._take(len(early))
+
+    def _take(self, nbytes: int) -> None:
+        assert self._gather is not None
+        readings, self._carried = self._gather.take(nbytes, self.column, self.received)
+        self.received += readings
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._stop_timer()
+        self._listener.refuse(error.code)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(error.line())
+            self._transport.close()
+
+    def _timed_out(self) -> None:
+        seconds = self._listener.handshake_timeout_s
+        self._refuse(ProtocolError(ErrorCode.TIMEOUT, f"no greeting within {seconds:g} s; send it first"))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _end_of_line(greeting: bytearray, received: int) -> int | None:
+    end = greeting.find(b"\n", 0, received)
+    if end >= 0:
+        return end + 1
+    if received >= GREETING_MAX:
+        raise ProtocolError(
+            ErrorCode.BAD_GREETING,
+            f"no end of line in the first {GREETING_MAX} bytes; begin with TRIGGERLOG/1 group=<name>",
+        )
+    return None
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Let the kernel find out about senders that vanished without a word, within about 40 s."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)

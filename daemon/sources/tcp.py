@@ -1,0 +1,171 @@
+"""Readings over TCP: acknowledged, with backpressure."""
+
+import asyncio
+from functools import partial
+
+import numpy as np
+
+from daemon.sources.base import Pipelines
+from daemon.sources.connection import Connection
+from daemon.sources.gather import NOBODY, Gather
+from schemas.config import TcpSource as TcpConfig
+from schemas.readings import Array
+from schemas.status import SourceStatus
+from schemas.wire import ErrorCode, ProtocolError
+
+BACKLOG = 1024
+"""Connections the kernel holds until they are accepted: all instruments of a machine may connect at once."""
+
+
+AGAIN_S = 0.1
+"""Pause before a sender that did not read its acknowledgements, or still waits for its last, is looked at again."""
+
+
+class TcpSource:
+    """A listening socket and the senders connected to it."""
+
+    def __init__(self, config: TcpConfig, pipelines: Pipelines) -> None:
+        self.pipelines = pipelines
+        self.groups = {name: pipeline.group for name, pipeline in pipelines.items()}
+        self.gathers = {name: Gather(pipeline) for name, pipeline in pipelines.items()}
+        self.handshake_timeout_s = config.handshake_timeout_s
+        self._config = config
+        self._server: asyncio.Server | None = None
+        self._address = f"{config.host}:{config.port}"
+        self._connections: set[Connection] = set()
+        self._columns: dict[str, dict[int, Connection]] = {name: {} for name in pipelines}
+        self._told: dict[str, Array] = {name: np.empty(0, np.int64) for name in pipelines}
+        self._again: dict[str, set[int]] = {name: set() for name in pipelines}
+        self._refused: dict[str, int] = {}
+        self._every_s = config.acknowledge_every_ms / 1e3
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_round = 0.0
+        for name, pipeline in pipelines.items():
+            pipeline.subscribe(settled=self.settled, full=partial(self._full, name))
+
+    async def start(self) -> None:
+        """Listen."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self), self._config.host, self._config.port, backlog=BACKLOG
+        )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self._address = f"{host}:{port}"
+
+    async def stop(self) -> None:
+        """Accept nothing more, read nothing more."""
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.pause(paused=True)
+        for gather in self.gathers.values():
+            gather.flush()
+
+    async def close(self) -> None:
+        """Say the last acknowledgements and hang up."""
+        self._round()
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self._connections):
+            connection.close()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def status(self) -> SourceStatus:
+        """How it does."""
+        received = sum(gather.received for gather in self.gathers.values())
+        nbytes = sum(gather.received * self.groups[name].record.itemsize for name, gather in self.gathers.items())
+        return SourceStatus(
+            kind="tcp",
+            address=self._address,
+            connections=len(self._connections),
+            received=received,
+            bytes=nbytes,
+            refused=dict(self._refused),
+            lost_datagrams=0,
+        )
+
+    # --- what connections ask for -------------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> None:
+        """Let a connection in.
+
+        Raises:
+            ProtocolError: there are too many already.
+        """
+        if len(self._connections) >= self._config.max_connections:
+            raise ProtocolError(
+                ErrorCode.TOO_MANY_CONNECTIONS,
+                f"{len(self._connections)} senders are connected, and no more are allowed; raise max_connections of "
+                "this source, or let a sender serve several instruments",
+            )
+        self._connections.add(connection)
+
+    def joined(self, connection: Connection) -> None:
+        """Note which column of its group's receipts the connection has."""
+        assert connection.group is not None
+        if connection.column != NOBODY:
+            self._columns[connection.group][connection.column] = connection
+            self._told[connection.group][connection.column : connection.column + 1] = -1
+        if self.pipelines[connection.group].is_full:
+            connection.pause(paused=True)
+
+    def left(self, connection: Connection) -> None:
+        """Forget a connection; its readings go on."""
+        self._connections.discard(connection)
+        if connection.group is None:
+            return
+        self.gathers[connection.group].flush()
+        if connection.column != NOBODY:
+            del self._columns[connection.group][connection.column]
+            self._again[connection.group].discard(connection.column)
+            self.pipelines[connection.group].assembly.receipts.disconnect(connection.column)
+
+    def refuse(self, reason: str) -> None:
+        """Count a connection, or a part of a record, that was turned away."""
+        self._refused[reason] = self._refused.get(reason, 0) + 1
+
+    def ended(self, connection: Connection) -> None:
+        """Note that a connection will send nothing more and waits for its last acknowledgement."""
+        assert connection.group is not None
+        self.gathers[connection.group].flush()
+        self._again[connection.group].add(connection.column)
+        self.settled()
+
+    # --- acknowledgements and backpressure ----------------------------------------------------------------------
+
+    def settled(self) -> None:
+        """Plan to tell senders how far they are, not more often than they were promised."""
+        if self._timer is not None or not self._connections:
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(max(loop.time(), self._last_round + self._every_s), self._round)
+
+    def _round(self) -> None:
+        """Tell every sender what is new to it."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        self._last_round = loop.time()
+        for name, columns in self._columns.items():
+            if columns:
+                self._acknowledge(name, columns)
+        if any(self._again.values()):
+            self._timer = loop.call_later(max(self._every_s, AGAIN_S), self._round)
+
+    def _acknowledge(self, group: str, columns: dict[int, Connection]) -> None:
+        done, refused = self.pipelines[group].assembly.receipts.acknowledged()
+        told, again = self._told[group], self._again[group]
+        told = np.pad(told, (0, len(done) - len(told)), constant_values=-1)
+        for column in {*np.flatnonzero(done != told).tolist(), *again}:
+            connection = columns.get(column)
+            if connection is None:
+                continue
+            again.discard(column)
+            if not connection.acknowledge(int(done[column]), int(refused[column])):
+                again.add(column)
+        self._told[group] = done
+
+    def _full(self, group: str, is_full: bool) -> None:
+        for connection in self._connections:
+            if connection.group == group:
+                connection.pause(paused=is_full)
