@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from dash import Dash
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dashboard import instrument, live
 from dashboard.client import DaemonApi, DaemonUnavailable, StatusStream
@@ -34,6 +35,12 @@ INDEX = """<!DOCTYPE html>
 <footer>{%config%}{%scripts%}{%renderer%}</footer>
 </body>
 </html>"""
+
+POLICY = (
+    "default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+)
+"""A browser that obeys it cannot be made to ask anyone but this page, whatever a library has in mind."""
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +144,26 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str) -> Non
     app.layout = live.page(build)
     instrument.register(app, hub=hub, api=questions)
     app.init_app(api)
+    api.add_middleware(_Policy, policy=POLICY.format(scripts=" ".join(f"'{digest}'" for digest in _digests(app))))
+
+
+def _digests(app: Dash) -> list[str]:
+    """Of the scripts that Dash writes into the page itself."""
+    return [str(digest).strip("'") for digest in app.csp_hashes()]
+
+
+class _Policy:
+    def __init__(self, app: ASGIApp, policy: str) -> None:
+        self._app = app
+        self._headers = ((b"content-security-policy", policy.encode()), (b"x-content-type-options", b"nosniff"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def stamped(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *self._headers]
+            await send(message)
+
+        await self._app(scope, receive, stamped if scope["type"] == "http" else send)
 
 
 async def _serve(socket: WebSocket, viewer: Viewer) -> None:

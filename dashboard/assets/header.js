@@ -111,7 +111,7 @@
     }
     for (const lineDrawn of place.children) {
       const since = Number(lineDrawn.dataset.since);
-      T.text(lineDrawn.querySelector(".since"), "since " + T.time(since) + " · " + T.lasted((T.now() - since) / 1e3));
+      T.text(lineDrawn.querySelector(".since"), "since " + T.time(since) + " · " + T.lasted((T.state.newest - since) / 1e3));
     }
   }
 

@@ -33,6 +33,7 @@ WELL = (InstrumentState.OK, InstrumentState.LATE)
 
 FIGURES: dict[str, Any] = {
     "groups": {"bpm": 120},
+    "count": None,
     "wave": True,
     "rate": 100.0,
     "commit_rate": 100.0,
@@ -52,7 +53,8 @@ FIGURES: dict[str, Any] = {
     "readings_fail": False,
     "events": [],
 }
-"""What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing."""
+"""What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
+`count` holds the totals still."""
 
 
 def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -> GroupStatus:
@@ -62,11 +64,12 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
         letters[int(number)] = letter
     swing = math.sin(sequence / 9) * (1.0 if figures["wave"] else 0.0)
     waiting = int(figures["waiting"] + (swing + 1) * 2 * figures["wave"])
-    committed = sequence * 25
+    counted = sequence if figures["count"] is None else figures["count"]
+    committed = counted * 25
     refused = sum(figures["refused"].values())
     parts = {
         "committed": committed * size,
-        "duplicate": sequence // 4,
+        "duplicate": counted // 4,
         "dead": figures["dead"],
         "waiting": waiting * size,
     }
@@ -88,7 +91,7 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
         ),
         readings=ReadingCounts(
             received=sum(parts.values()) + refused + figures["off_by"],
-            late=sequence // 8,
+            late=counted // 8,
             refused=figures["refused"],
             rate=figures["rate"] * size,
             commit_rate=figures["commit_rate"] * size,
@@ -103,9 +106,9 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
     )
 
 
-def snapshot(sequence: int, time_ns: int) -> Status:
-    """A whole snapshot."""
-    figures = FIGURES
+def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
+    """A whole snapshot of FIGURES, with some of them changed."""
+    figures = FIGURES | changes
     return Status(
         epoch=STARTED_NS,
         sequence=sequence,

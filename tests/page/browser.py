@@ -1,0 +1,57 @@
+"""Debian's Chromium, driven by Playwright: what every page test needs of it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser. Without one the test is skipped on a laptop, and fails in CI."""
+    if not CHROMIUM.exists():
+        missing = f"{CHROMIUM} is missing: apt-get install chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Watched:
+    """A page whose requests and errors are kept."""
+
+    def __init__(self, browser: Browser, url: str, **options: Any) -> None:
+        self.page: Page = browser.new_page(**({"viewport": {"width": 1600, "height": 1000}} | options))
+        self.page.set_default_timeout(15_000)
+        self.errors: list[str] = []
+        self.hosts: set[str] = set()
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self.page.on("request", lambda request: self._asked(request.url))
+        self.page.on("websocket", lambda opened: self._asked(opened.url))
+        self.page.goto(url)
+
+    def _asked(self, url: str) -> None:
+        if urlsplit(url).scheme not in ("data", "blob"):
+            self.hosts.add(str(urlsplit(url).hostname))

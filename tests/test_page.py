@@ -1,0 +1,383 @@
+"""The page as a person sees it: a real browser, a real page process, a real stream of statuses."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.page.browser import Watched, chromium
+from tests.page.served import FIGURES
+from tests.page.stage import ROOT, Stage, ask, until
+
+pytestmark = pytest.mark.page
+
+MIXED = {"6": "m", "13": "l", "32": "s", "42": "n", "51": "m"}
+BACK_MS = 12_000
+NO_DATA_MS = 5_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def running(browser: Browser) -> Iterator[Stage]:
+    stage = Stage()
+    try:
+        stage.start()
+        yield stage
+    finally:
+        stage.end()
+
+
+@pytest.fixture
+def stage(running: Stage) -> Stage:
+    running.figures(**FIGURES)
+    return running
+
+
+@pytest.fixture
+def watched(stage: Stage, browser: Browser) -> Iterator[Watched]:
+    watched = Watched(browser, stage.page.url)
+    live(watched.page)
+    yield watched
+    watched.page.close()
+
+
+@pytest.fixture
+def page(watched: Watched) -> Page:
+    return watched.page
+
+
+def live(page: Page, timeout: int = BACK_MS) -> None:
+    expect(page.locator("#badge-text")).to_have_text("LIVE", timeout=timeout)
+    expect(page.locator("#page")).to_have_attribute("data-link", "live")
+
+
+def dead(page: Page, timeout: int = NO_DATA_MS) -> None:
+    expect(page.locator("#badge-text")).to_have_text("NO DATA", timeout=timeout)
+    expect(page.locator("#banner")).to_be_visible()
+    expect(page.locator("#tile-received .value")).to_have_text("–")
+    expect(page.locator("#tile-received .beside")).to_have_text(re.compile(r"^was \d"))
+    greyed = page.locator(".live").evaluate("element => getComputedStyle(element).filter")
+    assert "grayscale(1)" in greyed
+
+
+def value(page: Page, column: str) -> Any:
+    return page.locator(f"#tile-{column} .value")
+
+
+def test_the_numbers_are_those_of_the_status(stage: Stage, page: Page) -> None:
+    stage.figures(
+        wave=False, count=4000, rate=972.25, commit_rate=971.5, p50=1.624, p99=10.56, waiting=49, open=3, off_by=0
+    )
+    stage.figures(states={"bpm": MIXED}, refused={"unknown_instrument": 7}, dead=2, missing_a_trigger=2.4)
+    for column, shown in {
+        "received": "972",
+        "written": "116,580",
+        "p50": "1.62",
+        "p99": "10.6",
+        "waiting": "49",
+        "absent": "4",
+    }.items():
+        expect(value(page, column)).to_have_text(shown)
+    readings = stage.status()["groups"]["bpm"]["readings"]
+    for term in ("received", "committed", "duplicate", "dead", "waiting"):
+        expect(page.locator(f"#totals [data-term={term}] b")).to_have_text(f"{readings[term]:,}")
+    expect(page.locator("#totals [data-term=refused]")).to_have_text("7 refused (unknown instrument 7)")
+    expect(page.locator("#totals")).to_have_attribute("data-adds", "true")
+    expect(page.locator("#who")).to_contain_text("klystron-gallery")
+    expect(page.locator("#store")).to_contain_text("PostgreSQL 18.1, embedded")
+    expect(page.locator("#store")).to_contain_text("sync: survives a crash of the server")
+
+
+def test_readings_that_are_not_accounted_for_are_called_out(stage: Stage, page: Page) -> None:
+    stage.figures(off_by=11)
+    expect(page.locator("#totals")).to_have_attribute("data-adds", "false")
+    expect(page.locator("#totals .verdict")).to_contain_text("11 not accounted for")
+
+
+def test_a_state_is_told_by_glyph_words_and_colour(stage: Stage, page: Page) -> None:
+    stage.figures(states={"bpm": MIXED})
+    for number, name, glyph, words in (
+        (0, "ok", "", "ok"),
+        (13, "late", "◐", "late"),
+        (6, "missing", "✕", "missing"),
+        (32, "silent", "▲", "silent"),
+        (42, "never", "○", "never heard"),
+    ):
+        cell = page.locator(f".cell[data-number='{number}']")
+        expect(cell).to_have_attribute("data-state", name)
+        expect(cell).to_have_attribute("aria-label", f"bpm_{number:03d}: {words}")
+        expect(cell.locator(".glyph")).to_have_text(glyph)
+    cells = page.locator(".cell")
+    expect(cells).to_have_count(120)
+    colours = [
+        page.locator(f".cell[data-number='{n}']").evaluate("e => getComputedStyle(e).background")
+        for n in (0, 13, 6, 32)
+    ]
+    assert len(set(colours)) == 4
+    for name, count in (("ok", "115"), ("late", "1"), ("missing", "2"), ("silent", "1"), ("never", "1")):
+        expect(page.locator(f".legend [data-state={name}] b")).to_have_text(count)
+
+
+def test_the_strip_is_empty_when_all_is_well_and_else_names_the_gravest_first(stage: Stage, page: Page) -> None:
+    expect(page.locator(".alarm")).to_have_count(0, timeout=8_000)
+    stage.figures(available=False, problem="connection refused", away_s=75.0, p99=50.0, states={"bpm": MIXED})
+    expect(page.locator(".alarm")).to_have_count(3)
+    expect(page.locator(".alarm").first).to_have_attribute("data-severity", "critical")
+    expect(page.locator(".alarm").first).to_contain_text("Database away: connection refused")
+    expect(page.locator(".alarm").first.locator(".since")).to_contain_text("1 min")
+    expect(page.locator("#tile-p99")).to_have_attribute("data-level", "over")
+    stage.figures(**FIGURES)
+    expect(page.locator(".alarm")).to_have_count(0, timeout=8_000)
+
+
+def test_events_are_listed(stage: Stage, page: Page) -> None:
+    stage.figures(
+        events=[{"time_ns": 1_700_000_000_000_000_000, "severity": "warning", "text": "<b>bpm_006</b> silent"}]
+    )
+    expect(page.locator("#events li")).to_have_text(["2023-11-14 22:13:20warning<b>bpm_006</b> silent"])
+
+
+def test_a_killed_daemon_is_seen_and_a_restarted_one_is_found_again(stage: Stage, page: Page) -> None:
+    stage.daemon.kill()
+    try:
+        dead(page)
+        expect(page.locator("#banner")).to_contain_text("systemctl status triggerlog")
+        expect(page.locator(".cell").first).to_have_attribute("aria-label", "bpm_000: not known, was ok")
+    finally:
+        stage.daemon.start()
+    live(page)
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(value(page, "received")).to_have_text(re.compile(r"\d"))
+    expect(page.locator(".cell").first).to_have_attribute("aria-label", "bpm_000: ok")
+
+
+def test_a_daemon_that_hangs_is_seen_though_its_connection_stands(stage: Stage, page: Page) -> None:
+    stage.daemon.signal(signal.SIGSTOP)
+    try:
+        expect(page.locator("#badge-text")).to_have_text("DELAYED", timeout=4_000)
+        dead(page)
+    finally:
+        stage.daemon.signal(signal.SIGCONT)
+    live(page)
+
+
+def test_a_killed_page_process_is_seen_and_a_restarted_one_is_found_again(stage: Stage, page: Page) -> None:
+    stage.page.kill()
+    try:
+        dead(page)
+        expect(page.locator("#banner")).to_contain_text("this page has lost its server")
+    finally:
+        stage.page.start()
+    live(page)
+
+
+def test_a_page_process_that_hangs_is_seen(stage: Stage, page: Page) -> None:
+    stage.page.signal(signal.SIGSTOP)
+    try:
+        dead(page)
+    finally:
+        stage.page.signal(signal.SIGCONT)
+    live(page)
+
+
+def test_nothing_is_asked_of_the_outside_and_nothing_goes_wrong_in_the_script(watched: Watched) -> None:
+    watched.page.locator(".cell").nth(6).click()
+    expect(watched.page.locator("#trend-chart .main-svg").first).to_be_visible()
+    for button in watched.page.locator("button.range").all():
+        button.click()
+    watched.page.wait_for_timeout(1_000)
+    assert watched.hosts == {"127.0.0.1"}
+    assert watched.errors == []
+
+
+def test_charts_have_a_height_and_lines(stage: Stage, page: Page) -> None:
+    stage.figures(wave=True)
+    charts = page.locator(".chart .js-plotly-plot")
+    expect(charts).to_have_count(4)
+    expect(page.locator("#chart-rates .scatterlayer path.js-line").first).to_be_attached()
+    for chart in charts.all():
+        box = chart.bounding_box()
+        assert box is not None
+        assert box["height"] > 100
+        assert box["width"] > 200
+        for line in chart.locator("path.js-line").all():
+            assert (line.get_attribute("d") or "").count("L") >= 1
+    assert page.locator(".modebar").count() == 0
+
+
+def test_a_page_opened_later_has_its_charts_filled_at_once(stage: Stage, page: Page, browser: Browser) -> None:
+    page.wait_for_timeout(3_000)
+    later = Watched(browser, stage.page.url)
+    live(later.page)
+    points = "() => document.querySelector('#chart-rates .js-plotly-plot').data[0].x.length"
+    until(lambda: later.page.evaluate(points) > 0, "the chart is drawn")
+    assert later.page.evaluate(points) >= 10
+    later.page.close()
+
+
+def test_a_cell_opens_the_trend_of_its_instrument_and_the_address_remembers_it(stage: Stage, page: Page) -> None:
+    stage.figures(states={"bpm": {"6": "m"}})
+    expect(page.locator(".cell").nth(6)).to_have_attribute("data-state", "missing")
+    page.locator(".cell").nth(6).click()
+    expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_006")
+    expect(page.locator("#trend-state")).to_contain_text("missing: absent from some of the last triggers")
+    expect(page.locator("#trend-note")).to_contain_text("Last 5 minutes as stored")
+    chart = page.locator("#trend-chart .js-plotly-plot")
+    expect(chart.locator("path.js-line")).to_have_count(4)
+    box = chart.bounding_box()
+    assert box is not None
+    assert box["height"] > 300
+    page.reload()
+    expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_006", timeout=BACK_MS)
+    page.keyboard.press("Escape")
+    expect(page.locator(".mantine-Drawer-title")).to_have_count(0)
+    expect(page.locator(".cell").nth(6)).to_be_focused()
+    assert "instrument" not in page.url
+
+
+def test_readings_that_cannot_be_had_are_explained(stage: Stage, page: Page) -> None:
+    stage.figures(readings_fail=True)
+    page.locator(".cell").nth(3).click()
+    expect(page.locator("#trend-note")).to_have_text(
+        "No readings to show: the daemon answered 503: the store does not answer."
+    )
+    stage.figures(readings_fail=False)
+    expect(page.locator("#trend-chart .main-svg").first).to_be_visible(timeout=10_000)
+
+
+def test_the_grid_is_walked_by_keyboard_with_a_visible_focus(page: Page) -> None:
+    first = page.locator(".cell").first
+    first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(".cell").nth(1)).to_be_focused()
+    outline = (
+        page.locator(".cell")
+        .nth(1)
+        .evaluate("e => getComputedStyle(e).outlineStyle + getComputedStyle(e).outlineWidth")
+    )
+    assert outline == "solid2px"
+    page.keyboard.press("End")
+    expect(page.locator(".cell").last).to_be_focused()
+    assert page.locator(".cell[tabindex='0']").count() == 1
+    page.keyboard.press("Enter")
+    expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_119")
+
+
+def test_ranges_are_in_the_address_and_a_pause_goes_on_gathering(stage: Stage, page: Page) -> None:
+    page.locator("button.range", has_text="1 m").click()
+    assert "range=1m" in page.url
+    page.locator("#pause").click()
+    expect(page.locator("#paused")).to_contain_text("Charts paused at")
+    newest = (
+        "() => { const x = document.querySelector('#chart-rates .js-plotly-plot').data[0].x; return x[x.length - 1] }"
+    )
+    page.wait_for_timeout(600)
+    stood = page.evaluate(newest)
+    page.wait_for_timeout(1_500)
+    assert page.evaluate(newest) == stood
+    page.locator("#pause").click()
+    points = "() => document.querySelector('#chart-rates .js-plotly-plot').data[0].x"
+    until(lambda: page.evaluate(newest) > stood, "the charts go on")
+    times = page.evaluate(points)
+    during = [t for t in times if stood < t <= stood + 1_500]
+    assert len(during) >= 4
+    page.reload()
+    expect(page.locator("button.range", has_text="1 m")).to_have_attribute("aria-pressed", "true")
+
+
+def test_groups_have_tabs_and_a_grid_each(stage: Stage, page: Page) -> None:
+    expect(page.locator("#groups")).to_be_hidden()
+    stage.figures(groups={"bpm": 120, "toroid": 24}, states={"toroid": {"3": "s"}})
+    expect(page.locator(".grid")).to_have_count(2)
+    page.locator("#groups button", has_text="toroid").click()
+    expect(page.locator("#tile-absent .unit")).to_have_text("of 24")
+    expect(value(page, "absent")).to_have_text("1")
+    assert "group=toroid" in page.url
+    stage.figures(groups={"bpm": 120}, states={})
+    expect(page.locator(".grid")).to_have_count(1)
+    expect(page.locator("#tile-absent .unit")).to_have_text("of 120")
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_axe_finds_nothing_serious(stage: Stage, page: Page, opened: bool) -> None:
+    stage.figures(states={"bpm": MIXED}, p99=50.0, available=False, problem="connection refused", refused={"far": 2})
+    stage.figures(events=[{"time_ns": 1_700_000_000_000_000_000, "severity": "error", "text": "database away"}])
+    expect(page.locator(".alarm")).to_have_count(3)
+    if opened:
+        page.locator(".cell").nth(6).click()
+        expect(page.locator("#trend-chart .main-svg").first).to_be_visible()
+    found = Axe().run(page).response["violations"]
+    grave = [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found if v["impact"] in ("serious", "critical")]
+    assert grave == []
+
+
+def test_a_phone_needs_no_sideways_scroll(stage: Stage, browser: Browser) -> None:
+    stage.figures(
+        groups={"bpm": 120, "toroid": 24},
+        states={"bpm": MIXED},
+        available=False,
+        problem="connection to server at 10.11.12.13, port 5432 failed: no route to host",
+        refused={"unknown_instrument": 123_456, "far_trigger": 78_901},
+    )
+    watched = Watched(browser, stage.page.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    live(watched.page)
+    expect(watched.page.locator(".grid")).to_have_count(2)
+    expect(watched.page.locator(".alarm")).to_have_count(2)
+    width = "() => document.documentElement.scrollWidth"
+    assert watched.page.evaluate(width) <= 390
+    watched.page.locator(".cell").first.tap()
+    expect(watched.page.locator("#trend-chart .main-svg").first).to_be_visible()
+    assert watched.page.evaluate(width) <= 390
+    watched.page.close()
+
+
+def test_motion_is_spared_where_it_is_not_wanted(stage: Stage, browser: Browser) -> None:
+    watched = Watched(browser, stage.page.url, reduced_motion="reduce")
+    live(watched.page)
+    moving = """() => [...document.querySelectorAll('#page *')].filter(e => {
+        const s = getComputedStyle(e);
+        return s.animationName !== 'none' || s.transitionDuration.split(', ').some(d => parseFloat(d) > 0.01);
+    }).length"""
+    assert watched.page.evaluate(moving) == 0
+    watched.page.close()
+
+
+def test_several_pages_at_once_are_all_live(stage: Stage, browser: Browser) -> None:
+    pages = [Watched(browser, stage.page.url) for _ in range(5)]
+    counts = [0] * len(pages)
+
+    for each in pages:
+        live(each.page)
+    until(lambda: ask(stage.page.url + "/healthz")["browsers"] == 5, "five browsers are connected")
+    sequence = "() => window.triggerlog.state.sequence"
+    before = [each.page.evaluate(sequence) for each in pages]
+    pages[0].page.wait_for_timeout(3_000)
+    counts = [each.page.evaluate(sequence) - began for each, began in zip(pages, before, strict=True)]
+    assert min(counts) >= 9
+    for each in pages:
+        each.page.close()
+    until(lambda: ask(stage.page.url + "/healthz")["browsers"] == 0, "all browsers have left")
+
+
+@pytest.mark.skipif(
+    os.environ.get("TRIGGERLOG_SCREENSHOTS") != "1", reason="TRIGGERLOG_SCREENSHOTS=1 writes the picture"
+)
+def test_a_picture_for_the_readme(stage: Stage, browser: Browser) -> None:
+    stage.figures(states={"bpm": {"13": "l", "55": "l", "6": "m"}}, missing_a_trigger=0.4)
+    watched = Watched(browser, stage.page.url + "/?range=1m")
+    live(watched.page)
+    watched.page.wait_for_timeout(60_000)
+    watched.page.screenshot(path=ROOT / "docs" / "images" / "page.png", full_page=True)
+    watched.page.close()
