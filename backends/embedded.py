@@ -158,6 +158,8 @@ class _Server:
 
     def stop(self) -> None:
         sockets = _socket_dir(self._data)
+        # Someone may have closed a folder above since the start, as a second pytest does with its own.
+        self._open_the_way()
         try:
             self._run("pg_ctl", "stop", "-w", "-m", "fast", "-t", str(START_TIMEOUT_S), "-D", str(self._data))
         except subprocess.CalledProcessError as error:
