@@ -19,7 +19,7 @@ from daemon.events import Events
 from daemon.metrics import Latencies
 from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition
 from schemas.config import CommitterConfig
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, InstrumentGroup, join
 
 RESUME_AT = 0.5
 """Backpressure ends when the backlog has fallen to this part of its limit; at the limit itself it would flutter."""
@@ -232,7 +232,7 @@ def _merge(pieces: list[ClosedTriggers]) -> ClosedTriggers:
     closing = [piece for piece in pieces if piece.triggers] or pieces[:1]
     late, late_of, revised = _merge_revised([piece for piece in pieces if len(piece.revised)] or pieces[:1])
     return ClosedTriggers(
-        readings=np.concatenate([piece.readings for piece in closing]),
+        readings=join([piece.readings for piece in closing]),
         present=np.concatenate([piece.present for piece in closing]),
         ledger=np.concatenate([piece.ledger for piece in closing]),
         late=late,
@@ -253,4 +253,4 @@ def _merge_revised(pieces: list[ClosedTriggers]) -> tuple[Array, Array, Array]:
     row_of = np.empty(len(revised), np.intp)
     # Of rows that belong together, the last one follows the others: each belongs to the next last one.
     row_of[order] = np.cumsum(is_last) - is_last
-    return np.concatenate([piece.late for piece in pieces]), row_of[late_of], ordered[is_last]
+    return join([piece.late for piece in pieces]), row_of[late_of], ordered[is_last]

@@ -93,3 +93,12 @@ def record_dtype(channels: Sequence[Channel]) -> np.dtype[Any]:
 def words(block: Array) -> Array:
     """View a C-contiguous block of shape (..., ) as 64-bit words of shape (..., itemsize // 8), without a copy."""
     return block.view(np.int64).reshape(*block.shape, block.dtype.itemsize // 8)
+
+
+def join(blocks: Sequence[Array]) -> Array:
+    """Join one or more blocks along their first axis; as words, since numpy would drop the padding of their dtype."""
+    if len(blocks) == 1:
+        return blocks[0]
+    joined = np.concatenate([words(np.ascontiguousarray(block)) for block in blocks])
+    record: Array = joined.view(blocks[0].dtype)[..., 0]
+    return record

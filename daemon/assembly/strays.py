@@ -13,7 +13,7 @@ import numpy as np
 
 from daemon.assembly.origin import Origin
 from daemon.assembly.progress import MOST_TRIGGER
-from schemas.readings import Array
+from schemas.readings import Array, join
 
 HELD_OF_AN_INSTRUMENT = 1024
 """Stray readings held of one instrument; more are let go at once, so that a mad sender cannot fill the memory."""
@@ -94,7 +94,7 @@ class Strays:
         """
         if not self._blocks:
             return None
-        held = np.concatenate([block for block, _, _ in self._blocks])
+        held = join([block for block, _, _ in self._blocks])
         held = held[(held["time_ns"] >= started_ns) & (held["trigger"] >= 0) & (held["trigger"] < MOST_TRIGGER)]
         if not len(held):
             return None
