@@ -229,8 +229,9 @@ def demo(
         "state"
     ),
     rate: Annotated[float, typer.Option(min=0.1, max=10_000, help="Triggers a second of the simulated machine.")] = 10,
+    free_ports: Annotated[bool, typer.Option("--free-ports", help="Use any free ports, not 8120 to 8122.")] = False,
 ) -> None:
     """Show it all at work: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C."""
     from daemon.demo import Demo
 
-    asyncio.run(Demo(state=state.absolute(), rate=rate, console=Console()).run())
+    asyncio.run(Demo(state=state.absolute(), rate=rate, free_ports=free_ports, console=Console()).run())

@@ -6,7 +6,7 @@ import fcntl
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +51,7 @@ port = {page}
 
 INSTRUMENTS = 120
 HOST = "127.0.0.1"
+USES = {"api": "control API", "page": "page", "readings": "readings over TCP"}
 DEFAULT_PORTS = {"api": 8120, "page": 8121, "readings": 8122}
 READY_S = 120.0  # a first start makes the database: seconds, but a busy machine may take many times that
 LOOK_S = 0.1  # pause between two looks whether a process answers already
@@ -78,8 +79,9 @@ class Ports:
 class Demo:
     """Runs the three processes; `run` returns when they were told to stop, and raises when one of them fails."""
 
-    def __init__(self, *, state: Path, rate: float, console: Console) -> None:
+    def __init__(self, *, state: Path, rate: float, free_ports: bool, console: Console) -> None:
         self._state = state
+        self._free_ports = free_ports
         self._rate = rate
         self._console = console
         self._stop = asyncio.Event()
@@ -94,7 +96,7 @@ class Demo:
         """
         self._make_state()
         with _alone(self._state), _signals(self._stop):
-            ports = choose_ports(self._console)
+            ports = choose_ports({} if self._free_ports else DEFAULT_PORTS, self._console)
             try:
                 if await self._start(ports):
                     self._console.print(self._welcome(ports))
@@ -145,6 +147,7 @@ class Demo:
         finally:
             for task in (goal, stop, *ends):
                 task.cancel()
+            await asyncio.wait({goal, stop, *ends})
         if stop in done:
             return False
         for task in ends.keys() & done:
@@ -178,25 +181,25 @@ class Demo:
                 self._console.print(f"The {child.name} did not end and was killed; see {child.log}", style="red")
 
 
-def choose_ports(console: Console) -> Ports:
-    """Take the default ports, and a free one in the place of each that is taken; say so."""
+def choose_ports(wanted: Mapping[str, int], console: Console) -> Ports:
+    """Take the ports wanted, and a free one in the place of each that is taken (this is said) or not named."""
     with contextlib.ExitStack() as held:
-        ports = {name: _port(held, name, default, console) for name, default in DEFAULT_PORTS.items()}
+        # Held until all are chosen, so that none is chosen twice.
+        ports = {name: _port(held.enter_context(socket.socket()), name, wanted.get(name, 0), console) for name in USES}
     return Ports(**ports)
 
 
-def _port(held: contextlib.ExitStack, name: str, default: int, console: Console) -> int:
-    # Held until all are chosen, so that none is chosen twice.
-    listening = held.enter_context(socket.socket())
+def _port(listening: socket.socket, name: str, wanted: int, console: Console) -> int:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((HOST, default))
+        listening.bind((HOST, wanted))
     except OSError:
         listening.bind((HOST, 0))
-        free: int = listening.getsockname()[1]
-        console.print(f"Port {default} ({name}) is taken; using {free} in its place.", style="yellow")
-        return free
-    return default
+        console.print(
+            f"Port {wanted} ({USES[name]}) is taken; using {listening.getsockname()[1]} in its place.", style="yellow"
+        )
+    chosen: int = listening.getsockname()[1]
+    return chosen
 
 
 @contextmanager

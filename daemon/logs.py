@@ -41,8 +41,8 @@ def start_logging(level: LogLevel) -> None:
         formatter.datefmt = formatter.default_time_format
         handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # A line for every request is noise beside what the daemon itself has to say.
-    for name in ("httpx", "httpcore", "uvicorn.access", "websockets"):
+    # A line for every request and connection is noise beside what the daemon itself has to say.
+    for name in ("httpx", "httpcore", "uvicorn", "websockets"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

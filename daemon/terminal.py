@@ -133,39 +133,37 @@ def _sources(status: Status) -> list[Text]:
     ]
 
 
-_COLUMNS = (
-    "group", "run", "newest", "triggers/s", "committed/s", "p50 ms", "p99 ms",
-    "open", "waiting", "backlog", "missing", "late", "duplicate",
-)  # fmt: skip
-
-
 def _groups(groups: Mapping[str, GroupStatus]) -> Table:
+    """A column a group, so that many figures of a few groups fit a terminal of 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in _COLUMNS:
-        table.add_column(column, justify="left" if column == "group" else "right", no_wrap=True)
-    for name, group in groups.items():
-        table.add_row(*_row(name, group))
+    table.add_column("")
+    for name in groups:
+        table.add_column(name, justify="right", overflow="fold")
+    columns = [_figures(group) for group in groups.values()]
+    for label in columns[0] if columns else ():
+        table.add_row(label, *(column[label] for column in columns))
     return table
 
 
-def _row(name: str, group: GroupStatus) -> list[str | Text]:
-    triggers, readings, late = group.triggers, group.readings, group.readings.late
-    held = " held back" if group.backpressure else ""
-    return [
-        Text(f"{name} ({group.instruments}, {group.layout}, {group.durability})"),
-        str(group.run),
-        "–" if triggers.newest is None else str(triggers.newest),
-        f"{triggers.rate:,.1f}",
-        f"{triggers.commit_rate:,.1f}",
-        _ms(group.commit_ms.p50),
-        _ms(group.commit_ms.p99),
-        f"{triggers.open:,}",
-        f"{triggers.waiting:,}",
-        Text(f"{group.backlog_mib:,.1f} MiB{held}", "bold red" if held else ""),
-        Text(f"{'▲ ' if group.missing_now else ''}{group.missing_now}", "yellow" if group.missing_now else ""),
-        f"{late:,}",
-        f"{readings.duplicate:,}",
-    ]
+def _figures(group: GroupStatus) -> dict[str, str | Text]:
+    triggers, readings = group.triggers, group.readings
+    held = " senders held back" if group.backpressure else ""
+    lacking = f"▲ {group.missing_now}" if group.missing_now else "0"
+    return {
+        "instruments": f"{group.instruments:,}",
+        "layout, durability": f"{group.layout}, {group.durability}",
+        "run, newest trigger": f"{group.run}, {'–' if triggers.newest is None else triggers.newest}",
+        "triggers/s closed": f"{triggers.rate:,.1f}",
+        "triggers/s committed": f"{triggers.commit_rate:,.1f}",
+        "readings/s committed": f"{readings.commit_rate:,.0f}",
+        "commit p50, p99 (ms)": f"{_ms(group.commit_ms.p50)}, {_ms(group.commit_ms.p99)}",
+        "triggers open, waiting": f"{triggers.open:,}, {triggers.waiting:,}",
+        "backlog": Text(f"{group.backlog_mib:,.1f} MiB{held}", "bold red" if held else ""),
+        "complete, incomplete": f"{triggers.complete:,}, {triggers.incomplete:,}",
+        "instruments missing now": Text(lacking, "yellow" if group.missing_now else ""),
+        "missing a trigger": f"{group.missing_a_trigger:,.2f}",
+        "readings late, duplicate": f"{readings.late:,}, {readings.duplicate:,}",
+    }
 
 
 def _ms(value: float | None) -> str:

@@ -1,0 +1,144 @@
+"""Real triggerlog processes for the tests, on ports of their own."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+CONFIGURATION = """
+[[groups]]
+name = "bpm"
+count = 12
+channels = [{{ name = "top_in", unit = "count", dtype = "int32" }}, {{ name = "bot_in", dtype = "float64" }}]
+
+[[sources]]
+kind = "tcp"
+port = 0
+
+[assembly]
+timeout_ms = 200.0
+
+[api]
+port = {api}
+
+[dashboard]
+port = 0
+"""
+
+
+def triggerlog(*arguments: str, timeout_s: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    command = [sys.executable, "-m", "daemon", *arguments]
+    settings = {**os.environ, "COLUMNS": "200", "TERM": "dumb", **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=settings, check=False)
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:
+    """Wait until something holds; what another process does has no event here."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+class Running:
+    """A process, and what it has said."""
+
+    def __init__(self, *arguments: str, cwd: Path | None = None, **environment: str) -> None:
+        command = [sys.executable, "-m", "daemon", *arguments]
+        settings = {**os.environ, "COLUMNS": "200", "TERM": "dumb", **environment}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=settings, cwd=cwd
+        )
+        self.said = ""
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said += line
+
+    def until_said(self, pattern: str, timeout_s: float = 60) -> re.Match[str]:
+        """Wait until it has said something, and return what."""
+        until(
+            lambda: re.search(pattern, self.said) or self.process.poll() is not None,
+            f"{pattern!r} in {self.said!r}",
+            timeout_s,
+        )
+        found = re.search(pattern, self.said)
+        assert found, f"ended with {self.process.returncode}, having said: {self.said}"
+        return found
+
+    def end(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 60) -> int:
+        """Send a signal, wait for the end, return the exit code."""
+        self.process.send_signal(number)
+        return self.ended(timeout_s)
+
+    def ended(self, timeout_s: float = 60) -> int:
+        """Wait for the end, return the exit code."""
+        code = self.process.wait(timeout_s)
+        self._reading.join(timeout_s)
+        return code
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reading.join(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextmanager
+def running(*arguments: str, cwd: Path | None = None, **environment: str) -> Iterator[Running]:
+    """Run a command beside the test."""
+    process = Running(*arguments, cwd=cwd, **environment)
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+class Daemon:
+    """A daemon that takes readings, with its addresses."""
+
+    def __init__(self, run: Running, file: Path) -> None:
+        self.run = run
+        self.file = file
+        found = run.until_said(r"taking readings at \S+:(\d+); API at (\S+)")
+        self.readings, self.api = int(found[1]), found[2]
+
+    def status(self) -> dict:
+        """What the API says."""
+        return httpx.get(f"{self.api}/api/v1/status", trust_env=False).raise_for_status().json()
+
+
+@contextmanager
+def running_daemon(folder: Path, api: int = 0) -> Iterator[Daemon]:
+    """A daemon with an embedded PostgreSQL under `folder`, asked to end afterwards."""
+    file = folder / "beam.toml"
+    file.write_text(CONFIGURATION.format(api=api))
+    with running("run", str(file)) as run:
+        daemon = Daemon(run, file)
+        yield daemon
+        if run.process.poll() is None:
+            assert run.end() == 0, run.said
