@@ -54,6 +54,7 @@ class Readings(_Answer):
     """Body of `GET /api/v1/groups/{group}/readings`: every list has one value a reading, ascending in time."""
 
     name: str
+    stored: Annotated[int, Field(description="readings in the range, of which those in the lists are a choice")]
     time_ns: list[int]
     channels: dict[str, list[float | None]]
     units: Annotated[dict[str, str], Field(default_factory=dict)]

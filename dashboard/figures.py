@@ -15,6 +15,7 @@ LIMIT = "#d98a86"
 
 CHART_HEIGHT = 190
 TREND_HEIGHT = 112
+SPARSE = 120
 TRENDS = 8
 """Channels drawn for one instrument; more would be a scroll of stamps."""
 
@@ -65,7 +66,8 @@ def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:
             y=readings.channels[name],
             name=name,
             yaxis=f"y{number}",
-            mode="lines+markers",
+            # Single readings are to be seen as such, but hundreds of dots would hide the line.
+            mode="lines+markers" if len(times) < SPARSE else "lines",
             connectgaps=False,
             line={"color": CALM, "width": 1},
             marker={"size": 3},

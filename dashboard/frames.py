@@ -18,12 +18,14 @@ COLUMNS: tuple[str, ...] = (
     "missing",
     "absent",
     "written",
+    "longest",
 )
 """What is charted, by position in a point.
 
 received, committed: triggers closed and committed a second. p50, p99: commit latency in ms, NaN when nothing was
 committed lately. waiting, open: triggers. missing: instruments missing a trigger (mean). absent: instruments in state
 missing, silent or never. written: readings committed a second.
+longest: the longest commit latency lately, in ms.
 """
 
 Sections = dict[str, Any]
@@ -42,6 +44,7 @@ def point(group: GroupStatus) -> list[float | None]:
         round(group.missing_a_trigger, 3),
         group.missing_now,
         round(group.readings.commit_rate, 1),
+        _rounded(latency.max),
     ]
 
 

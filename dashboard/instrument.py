@@ -127,7 +127,8 @@ def note(readings: Readings) -> str:
         return f"Nothing stored from it in the last {minutes} minutes."
     last = datetime.fromtimestamp(readings.time_ns[-1] / 1e9, UTC)
     of = f" First {TRENDS} of {len(readings.channels)} channels." if len(readings.channels) > TRENDS else ""
-    return f"Last {minutes} minutes as stored. Newest reading {last:%H:%M:%S}.{last.microsecond // 1000:03d} UTC.{of}"
+    newest = f"{last:%H:%M:%S}.{last.microsecond // 1000:03d} UTC"
+    return f"{readings.stored:,} readings stored in the last {minutes} minutes, the newest at {newest}.{of}"
 
 
 def _graph(readings: Readings, now_ns: int, start_ns: int) -> Any:

@@ -19,6 +19,7 @@ def test_a_point_holds_the_columns_in_their_order() -> None:
         "missing": 0.0,
         "absent": 0,
         "written": 971.5 * 120,
+        "longest": 14.784,
     }
 
 

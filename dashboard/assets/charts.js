@@ -6,6 +6,7 @@
   const LIMIT = "#d98a86";
   const charts = [];
   let forced = true;
+  let budgetShown = false;
 
   /* Least time between two drawings: the longer the range, the less a frame moves it. */
   const EVERY = { "1m": 200, "5m": 450, "1h": 1900 };
@@ -91,9 +92,10 @@
     latency: function (layout, _low, high) {
       const budget = (T.section("limits") || {}).commit_p99_ms;
       const top = Math.max(high * 1.2, 1);
-      const inReach = budget !== undefined && budget <= top * 2.5;
-      range(layout, 0, inReach ? Math.max(top, budget * 1.15) : top);
-      layout.shapes = inReach ? [limit(budget)] : [];
+      /* A far budget would flatten the lines. Shown from a third of it, until below a sixth: the axis must not jump. */
+      budgetShown = budget !== undefined && high > budget / (budgetShown ? 6 : 3);
+      range(layout, 0, budgetShown ? Math.max(top, budget * 1.15) : top);
+      layout.shapes = budgetShown ? [limit(budget)] : [];
     },
     backlog: (layout, _low, high) => range(layout, 0, Math.max(high * 1.2, 5)),
     missing: (layout, _low, high) => range(layout, 0, Math.max(high * 1.2, 1)),

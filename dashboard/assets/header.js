@@ -4,6 +4,7 @@
 
   const BADGE = { live: ["●", "LIVE"], delayed: ["◐", "DELAYED"], none: ["○", "NO DATA"] };
   const GLYPH = { critical: "■", warning: "▲", note: "●" };
+  const BACKENDS = { postgresql: "PostgreSQL", mysql: "MySQL", mariadb: "MariaDB", mongodb: "MongoDB", memory: "memory" };
   const $ = (id) => document.getElementById(id);
   let alarmsDrawn = null;
   let eventsDrawn = null;
@@ -44,7 +45,7 @@
   function store() {
     const told = T.section("store");
     if (!told) return;
-    const version = told.version.startsWith(told.backend) ? told.version : told.backend + " " + told.version;
+    const version = (BACKENDS[told.backend] || told.backend) + " " + told.version;
     facts($("store"), [["", version + (told.embedded ? ", embedded" : "")], ["durability", told.durability]]);
     T.attribute($("store"), "title", told.target);
   }

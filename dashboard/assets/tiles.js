@@ -33,7 +33,7 @@
       waiting: T.count(T.latest(group, "open")) + " open",
       absent: T.number(T.latest(group, "missing")) + " missing a trigger",
       written: ((T.section("group", group) || {}).layout || "") + ", " + ((T.section("group", group) || {}).durability || ""),
-      p50: "closed to acknowledged",
+      p50: "longest " + T.number(T.latest(group, "longest")) + " ms",
     };
   }
 

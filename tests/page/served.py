@@ -118,7 +118,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         version="0.1.0",
         state=State.RUNNING if figures["available"] else State.STORE_AWAY,
         store=StoreStatus(
-            backend="PostgreSQL",
+            backend="postgresql",
             version="18.1",
             durability="sync: survives a crash of the server",
             embedded=True,
@@ -201,6 +201,8 @@ def build_app(served: Served) -> FastAPI:
             "group": group,
             "instrument": instrument,
             "name": f"{group}_{instrument:03d}",
+            "stored": len(times) * 10,
+            "cut": False,
             "time_ns": times,
             "trigger": list(range(len(times))),
             "channels": {name: [value * (i + 1) for value in values] for i, name in enumerate(CHANNELS)},
