@@ -5,6 +5,7 @@ import socket
 
 import numpy as np
 import pytest
+import uvloop
 
 from daemon.sender import ConnectionLost, Sender, SenderError
 from schemas.readings import Array
@@ -46,7 +47,20 @@ async def test_the_named_instrument_is_told_its_number() -> None:
         assert sender.instrument == 7
 
 
-async def test_a_block_may_be_written_to_again_once_it_is_sent() -> None:
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_block_may_be_written_to_again_once_it_is_sent(loop) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(write_to_blocks_again())
+
+
+async def write_to_blocks_again() -> None:
+    async with listening(BPM) as listener:
+        async with await connected(listener) as sender:
+            block = np.zeros(10, sender.record)
+            for trigger in range(1000):
+                block["trigger"] = trigger
+                await sender.send(block)
+        assert np.array_equal(listener.records["trigger"], np.repeat(np.arange(1000), 10))
     async with listening(BPM) as listener:
         listener.reading.clear()
         async with await connected(listener) as sender:
