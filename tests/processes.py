@@ -14,12 +14,14 @@ from pathlib import Path
 
 import httpx
 
-CONFIGURATION = """
+GROUP = """
 [[groups]]
 name = "bpm"
 count = 12
-channels = [{{ name = "top_in", unit = "count", dtype = "int32" }}, {{ name = "bot_in", dtype = "float64" }}]
+channels = [{ name = "top_in", unit = "count", dtype = "int32" }, { name = "bot_in", dtype = "float64" }]
+"""
 
+LISTENERS = """
 [[sources]]
 kind = "tcp"
 port = 0
@@ -136,7 +138,7 @@ class Daemon:
 def running_daemon(folder: Path, api: int = 0) -> Iterator[Daemon]:
     """A daemon with an embedded PostgreSQL under `folder`, asked to end afterwards."""
     file = folder / "beam.toml"
-    file.write_text(CONFIGURATION.format(api=api))
+    file.write_text(GROUP + LISTENERS.format(api=api))
     with running("run", str(file)) as run:
         daemon = Daemon(run, file)
         yield daemon
