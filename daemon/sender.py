@@ -356,16 +356,19 @@ class Sender:
             self.lost(connection, None)
 
     async def _send_kept(self, connection: Connection) -> None:
-        size = self._answer.record.itemsize
         while self._connection is connection and self._failure is None and self._written < self._sent:
-            end, data = next(piece for piece in self._kept if piece[0] > self._written)
-            first = end - len(data) // size
-            view = memoryview(data)[(self._written - first) * size :]
-            self._written = end
-            connection.transport.write(view)
+            data, self._written = self._unwritten(), self._sent
+            connection.transport.write(data)
             while connection.paused:
                 await self._woken()
         self.resumed()
+
+    def _unwritten(self) -> memoryview:
+        """All that is kept and new to this connection, in one piece: there may be very many small blocks."""
+        pieces = [piece for piece in self._kept if piece[0] > self._written]
+        size = self._answer.record.itemsize
+        first = pieces[0][0] - len(pieces[0][1]) // size
+        return memoryview(b"".join(data for _, data in pieces))[max(0, self._written - first) * size :]
 
     def _fail(self, error: Exception) -> None:
         self._failure = error

@@ -130,6 +130,21 @@ async def test_after_a_loss_the_sender_sends_again_what_was_not_acknowledged() -
         assert "connected again" in told[1]
 
 
+async def test_very_many_small_blocks_are_sent_again_at_once() -> None:
+    async with listening(BPM, acknowledges=False) as listener:
+        sender = await connected(listener, reconnect=True)
+        block = np.zeros(100_000, sender.record)
+        block["trigger"] = np.arange(len(block))
+        for number in range(len(block)):
+            await sender.send(block[number : number + 1])
+        listener.acknowledges = True
+        listener.connections[0].cut()
+        await listener.until(lambda: len(listener.connections) == 2 and len(listener.connections[1].records) == 100_000)
+        await sender.finish(10)
+        assert np.array_equal(listener.connections[1].records, block)
+        assert sender.sent_again == 100_000
+
+
 async def test_nothing_is_lost_when_the_daemon_is_away_for_a_while() -> None:
     async with listening(BPM) as listener:
         sender = await connected(listener, reconnect=True, buffer_mib=0.1)

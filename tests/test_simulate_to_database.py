@@ -169,6 +169,27 @@ async def test_nothing_is_lost_or_doubled_when_the_daemon_is_killed(tmp_path, po
 
 
 @pytest.mark.slow
+async def test_numbers_that_start_again_open_a_run_and_collide_with_nothing(tmp_path, postgresql_dsn, schema) -> None:
+    account = tmp_path / "account.npz"
+    faults = {"jitter_ms": 10, "missing": 0.02, "duplicated": 0.02, "out_of_order": 0.02}
+    async with running(tmp_path, postgresql_dsn, schema) as daemon:
+        report = await simulated(
+            daemon,
+            rate=200,
+            triggers=300,
+            connections=10,
+            first_trigger=900,
+            restart_after=100,
+            restart_pause_ms=100,
+            account=account,
+            **faults,
+        )
+    assert report.settled
+    assert report.groups[0].refused == 0
+    await check(postgresql_dsn, schema, account)
+
+
+@pytest.mark.slow
 async def test_as_fast_as_possible_loses_nothing(tmp_path, postgresql_dsn, schema) -> None:
     account = tmp_path / "account.npz"
     async with running(tmp_path, postgresql_dsn, schema, layout="arrays") as daemon:
