@@ -46,6 +46,7 @@ class MemoryStore:
     """A store that forgets everything with its process.
 
     Clear `serving` to hold commits until it is set again, as a slow database would; `fail_with` makes them fail.
+    `begun` and `commits` count the commits that were asked for and those that reached the store.
     """
 
     def __init__(self, groups: Mapping[str, InstrumentGroup]) -> None:
@@ -53,6 +54,7 @@ class MemoryStore:
         self._failure: Exception | None = None
         self.serving = asyncio.Event()
         self.serving.set()
+        self.begun = 0
         self.commits = 0
 
     def fail_with(self, error: Exception | None) -> None:
@@ -65,6 +67,7 @@ class MemoryStore:
 
     async def commit(self, batch: Batch) -> None:
         """Keep a batch, unless it is there already."""
+        self.begun += 1
         await self.serving.wait()
         self._check()
         self.commits += 1

@@ -2,10 +2,11 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from backends.embedded import EmbeddedPostgresql
 
@@ -30,3 +31,11 @@ def schema() -> str:
 def state_dir(tmp_path: Path) -> Path:
     """A state folder of the test's own."""
     return tmp_path / "state"
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run the tests of a module that says `ON_BOTH_LOOPS = True` on each loop: their transports differ in details."""
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    if getattr(item.getparent(pytest.Module).obj, "ON_BOTH_LOOPS", False):
+        loops["uvloop"] = uvloop.new_event_loop
+    return loops

@@ -40,9 +40,11 @@ class Gather:
         self._later: asyncio.TimerHandle | None = None
 
     def space(self, carried: bytes) -> memoryview:
-        """Room for the next bytes of a connection, whose incomplete last record `carried` is put before them."""
-        if len(self._buffer) - self._end < READ_MOST:
-            self.flush()
+        """Room for the next bytes of a connection, whose incomplete last record `carried` is put before them.
+
+        Has no other effect: uvloop crashes when a transport pauses while it asks for a buffer, and handing on what
+        has gathered may do just that.
+        """
         start = self._end
         self._view[start : start + len(carried)] = carried
         return self._view[start + len(carried) : start + READ_MOST]
@@ -60,7 +62,10 @@ class Gather:
         if readings:
             self._chunks.append((column, sequence, readings))
             self.received += readings
-            self._plan()
+            if len(self._buffer) - end < READ_MOST:
+                self.flush()
+            else:
+                self._plan()
         return readings, carried
 
     def flush(self) -> None:

@@ -1,0 +1,52 @@
+"""Latencies and rates."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemon.metrics import BOUNDS_MS, Latencies, Rates
+
+SECOND = 1_000_000_000
+
+
+@given(st.lists(st.floats(0.011, 100_000), min_size=1, max_size=200))
+def test_percentiles_are_those_of_the_values_within_a_bucket(values: list[float]) -> None:
+    latencies = Latencies()
+    latencies.add(np.array(values), np.ones(len(values), np.int64), 5 * SECOND)
+    p50, p99, most = latencies.percentiles(5 * SECOND, 50, 99, 100)
+    assert most == max(values)
+    for found, percent in ((p50, 50), (p99, 99)):
+        exact = np.percentile(values, percent, method="inverted_cdf")
+        assert exact / 1.03 <= found <= exact * 1.03
+
+
+def test_what_is_older_than_ten_seconds_is_forgotten() -> None:
+    latencies = Latencies()
+    latencies.add(np.array([50.0]), np.array([1]), 3 * SECOND)
+    latencies.add(np.array([1.0]), np.array([1]), 9 * SECOND)
+    assert latencies.percentiles(12 * SECOND, 100) == [50.0]
+    assert latencies.percentiles(13 * SECOND, 100) == [1.0]
+    assert latencies.percentiles(30 * SECOND, 50, 100) == [None, None]
+    latencies.add(np.array([2.0]), np.array([1]), 33 * SECOND)
+    assert latencies.percentiles(33 * SECOND, 100) == [2.0]
+
+
+def test_buckets_for_prometheus_count_everything() -> None:
+    latencies = Latencies()
+    latencies.add(np.array([0.1, 1.0, 1.1, 1e6]), np.array([1, 2, 3, 4]), SECOND)
+    assert latencies.buckets.sum() == latencies.total == 10
+    assert latencies.buckets[BOUNDS_MS.index(1.0)] == 2
+    assert latencies.buckets[-1] == 4
+    assert latencies.sum_ms == pytest.approx(0.1 + 2 + 3.3 + 4e6)
+
+
+def test_rates_are_means_over_the_last_second() -> None:
+    rates = Rates()
+    assert rates.sample(0, 0, 0) == [0.0, 0.0]
+    for quarter in range(1, 9):
+        found = rates.sample(quarter * SECOND // 4, 25 * quarter, 0)
+    assert found == pytest.approx([100.0, 0.0])
+    for quarter in range(9, 17):
+        found = rates.sample(quarter * SECOND // 4, 200, 0)
+    assert found == [0.0, 0.0]

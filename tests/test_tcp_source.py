@@ -1,0 +1,288 @@
+"""The TCP source over real sockets: greeting, acknowledgements, backpressure, limits, and hostile senders."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from daemon.sources.tcp import TcpSource
+from schemas.config import TcpSource as TcpConfig
+from schemas.readings import Array
+from tests.pipelines import Logger, eventually, logging_to_memory
+from tests.readings import make_block, make_group, whole
+
+GROUP = make_group()
+OTHER = make_group(2, "toroid")
+
+
+ON_BOTH_LOOPS = True
+
+
+class Client:
+    """A sender that does just what it is told."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def greet(self, text: str = "TRIGGERLOG/1 group=bpm ack=committed") -> str:
+        self.writer.write(text.encode() + b"\n")
+        return (await asyncio.wait_for(self.reader.readline(), 5)).decode()
+
+    def send(self, block: Array) -> None:
+        self.writer.write(block.tobytes())
+
+    async def acknowledged(self, count: int) -> int:
+        """Read acknowledgements until so many records are done; return how many were refused."""
+        while True:
+            done, refused = struct.unpack("<QQ", await asyncio.wait_for(self.reader.readexactly(16), 5))
+            assert done <= count
+            if done == count:
+                return refused
+
+    async def ended(self) -> bytes:
+        return await asyncio.wait_for(self.reader.read(), 5)
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+@asynccontextmanager
+async def listening(logger: Logger, **changes: float) -> AsyncIterator[tuple[TcpSource, Callable]]:
+    source = TcpSource(TcpConfig.model_validate({"kind": "tcp", "port": 0, **changes}), logger.pipelines)
+    await source.start()
+    port = int(source.status().address.rpartition(":")[2])
+    clients: list[Client] = []
+
+    async def connect() -> Client:
+        clients.append(Client(*await asyncio.open_connection("127.0.0.1", port)))
+        return clients[-1]
+
+    try:
+        yield source, connect
+    finally:
+        for client in clients:
+            await client.close()
+        await source.stop()
+        await source.close()
+
+
+async def test_what_is_sent_is_committed_and_then_acknowledged() -> None:
+    async with logging_to_memory(GROUP, OTHER) as logger, listening(logger) as (_, connect):
+        client = await connect()
+        answer = await client.greet("TRIGGERLOG/1 group=bpm ack=committed instrument=bpm_003 sender=crate-7")
+        assert answer.startswith("OK group=bpm record=40 instruments=5 instrument=3 fields=trigger:i8@0,time_ns:i8@8,")
+        client.send(whole(GROUP, 1, 2, 3))
+        assert await client.acknowledged(15) == 0
+        stored = await logger.stored(GROUP)
+        assert stored["trigger"].tolist() == [1] * 5 + [2] * 5 + [3] * 5
+
+
+async def test_nothing_is_acknowledged_before_it_is_committed() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger, acknowledge_every_ms=0) as (_, connect):
+        client = await connect()
+        await client.greet()
+        logger.store.serving.clear()
+        client.send(whole(GROUP, 1))
+        await eventually(lambda: logger.store.begun == 1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.reader.readexactly(16), 0.1)
+        logger.store.serving.set()
+        await client.acknowledged(5)
+
+
+async def test_records_may_arrive_in_any_pieces() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (_, connect):
+        client = await connect()
+        data = b"TRIGGERLOG/1 group=bpm ack=committed\n" + whole(GROUP, *range(1, 8)).tobytes()
+        for start in range(0, len(data), 13):
+            client.writer.write(data[start : start + 13])
+            await client.writer.drain()
+            await asyncio.sleep(0)
+        await client.reader.readline()
+        await client.acknowledged(35)
+        assert len(await logger.stored(GROUP)) == 35
+
+
+async def test_one_instrument_a_connection_makes_whole_triggers() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (_, connect):
+        clients = [await connect() for _ in range(GROUP.size)]
+        for client in clients:
+            await client.greet()
+        for trigger in range(1, 21):
+            for instrument, client in enumerate(clients):
+                client.send(make_block(GROUP, [(trigger, instrument)]))
+        for client in clients:
+            await client.acknowledged(20)
+        counts = logger.pipelines["bpm"].assembly.counts
+        assert (counts.complete, counts.duplicate) == (20, 0)
+
+
+async def test_acknowledgement_stops_at_the_first_reading_that_is_not_committed() -> None:
+    async with logging_to_memory(GROUP, assembly={"timeout_ms": 300.0}) as logger, listening(logger) as (_, connect):
+        client = await connect()
+        await client.greet()
+        client.send(whole(GROUP, 1))
+        await client.acknowledged(5)
+        client.send(make_block(GROUP, [(2, 0), (2, 1)]))
+        client.send(whole(GROUP, 3))
+        await eventually(lambda: logger.pipelines["bpm"].committer.counts.triggers == 2)
+        assert logger.pipelines["bpm"].assembly.receipts.acknowledged()[0].max() == 5
+        await client.acknowledged(12)
+
+
+async def test_refused_readings_are_told_and_do_not_stop_the_count() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (_, connect):
+        client = await connect()
+        await client.greet()
+        client.send(make_block(GROUP, [(1, 77), (1, 78)]))
+        assert await client.acknowledged(2) == 2
+        client.send(whole(GROUP, 1))
+        assert await client.acknowledged(7) == 2
+
+
+async def test_a_half_closed_connection_is_closed_once_all_is_acknowledged() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        client = await connect()
+        await client.greet()
+        client.send(whole(GROUP, 1, 2))
+        client.writer.write_eof()
+        frames = await client.ended()
+        assert struct.unpack("<QQ", frames[-16:]) == (10, 0)
+        await eventually(lambda: source.status().connections == 0)
+
+
+async def test_a_half_closed_connection_that_sent_nothing_is_closed() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (_, connect):
+        client = await connect()
+        await client.greet()
+        client.writer.write_eof()
+        assert await client.ended() == b""
+
+
+async def test_sent_again_after_a_broken_connection_is_stored_once() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        first = await connect()
+        await first.greet()
+        first.send(whole(GROUP, 1, 2, 3))
+        await eventually(lambda: source.status().received == 15)
+        first.writer.transport.abort()
+        second = await connect()
+        await second.greet()
+        second.send(whole(GROUP, 1, 2, 3, 4))
+        await second.acknowledged(20)
+        assert len(await logger.stored(GROUP)) == 20
+        assert logger.pipelines["bpm"].assembly.counts.duplicate == 15
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("HELLO", "ERROR bad-greeting"),
+        ("TRIGGERLOG/2 group=bpm", "ERROR unknown-version"),
+        ("TRIGGERLOG/1 group=bmp", "ERROR unknown-group there is no group 'bmp'; name one of: bpm"),
+        ("TRIGGERLOG/1 group=bpm colour=red", "ERROR unknown-key"),
+        ("TRIGGERLOG/1 group=bpm instrument=bpm_9", "ERROR unknown-instrument"),
+        ("x" * 3000, "ERROR bad-greeting"),
+    ],
+)
+async def test_a_wrong_greeting_is_answered_with_one_clear_line(line: str, answer: str) -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        client = await connect()
+        said = await client.greet(line)
+        assert said.startswith(answer)
+        assert said.count("\n") == 1
+        with suppress(ConnectionError):
+            assert await client.ended() == b""
+        assert source.status().refused == {answer.split()[1]: 1}
+        await eventually(lambda: source.status().connections == 0)
+
+
+async def test_silence_instead_of_a_greeting_ends_the_connection() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger, handshake_timeout_s=0.05) as (source, connect):
+        client = await connect()
+        assert (await client.ended()).startswith(b"ERROR timeout no greeting within 0.05 s")
+        assert source.status().refused == {"timeout": 1}
+
+
+async def test_too_many_connections_are_turned_away_and_the_others_go_on() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger, max_connections=2) as (source, connect):
+        first, _ = await connect(), await connect()
+        await eventually(lambda: source.status().connections == 2)
+        third = await connect()
+        assert (await third.ended()).startswith(b"ERROR too-many-connections 2 senders are connected")
+        await first.greet()
+        first.send(whole(GROUP, 1))
+        await first.acknowledged(5)
+
+
+async def test_part_of_a_record_at_the_end_is_counted() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        client = await connect()
+        await client.greet()
+        client.writer.write(whole(GROUP, 1).tobytes()[:-3])
+        client.writer.write_eof()
+        await eventually(lambda: source.status().refused == {"partial_record": 1})
+
+
+async def test_a_full_backlog_holds_senders_back_and_loses_nothing() -> None:
+    limits = {"max_batch_mib": 0.05, "max_waiting_mib": 0.1}
+    async with logging_to_memory(GROUP, committer=limits) as logger, listening(logger) as (source, connect):
+        pipeline = logger.pipelines["bpm"]
+        client = await connect()
+        await client.greet()
+        logger.store.serving.clear()
+        triggers = 50_000
+        sending = asyncio.create_task(_send_all(client, triggers))
+        await eventually(lambda: pipeline.is_full)
+        received = source.status().received
+        late = await connect()
+        await late.greet()
+        late.send(whole(GROUP, 1))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(sending), 0.2)
+        assert source.status().received == received
+        assert received < 5 * triggers
+        logger.store.serving.set()
+        await sending
+        await eventually(lambda: pipeline.committer.counts.triggers == triggers, timeout_s=30)
+    assert len(await logger.stored(GROUP)) == 5 * triggers
+
+
+async def _send_all(client: Client, triggers: int) -> None:
+    reading = asyncio.create_task(client.reader.read(-1))
+    for start in range(1, triggers + 1, 1000):
+        client.send(whole(GROUP, *range(start, start + 1000)))
+        await client.writer.drain()
+    reading.cancel()
+    with suppress(asyncio.CancelledError):
+        await reading
+
+
+async def test_a_sender_that_never_reads_its_acknowledgements_cannot_fill_the_memory() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger, acknowledge_every_ms=0) as (source, connect):
+        client = await connect()
+        await client.greet()
+        client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection = next(iter(source._connections))
+        for trigger in range(1, 300):
+            client.send(whole(GROUP, trigger))
+            await eventually(lambda t=trigger: logger.pipelines["bpm"].committer.counts.triggers >= t)
+        assert connection._transport is not None
+        assert connection._transport.get_write_buffer_size() <= 2 * 65_536
+
+
+async def test_garbage_after_a_good_greeting_costs_the_others_nothing() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (_, connect):
+        bad, good = await connect(), await connect()
+        await bad.greet()
+        await good.greet()
+        bad.writer.write(bytes(range(256)) * 40)
+        for trigger in range(1, 11):
+            good.send(whole(GROUP, trigger))
+        await good.acknowledged(50)
+        assert len(await logger.stored(GROUP)) == 50

@@ -1,0 +1,64 @@
+"""The watch over instruments."""
+
+import numpy as np
+
+from daemon.watch import Watch
+from schemas.batch import ClosedTriggers
+from schemas.ledger import ledger_dtype
+from schemas.readings import Array
+from tests.readings import make_block, make_group, whole
+
+GROUP = make_group()
+SECOND = 1_000_000_000
+
+
+def closed(present: Array, late: Array | None = None) -> ClosedTriggers:
+    triggers = len(present)
+    return ClosedTriggers(
+        readings=whole(GROUP, *range(triggers)).reshape(triggers, GROUP.size),
+        present=present,
+        ledger=np.zeros(triggers, ledger_dtype(GROUP.size)),
+        late=make_block(GROUP, []) if late is None else late,
+        late_of=np.empty(0, np.intp),
+        revised=np.empty(0, ledger_dtype(GROUP.size)),
+    )
+
+
+def all_but(*absent: int, triggers: int = 10) -> Array:
+    present = np.ones((triggers, GROUP.size), bool)
+    present[:, list(absent)] = False
+    return present
+
+
+def test_states_tell_what_each_instrument_did_lately() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    assert watch.states(SECOND) == "nnnnn"
+    watch.note(closed(all_but(4)), 10 * SECOND)
+    assert watch.states(10 * SECOND) == "oooon"
+    watch.note(closed(all_but(3, 4)), 11 * SECOND)
+    watch.note(closed(all_but(3, 4)[:0], make_block(GROUP, [(t, 2) for t in range(5)])), 11 * SECOND)
+    assert watch.states(11 * SECOND) == "oolmn"
+    watch.note(closed(all_but(3, 4)), 14 * SECOND)
+    assert watch.states(14 * SECOND)[3] == "s"
+
+
+def test_one_absence_among_many_triggers_is_not_a_state() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    present = all_but(triggers=50)
+    present[7, 1] = False
+    watch.note(closed(present), SECOND)
+    assert watch.states(SECOND) == "ooooo"
+    assert watch.missing_a_trigger(SECOND) == 1 / 50
+
+
+def test_a_machine_at_rest_is_not_a_hundred_broken_instruments() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    watch.note(closed(all_but()), SECOND)
+    assert watch.states(3600 * SECOND) == "ooooo"
+
+
+def test_late_readings_are_not_missing() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    watch.note(closed(all_but(2)), SECOND)
+    watch.note(closed(all_but()[:0], make_block(GROUP, [(t, 2) for t in range(10)])), SECOND)
+    assert watch.missing_a_trigger(SECOND) == 0
