@@ -17,6 +17,11 @@ class StatusStream:
         self._newest = ""
         self._listeners: set[asyncio.Event] = set()
 
+    @property
+    def listeners(self) -> int:
+        """How many listen."""
+        return len(self._listeners)
+
     async def run(self) -> None:
         """Make snapshots until cancelled."""
         loop = asyncio.get_running_loop()

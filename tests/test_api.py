@@ -1,0 +1,267 @@
+"""The control API over a real socket, with pipelines that commit into memory."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import websockets
+from prometheus_client.parser import text_string_to_metric_families
+
+from backends.base import Store, StoreFacts, StoreUnavailable
+from daemon.api import ApiServer
+from daemon.pipeline import Pipeline
+from daemon.reporting import Reporter, StoreReport
+from daemon.stream import StatusStream
+from schemas.config import Config
+from schemas.readings import InstrumentGroup
+from schemas.status import State, Status
+from tests.pipelines import Logger, eventually, logging_to_memory
+from tests.readings import PERIOD_NS, make_block, make_group, time_of, whole
+
+GROUP = make_group()
+CONFIG = Config.model_validate({"groups": [{"name": "bpm", "count": 5, "channels": [{"name": "x"}]}]})
+
+
+@dataclass(kw_only=True)
+class Service:
+    """What the API is told about."""
+
+    reporter: Reporter
+    stream: StatusStream
+    store: Store
+    groups: dict[str, InstrumentGroup]
+    pipelines: dict[str, Pipeline]
+
+    def open_run(self) -> dict[str, int]:
+        return {name: pipeline.open_run() for name, pipeline in self.pipelines.items()}
+
+
+@dataclass(kw_only=True)
+class Served:
+    logger: Logger
+    service: Service
+    report: StoreReport
+    client: httpx.AsyncClient
+    url: str
+
+    async def commit(self, *triggers: int) -> None:
+        committer = self.logger.pipelines["bpm"].committer
+        self.logger.pipelines["bpm"].receive(whole(GROUP, *triggers))
+        await eventually(lambda: committer.waiting_triggers == 0)
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[Served]:
+    async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
+        report = StoreReport("memory")
+        report.answered(StoreFacts(backend="memory", version="1", durability="none", target="memory"))
+        reporter = Reporter(CONFIG, report, logger.events)
+        reporter.pipelines, reporter.state = logger.pipelines, State.RUNNING
+        stream = StatusStream(reporter)
+        service = Service(
+            reporter=reporter, stream=stream, store=logger.store, groups={"bpm": GROUP}, pipelines=logger.pipelines
+        )
+        server = ApiServer(service, "127.0.0.1", 0)
+        serving = asyncio.create_task(server.serve())
+        streaming = asyncio.create_task(stream.run())
+        await eventually(lambda: not server.address.endswith(":0"))
+        try:
+            async with httpx.AsyncClient(base_url=server.address, trust_env=False) as client:
+                yield Served(logger=logger, service=service, report=report, client=client, url=server.address)
+        finally:
+            server.stop()
+            await serving
+            streaming.cancel()
+            with suppress(asyncio.CancelledError):
+                await streaming
+
+
+async def test_status_says_at_least_what_the_design_promises() -> None:
+    async with served() as api:
+        await api.commit(1, 2, 3)
+        block = make_block(GROUP, [(4, 0), (4, 0), (4, 9)])
+        api.logger.pipelines["bpm"].receive(block)
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 4)
+        body = (await api.client.get("/api/v1/status")).json()
+        group = body["groups"]["bpm"]
+        assert {k: group["triggers"][k] for k in ("received", "complete", "incomplete", "committed")} == {
+            "received": 4,
+            "complete": 3,
+            "incomplete": 1,
+            "committed": 4,
+        }
+        assert {
+            k: group["readings"][k] for k in ("received", "committed", "late", "duplicate", "refused", "waiting")
+        } == {
+            "received": 18,
+            "committed": 16,
+            "late": 0,
+            "duplicate": 1,
+            "refused": {"unknown_instrument": 1},
+            "waiting": 0,
+        }
+        assert set(group["commit_ms"]) == {"p50", "p99", "max"}
+        assert {"backend", "version", "durability"} <= set(body["store"])
+        assert body["state"] == "running"
+        Status.model_validate(body)
+
+
+async def test_readings_are_always_conserved() -> None:
+    async with served() as api:
+        pipeline = api.logger.pipelines["bpm"]
+        api.logger.store.serving.clear()
+        for step in range(50):
+            pipeline.receive(make_block(GROUP, [(step, i) for i in (0, 1, 1, 2, 3, 4, 7)[: 3 + step % 5]]))
+            if step == 20:
+                api.logger.store.serving.set()
+            await asyncio.sleep(0)
+            readings = api.service.reporter.status().groups["bpm"].readings
+            assert readings.received == (
+                readings.committed
+                + readings.duplicate
+                + sum(readings.refused.values())
+                + readings.dead
+                + readings.waiting
+            )
+
+
+async def test_health_and_readiness() -> None:
+    async with served() as api:
+        assert (await api.client.get("/health")).json() == {"status": "alive"}
+        assert (await api.client.get("/ready")).status_code == 200
+        api.report.failed("connection refused")
+        answer = await api.client.get("/ready")
+        assert answer.status_code == 503
+        assert answer.json() == {"status": "store_away", "reason": "connection refused"}
+
+
+async def test_metrics_are_what_prometheus_reads() -> None:
+    async with served() as api:
+        await api.commit(1, 2)
+        answer = await api.client.get("/metrics")
+        families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+        committed = families["triggerlog_readings_committed"].samples[0]
+        assert (committed.labels, committed.value) == ({"group": "bpm"}, 10)
+        latency = families["triggerlog_commit_latency_seconds"].samples
+        assert [s.value for s in latency if s.labels.get("le") == "+Inf"] == [2]
+        assert {"triggerlog_readings_refused", "triggerlog_readings_waiting", "triggerlog_store_available"} <= set(
+            families
+        )
+
+
+async def test_stream_sends_whole_snapshots() -> None:
+    async with served() as api:
+        async with websockets.connect(api.url.replace("http", "ws") + "/api/v1/stream", proxy=None) as stream:
+            first = Status.model_validate_json(await stream.recv())
+            await api.commit(1)
+            async with asyncio.timeout(5):
+                while (status := Status.model_validate_json(await stream.recv())).groups["bpm"].triggers.committed < 1:
+                    pass
+            assert status.epoch == first.epoch
+            assert status.sequence > first.sequence
+            began = time.monotonic()
+            for _ in range(4):
+                await stream.recv()
+            assert 0.5 < time.monotonic() - began < 3
+        await eventually(lambda: not api.service.stream.listeners)
+
+
+async def test_pages_of_other_hosts_neither_listen_nor_give_orders() -> None:
+    async with served() as api:
+        address = api.url.replace("http", "ws") + "/api/v1/stream"
+        with pytest.raises(websockets.InvalidStatus):
+            await websockets.connect(address, origin="http://evil.example", proxy=None)
+        foreign = {"origin": "http://evil.example"}
+        assert (await api.client.post("/api/v1/run", headers=foreign)).status_code == 403
+        assert api.logger.pipelines["bpm"].assembly.run == 1
+        assert (await api.client.post("/api/v1/run", headers={"origin": api.url})).json() == {"bpm": 2}
+
+
+async def test_newest_complete_trigger() -> None:
+    async with served() as api:
+        empty = (await api.client.get("/api/v1/groups/bpm/newest")).json()
+        assert (empty["run"], empty["trigger"], empty["instruments"]) == (None, None, [])
+        await api.commit(1, 2)
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(3, 0)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 3)
+        newest = (await api.client.get("/api/v1/groups/bpm/newest")).json()
+        assert (newest["run"], newest["trigger"]) == (1, 2)
+        assert newest["instruments"] == list(GROUP.instruments)
+        assert newest["channels"]["top_in"] == pytest.approx([2.0, 2.001, 2.002, 2.003, 2.004])
+        assert newest["units"] == {"top_in": "V", "gain": ""}
+
+
+async def test_readings_of_an_instrument_by_name_or_number() -> None:
+    async with served() as api:
+        await api.commit(*range(1, 11))
+        span = {"start_ns": time_of(3), "end_ns": time_of(6)}
+        by_name = await api.client.get("/api/v1/groups/bpm/readings", params={"instrument": "bpm_002", **span})
+        assert by_name.json()["trigger"] == [3, 4, 5]
+        assert by_name.json()["channels"]["top_in"] == pytest.approx([3.002, 4.002, 5.002])
+        by_number = await api.client.get("/api/v1/groups/bpm/readings", params={"instrument": "2", **span})
+        assert by_number.json() == by_name.json()
+
+
+async def test_long_ranges_are_thinned_and_keep_their_peaks() -> None:
+    async with served() as api:
+        block = whole(GROUP, *range(1, 2001))
+        block["top_in"][(block["trigger"] == 777) & (block["instrument"] == 1)] = 1e6
+        block["gain"][(block["trigger"] == 1234) & (block["instrument"] == 1)] = -999
+        api.logger.pipelines["bpm"].receive(block)
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 2000)
+        span = {"start_ns": time_of(0), "end_ns": time_of(3000), "points": 100}
+        found = (await api.client.get("/api/v1/groups/bpm/readings", params={"instrument": "1", **span})).json()
+        assert len(found["trigger"]) <= 100
+        assert (found["stored"], found["cut"]) == (2000, False)
+        assert {777, 1234, 1, 2000} <= set(found["trigger"])
+        assert found["time_ns"] == sorted(found["time_ns"])
+
+
+async def test_ledger_of_a_trigger() -> None:
+    async with served() as api:
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(9, 0), (9, 0), (9, 3)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 1)
+        row = (await api.client.get("/api/v1/groups/bpm/ledger/9")).json()
+        assert row["missing"] == ["bpm_001", "bpm_002", "bpm_004"]
+        assert (row["expected"], row["arrived"], row["duplicates"], row["time_ns"]) == (5, 2, 1, time_of(9))
+        assert row["closed_ns"] >= row["last_received_ns"] >= row["first_received_ns"] > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("/api/v1/groups/bmp", 404, "there is no group 'bmp'; there is: bpm"),
+        ("/api/v1/groups/bpm/readings?instrument=nobody", 404, "name one of bpm_000 ... bpm_004, or give its number"),
+        ("/api/v1/groups/bpm/readings?instrument=5", 404, "0 to 4"),
+        (f"/api/v1/groups/bpm/readings?instrument=1&start_ns={PERIOD_NS}&end_ns=5", 422, "must be before end_ns"),
+        (f"/api/v1/groups/bpm/readings?instrument=1&start_ns=1&end_ns={2**70}", 422, "in 64 bits"),
+        ("/api/v1/groups/bpm/ledger/77", 404, "group bpm has no trigger 77 in any run"),
+        ("/api/v1/groups/bpm/ledger/77?run=3", 404, "in run 3"),
+    ],
+)
+async def test_a_wrong_request_is_answered_with_the_mend(path: str, code: int, said: str) -> None:
+    async with served() as api:
+        answer = await api.client.get(path)
+        assert answer.status_code == code
+        assert said in answer.json()["detail"]
+
+
+async def test_database_away_is_said_and_not_a_traceback() -> None:
+    async with served() as api:
+        api.logger.store.fail_with(StoreUnavailable("no route to host"))
+        answer = await api.client.get("/api/v1/groups/bpm/newest")
+        assert answer.status_code == 503
+        assert answer.json()["detail"] == "the database is away: no route to host"
+
+
+async def test_documents_of_the_api_load_nothing_from_elsewhere() -> None:
+    async with served() as api:
+        page = (await api.client.get("/docs")).text
+        assert "http://" not in page.replace(api.url, "")
+        assert "https://" not in page
+        paths = (await api.client.get("/openapi.json")).json()["paths"]
+        assert {"/health", "/ready", "/api/v1/status", "/api/v1/groups/{group}/readings"} <= set(paths)
