@@ -148,7 +148,8 @@ async def test_every_distinct_reading_is_there_once_and_the_ledger_knows_the_res
 
 
 @pytest.mark.slow
-async def test_nothing_is_lost_or_doubled_when_the_daemon_is_killed(tmp_path, postgresql_dsn, schema) -> None:
+@pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
+async def test_nothing_is_lost_or_doubled_when_the_daemon_ends(tmp_path, postgresql_dsn, schema, kill) -> None:
     account = tmp_path / "account.npz"
     said: list[str] = []
     async with running(tmp_path, postgresql_dsn, schema) as daemon:
@@ -157,7 +158,7 @@ async def test_nothing_is_lost_or_doubled_when_the_daemon_is_killed(tmp_path, po
         )
         running_on = asyncio.ensure_future(simulate(settings, say=said.append))
         await committed(postgresql_dsn, schema, 100)
-        await daemon.end(kill=True)
+        await daemon.end(kill=kill)
     async with running(tmp_path, postgresql_dsn, schema, port=daemon.tcp):
         report = await running_on
     assert report.settled
