@@ -1,4 +1,7 @@
-"""The interface every store implements, and how it fails. A store only writes and reads: no retry, sleep or batching."""
+"""The interface every store implements, and how it fails.
+
+A store only writes and reads: no retry, sleep or batching.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

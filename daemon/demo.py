@@ -179,6 +179,8 @@ class Demo:
                 self._console.print(f"Stopping the {child.name} ...", style="dim")
             if not await child.stop():
                 self._console.print(f"The {child.name} did not end and was killed; see {child.log}", style="red")
+            elif child.name == "sender":
+                self._console.print(child.log.read_text(encoding="utf-8").strip(), style="dim", highlight=False)
 
 
 def choose_ports(wanted: Mapping[str, int], console: Console) -> Ports:
