@@ -73,6 +73,7 @@ class Committer:
         self.is_full = False
         self.problem: str | None = None
         self.problem_since_ns = 0
+        self.committed_ns = 0
         self._store = store
         self._group = group
         self._durability = durability
@@ -196,6 +197,7 @@ class Committer:
         now = time.monotonic_ns()
         closing = [waiting for waiting in pieces if waiting.piece.triggers]
         self.counts.commits += 1
+        self.committed_ns = now
         self.counts.triggers += sum(waiting.piece.triggers for waiting in closing)
         self.counts.readings += sum(waiting.readings for waiting in pieces)
         if closing:

@@ -30,7 +30,7 @@ class StoreReport:
         self.facts: StoreFacts | None = None
         self.problem: str | None = "not opened yet"
         self._target = target
-        self._away_since_ns = time.monotonic_ns()
+        self._away_since_ns = self._failed_ns = time.monotonic_ns()
 
     def answered(self, facts: StoreFacts) -> None:
         """The store answered."""
@@ -39,14 +39,17 @@ class StoreReport:
 
     def failed(self, problem: str) -> None:
         """The store did not answer."""
+        self._failed_ns = time.monotonic_ns()
         if self.problem is None:
-            self._away_since_ns = time.monotonic_ns()
+            self._away_since_ns = self._failed_ns
         self.problem = problem
 
     def status(self, pipelines: Mapping[str, Pipeline]) -> StoreStatus:
         """The store as it is now; a committer knows sooner than anyone that it is away."""
         committers = [pipeline.committer for pipeline in pipelines.values()]
         away = [c for c in committers if c.problem is not None]
+        if not away and any(c.committed_ns > self._failed_ns for c in committers):
+            self.problem = None
         since = min([c.problem_since_ns for c in away], default=self._away_since_ns)
         problem = away[0].problem if away else self.problem
         facts = self.facts

@@ -17,7 +17,7 @@ from daemon.api import ApiServer
 from daemon.configuration import LoadedConfig
 from daemon.dead_letters import DeadLetters
 from daemon.events import Events
-from daemon.outcome import CommandFailed
+from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
 from daemon.reporting import Reporter, StoreReport
 from daemon.runs import Runs
@@ -190,7 +190,7 @@ class Service:
             except OSError as error:
                 raise CommandFailed(
                     f"sources[{index}]: cannot listen on {source.status().address} "
-                    f"({(error.strerror or str(error)).lower()}); stop what uses it, or give another port"
+                    f"({reason_of(error)}); stop what uses it, or give another port"
                 ) from None
             self._sources.append(source)
         self.reporter.sources = self._sources
@@ -254,8 +254,7 @@ def _only_one(state_dir: Path) -> Iterator[None]:
         descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise CommandFailed(
-            f"state_dir: {state_dir} cannot be used ({(error.strerror or str(error)).lower()}); "
-            "name a folder the daemon may write to"
+            f"state_dir: {state_dir} cannot be used ({reason_of(error)}); name a folder the daemon may write to"
         ) from None
     try:
         try:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.readings import START_NS, history_of, make_block, make_group, time_of, whole
 
 from daemon.assembly import Assembly, Instant, Origin
 from schemas.batch import ClosedTriggers
 from schemas.ledger import missing_instruments
 from schemas.readings import Array, InstrumentGroup, join
+from tests.readings import START_NS, history_of, make_block, make_group, time_of, whole
 
 TIMEOUT = 1000
 

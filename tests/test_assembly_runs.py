@@ -1,11 +1,11 @@
 """Runs: restarts of the timing system, jumps, stragglers, and instruments that only seem to say so."""
 
 import numpy as np
-from tests.readings import PERIOD_NS, START_NS, history_of, make_block, make_group, time_of, whole
 
 from daemon.assembly import Assembly, Instant
 from schemas.batch import ClosedTriggers
 from schemas.readings import Array
+from tests.readings import PERIOD_NS, START_NS, history_of, make_block, make_group, time_of, whole
 
 TIMEOUT = 1000
 GROUP = make_group()

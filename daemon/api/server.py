@@ -8,7 +8,7 @@ import uvicorn
 
 from daemon.api.app import make_app
 from daemon.api.service import Told
-from daemon.outcome import CommandFailed
+from daemon.outcome import CommandFailed, reason_of
 
 
 class ApiServer:
@@ -53,7 +53,7 @@ class ApiServer:
             listening.bind(address)
         except OSError as error:
             raise CommandFailed(
-                f"api.port: cannot listen on {self._host}:{self._port} ({(error.strerror or str(error)).lower()}); "
+                f"api.port: cannot listen on {self._host}:{self._port} ({reason_of(error)}); "
                 "stop what uses it, or give another port"
             ) from None
         return listening

@@ -1,0 +1,246 @@
+"""The service as a whole, in a process of its own: outages, crashes, the end, and wrong starts."""
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import asyncpg
+import httpx
+import numpy as np
+import pytest
+
+from backends.embedded import EmbeddedPostgresql
+from daemon.sender import Sender
+from schemas.readings import Array
+from tests.processes import Running, free_port, running, triggerlog, until
+
+CONFIGURATION = """
+state_dir = "{folder}/state"
+
+[[groups]]
+name = "bpm"
+count = 12
+channels = [{{ name = "top_in" }}, {{ name = "gain", dtype = "int16" }}]
+
+[[sources]]
+kind = "tcp"
+port = {port}
+
+[database]
+dsn = "{dsn}"
+layout = "{layout}"
+
+[assembly]
+timeout_ms = 200.0
+
+[committer]
+max_batch_mib = 0.25
+max_waiting_mib = 4.0
+
+[api]
+port = 0
+"""
+
+
+class Daemon:
+    """`triggerlog run`, once it takes readings."""
+
+    def __init__(self, run: Running) -> None:
+        self.run = run
+        found = run.until_said(r"taking readings at \S+:(\d+); API at (\S+)")
+        self.port, self.api = int(found[1]), found[2]
+
+    def status(self) -> dict:
+        return httpx.get(f"{self.api}/api/v1/status", trust_env=False).raise_for_status().json()
+
+    def ready(self) -> int:
+        return httpx.get(f"{self.api}/ready", trust_env=False).status_code
+
+    def group(self) -> dict:
+        return self.status()["groups"]["bpm"]
+
+
+@contextmanager
+def configured(folder: Path, dsn: str, layout: str = "rows", port: int = 0) -> Iterator[Path]:
+    file = folder / "beam.toml"
+    file.write_text(CONFIGURATION.format(folder=folder, dsn=dsn, layout=layout, port=port))
+    yield file
+
+
+@asynccontextmanager
+async def own_server(folder: Path) -> AsyncIterator[tuple[EmbeddedPostgresql, str]]:
+    """A PostgreSQL that the test may kill and stop."""
+    server = EmbeddedPostgresql(folder / "server")
+    try:
+        yield server, await server.start()
+    finally:
+        await server.stop()
+
+
+def make(sender: Sender, *triggers: int) -> Array:
+    block = np.zeros((len(triggers), sender.instruments), sender.record)
+    block["trigger"] = np.array(triggers)[:, None]
+    block["instrument"] = np.arange(sender.instruments)
+    block["time_ns"] = 1_700_000_000_000_000_000 + block["trigger"] * 1_000_000
+    block["top_in"] = block["trigger"] + block["instrument"] / 1000
+    return block.reshape(-1)
+
+
+async def stored(dsn: str) -> list[tuple[int, int, float]]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(
+            "SELECT trigger_id, instrument, top_in FROM triggerlog.bpm_readings ORDER BY 1, 2"
+        )
+        return [tuple(row) for row in rows]
+    finally:
+        await connection.close()
+
+
+def expected(triggers: int) -> list[tuple[int, int, float]]:
+    return [(t, i, pytest.approx(t + i / 1000)) for t in range(1, triggers + 1) for i in range(12)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["rows", "arrays"])
+async def test_acknowledged_readings_survive_kill_9_of_the_daemon(tmp_path: Path, layout: str) -> None:
+    random = np.random.default_rng(7)
+    async with own_server(tmp_path) as (_, dsn):
+        with configured(tmp_path, dsn, layout, free_port()) as file:
+            run = Running("run", str(file))
+            try:
+                daemon = await asyncio.to_thread(Daemon, run)
+                async with await Sender.connect("127.0.0.1", daemon.port, "bpm", reconnect=True) as sender:
+                    for trigger in range(1, 601):
+                        await sender.send(make(sender, trigger))
+                        await asyncio.sleep(0.002)
+                        if trigger % 150 == 0:
+                            await asyncio.sleep(float(random.uniform(0, 0.01)))
+                            run.process.kill()
+                            run.close()
+                            run = Running("run", str(file))
+                            await asyncio.to_thread(Daemon, run)
+                assert sender.acknowledged == 7200
+                assert sender.reconnects == 4
+                assert run.end() == 0
+            finally:
+                run.close()
+        assert await stored(dsn) == expected(600)
+
+
+@pytest.mark.slow
+async def test_database_killed_under_load_loses_nothing(tmp_path: Path) -> None:
+    async with own_server(tmp_path) as (server, dsn):
+        with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
+            daemon = await asyncio.to_thread(Daemon, run)
+            async with await Sender.connect("127.0.0.1", daemon.port, "bpm") as sender:
+                for trigger in range(1, 601):
+                    await sender.send(make(sender, trigger))
+                    await asyncio.sleep(0.002)
+                    if trigger in (200, 400):
+                        assert server.pid is not None
+                        os.kill(server.pid, signal.SIGKILL)
+                        await asyncio.to_thread(until, lambda: daemon.status()["state"] == "store_away", "away")
+                        assert daemon.ready() == 503
+                        await server.start()
+            assert sender.acknowledged == 7200
+            assert daemon.status()["state"] == "running"
+            assert run.end() == 0, run.said
+            assert "the database is away, readings wait" in run.said
+            assert re.search(r"the database is back after \d", run.said)
+        assert await stored(dsn) == expected(600)
+
+
+@pytest.mark.slow
+async def test_a_database_that_hangs_makes_senders_wait_and_memory_stay(tmp_path: Path) -> None:
+    triggers = 60_000
+    async with own_server(tmp_path) as (server, dsn):
+        with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
+            daemon = await asyncio.to_thread(Daemon, run)
+            async with await Sender.connect("127.0.0.1", daemon.port, "bpm") as sender:
+                await sender.send(make(sender, 1))
+                await sender.drain_acknowledged()
+                stopped = _processes_of(server)
+                for pid in stopped:
+                    os.kill(pid, signal.SIGSTOP)
+                try:
+                    sending = asyncio.create_task(_send(sender, 2, triggers))
+                    await asyncio.to_thread(until, lambda: daemon.group()["backpressure"], "backpressure")
+                    full = daemon.group()
+                    assert full["backlog_mib"] < 12  # the limit, and what one receive buffer holds more
+                    assert full["readings"]["received"] < 12 * triggers
+                finally:
+                    for pid in stopped:
+                        os.kill(pid, signal.SIGCONT)
+                await sending
+            assert sender.acknowledged == 12 * triggers
+            readings = daemon.group()["readings"]
+            assert readings["received"] == readings["committed"] + readings["duplicate"] == 12 * triggers
+        assert len(await stored(dsn)) == 12 * triggers
+
+
+async def _send(sender: Sender, first: int, last: int) -> None:
+    for start in range(first, last + 1, 100):
+        await sender.send(make(sender, *range(start, min(start + 100, last + 1))))
+
+
+def _processes_of(server: EmbeddedPostgresql) -> list[int]:
+    import psutil
+
+    postmaster = psutil.Process(server.pid)
+    return [postmaster.pid, *(child.pid for child in postmaster.children(recursive=True))]
+
+
+async def test_the_end_commits_what_was_received(tmp_path: Path, postgresql_dsn: str) -> None:
+    async with own_server(tmp_path) as (_, dsn):
+        with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
+            daemon = await asyncio.to_thread(Daemon, run)
+            sender = await Sender.connect("127.0.0.1", daemon.port, "bpm")
+            await sender.send(make(sender, 1, 2)[:-5])
+            await asyncio.to_thread(until, lambda: daemon.group()["readings"]["received"] == 19, "received")
+            assert await asyncio.to_thread(run.end) == 0
+            await sender.drain_acknowledged()
+            assert sender.acknowledged == 19
+            await sender.close()
+        assert await stored(dsn) == expected(2)[:-5]
+
+
+async def test_a_daemon_may_start_before_its_database(tmp_path: Path) -> None:
+    server = EmbeddedPostgresql(tmp_path / "server")
+    dsn = await server.start()
+    await server.stop()
+    port = free_port()
+    with configured(tmp_path, dsn) as file:
+        file.write_text(file.read_text().replace("[api]\nport = 0", f"[api]\nport = {port}"))
+        with running("run", str(file)) as run:
+            await asyncio.to_thread(run.until_said, "the database is away, no readings are taken yet")
+            async with httpx.AsyncClient(trust_env=False) as client:
+                answer = await client.get(f"http://127.0.0.1:{port}/ready")
+            assert (answer.status_code, answer.json()["status"]) == (503, "starting")
+            try:
+                await server.start()
+                daemon = await asyncio.to_thread(Daemon, run)
+                assert daemon.ready() == 200
+                assert run.end() == 0
+            finally:
+                await server.stop()
+
+
+async def test_two_daemons_do_not_share_a_state_folder_or_a_port(tmp_path: Path) -> None:
+    async with own_server(tmp_path) as (_, dsn):
+        with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
+            daemon = await asyncio.to_thread(Daemon, run)
+            second = triggerlog("run", str(file))
+            assert second.returncode == 1
+            assert re.search(r"triggerlog: state_dir: another daemon uses \S+/state; stop it, or give", second.stderr)
+            third = tmp_path / "third.toml"
+            text = CONFIGURATION.format(folder=tmp_path / "other", dsn=dsn, layout="rows", port=daemon.port)
+            third.write_text(text.replace("[database]", '[database]\nschema = "other"'))
+            answer = triggerlog("run", str(third))
+            assert answer.returncode == 1
+            assert f"sources[0]: cannot listen on 127.0.0.1:{daemon.port} (address already in use)" in answer.stderr
+            assert "Traceback" not in answer.stderr + second.stderr
