@@ -1,0 +1,77 @@
+"""`python -m benchmarks` (`make bench`): measure, keep the JSON, print the report."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchmarks.plan import PLANS
+from benchmarks.report import markdown, print_report
+
+FOLDER = Path(__file__).parent
+KEPT = FOLDER.parent / ".benchmarks"
+MEASURES = ("throughput", "latency", "load")
+EPILOG = """\
+examples:
+  python -m benchmarks                        all, in less than ten minutes (make bench)
+  python -m benchmarks --full                 all, for longer: an hour, and some 40 GB of disk for a while
+  python -m benchmarks --only latency
+  python -m benchmarks --folder /data/bench   on another disk
+  python -m benchmarks --from FILE            the report of a run that was kept
+  pytest-benchmark compare FILE FILE          two runs, side by side
+"""
+
+
+def main() -> int:
+    """Run the command line; the exit code is pytest's."""
+    options = _options()
+    if options.report_from is None:
+        kept = KEPT / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{options.plan}.json"
+        kept.parent.mkdir(exist_ok=True)
+        code = _measure(options, kept)
+        if code:
+            return code
+    else:
+        kept = options.report_from
+    found = json.loads(kept.read_text())
+    print_report(found, Console())
+    Console().print(f"[bold]kept[/bold]         {kept}", highlight=False, soft_wrap=True)
+    if options.report is not None:
+        options.report.write_text(markdown(found, _command(found["triggerlog"]["plan"], options.only)))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure the daemon against the ceiling, and against the ways such data is written today.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--full", dest="plan", action="store_const", const="full", default="short", help="for longer")
+    parser.add_argument("--plan", choices=sorted(PLANS), help="the set by its name; smoke only tries the benchmarks")
+    parser.add_argument("--only", choices=MEASURES, help="one measure")
+    parser.add_argument("--folder", type=Path, default=KEPT, help="folder on whose disk the server writes")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the report as Markdown, too")
+    parser.add_argument("--from", dest="report_from", type=Path, metavar="FILE", help="report a run that was kept")
+    return parser.parse_args()
+
+
+def _measure(options: argparse.Namespace, kept: Path) -> int:
+    files = [str(FOLDER / f"test_{name}.py") for name in MEASURES if options.only in (None, name)]
+    arguments = [*files, f"--rootdir={FOLDER.parent}", "--capture=no", "--quiet", "--quiet", "--no-header"]
+    arguments += ["--benchmark-enable", "--benchmark-quiet", f"--benchmark-json={kept}", "--timeout=0"]
+    return int(pytest.main([*arguments, f"--plan={options.plan}", f"--folder={options.folder}"]))
+
+
+def _command(plan: str, only: str | None) -> str:
+    words = ["python -m benchmarks", {"short": "", "full": "--full"}.get(plan, f"--plan {plan}")]
+    return " ".join([word for word in words if word] + ([f"--only {only}"] if only else []))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""A daemon in a process of its own, as `triggerlog run` starts it, writing into the benchmarks' server."""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+
+from benchmarks.server import LOGGER, Server
+from benchmarks.workload import CHANNELS, GROUP, INSTRUMENTS
+from schemas.batch import Layout
+from schemas.status import GroupStatus, Status
+
+CONFIGURATION = """\
+logger = "{logger}"
+state_dir = "{state}"
+
+[[groups]]
+name = "{group}"
+count = {instruments}
+channels = [{channels}]
+
+[[sources]]
+kind = "tcp"
+port = 0
+acknowledge_every_ms = {acknowledge_every_ms}
+
+[database]
+dsn = "{dsn}"
+schema = "{schema}"
+layout = "{layout}"
+durability = "sync"
+
+[api]
+port = 0
+"""
+READY_S = 60.0
+END_S = 60.0
+
+
+class DaemonFailed(Exception):
+    """The daemon ended, or did not do what it was waited for; the message has the last it said."""
+
+
+class DaemonProcess:
+    """A running daemon. schema: where it writes. port: where it takes readings."""
+
+    def __init__(self, process: psutil.Popen, schema: str, log: Path, port: int, api: str) -> None:
+        self.schema = schema
+        self.port = port
+        self.process: psutil.Process = process
+        self._log = log
+        self._client = httpx.Client(base_url=api, trust_env=False)
+
+    def status(self) -> Status:
+        """What the API says."""
+        return Status.model_validate_json(self._client.get("/api/v1/status").raise_for_status().content)
+
+    def group(self) -> GroupStatus:
+        """What the API says of the one group."""
+        return self.status().groups[GROUP.name]
+
+    def cpu_s(self) -> float:
+        """CPU time this process has used, user and system, in seconds; that of the server is not in it."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def memory_mib(self) -> float:
+        """Resident memory, in MiB."""
+        return float(self.process.memory_info().rss) / 2**20
+
+    def close(self) -> None:
+        """Let go of the API."""
+        self._client.close()
+
+
+@contextmanager
+def running_daemon(server: Server, layout: Layout, *, acknowledge_every_ms: float = 20.0) -> Iterator[DaemonProcess]:
+    """Run a daemon with a fresh schema, with all settings as they come but those in CONFIGURATION.
+
+    Raises:
+        DaemonFailed: it did not start, or did not end well.
+    """
+    schema = server.new_name()
+    folder = server.folder / schema
+    folder.mkdir()
+    file, log = folder / "bench.toml", folder / "daemon.log"
+    file.write_text(
+        CONFIGURATION.format(
+            logger=LOGGER,
+            state=folder / "state",
+            group=GROUP.name,
+            instruments=INSTRUMENTS,
+            channels=", ".join(f'{{ name = "{name}", unit = "mm", dtype = "float64" }}' for name in CHANNELS),
+            acknowledge_every_ms=acknowledge_every_ms,
+            dsn=server.dsn,
+            schema=schema,
+            layout=layout.value,
+        )
+    )
+    with log.open("wb") as output:
+        process = psutil.Popen([sys.executable, "-m", "daemon", "run", str(file)], stdout=output, stderr=output)
+    try:
+        port, api = _ready(process, log)
+        daemon = DaemonProcess(process, schema, log, port, api)
+        try:
+            yield daemon
+        finally:
+            daemon.close()
+        process.terminate()
+        if process.wait(END_S):
+            raise DaemonFailed(f"the daemon ended with {process.returncode}: {_said(log)}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _ready(process: subprocess.Popen[bytes], log: Path) -> tuple[int, str]:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        found = re.search(r"taking readings at \S+:(\d+); API at (\S+)", log.read_text(errors="replace"))
+        if found:
+            return int(found[1]), found[2]
+        if process.poll() is not None:
+            raise DaemonFailed(f"the daemon ended with {process.returncode}: {_said(log)}")
+        time.sleep(0.02)
+    raise DaemonFailed(f"the daemon takes no readings after {READY_S:g} s: {_said(log)}")
+
+
+def _said(log: Path) -> str:
+    return " | ".join(log.read_text(errors="replace").splitlines()[-3:]) or "it said nothing"

@@ -1,0 +1,82 @@
+"""What the daemon costs the control node: CPU at a steady rate over 120 connections, memory at full speed."""
+
+import subprocess
+import sys
+import time
+
+from benchmarks.daemon_process import DaemonProcess, running_daemon
+from benchmarks.plan import Plan
+from benchmarks.progress import say
+from benchmarks.rounds import Round
+from benchmarks.sending import result, start_sending
+from benchmarks.server import Server
+from benchmarks.summary import commit_rate, slope
+from benchmarks.workload import INSTRUMENTS
+from schemas.batch import Layout
+
+LEAD_IN_S = 2.0
+SAMPLE_S = 0.5
+CPU_ROUNDS = 3
+"""Parts the time of a CPU measure is cut into, so that it has a spread."""
+
+
+def cpu(server: Server, plan: Plan, rate: int, layout: Layout = Layout.ROWS) -> list[Round]:
+    """CPU time of the daemon's process a trigger, at a rate over one connection an instrument."""
+    rounds = []
+    with running_daemon(server, layout) as process:
+        # A second more than is measured, so that the sender does not end before the measure.
+        simulator = simulate(process.port, rate, LEAD_IN_S + plan.cpu_s + 1.0)
+        time.sleep(LEAD_IN_S)
+        for _ in range(CPU_ROUNDS):
+            rounds.append(_cpu_round(process, plan.cpu_s / CPU_ROUNDS))
+            say(
+                f"  {rate} triggers/s over {INSTRUMENTS} connections: {rounds[-1].facts['CPU percent']:.1f} % of a core"
+            )
+        if simulator.wait(60):
+            raise subprocess.CalledProcessError(simulator.returncode, simulator.args)
+    server.drop(process.schema)
+    return rounds
+
+
+def _cpu_round(process: DaemonProcess, seconds: float) -> Round:
+    begun, cpu_before, triggers_before = time.monotonic(), process.cpu_s(), process.group().triggers.committed
+    time.sleep(seconds)
+    triggers = process.group().triggers.committed - triggers_before
+    used, taken = process.cpu_s() - cpu_before, time.monotonic() - begun
+    return Round(
+        seconds=used / triggers,
+        facts={"CPU percent": 100 * used / taken, "triggers a second": triggers / taken},
+    )
+
+
+def simulate(port: int, rate: int, seconds: float) -> subprocess.Popen[bytes]:
+    """Start `triggerlog simulate` over a connection an instrument."""
+    command = [sys.executable, "-m", "daemon", "simulate", "--port", str(port), "--rate", str(rate)]
+    command += ["--connections", "each", "--duration-s", str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+def memory(server: Server, plan: Plan, layout: Layout = Layout.ROWS) -> tuple[Round, list[tuple[float, float]]]:
+    """Resident memory of the daemon at full speed; its samples are (seconds since the start, MiB)."""
+    samples = []
+    with running_daemon(server, layout) as process:
+        sender = start_sending(process.port, seconds=plan.memory_s)
+        begun = time.monotonic()
+        while (now := time.monotonic() - begun) < plan.memory_s and sender.poll() is None:
+            samples.append((now, process.memory_mib()))
+            time.sleep(SAMPLE_S)
+        rate, _ = commit_rate(result(sender).acks, INSTRUMENTS)
+    server.drop(process.schema)
+    growth = 60 * slope([at for at, _ in samples], [mib for _, mib in samples])
+    second_half = [mib for _, mib in samples[len(samples) // 2 :]]
+    facts = {
+        "seconds": plan.memory_s,
+        "MiB a minute": growth,
+        "MiB least": min(second_half),
+        "MiB most": max(second_half),
+    }
+    say(
+        f"  {rate:,.0f} triggers/s for {plan.memory_s:g} s: "
+        f"{min(second_half):.0f} to {max(second_half):.0f} MiB, {growth:+.1f} MiB a minute"
+    )
+    return Round(seconds=1 / rate, facts=facts), samples

@@ -1,0 +1,23 @@
+"""What the daemon costs; pytest-benchmark's time is CPU seconds a trigger, and seconds a trigger at full speed."""
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from benchmarks import load
+from benchmarks.plan import Plan
+from benchmarks.rounds import RECORDED_CLOCK, replay
+from benchmarks.server import Server
+
+
+@pytest.mark.benchmark(group="CPU a trigger", timer=RECORDED_CLOCK)
+@pytest.mark.parametrize("rate", [10, 100])
+def test_cpu(rate: int, server: Server, plan: Plan, benchmark: BenchmarkFixture) -> None:
+    """CPU of the daemon's process alone."""
+    replay(benchmark, load.cpu(server, plan, rate), rate=rate)
+
+
+@pytest.mark.benchmark(group="memory at full speed", timer=RECORDED_CLOCK)
+def test_memory(server: Server, plan: Plan, benchmark: BenchmarkFixture) -> None:
+    """Resident memory of the daemon's process."""
+    found, samples = load.memory(server, plan)
+    replay(benchmark, [found], samples=samples)
