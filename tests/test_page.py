@@ -1,6 +1,5 @@
 """The page as a person sees it: a real browser, a real page process, a real stream of statuses."""
 
-import os
 import re
 import signal
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.page.browser import Watched, chromium
 from tests.page.served import FIGURES
-from tests.page.stage import ROOT, Stage, ask, until
+from tests.page.stage import Stage, ask, until
 
 pytestmark = pytest.mark.page
 
@@ -43,17 +42,27 @@ def stage(running: Stage) -> Stage:
     return running
 
 
-@pytest.fixture
-def watched(stage: Stage, browser: Browser) -> Iterator[Watched]:
-    watched = Watched(browser, stage.page.url)
-    live(watched.page)
+@pytest.fixture(scope="module")
+def opened(running: Stage, browser: Browser) -> Iterator[Watched]:
+    watched = Watched(browser, running.page.url)
     yield watched
     watched.page.close()
 
 
 @pytest.fixture
-def page(watched: Watched) -> Page:
-    return watched.page
+def page(stage: Stage, opened: Watched) -> Page:
+    """A page that stands open through all tests that only look at it, as one in a control room does."""
+    live(opened.page)
+    return opened.page
+
+
+@pytest.fixture
+def fresh(stage: Stage, browser: Browser) -> Iterator[Watched]:
+    """A page of the test's own, to be clicked on."""
+    watched = Watched(browser, stage.page.url)
+    live(watched.page)
+    yield watched
+    watched.page.close()
 
 
 def live(page: Page, timeout: int = BACK_MS) -> None:
@@ -190,14 +199,14 @@ def test_a_page_process_that_hangs_is_seen(stage: Stage, page: Page) -> None:
     live(page)
 
 
-def test_nothing_is_asked_of_the_outside_and_nothing_goes_wrong_in_the_script(watched: Watched) -> None:
-    watched.page.locator(".cell").nth(6).click()
-    expect(watched.page.locator("#trend-chart .main-svg").first).to_be_visible()
-    for button in watched.page.locator("button.range").all():
+def test_nothing_is_asked_of_the_outside_and_nothing_goes_wrong_in_the_script(fresh: Watched) -> None:
+    fresh.page.locator(".cell").nth(6).click()
+    expect(fresh.page.locator("#trend-chart .main-svg").first).to_be_visible()
+    for button in fresh.page.locator("button.range").all():
         button.click()
-    watched.page.wait_for_timeout(1_000)
-    assert watched.hosts == {"127.0.0.1"}
-    assert watched.errors == []
+    fresh.page.wait_for_timeout(1_000)
+    assert fresh.hosts == {"127.0.0.1"}
+    assert fresh.errors == []
 
 
 def test_charts_have_a_height_and_lines(stage: Stage, page: Page) -> None:
@@ -225,7 +234,8 @@ def test_a_page_opened_later_has_its_charts_filled_at_once(stage: Stage, page: P
     later.page.close()
 
 
-def test_a_cell_opens_the_trend_of_its_instrument_and_the_address_remembers_it(stage: Stage, page: Page) -> None:
+def test_a_cell_opens_the_trend_of_its_instrument_and_the_address_remembers_it(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
     stage.figures(states={"bpm": {"6": "m"}})
     expect(page.locator(".cell").nth(6)).to_have_attribute("data-state", "missing")
     page.locator(".cell").nth(6).click()
@@ -245,7 +255,8 @@ def test_a_cell_opens_the_trend_of_its_instrument_and_the_address_remembers_it(s
     assert "instrument" not in page.url
 
 
-def test_readings_that_cannot_be_had_are_explained(stage: Stage, page: Page) -> None:
+def test_readings_that_cannot_be_had_are_explained(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
     stage.figures(readings_fail=True)
     page.locator(".cell").nth(3).click()
     expect(page.locator("#trend-note")).to_have_text(
@@ -255,7 +266,8 @@ def test_readings_that_cannot_be_had_are_explained(stage: Stage, page: Page) -> 
     expect(page.locator("#trend-chart .main-svg").first).to_be_visible(timeout=10_000)
 
 
-def test_the_grid_is_walked_by_keyboard_with_a_visible_focus(page: Page) -> None:
+def test_the_grid_is_walked_by_keyboard_with_a_visible_focus(fresh: Watched) -> None:
+    page = fresh.page
     first = page.locator(".cell").first
     first.focus()
     page.keyboard.press("ArrowRight")
@@ -275,7 +287,8 @@ def test_the_grid_is_walked_by_keyboard_with_a_visible_focus(page: Page) -> None
     expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_119")
 
 
-def test_ranges_are_in_the_address_and_a_pause_goes_on_gathering(stage: Stage, page: Page) -> None:
+def test_ranges_are_in_the_address_and_a_pause_goes_on_gathering(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
     page.locator("button.range", has_text="1 m").click()
     assert "range=1m" in page.url
     page.locator("#pause").click()
@@ -297,7 +310,27 @@ def test_ranges_are_in_the_address_and_a_pause_goes_on_gathering(stage: Stage, p
     expect(page.locator("button.range", has_text="1 m")).to_have_attribute("aria-pressed", "true")
 
 
-def test_groups_have_tabs_and_a_grid_each(stage: Stage, page: Page) -> None:
+def test_a_moment_pointed_at_is_marked_in_every_chart(page: Page) -> None:
+    lines = page.locator(".crosshair")
+    expect(lines).to_have_count(4)
+    page.wait_for_timeout(1_500)
+    plot = page.locator("#chart-rates .nsewdrag")
+    box = plot.bounding_box()
+    assert box is not None
+    plot.hover(position={"x": box["width"] * 0.99, "y": 40})
+    expect(page.locator("#chart-rates .hoverlayer .legend")).to_contain_text("/s committed")
+    for line in lines.all():
+        expect(line).to_be_visible()
+        across = "e => (e.offsetLeft - e.parentElement.querySelector('.js-plotly-plot')._fullLayout.xaxis._offset)"
+        length = "e => e.parentElement.querySelector('.js-plotly-plot')._fullLayout.xaxis._length"
+        assert line.evaluate(across) / line.evaluate(length) == pytest.approx(0.99, abs=0.02)
+    page.locator("h1").hover()
+    for line in lines.all():
+        expect(line).to_be_hidden()
+
+
+def test_groups_have_tabs_and_a_grid_each(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
     expect(page.locator("#groups")).to_be_hidden()
     stage.figures(groups={"bpm": 120, "toroid": 24}, states={"toroid": {"3": "s"}})
     expect(page.locator(".grid")).to_have_count(2)
@@ -310,12 +343,13 @@ def test_groups_have_tabs_and_a_grid_each(stage: Stage, page: Page) -> None:
     expect(page.locator("#tile-absent .unit")).to_have_text("of 120")
 
 
-@pytest.mark.parametrize("opened", [False, True])
-def test_axe_finds_nothing_serious(stage: Stage, page: Page, opened: bool) -> None:
+@pytest.mark.parametrize("drawer", [False, True])
+def test_axe_finds_nothing_serious(stage: Stage, fresh: Watched, drawer: bool) -> None:
+    page = fresh.page
     stage.figures(states={"bpm": MIXED}, p99=50.0, available=False, problem="connection refused", refused={"far": 2})
     stage.figures(events=[{"time_ns": 1_700_000_000_000_000_000, "severity": "error", "text": "database away"}])
     expect(page.locator(".alarm")).to_have_count(3)
-    if opened:
+    if drawer:
         page.locator(".cell").nth(6).click()
         expect(page.locator("#trend-chart .main-svg").first).to_be_visible()
     found = Axe().run(page).response["violations"]
@@ -355,29 +389,18 @@ def test_motion_is_spared_where_it_is_not_wanted(stage: Stage, browser: Browser)
 
 
 def test_several_pages_at_once_are_all_live(stage: Stage, browser: Browser) -> None:
-    pages = [Watched(browser, stage.page.url) for _ in range(5)]
-    counts = [0] * len(pages)
+    def browsers() -> int:
+        return int(ask(stage.page.url + "/healthz")["browsers"])
 
-    for each in pages:
-        live(each.page)
-    until(lambda: ask(stage.page.url + "/healthz")["browsers"] == 5, "five browsers are connected")
+    standing = browsers()
+    pages = [Watched(browser, stage.page.url).page for _ in range(5)]
+    for page in pages:
+        live(page)
+    assert browsers() == standing + 5
     sequence = "() => window.triggerlog.state.sequence"
-    before = [each.page.evaluate(sequence) for each in pages]
-    pages[0].page.wait_for_timeout(3_000)
-    counts = [each.page.evaluate(sequence) - began for each, began in zip(pages, before, strict=True)]
-    assert min(counts) >= 9
-    for each in pages:
-        each.page.close()
-    until(lambda: ask(stage.page.url + "/healthz")["browsers"] == 0, "all browsers have left")
-
-
-@pytest.mark.skipif(
-    os.environ.get("TRIGGERLOG_SCREENSHOTS") != "1", reason="TRIGGERLOG_SCREENSHOTS=1 writes the picture"
-)
-def test_a_picture_for_the_readme(stage: Stage, browser: Browser) -> None:
-    stage.figures(states={"bpm": {"13": "l", "55": "l", "6": "m"}}, missing_a_trigger=0.4)
-    watched = Watched(browser, stage.page.url + "/?range=1m")
-    live(watched.page)
-    watched.page.wait_for_timeout(60_000)
-    watched.page.screenshot(path=ROOT / "docs" / "images" / "page.png", full_page=True)
-    watched.page.close()
+    began = [page.evaluate(sequence) for page in pages]
+    pages[0].wait_for_timeout(3_000)
+    assert min(page.evaluate(sequence) - start for page, start in zip(pages, began, strict=True)) >= 9
+    for page in pages:
+        page.close()
+    until(lambda: browsers() == standing, "the browsers have left")

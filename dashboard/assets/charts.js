@@ -27,8 +27,25 @@
     });
     for (const name of names) {
       const box = document.getElementById("chart-" + name);
-      charts.push({ name, box, seen: true, drawnAt: 0, drawnTo: null });
+      const line = T.make("div", "crosshair");
+      line.hidden = true;
+      box.append(line);
+      box.addEventListener("pointermove", point);
+      box.addEventListener("pointerleave", () => charts.forEach((chart) => (chart.line.hidden = true)));
+      charts.push({ name, box, line, seen: true, drawnAt: 0, drawnTo: null });
       seen.observe(box);
+    }
+  }
+
+  /* One moment in all charts: they share their time axis, so it lies equally far across each. */
+  function point(event) {
+    const axis = (box) => box.querySelector(".js-plotly-plot")._fullLayout.xaxis;
+    const under = axis(event.currentTarget);
+    const across = (event.clientX - event.currentTarget.getBoundingClientRect().left - under._offset) / under._length;
+    for (const chart of charts) {
+      const { _offset, _length } = axis(chart.box);
+      chart.line.hidden = across < 0 || across > 1;
+      chart.line.style.left = _offset + across * _length + "px";
     }
   }
 
@@ -82,6 +99,9 @@
     layout.yaxis.autorange = false;
   }
 
+  /* A little below it, or a line at zero would lie on the frame. */
+  const fromZero = (layout, high) => range(layout, -0.04 * high, high);
+
   const SCALE = {
     /* Not from zero: a dip of a few percent has to be seen. Never narrower than 4 %, or noise would look like dips. */
     rates: function (layout, low, high) {
@@ -94,11 +114,11 @@
       const top = Math.max(high * 1.2, 1);
       /* A far budget would flatten the lines. Shown from a third of it, until below a sixth: the axis must not jump. */
       budgetShown = budget !== undefined && high > budget / (budgetShown ? 6 : 3);
-      range(layout, 0, budgetShown ? Math.max(top, budget * 1.15) : top);
+      fromZero(layout, budgetShown ? Math.max(top, budget * 1.15) : top);
       layout.shapes = budgetShown ? [limit(budget)] : [];
     },
-    backlog: (layout, _low, high) => range(layout, 0, Math.max(high * 1.2, 5)),
-    missing: (layout, _low, high) => range(layout, 0, Math.max(high * 1.2, 1)),
+    backlog: (layout, _low, high) => fromZero(layout, Math.max(high * 1.2, 5)),
+    missing: (layout, _low, high) => fromZero(layout, Math.max(high * 1.2, 1)),
   };
 
   function limit(y) {

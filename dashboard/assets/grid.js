@@ -10,6 +10,8 @@
     n: { name: "never", glyph: "○", words: "never heard" },
   };
   const LEGEND = { o: "■" };
+  const GAP = 4; // px between cells, as in grid.css
+  const LARGE = 600; // instruments that still lie before one's eyes at once
   const drawn = {}; // group -> {root, cells, states, names}
 
   T.instrumentName = function (group, number) {
@@ -42,6 +44,15 @@
     }
   };
 
+  /* Rows of one length, as far as may be: a last row of four cells looks like a loss of the rest. */
+  const balanced = new ResizeObserver((entries) => {
+    for (const { target, contentRect } of entries) {
+      const most = Math.max(1, Math.floor((contentRect.width + GAP) / (Number(target.dataset.least) + GAP)));
+      const rows = Math.ceil(target.childElementCount / most);
+      target.style.gridTemplateColumns = "repeat(" + Math.ceil(target.childElementCount / rows) + ", minmax(0, 1fr))";
+    }
+  });
+
   /* What all names begin with says nothing in a cell: bpm_006 becomes 006. */
   function common(names) {
     let prefix = names[0] || "";
@@ -57,10 +68,12 @@
     const grid = T.make("div", "grid");
     grid.setAttribute("role", "group");
     grid.setAttribute("aria-label", group + ": " + size + " instruments, arrow keys move");
+    if (size > LARGE) grid.dataset.large = "";
     const cells = [];
     const prefix = names ? common(names).length : 0;
     const width = names ? Math.max(...names.map((name) => name.length - prefix)) : String(size - 1).length;
-    grid.style.setProperty("--label", Math.min(14, Math.max(3, width)));
+    balanced.observe(grid);
+    grid.dataset.least = Math.round(Math.min(14, Math.max(3, width)) * 7.6 + 26);
     for (let number = 0; number < size; number++) {
       const cell = T.make("button", "cell");
       cell.type = "button";
