@@ -18,6 +18,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 18
 SOCKET = ".s.PGSQL.5432"
+SOCKETS_PREFIX = "triggerlog-"
 LONGEST_SOCKET = 107
 """Bytes the path of a Unix socket may have (sun_path, unix(7)), without the NUL."""
 START_TIMEOUT_S = 60
@@ -48,7 +50,7 @@ min_wal_size = 512MB
 checkpoint_timeout = 15min
 wal_buffers = 32MB
 # New stretches of the BRIN indexes are summarised by autovacuum; until then the newest readings are found by scanning.
-autovacuum_naptime = 10s
+autovacuum_naptime = 5s
 jit = off
 logging_collector = on
 log_filename = 'server-%a.log'
@@ -144,17 +146,34 @@ class _Server:
 
     def start(self) -> Path:
         self._prepare()
+        self._forget_the_dead()
         sockets = self._sockets()
         settings = self._data / "triggerlog.conf"
         settings.write_text(SETTINGS.format(sockets=str(sockets).replace("'", "''")))
         self._own(settings)
+        # What the server says before it has opened its own log.
+        early = self._data / "start.log"
+        early.unlink(missing_ok=True)
+        began = time.time()
         try:
-            # pg_ctl's own messages come from before the server's log is there.
-            early = self._data / "start.log"
             self._run("pg_ctl", "start", "-w", "-t", str(START_TIMEOUT_S), "-D", str(self._data), "-l", str(early))
         except subprocess.CalledProcessError as error:
-            raise StoreUnavailable(f"the embedded PostgreSQL does not start: {self._why(error)}") from None
+            raise StoreUnavailable(f"the embedded PostgreSQL does not start: {self._why(error, began)}") from None
         return sockets
+
+    def _forget_the_dead(self) -> None:
+        """Remove the lock file of a server that is dead for certain.
+
+        PostgreSQL takes it for alive while any process has its number: a zombie that the container's first process
+        never waits for, or, after a restart of the container, a stranger. No process works in the data folder then.
+        """
+        if not (self._data / "postmaster.pid").exists():
+            return
+        if any(_works_in(process, self._data) for process in psutil.process_iter()):
+            raise StoreUnavailable("the embedded PostgreSQL is still ending")
+        self._remove_sockets(_noted_sockets(self._data))
+        for name in ("postmaster.pid", SOCKET, f"{SOCKET}.lock"):
+            (self._data / name).unlink(missing_ok=True)
 
     def stop(self) -> None:
         sockets = _socket_dir(self._data)
@@ -163,11 +182,15 @@ class _Server:
         try:
             self._run("pg_ctl", "stop", "-w", "-m", "fast", "-t", str(START_TIMEOUT_S), "-D", str(self._data))
         except subprocess.CalledProcessError as error:
-            raise StoreUnavailable(f"the embedded PostgreSQL does not stop: {self._why(error)}") from None
-        if sockets is not None and sockets != self._data:
-            shutil.rmtree(sockets, ignore_errors=True)
+            raise StoreUnavailable(f"the embedded PostgreSQL does not stop: {_last(error)}") from None
+        self._remove_sockets(sockets)
+
+    def _remove_sockets(self, folder: Path | None) -> None:
+        if folder is not None and folder != self._data and folder.name.startswith(SOCKETS_PREFIX):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _prepare(self) -> None:
+        self._open_the_way()
         version = self._data / "PG_VERSION"
         if version.exists():
             if version.read_text().strip() != str(VERSION):
@@ -178,7 +201,6 @@ class _Server:
             return
         self._data.mkdir(mode=0o700, exist_ok=True)
         self._own(self._data)
-        self._open_the_way()
         options = ("--auth=trust", "--encoding=UTF8", "--locale=C", "--username=postgres")
         try:
             self._run("initdb", *options, "-D", str(self._data))
@@ -199,7 +221,7 @@ class _Server:
     def _sockets(self) -> Path:
         if len(os.fsencode(self._data / SOCKET)) <= LONGEST_SOCKET:
             return self._data
-        folder = Path(tempfile.mkdtemp(prefix="triggerlog-"))
+        folder = Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
         self._own(folder)
         return folder
 
@@ -208,6 +230,16 @@ class _Server:
             os.chown(path, self._account.pw_uid, self._account.pw_gid)
 
     def _run(self, command: str, *arguments: str) -> None:
+        try:
+            self._run_as_account(command, *arguments)
+        except OSError as error:
+            name = self._account.pw_name if self._account else "this user"
+            raise StoreError(
+                f"the embedded PostgreSQL cannot be run by {name}: {error.strerror}: {self._bin / command};"
+                " make its folder readable, or set `dsn` in [database]"
+            ) from None
+
+    def _run_as_account(self, command: str, *arguments: str) -> None:
         account = self._account
         # Into files, not pipes: the server inherits what pg_ctl has open, and a pipe would never end.
         with tempfile.TemporaryFile() as output:
@@ -227,10 +259,9 @@ class _Server:
                 text = output.read().decode(errors="replace")
                 raise subprocess.CalledProcessError(result.returncode, command, text)
 
-    def _why(self, error: subprocess.CalledProcessError) -> str:
-        logs = [self._data / "start.log", *sorted(self._data.glob("log/server-*.log"), key=lambda p: p.stat().st_mtime)]
-        for path in reversed(logs):
-            if path.exists():
+    def _why(self, error: subprocess.CalledProcessError, began: float) -> str:
+        for path in (self._data / "start.log", *self._data.glob("log/server-*.log")):
+            if path.exists() and path.stat().st_mtime >= began:
                 fatal = [line for line in path.read_text(errors="replace").splitlines() if "FATAL" in line]
                 if fatal:
                     return f"{fatal[-1]} (see {path})"
@@ -293,12 +324,22 @@ def _running(data: Path) -> psutil.Process | None:
     return process if alive else None
 
 
+def _works_in(process: psutil.Process, data: Path) -> bool:
+    try:
+        # A server's processes all have its data as their working directory; a zombie has none.
+        return bool(process.name() == "postgres" and process.cwd() == str(data))
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+
+
 def _socket_dir(data: Path) -> Path | None:
+    return _noted_sockets(data) if _running(data) is not None else None
+
+
+def _noted_sockets(data: Path) -> Path | None:
     lines = _postmaster(data)
     # Until the server listens its file has fewer lines; see miscadmin.h of PostgreSQL, "LOCK_FILE_LINE".
-    if _running(data) is None or len(lines) < 5 or not lines[4]:
-        return None
-    return Path(lines[4])
+    return Path(lines[4]) if len(lines) > 4 and lines[4] else None
 
 
 def _dsn(sockets: Path) -> str:

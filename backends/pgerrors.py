@@ -36,6 +36,8 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
         raise _translated(error, target, otherwise) from error
     except TimeoutError as error:
         raise StoreUnavailable(f"{target} does not answer in time") from error
+    except asyncpg.ClientConfigurationError as error:
+        raise StoreError(f"`dsn` in [database] cannot be used: {one_line(error)}") from error
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
 

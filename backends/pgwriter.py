@@ -146,8 +146,8 @@ class GroupWriter:
             )
         except asyncpg.LockNotAvailableError:
             raise GroupLocked(
-                f"group {self._tables.group.name!r} in schema {self._schema!r} is being written by another daemon;"
-                " stop that one, or set another `schema`"
+                f"group {self._tables.group.name!r} in schema {self._schema!r} is being written by another daemon"
+                " (or through a connection the server has not given up yet); stop that one, or set another `schema`"
             ) from None
 
     async def _sequence(self, connection: Connection) -> int | None:

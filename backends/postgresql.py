@@ -213,7 +213,8 @@ class PostgresqlStore:
 
     async def _connect(self) -> Connection:
         dsn = self._database.dsn if self._server is None else await self._server.start()
-        with translated(self._target):
+        # A batch is never at fault for what goes wrong before there is a connection.
+        with translated(self._target, otherwise=StoreUnavailable):
             return await asyncpg.connect(
                 dsn,
                 password=self._password,
@@ -240,11 +241,19 @@ def _decode(data: bytearray, tables: GroupTables) -> Array:
 
 
 def target_of(dsn: str) -> str:
-    """Say where a DSN leads, without its password."""
-    parts = urlsplit(dsn)
+    """Say where a DSN leads, without its password.
+
+    Raises:
+        StoreError: it is no DSN.
+
+    """
+    try:
+        parts = urlsplit(dsn)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError as error:
+        raise StoreError(f"`dsn` in [database] cannot be understood: {error}") from None
     host = parts.hostname or next(iter(parse_qs(parts.query).get("host", [])), "localhost")
     user = f"{parts.username}@" if parts.username else ""
-    port = f":{parts.port}" if parts.port else ""
     return f"postgresql://{user}{host}{port}{parts.path}"
 
 

@@ -14,8 +14,11 @@ from schemas.ledger import COUNTS, TIMES
 from schemas.queries import InstrumentReadings, WindowReadings
 from schemas.tables import MISSING_OFFSET, GroupTables
 
-SLACK_NS = 60_000_000_000
-"""In the arrays layout, how far a reading's own time may be from its trigger's and still be found by time."""
+SLACK_NS = 5_000_000_000
+"""In the arrays layout, how far a reading's own time may be from its trigger's and still be found by time, in ns.
+
+Rows are found by their trigger's time, so every question about a stretch of time reads this much more at either end.
+"""
 
 
 def ledger_columns(tables: GroupTables) -> list[sa.Column[Any]]:
@@ -39,7 +42,7 @@ def ledger_row(tables: GroupTables, trigger: int, run: int | None) -> sa.Select[
     ledger = tables.ledger.c
     found = sa.select(*ledger_columns(tables)).where(ledger.trigger_id == trigger)
     if run is None:
-        # The key begins with the run: going through the runs there are costs one descent each.
+        # The key begins with the run: PostgreSQL 18 skips from run to run, older ones go through the whole index.
         runs = sa.select(ledger.run).where(ledger.trigger_id == trigger).order_by(ledger.run.desc()).limit(1)
         return found.where(ledger.run == runs.scalar_subquery())
     return found.where(ledger.run == run)

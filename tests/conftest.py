@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,12 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def postgresql_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql_dsn() -> Iterator[str]:
     """DSN of a PostgreSQL that lives as long as the run; take a fresh `schema` in it."""
-    server = EmbeddedPostgresql(tmp_path_factory.mktemp("postgresql"))
-    yield asyncio.run(server.start())
-    asyncio.run(server.stop())
+    with _folder() as folder:
+        server = EmbeddedPostgresql(folder)
+        yield asyncio.run(server.start())
+        asyncio.run(server.stop())
 
 
 @pytest.fixture
@@ -28,9 +31,18 @@ def schema() -> str:
 
 
 @pytest.fixture
-def state_dir(tmp_path: Path) -> Path:
-    """A state folder of the test's own."""
-    return tmp_path / "state"
+def state_dir() -> Iterator[Path]:
+    """A state folder of the test's own, in which an embedded PostgreSQL may run."""
+    with _folder() as folder:
+        yield folder / "state"
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    # Not pytest's tmp_path: a second pytest of the same user closes the folder above it to all but its owner, and as
+    # root the server runs under another account.
+    with tempfile.TemporaryDirectory(prefix="triggerlog-test-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
@@ -99,13 +100,35 @@ async def test_the_server_of_a_killed_daemon_is_found(state_dir: Path, server: E
     assert server.pid == left
 
 
-@pytest.mark.parametrize("name", ["deep" * 30, "with 'quotes' and % & spaces", "ünïcödé"])
-async def test_any_folder_will_do(tmp_path: Path, name: str) -> None:
-    server = EmbeddedPostgresql(tmp_path / name / "state")
+@pytest.mark.parametrize("name", ["with 'quotes' and % & spaces", "ünïcödé"])
+async def test_any_folder_will_do(state_dir: Path, name: str) -> None:
+    server = EmbeddedPostgresql(state_dir / name)
     try:
         assert await ask(await server.start(), "SELECT 1") == "1"
     finally:
         await server.stop()
+
+
+async def test_a_folder_too_deep_for_a_socket(state_dir: Path) -> None:
+    """Its socket is elsewhere, and nothing of it stays there, not even after a kill."""
+    server = EmbeddedPostgresql(state_dir / ("deep" * 30))
+    try:
+        first = sockets_of(await server.start())
+        pid = server.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await until_gone(server)
+        dsn = await started_again(server)
+        assert await ask(dsn, "SELECT 1") == "1"
+    finally:
+        await server.stop()
+    second = sockets_of(dsn)
+    assert first != second
+    assert [path for path in (first, second) if path.exists()] == []
+
+
+def sockets_of(dsn: str) -> Path:
+    return Path(parse_qs(urlsplit(dsn).query)["host"][0])
 
 
 async def test_data_of_another_version_is_left_alone(state_dir: Path, server: EmbeddedPostgresql) -> None:
