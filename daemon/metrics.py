@@ -67,20 +67,26 @@ class Latencies:
 
 
 class Rates:
-    """Rates of growing counters, as means over about the last second."""
+    """Rates of growing counters: means over the last second, or longer while that holds too few events to be steady."""
 
-    def __init__(self, over_ns: int = 1_000_000_000) -> None:
-        self._over_ns = over_ns
+    def __init__(self, over_ns: int = 1_000_000_000, most_ns: int = 5_000_000_000, enough: int = 50) -> None:
+        self._over_ns, self._most_ns, self._enough = over_ns, most_ns, enough
         self._samples: deque[tuple[int, tuple[int, ...]]] = deque()
 
     def sample(self, monotonic_ns: int, *counters: int) -> list[float]:
-        """Take the counters now; return the growth of each, a second."""
+        """Take the counters now; return the growth of each, a second. The first decides what is enough."""
         samples = self._samples
         samples.append((monotonic_ns, counters))
-        while len(samples) > 2 and monotonic_ns - samples[1][0] >= self._over_ns:
+        while len(samples) > 2 and monotonic_ns - samples[1][0] >= self._most_ns:
             samples.popleft()
-        then, before = samples[0]
+        then, before = self._reference(monotonic_ns, counters[0])
         seconds = (monotonic_ns - then) / 1e9
         if seconds <= 0:
             return [0.0 for _ in counters]
         return [(now - past) / seconds for now, past in zip(counters, before, strict=True)]
+
+    def _reference(self, monotonic_ns: int, counter: int) -> tuple[int, tuple[int, ...]]:
+        for sample in reversed(self._samples):
+            if monotonic_ns - sample[0] >= self._over_ns and counter - sample[1][0] >= self._enough:
+                return sample
+        return self._samples[0]

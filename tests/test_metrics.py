@@ -44,9 +44,19 @@ def test_buckets_for_prometheus_count_everything() -> None:
 def test_rates_are_means_over_the_last_second() -> None:
     rates = Rates()
     assert rates.sample(0, 0, 0) == [0.0, 0.0]
-    for quarter in range(1, 9):
-        found = rates.sample(quarter * SECOND // 4, 25 * quarter, 0)
-    assert found == pytest.approx([100.0, 0.0])
-    for quarter in range(9, 17):
-        found = rates.sample(quarter * SECOND // 4, 200, 0)
+    for quarter in range(1, 30):
+        found = rates.sample(quarter * SECOND // 4, 50 * quarter, 7 * quarter)
+    assert found == pytest.approx([200.0, 28.0])
+    for quarter in range(30, 34):
+        found = rates.sample(quarter * SECOND // 4, 50 * 29 + 100 * (quarter - 29), 0)
+    assert found[0] == pytest.approx(400.0)
+
+
+def test_slow_rates_are_means_over_longer() -> None:
+    rates = Rates()
+    for quarter in range(80):
+        found = rates.sample(quarter * SECOND // 4, quarter // 2, 0)
+    assert found[0] == pytest.approx(2.0, rel=0.1)
+    for quarter in range(80, 102):
+        found = rates.sample(quarter * SECOND // 4, 39, 0)
     assert found == [0.0, 0.0]
