@@ -12,8 +12,8 @@ TUNE = 5.31
 AMPLITUDE = 1.5
 NOISE = 0.01
 INTEGER_SCALE = 0.3
-"""An orbit of TUNE oscillations round the ring, AMPLITUDE (mm, V, ...) high, NOISE of it random; integer channels
-take this part of their range a unit."""
+"""An orbit of TUNE oscillations round the ring, AMPLITUDE (mm, V, ...) high, NOISE of it random. Integer channels read
+like the counts of a button: around the middle of their range (at most 1e6), this part of it up and down a unit."""
 
 
 def record_bank(layout: Answer, *, seed: int, multiple_of: int = 1) -> Array:
@@ -46,6 +46,5 @@ def _as(dtype: np.dtype, values: Array) -> Array:
     if dtype.kind == "f":
         return values.astype(dtype)
     limits = np.iinfo(dtype)
-    middle = 0 if limits.min < 0 else limits.max / 2
-    scaled = middle + values * INTEGER_SCALE * min(limits.max / 2, 1e6)
-    return np.clip(scaled, limits.min, limits.max).astype(dtype)
+    middle = min(limits.max / 2, 1e6)
+    return np.clip(middle * (1 + INTEGER_SCALE * values), limits.min, limits.max).astype(dtype)
