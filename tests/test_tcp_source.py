@@ -209,6 +209,14 @@ async def test_silence_instead_of_a_greeting_ends_the_connection() -> None:
         assert source.status().refused == {"timeout": 1}
 
 
+async def test_a_sender_that_has_not_greeted_when_the_daemon_stops_is_told_so() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        client = await connect()
+        await eventually(lambda: source.status().connections == 1)
+        await source.stop()
+        assert (await client.ended()).startswith(b"ERROR stopping the daemon is stopping")
+
+
 async def test_too_many_connections_are_turned_away_and_the_others_go_on() -> None:
     async with logging_to_memory(GROUP) as logger, listening(logger, max_connections=2) as (source, connect):
         first, _ = await connect(), await connect()

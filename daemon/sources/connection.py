@@ -125,6 +125,13 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.resume_reading()
 
+    def stop(self) -> None:
+        """Read nothing more; a sender that has not greeted yet is told to come again."""
+        if self._gather is None:
+            self._refuse(ProtocolError(ErrorCode.STOPPING, "the daemon is stopping; connect again in a while"))
+        else:
+            self.pause(paused=True)
+
     def acknowledge(self, done: int, refused: int) -> bool:
         """Tell the sender how far it is, unless it knows; return whether nothing is left to be told for now."""
         if self._transport is None or self._transport.is_closing():

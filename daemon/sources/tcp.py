@@ -56,8 +56,8 @@ class TcpSource:
         """Accept nothing more, read nothing more."""
         if self._server is not None:
             self._server.close()
-        for connection in self._connections:
-            connection.pause(paused=True)
+        for connection in list(self._connections):
+            connection.stop()
         for gather in self.gathers.values():
             gather.flush()
 
