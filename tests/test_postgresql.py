@@ -362,6 +362,19 @@ async def test_another_daemon_may_make_the_same_partition(
     assert await database.fetchval(f'SELECT count(*) FROM {schema}."bpm$default"') == 0
 
 
+@BOTH
+async def test_a_batch_larger_than_a_message(
+    make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backends.pgwriter.MESSAGE_BYTES", 1000)
+    group = group_of()
+    store = make(group, layout)
+    await store.open()
+    readings = some(group, 1, 300, rng)
+    await store.commit(batch_of(group, 1, readings))
+    np.testing.assert_array_equal(await everything(store, group), answers(group, [(1, readings.ravel())]))
+
+
 async def test_a_table_of_someone_else(make: Make, database: asyncpg.Connection, schema: str) -> None:
     await database.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.bpm (n int)")
     with pytest.raises(SchemaMismatch, match="has a table 'bpm' that is not triggerlog's"):
