@@ -136,7 +136,7 @@ class TcpSource(_Section):
     max_connections: int = Field(default=1024, ge=1, le=65_536, description="Further senders are turned away.")
     handshake_timeout_s: float = Field(default=5.0, gt=0, le=600, description="Time a sender has for its greeting.")
     acknowledge_every_ms: float = Field(
-        default=20.0, ge=0, le=10_000, description="At most one acknowledgement a connection in this time."
+        default=50.0, ge=0, le=10_000, description="At most one acknowledgement a connection in this time."
     )
 
 

@@ -35,6 +35,7 @@ class Gather:
         self._buffer = bytearray(BUFFER)
         self._view = memoryview(self._buffer)
         self._end = 0
+        self._wanted = 0  # bytes that may complete a trigger
         self._chunks: list[tuple[int, int, int]] = []  # column, first sequence, readings
         self._soon: asyncio.Handle | None = None
         self._later: asyncio.TimerHandle | None = None
@@ -78,12 +79,13 @@ class Gather:
         self._chunks = []
         self._end = 0
         self._pipeline.receive(block, origin)
+        self._wanted = self._pipeline.assembly.wanted * self._record.itemsize
 
     def _plan(self) -> None:
         if self._soon is not None:
             return
         loop = asyncio.get_running_loop()
-        if self._end >= self._pipeline.assembly.wanted * self._record.itemsize:
+        if self._end >= self._wanted:
             self._soon = loop.call_soon(self.flush)
         elif self._later is None:
             self._later = loop.call_later(WAIT_S, self.flush)
