@@ -1,7 +1,7 @@
 """What the daemon says of itself: the body of `GET /api/v1/status` and of each frame of the status stream.
 
-Rates are means over the last second, at slow rates over up to five; percentiles are over the last ten seconds. Times are nanoseconds since
-1970-01-01 UTC.
+Rates are means over the last second, at slow rates over up to five; percentiles are over the last ten seconds. Times
+are nanoseconds since 1970-01-01 UTC.
 """
 
 from enum import StrEnum
