@@ -31,6 +31,7 @@ GROUP_LOCK_TIMEOUT = "5s"
 """A server may need a moment to notice that the daemon before us was killed."""
 PARTITION_LOCK_TIMEOUT = "500ms"
 PARTITION_RETRY_S = 60.0
+IS_PARTITION = "SELECT relispartition FROM pg_class WHERE oid = to_regclass($1)"
 
 
 class GroupLocked(StoreUnavailable):
@@ -64,7 +65,8 @@ class GroupWriter:
         self._synchronous = "on"
         self._turn = asyncio.Lock()
         self._partitions: set[Partition] = set()
-        self._covered = (0, 0)
+        self._made: set[Partition] = set()
+        self._newest: Partition | None = None
         self._refused_at: float | None = None
 
     async def open(self) -> None:
@@ -97,15 +99,15 @@ class GroupWriter:
         with_begin = len(ledger) <= LEDGER_ROWS_WITH_BEGIN
         rows = encode_rows(batch, batch.group) if self._tables.layout is Layout.ROWS else None
         async with self._session() as connection:
-            await self._make_partitions(connection, self._times(batch))
+            into = await self._make_partitions(connection, self._times(batch))
             if not await self._begin(connection, batch, ledger if with_begin else None):
                 return
             if rows is None:
                 rows = await self._arrays(connection, batch)
-            await self._copy(connection, self._tables.data.name, rows)
+            await self._copy(connection, self._tables.data.name + into, rows)
             if not with_begin:
                 payload = encode_ledger(ledger, batch.group.size, self._logger.encode())
-                await self._copy(connection, self._tables.ledger.name, payload)
+                await self._copy(connection, self._tables.ledger.name + into, payload)
             outcome = await connection.execute("COMMIT")
             if outcome != "COMMIT":
                 raise StoreUnavailable(f"{self._target} rolled the batch back")
@@ -130,6 +132,7 @@ class GroupWriter:
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connect()
+            self._partitions, self._made, self._newest = set(), set(), None
             await self._lock(self._connection)
             stated = await self._connection.fetchval("SELECT current_setting('synchronous_commit')")
             # What the server's operator set may be stronger than `on` (remote_apply) or survive its crash too (local).
@@ -194,7 +197,13 @@ class GroupWriter:
     async def _copy(self, connection: Connection, table: str, payload: Array) -> None:
         # asyncpg sends a buffer without waiting for the server to be ready for it: one round trip a COPY.
         source: Any = payload if payload.nbytes <= MESSAGE_BYTES else _pieces(payload)
-        await connection.copy_to_table(table, schema_name=self._schema, source=source, format="binary")
+        try:
+            await connection.copy_to_table(table, schema_name=self._schema, source=source, format="binary")
+        except asyncpg.UndefinedTableError:
+            if "$" not in table:
+                raise
+            # Taken away by an operator: with a new connection partitions are looked for anew.
+            raise StoreUnavailable(f"partition {table!r} is gone from {self._target}") from None
 
     def _times(self, batch: Batch) -> Array:
         times = [batch.ledger["time_ns"], batch.revised["time_ns"]]
@@ -203,10 +212,18 @@ class GroupWriter:
             times += [readings.ravel() if batch.present.all() else readings[batch.present], batch.late["time_ns"]]
         return np.concatenate(times)
 
-    async def _make_partitions(self, connection: Connection, times: Array) -> None:
-        low, high = self._covered
-        if times.size == 0 or (times.min() >= low and times.max() < high):
-            return
+    async def _make_partitions(self, connection: Connection, times: Array) -> str:
+        """Make the partitions that times need; say into which one all of them go, by the end of its tables' names.
+
+        Empty means to leave it to the server, which takes a sixth longer for a COPY of single readings.
+        """
+        newest = self._newest
+        if newest and times.size and times.min() >= newest.start_ns and times.max() < newest.end_ns:
+            return f"${newest.label}"
+        await self._make_missing(connection, times)
+        return ""
+
+    async def _make_missing(self, connection: Connection, times: Array) -> None:
         wanted = partitions_of(times, time.time_ns(), self._stretch, self._ahead)
         if not self._partitions.issuperset(wanted):
             if self._refused_at is not None and time.monotonic() - self._refused_at < PARTITION_RETRY_S:
@@ -214,25 +231,31 @@ class GroupWriter:
             for partition in wanted:
                 if partition not in self._partitions:
                     await self._make_partition(connection, partition)
-        if wanted and self._partitions.issuperset(wanted):
-            newest = wanted[-1 - self._ahead]
-            self._covered = (newest.start_ns, newest.end_ns)
+        if wanted and self._made.issuperset(wanted):
+            self._newest = wanted[-1 - self._ahead]
 
     async def _make_partition(self, connection: Connection, partition: Partition) -> None:
         """Make a partition in a transaction of its own; where it cannot be made, readings go to the default one."""
+        attached = True
         try:
             for table in (self._tables.data.name, self._tables.ledger.name):
                 async with connection.transaction():
                     await connection.execute(f"SET LOCAL lock_timeout = '{PARTITION_LOCK_TIMEOUT}'")
                     name = quoted(self._schema, f"{table}${partition.label}")
-                    if await connection.fetchval("SELECT to_regclass($1)", name) is None:
+                    there = await connection.fetchval(IS_PARTITION, name)
+                    if there is None:
                         await connection.execute(";".join(create_partition(self._schema, table, partition)))
+                    attached &= there is not False
         except asyncpg.CheckViolationError:
             log.warning("partition %s: the default partition holds its readings, which stay there", partition.label)
         except (asyncpg.LockNotAvailableError, asyncpg.InsufficientPrivilegeError) as error:
             self._refused_at = time.monotonic()
             log.warning("partition %s cannot be made now: %s", partition.label, one_line(error))
             return
+        else:
+            # One that an operator has detached is no place to write to any more.
+            if attached:
+                self._made.add(partition)
         self._partitions.add(partition)
 
 

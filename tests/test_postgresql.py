@@ -362,6 +362,22 @@ async def test_another_daemon_may_make_the_same_partition(
     assert await database.fetchval(f'SELECT count(*) FROM {schema}."bpm$default"') == 0
 
 
+async def test_a_partition_that_was_taken_away(
+    make: Make, database: asyncpg.Connection, schema: str, rng: np.random.Generator
+) -> None:
+    group = group_of()
+    store = make(group)
+    await store.open()
+    batches = [batch_of(group, k, some(group, 100 * k, 50, rng)) for k in (1, 2, 3)]
+    await store.commit(batches[0])
+    await store.commit(batches[1])
+    (label,) = (p.label for p in partitions_of(batches[1].ledger["time_ns"], time.time_ns(), "day", 0))
+    await database.execute(f'DROP TABLE {schema}."bpm${label}"')
+    assert await committed(store, batches[2]) == 1
+    found = await everything(store, group)
+    np.testing.assert_array_equal(found, answers(group, [(1, batches[2].readings.ravel())]))
+
+
 @BOTH
 async def test_a_batch_larger_than_a_message(
     make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch
