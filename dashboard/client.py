@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Callable
 from typing import Annotated, TypeVar
@@ -132,8 +133,9 @@ class StatusStream:
 
 
 def _word(problem: Exception) -> str:
-    if isinstance(problem, OSError) and problem.strerror:
-        return problem.strerror.lower()
+    if isinstance(problem, OSError) and problem.errno:
+        # asyncio's own text names the call and the address, and not what is wrong with it.
+        return os.strerror(problem.errno).lower()
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 

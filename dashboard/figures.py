@@ -48,7 +48,9 @@ def chart(*traces: tuple[str, str, str], unit: str) -> go.Figure:
             for name, column, colour in traces
         ]
     )
-    return figure.update_layout(**_layout(CHART_HEIGHT), xaxis=_time_axis(), yaxis=_value_axis())
+    # Without data the axes would be labelled with made-up numbers; the script shows them with the first point.
+    blank = {"showticklabels": False}
+    return figure.update_layout(**_layout(CHART_HEIGHT), xaxis=_time_axis() | blank, yaxis=_value_axis() | blank)
 
 
 def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:

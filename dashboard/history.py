@@ -55,8 +55,15 @@ class History:
         self._old: deque[Rows] = deque()
 
     def add(self, time_ms: float, values: Iterable[float | None]) -> None:
-        """Append a point; time is in milliseconds since 1970-01-01 UTC. A point not newer than the last is left out."""
+        """Append a point; time is in milliseconds since 1970-01-01 UTC.
+
+        A point not newer than the last is left out; one much older means that the clock was set back, and begins anew.
+        """
         row = (time_ms, *(np.nan if value is None else float(value) for value in values))
+        if self._recent and time_ms < self._recent[-1][0] - GAP_S * 1e3:
+            self._recent.clear()
+            self._bucket.clear()
+            self._old.clear()
         if self._recent and time_ms <= self._recent[-1][0]:
             return
         if self._recent and time_ms - self._recent[-1][0] > GAP_S * 1e3:

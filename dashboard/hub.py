@@ -15,6 +15,9 @@ from schemas.status import Status
 QUEUE = 16
 """Frames a browser may lie behind (4 s) before it is given a fresh snapshot instead of its backlog."""
 
+WAYS = 240
+"""Frames (1 minute) of which the one that came quickest tells how far the daemon's clock is from ours."""
+
 
 class Viewer:
     """One connected browser: the messages that it has yet to be sent."""
@@ -56,6 +59,7 @@ class Hub:
         self._sections: Sections = {}
         self._histories: dict[str, History] = {}
         self._recent: deque[tuple[int, int, str]] = deque(maxlen=QUEUE)
+        self._ways: deque[float] = deque(maxlen=WAYS)
         self._snapshot: str | None = None
         self._heard = time.time()
         self._lost_since: float | None = self._heard
@@ -87,7 +91,7 @@ class Hub:
                 "epoch": str(status.epoch),
                 "sequence": status.sequence,
                 "t": round(time_ms),
-                "sent": round(time.time() * 1e3),
+                "lag": self._lag(status),
                 "points": row,
                 "changed": changed(now, self._sections),
             }
@@ -108,7 +112,7 @@ class Hub:
     def beat(self) -> None:
         """While the daemon is gone, tell the browsers so: they see that the page itself still stands."""
         if self._lost_since is not None:
-            self._publish(_encode({"kind": "link", "sent": round(time.time() * 1e3), "link": self._link()}))
+            self._publish(_encode({"kind": "link", "link": self._link()}))
 
     def join(self, *, epoch: int | None, sequence: int | None) -> Viewer:
         """Let a browser in; one that names its last frame gets what it missed, any other a snapshot."""
@@ -137,13 +141,20 @@ class Hub:
                     "epoch": str(self.status.epoch) if self.status else None,
                     "sequence": self.status.sequence if self.status else None,
                     "t": round(self.status.time_ns / 1e6) if self.status else None,
-                    "sent": round(time.time() * 1e3),
+                    "lag": max(0, round((time.time() - self._heard) * 1e3)),
                     "link": self._link(),
                     "sections": self._sections,
                     "history": {group: _columns(history) for group, history in self._histories.items()},
                 }
             )
         return self._snapshot
+
+    def _lag(self, status: Status) -> int:
+        """How old a frame was on arrival, in ms, however the two clocks differ."""
+        if self.status is None or status.epoch != self.status.epoch or status.time_ns < self.status.time_ns:
+            self._ways.clear()
+        self._ways.append(time.time() * 1e3 - status.time_ns / 1e6)
+        return round(self._ways[-1] - min(self._ways))
 
     def _missed(self, epoch: int | None, sequence: int | None) -> list[str] | None:
         if epoch is None or sequence is None:

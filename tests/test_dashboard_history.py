@@ -61,5 +61,11 @@ def test_a_point_that_is_not_newer_is_left_out() -> None:
     assert history.rows().tolist() == [[T0, 1.0]]
 
 
+def test_a_clock_that_was_set_back_begins_anew() -> None:
+    history = filled(600)
+    history.add(T0 - 3_600_000, [42.0])
+    assert history.rows().tolist() == [[T0 - 3_600_000, 42.0]]
+
+
 def test_an_empty_history_has_its_columns() -> None:
     assert History(3).rows().shape == (0, 4)

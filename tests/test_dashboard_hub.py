@@ -1,6 +1,9 @@
+import asyncio
 import json
 import time
 from typing import Any
+
+import pytest
 
 from dashboard.hub import QUEUE, Hub, Viewer
 from schemas.status import Status
@@ -109,6 +112,21 @@ async def test_a_page_that_never_heard_the_daemon_says_so() -> None:
     first = await received(hub.join(epoch=None, sequence=None))
     assert first["link"] == first["link"] | {"up": False, "problem": "not reached yet", "daemon": "http://127.0.0.1:1"}
     assert first["history"] == {}
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, 0, 3600])
+async def test_the_age_of_a_frame_does_not_depend_on_whose_clock_is_wrong(ahead_s: int) -> None:
+    hub = Hub(daemon="http://127.0.0.1:1", build="b")
+    ahead_ns = ahead_s * 1_000_000_000
+    hub.take(snapshot(1, time.time_ns() + ahead_ns))
+    viewer = hub.join(epoch=None, sequence=None)
+    await viewer.next()
+    hub.take(snapshot(2, time.time_ns() + ahead_ns))
+    assert (await received(viewer))["lag"] <= 100
+    sent_ns = time.time_ns() + ahead_ns
+    await asyncio.sleep(0.4)
+    hub.take(snapshot(3, sent_ns))
+    assert 300 <= (await received(viewer))["lag"] <= 1_500
 
 
 async def test_history_outlives_a_restart_of_the_daemon() -> None:

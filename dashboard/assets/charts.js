@@ -75,6 +75,7 @@
     });
     gd.layout.xaxis.range = [from, to];
     gd.layout.xaxis.autorange = false;
+    gd.layout.xaxis.showticklabels = gd.layout.yaxis.showticklabels = true;
     gd.layout.xaxis.tickformat = T.view.range === "1h" ? "%H:%M" : "%H:%M:%S";
     SCALE[chart.name](gd.layout, ...extremes(ys));
     window.Plotly.redraw(gd);

@@ -39,14 +39,25 @@
     state.columns = message.columns;
     state.sections = message.sections;
     state.link = message.link;
-    state.series = {};
+    const series = Object.assign({}, state.series);
     for (const group of Object.keys(message.history)) {
       const [t, ...values] = message.history[group];
-      state.series[group] = { t, values };
+      series[group] = joined(state.series[group], { t, values });
     }
+    state.series = series;
     state.epoch = message.epoch;
     state.sequence = message.sequence;
     state.newest = message.t;
+  }
+
+  /* A page process that was restarted remembers less than this browser does. */
+  function joined(known, told) {
+    const keep = known && told.t.length ? first(known.t, told.t[0]) : 0;
+    if (!keep) return told.t.length || !known ? told : known;
+    const far = told.t[0] - known.t[keep - 1] > GAP_MS;
+    const t = known.t.slice(0, keep).concat(far ? [known.t[keep - 1] + 1] : [], told.t);
+    const values = told.values.map((column, i) => known.values[i].slice(0, keep).concat(far ? [null] : [], column));
+    return { t, values };
   }
 
   function frame(message) {
@@ -64,7 +75,13 @@
 
   function add(group, t, point) {
     const series = (T.state.series[group] = T.state.series[group] || { t: [], values: point.map(() => []) });
-    const last = series.t[series.t.length - 1];
+    let last = series.t[series.t.length - 1];
+    if (last !== undefined && t < last - GAP_MS) {
+      /* The daemon's clock was set back. */
+      series.t = [];
+      series.values = point.map(() => []);
+      last = undefined;
+    }
     if (last !== undefined && t <= last) return;
     if (last !== undefined && t - last > GAP_MS) {
       series.t.push(last + 1);

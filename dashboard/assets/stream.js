@@ -42,8 +42,7 @@
     if (T.state.build && T.state.build !== document.getElementById("page").dataset.build) location.reload();
     if (message.kind === "frame" || (message.kind === "snapshot" && message.link.up)) {
       fresh = heard;
-      /* Clocks of two computers may differ; the lag is that between daemon and page process. */
-      lag = Math.max(0, message.sent - message.t);
+      lag = message.lag;
     }
     schedule();
   }
@@ -55,6 +54,7 @@
   /* live, delayed or none: nothing that is not live may look it. */
   T.liveness = function () {
     const age = T.age();
+    if (fresh !== null) lostSince = Date.now() - (performance.now() - fresh);
     if (!T.pageProcess.up || !T.state.link.up || age >= NO_DATA_MS) return "none";
     return age >= DELAYED_MS ? "delayed" : "live";
   };
@@ -69,6 +69,10 @@
   };
 
   function schedule() {
+    if (document.hidden) {
+      T.drawHeader(T.liveness()); // a tab in the background still has a title
+      return;
+    }
     if (scheduled) return;
     scheduled = true;
     requestAnimationFrame(() => {
@@ -79,9 +83,7 @@
   T.schedule = schedule;
 
   function draw() {
-    const before = document.getElementById("page").dataset.link;
     const now = T.liveness();
-    if (now === "none" && before !== "none") lostSince = fresh === null ? Date.now() : Date.now() - (performance.now() - fresh);
     T.drawHeader(now);
     if (!T.groups().length) return;
     T.drawView();
