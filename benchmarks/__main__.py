@@ -14,6 +14,8 @@ from benchmarks.report import markdown, print_report
 
 FOLDER = Path(__file__).parent
 KEPT = FOLDER.parent / ".benchmarks"
+WIDTH = 120
+"""Columns of the report in a file; on a terminal it has what the terminal has."""
 MEASURES = ("throughput", "latency", "load")
 EPILOG = """\
 examples:
@@ -38,8 +40,11 @@ def main() -> int:
     else:
         kept = options.report_from
     found = json.loads(kept.read_text())
-    print_report(found, Console())
-    Console().print(f"[bold]kept[/bold]         {kept}", highlight=False, soft_wrap=True)
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    print_report(found, console)
+    console.print(f"[bold]{'kept':<12}[/bold] {kept}", highlight=False, soft_wrap=True)
     if options.report is not None:
         options.report.write_text(markdown(found, _command(found["triggerlog"]["plan"], options.only)))
     return 0
@@ -63,7 +68,16 @@ def _options() -> argparse.Namespace:
 
 def _measure(options: argparse.Namespace, kept: Path) -> int:
     files = [str(FOLDER / f"test_{name}.py") for name in MEASURES if options.only in (None, name)]
-    arguments = [*files, f"--rootdir={FOLDER.parent}", "--capture=no", "--quiet", "--quiet", "--no-header"]
+    arguments = [
+        *files,
+        f"--rootdir={FOLDER.parent}",
+        "--capture=no",
+        "--quiet",
+        "--quiet",
+        "--no-header",
+        "--exitfirst",
+        "--tb=short",
+    ]
     arguments += ["--benchmark-enable", "--benchmark-quiet", f"--benchmark-json={kept}", "--timeout=0"]
     return int(pytest.main([*arguments, f"--plan={options.plan}", f"--folder={options.folder}"]))
 

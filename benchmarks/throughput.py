@@ -70,13 +70,14 @@ def daemon_round(server: Server, layout: Layout, seconds: float) -> Round:
         sent = send(process.port, seconds=seconds)
         status = process.status()
         cpu_s = process.cpu_s()
-    verify(server, process.schema, layout, sent.triggers, random_records(BANK))
+    late = verify(server, process.schema, layout, sent.triggers, random_records(BANK))
     server.drop(process.schema)
     rate, committing_s = commit_rate(sent.acks, INSTRUMENTS)
     return Round(
         seconds=1 / rate,
         facts={
             "triggers": sent.triggers,
+            "triggers with late readings": late,
             "triggers a commit": sent.triggers / status.store.commits,
             "seconds of commits": committing_s,
             "seconds of sending": seconds,
