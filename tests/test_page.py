@@ -210,6 +210,10 @@ def test_a_killed_page_process_is_seen_and_a_restarted_one_is_found_again(stage:
     live(page)
     page.wait_for_timeout(1_000)
     assert page.evaluate(OLDEST) == oldest, "what the browser knew is not lost with the page process"
+    page.locator(".cell").nth(7).click()
+    expect(page.locator("#trend-note")).to_contain_text("3,000 readings stored")
+    page.keyboard.press("Escape")
+    expect(page.locator(".mantine-Drawer-title")).to_have_count(0)
 
 
 def test_a_page_process_that_hangs_is_seen(stage: Stage, page: Page) -> None:
