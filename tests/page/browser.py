@@ -1,6 +1,7 @@
 """Debian's Chromium, driven by Playwright: what every page test needs of it."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
@@ -20,6 +21,8 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+BACK_MS = 12_000
+NO_DATA_MS = 5_000
 
 
 @contextmanager
@@ -55,3 +58,24 @@ class Watched:
     def _asked(self, url: str) -> None:
         if urlsplit(url).scheme not in ("data", "blob"):
             self.hosts.add(str(urlsplit(url).hostname))
+
+
+def live(page: Page, timeout: int = BACK_MS) -> None:
+    """The page says that its data is live."""
+    expect(page.locator("#badge-text")).to_have_text("LIVE", timeout=timeout)
+    expect(page.locator("#page")).to_have_attribute("data-link", "live")
+
+
+def dead(page: Page, timeout: int = NO_DATA_MS) -> None:
+    """The page says that it has no data, and shows none as if it were live."""
+    expect(page.locator("#badge-text")).to_have_text("NO DATA", timeout=timeout)
+    expect(page.locator("#banner")).to_be_visible()
+    expect(page.locator("#tile-received .value")).to_have_text("–")
+    expect(page.locator("#tile-received .beside")).to_have_text(re.compile(r"^was \d"))
+    greyed = page.locator(".live").evaluate("element => getComputedStyle(element).filter")
+    assert "grayscale(1)" in greyed
+
+
+def value(page: Page, column: str) -> Locator:
+    """The number of a tile."""
+    return page.locator(f"#tile-{column} .value")

@@ -1,87 +1,16 @@
 """The page as a person sees it: a real browser, a real page process, a real stream of statuses."""
 
-import re
-import signal
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.page.browser import Watched, chromium
+from tests.page.browser import BACK_MS, Watched, live, value
 from tests.page.served import FIGURES
-from tests.page.stage import Stage, ask, until
+from tests.page.stage import Stage, until
 
 pytestmark = pytest.mark.page
 
 MIXED = {"6": "m", "13": "l", "32": "s", "42": "n", "51": "m"}
-BACK_MS = 12_000
-NO_DATA_MS = 5_000
-OLDEST = "() => window.triggerlog.state.series.bpm.t[0]"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def running(browser: Browser) -> Iterator[Stage]:
-    stage = Stage()
-    try:
-        stage.start()
-        yield stage
-    finally:
-        stage.end()
-
-
-@pytest.fixture
-def stage(running: Stage) -> Stage:
-    running.figures(**FIGURES)
-    return running
-
-
-@pytest.fixture(scope="module")
-def opened(running: Stage, browser: Browser) -> Iterator[Watched]:
-    watched = Watched(browser, running.page.url)
-    yield watched
-    watched.page.close()
-
-
-@pytest.fixture
-def page(stage: Stage, opened: Watched) -> Page:
-    """A page that stands open through all tests that only look at it, as one in a control room does."""
-    live(opened.page)
-    return opened.page
-
-
-@pytest.fixture
-def fresh(stage: Stage, browser: Browser) -> Iterator[Watched]:
-    """A page of the test's own, to be clicked on."""
-    watched = Watched(browser, stage.page.url)
-    live(watched.page)
-    yield watched
-    watched.page.close()
-
-
-def live(page: Page, timeout: int = BACK_MS) -> None:
-    expect(page.locator("#badge-text")).to_have_text("LIVE", timeout=timeout)
-    expect(page.locator("#page")).to_have_attribute("data-link", "live")
-
-
-def dead(page: Page, timeout: int = NO_DATA_MS) -> None:
-    expect(page.locator("#badge-text")).to_have_text("NO DATA", timeout=timeout)
-    expect(page.locator("#banner")).to_be_visible()
-    expect(page.locator("#tile-received .value")).to_have_text("–")
-    expect(page.locator("#tile-received .beside")).to_have_text(re.compile(r"^was \d"))
-    greyed = page.locator(".live").evaluate("element => getComputedStyle(element).filter")
-    assert "grayscale(1)" in greyed
-
-
-def value(page: Page, column: str) -> Any:
-    return page.locator(f"#tile-{column} .value")
 
 
 def test_the_numbers_are_those_of_the_status(stage: Stage, page: Page) -> None:
@@ -157,84 +86,6 @@ def test_events_are_listed(stage: Stage, page: Page) -> None:
     expect(page.locator("#events li")).to_have_text(["2023-11-14 22:13:20warning<b>bpm_006</b> silent"])
 
 
-def test_a_killed_daemon_is_seen_and_a_restarted_one_is_found_again(stage: Stage, page: Page) -> None:
-    stage.daemon.kill()
-    try:
-        dead(page)
-        expect(page.locator("#banner")).to_contain_text("(connection refused)")
-        expect(page.locator("#banner")).to_contain_text("systemctl status triggerlog")
-        expect(page.locator(".cell").first).to_have_attribute("aria-label", "bpm_000: not known, was ok")
-    finally:
-        stage.daemon.start()
-    live(page)
-    expect(page.locator("#banner")).to_be_hidden()
-    expect(value(page, "received")).to_have_text(re.compile(r"\d"))
-    expect(page.locator(".cell").first).to_have_attribute("aria-label", "bpm_000: ok")
-
-
-def test_a_page_that_never_heard_the_daemon_says_so_and_shows_no_number(browser: Browser) -> None:
-    alone = Stage()
-    try:
-        alone.page.start()
-        page = Watched(browser, alone.page.url).page
-        expect(page.locator("#banner")).to_contain_text("(connection refused)")
-        expect(page.locator("#badge-text")).to_have_text("NO DATA")
-        assert page.locator(".tile .value").all_text_contents() == ["–"] * 6
-        assert page.locator(".xtick, .ytick").count() == 0
-        alone.daemon.start()
-        live(page)
-        expect(page.locator(".cell")).to_have_count(120)
-        page.close()
-    finally:
-        alone.end()
-
-
-def test_a_daemon_that_hangs_is_seen_though_its_connection_stands(stage: Stage, page: Page) -> None:
-    stage.daemon.signal(signal.SIGSTOP)
-    try:
-        expect(page.locator("#badge-text")).to_have_text("DELAYED", timeout=4_000)
-        dead(page)
-    finally:
-        stage.daemon.signal(signal.SIGCONT)
-    live(page)
-
-
-def test_a_killed_page_process_is_seen_and_a_restarted_one_is_found_again(stage: Stage, page: Page) -> None:
-    stage.page.kill()
-    try:
-        dead(page)
-        expect(page.locator("#banner")).to_contain_text("this page has lost its server")
-        oldest = page.evaluate(OLDEST)
-    finally:
-        stage.page.start()
-    live(page)
-    page.wait_for_timeout(1_000)
-    assert page.evaluate(OLDEST) == oldest, "what the browser knew is not lost with the page process"
-    page.locator(".cell").nth(7).click()
-    expect(page.locator("#trend-note")).to_contain_text("3,000 readings stored")
-    page.keyboard.press("Escape")
-    expect(page.locator(".mantine-Drawer-title")).to_have_count(0)
-
-
-def test_a_page_process_that_hangs_is_seen(stage: Stage, page: Page) -> None:
-    stage.page.signal(signal.SIGSTOP)
-    try:
-        dead(page)
-    finally:
-        stage.page.signal(signal.SIGCONT)
-    live(page)
-
-
-def test_nothing_is_asked_of_the_outside_and_nothing_goes_wrong_in_the_script(fresh: Watched) -> None:
-    fresh.page.locator(".cell").nth(6).click()
-    expect(fresh.page.locator("#trend-chart .main-svg").first).to_be_visible()
-    for button in fresh.page.locator("button.range").all():
-        button.click()
-    fresh.page.wait_for_timeout(1_000)
-    assert fresh.hosts == {"127.0.0.1"}
-    assert fresh.errors == []
-
-
 def test_charts_have_a_height_and_lines(stage: Stage, page: Page) -> None:
     stage.figures(wave=True)
     charts = page.locator(".chart .js-plotly-plot")
@@ -248,16 +99,6 @@ def test_charts_have_a_height_and_lines(stage: Stage, page: Page) -> None:
         # A gap cuts a line into paths, of which one of a second is a single pixel.
         assert "L" in "".join(line.get_attribute("d") or "" for line in chart.locator("path.js-line").all())
     assert page.locator(".modebar").count() == 0
-
-
-def test_a_page_opened_later_has_its_charts_filled_at_once(stage: Stage, page: Page, browser: Browser) -> None:
-    page.wait_for_timeout(3_000)
-    later = Watched(browser, stage.page.url)
-    live(later.page)
-    points = "() => document.querySelector('#chart-rates .js-plotly-plot').data[0].x.length"
-    until(lambda: later.page.evaluate(points) > 0, "the chart is drawn")
-    assert later.page.evaluate(points) >= 10
-    later.page.close()
 
 
 def test_a_cell_opens_the_trend_of_its_instrument_and_the_address_remembers_it(stage: Stage, fresh: Watched) -> None:
@@ -412,21 +253,3 @@ def test_motion_is_spared_where_it_is_not_wanted(stage: Stage, browser: Browser)
     }).length"""
     assert watched.page.evaluate(moving) == 0
     watched.page.close()
-
-
-def test_several_pages_at_once_are_all_live(stage: Stage, page: Page, browser: Browser) -> None:
-    def browsers() -> int:
-        return int(ask(stage.page.url + "/healthz")["browsers"])
-
-    until(lambda: browsers() == 1, "only the page that stands open is left")
-    pages = [Watched(browser, stage.page.url).page for _ in range(5)]
-    for each in pages:
-        live(each)
-    assert browsers() == 6
-    sequence = "() => window.triggerlog.state.sequence"
-    began = [each.evaluate(sequence) for each in pages]
-    pages[0].wait_for_timeout(3_000)
-    assert min(each.evaluate(sequence) - start for each, start in zip(pages, began, strict=True)) >= 9
-    for each in pages:
-        each.close()
-    until(lambda: browsers() == 1, "the browsers have left")
