@@ -50,9 +50,12 @@ class RowFormat:
         whole = np.empty(len(SIGNATURE) + count * width + len(TRAILER), np.uint8)
         whole[: len(SIGNATURE)] = np.frombuffer(SIGNATURE, np.uint8)
         whole[-len(TRAILER) :] = np.frombuffer(TRAILER, np.uint8)
-        rows = whole[len(SIGNATURE) : -len(TRAILER)]
-        rows.view(f"V{width}")[:] = self._template.view(f"V{width}")
-        return whole, rows.view(self.dtype)
+        whole[len(SIGNATURE) : -len(TRAILER)].view(f"V{width}")[:] = self._template.view(f"V{width}")
+        return whole, self.rows(whole)
+
+    def rows(self, whole: Array) -> Array:
+        """View the rows of a COPY file that `blank` made; uint8."""
+        return whole[len(SIGNATURE) : -len(TRAILER)].view(self.dtype)
 
     def parse(self, data: bytes | bytearray) -> Array:
         """View the rows of a COPY file.

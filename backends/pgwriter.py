@@ -3,17 +3,19 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncpg
 import numpy as np
+from asyncpg.prepared_stmt import PreparedStatement
 
 from backends.base import BatchRejected, StoreUnavailable
 from backends.partitions import Partition, Stretch, partitions_of
 from backends.pgcopy import arrays_format, encode_arrays, encode_ledger, encode_rows, ledger_rows
 from backends.pgerrors import one_line, translated
+from backends.pgsingle import is_single, single_parameters, single_statement
 from backends.sql import begin_batch, create_partition, literal, quoted, take_out_arrays
 from schemas.batch import Batch, Durability, JournalPosition, Layout
 from schemas.readings import Array
@@ -62,12 +64,13 @@ class GroupWriter:
         self._stretch: Stretch = stretch
         self._ahead = ahead
         self._connection: Connection | None = None
-        self._synchronous = "on"
+        self._synchronous = self._in_force = "on"
         self._turn = asyncio.Lock()
         self._partitions: set[Partition] = set()
         self._made: set[Partition] = set()
         self._newest: Partition | None = None
         self._refused_at: float | None = None
+        self._prepared: tuple[str, PreparedStatement[Any]] | None = None
 
     async def open(self) -> None:
         """Connect, take the group's lock and make the partitions of now."""
@@ -95,6 +98,31 @@ class GroupWriter:
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction, or find that it is there."""
+        if is_single(batch):
+            await self._commit_single(batch)
+        else:
+            await self._commit_by_copy(batch)
+
+    async def _commit_single(self, batch: Batch) -> None:
+        is_rows = self._tables.layout is Layout.ROWS
+        payload = encode_rows(batch, batch.group) if is_rows else encode_arrays(batch, batch.group)
+        async with self._session() as connection:
+            into = await self._make_partitions(connection, self._times(batch))
+            await self._set_durability(connection, batch.durability)
+            with self._gone_partition(into):
+                statement = await self._single(connection, into)
+                moved = await statement.fetchval(*single_parameters(batch, self._tables, payload))
+            if not moved:
+                await self._check_position(connection)
+
+    async def _single(self, connection: Connection, into: str) -> "PreparedStatement[Any]":
+        """The statement for single triggers; prepared once for each partition, or it would cost two round trips."""
+        if self._prepared is None or self._prepared[0] != into:
+            text = single_statement(self._tables, schema=self._schema, logger=self._logger, into=into)
+            self._prepared = into, await connection.prepare(text)
+        return self._prepared[1]
+
+    async def _commit_by_copy(self, batch: Batch) -> None:
         ledger = ledger_rows(batch)
         with_begin = len(ledger) <= LEDGER_ROWS_WITH_BEGIN
         rows = encode_rows(batch, batch.group) if self._tables.layout is Layout.ROWS else None
@@ -132,11 +160,12 @@ class GroupWriter:
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connect()
-            self._partitions, self._made, self._newest = set(), set(), None
+            self._partitions, self._made, self._newest, self._prepared = set(), set(), None, None
             await self._lock(self._connection)
             stated = await self._connection.fetchval("SELECT current_setting('synchronous_commit')")
             # What the server's operator set may be stronger than `on` (remote_apply) or survive its crash too (local).
             self._synchronous = "on" if stated == "off" else stated
+            self._in_force = stated
         return self._connection
 
     async def _lock(self, connection: Connection) -> None:
@@ -161,19 +190,30 @@ class GroupWriter:
         return sequence
 
     async def _begin(self, connection: Connection, batch: Batch, ledger: Array | None) -> bool:
-        synchronous = self._synchronous if batch.durability is Durability.SYNC else "off"
+        synchronous = self._wanted(batch.durability)
         text = begin_batch(
             batch, self._tables, schema=self._schema, logger=self._logger, synchronous=synchronous, ledger=ledger
         )
         if not (await connection.execute(text)).endswith(" 0"):
             return True
         await connection.execute("ROLLBACK")
-        sequence = await self._sequence(connection)
-        if sequence is None:
-            await self._restore_position(connection)
+        await self._check_position(connection)
         return False
 
-    async def _restore_position(self, connection: Connection) -> None:
+    def _wanted(self, durability: Durability) -> str:
+        return self._synchronous if durability is Durability.SYNC else "off"
+
+    async def _set_durability(self, connection: Connection, durability: Durability) -> None:
+        """Set what a statement without a transaction of its own commits with; a round trip only where it changes."""
+        wanted = self._wanted(durability)
+        if wanted != self._in_force:
+            await connection.execute(f"SET synchronous_commit = {wanted}")
+            self._in_force = wanted
+
+    async def _check_position(self, connection: Connection) -> None:
+        """See that a position which did not move is there at all."""
+        if await self._sequence(connection) is not None:
+            return
         await connection.execute(
             f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence) VALUES ($1, $2, 0)",
             *(self._logger, self._tables.group.name),
@@ -197,12 +237,18 @@ class GroupWriter:
     async def _copy(self, connection: Connection, table: str, payload: Array) -> None:
         # asyncpg sends a buffer without waiting for the server to be ready for it: one round trip a COPY.
         source: Any = payload if payload.nbytes <= MESSAGE_BYTES else _pieces(payload)
-        try:
+        with self._gone_partition(table):
             await connection.copy_to_table(table, schema_name=self._schema, source=source, format="binary")
+
+    @contextmanager
+    def _gone_partition(self, table: str) -> Iterator[None]:
+        """Turn a partition's absence into something that passes: a new connection looks for partitions anew."""
+        try:
+            yield
         except asyncpg.UndefinedTableError:
             if "$" not in table:
                 raise
-            # Taken away by an operator: with a new connection partitions are looked for anew.
+            # Taken away by an operator.
             raise StoreUnavailable(f"partition {table!r} is gone from {self._target}") from None
 
     def _times(self, batch: Batch) -> Array:

@@ -220,8 +220,6 @@ class PostgresqlStore:
                 password=self._password,
                 timeout=self._database.command_timeout_s,
                 server_settings={"application_name": f"triggerlog {self._logger}"},
-                # Each text is asked once; a plan kept for partitions that have changed is of no use.
-                statement_cache_size=0,
             )
 
 

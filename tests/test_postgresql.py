@@ -247,8 +247,12 @@ async def test_durability_holds_for_the_transaction(
             BEGIN INSERT INTO {schema}.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
         CREATE TRIGGER note AFTER UPDATE ON {schema}.positions EXECUTE FUNCTION {schema}.note();
     """)
-    await store.commit(batch_of(group, 1, some(group, 1, 2, rng), durability=durability))
-    expected = "on" if durability is Durability.SYNC else "off"
+    other = Durability.ASYNC if durability is Durability.SYNC else Durability.SYNC
+    wanted = (durability, durability, other, durability, other)
+    for sequence, (triggers, of_batch) in enumerate(zip((2, 1, 1, 2, 2), wanted, strict=True), 1):
+        readings = some(group, 10 * sequence, triggers, rng)
+        await store.commit(batch_of(group, sequence, readings, durability=of_batch))
+    expected = " ".join("on" if of_batch is Durability.SYNC else "off" for of_batch in wanted)
     assert await database.fetchval(f"SELECT string_agg(setting, ' ') FROM {schema}.seen") == expected
 
 

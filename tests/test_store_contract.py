@@ -161,6 +161,25 @@ async def test_incomplete_triggers(make: Make, opened: Any, rng: np.random.Gener
     np.testing.assert_array_equal(one, expected[expected["instrument"] == 1])
 
 
+async def test_triggers_that_come_one_by_one(make: Make, opened: Any, rng: np.random.Generator) -> None:
+    group = group_of(dtypes=tuple(CHANNEL_DTYPES))
+    store = await opened(make(group))
+    parts, rows = [], []
+    for k, time_ns in enumerate(now_and_then(12)):
+        readings = readings_of(group, np.array([k]), np.array([time_ns]), rng)
+        present = rng.random(readings.shape) < (1.0 if k % 2 else 0.6)
+        present[0, 3] = True
+        durability = Durability.ASYNC if k % 3 else Durability.SYNC
+        batch = batch_of(group, k + 1, readings, present=present, durability=durability)
+        await store.commit(batch)
+        await store.commit(batch)
+        parts.append((1, readings[present]))
+        rows.append(batch.ledger)
+    np.testing.assert_array_equal(await everything(store, group), answers(group, parts))
+    np.testing.assert_array_equal(await store.ask(LedgerTail(group=group, most=100)), np.concatenate(rows))
+    assert (await store.position("bpm")).sequence == 12
+
+
 async def test_late_readings_of_an_earlier_batch(make: Make, opened: Any, rng: np.random.Generator) -> None:
     group = group_of(dtypes=("float32", "uint16"))
     store = await opened(make(group))
