@@ -15,6 +15,12 @@ from schemas.batch import ClosedTriggers, Durability, JournalPosition, Layout
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
 
+QUIET_NS = 10_000_000_000
+"""After so long without backpressure, its beginning is news."""
+
+LONG_NS = 1_000_000_000
+"""After so long in it, its end is."""
+
 
 class Pipeline:
     """One group on its way from block to commit.
@@ -65,6 +71,7 @@ class Pipeline:
         self.watch = Watch(group.size, int(config.alarms.stale_s * 1e9))
         self._events = events
         self._timer: asyncio.TimerHandle | None = None
+        self._full_ns = -QUIET_NS  # when backpressure began or ended last
         self._on_settled: list[Callable[[], None]] = []
         self._on_full: list[Callable[[bool], None]] = []
 
@@ -107,9 +114,7 @@ class Pipeline:
 
     def end(self) -> None:
         """Close the open triggers and let `run` return when all is committed."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._disarm()
         self._handle(self.assembly.flush(now()), rearm=False)
         self.committer.end()
 
@@ -123,10 +128,17 @@ class Pipeline:
             self._arm()
 
     def _arm(self) -> None:
+        if self.is_full:
+            return
         deadline = self.assembly.deadline_ns
         if deadline is not None:
             delay = max(0.0, (deadline - now().monotonic_ns) / 1e9)
             self._timer = asyncio.get_running_loop().call_later(delay, self._close_due)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _close_due(self) -> None:
         self._timer = None
@@ -142,7 +154,22 @@ class Pipeline:
             callback()
 
     def _full(self, is_full: bool) -> None:
-        text = "the backlog is full: senders are held back" if is_full else "the backlog has room again"
-        self._events.say("warning" if is_full else "info", f"group {self.group.name}: {text}")
+        # While senders are held back nothing can complete a trigger: closing it would call instruments late that
+        # are not.
+        if is_full:
+            self._disarm()
+        else:
+            self.assembly.restart_timeouts(now())
+            self._arm()
+        self._say_full(is_full, now().monotonic_ns)
         for callback in self._on_full:
             callback(is_full)
+
+    def _say_full(self, is_full: bool, moment: int) -> None:
+        """Say when senders begin to be held back: not many times a second, as with a sender that is always faster."""
+        held_ns = moment - self._full_ns
+        if is_full and held_ns > QUIET_NS:
+            self._events.say("warning", f"group {self.group.name}: the backlog is full, senders are held back")
+        elif not is_full and held_ns > LONG_NS:
+            self._events.say("info", f"group {self.group.name}: senders were held back for {held_ns / 1e9:.1f} s")
+        self._full_ns = moment

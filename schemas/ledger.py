@@ -23,7 +23,8 @@ def ledger_dtype(instruments: int) -> np.dtype[Any]:
     run, trigger: the identity.
     time_ns: the trigger's own time (ns since 1970-01-01 UTC, by the instruments' clocks); what stores partition by.
     first_ns, last_ns: earliest and latest timestamp among its readings (instruments' clocks).
-    first_received_ns, last_received_ns, closed_ns: by the daemon's clock, in ns since 1970-01-01 UTC.
+    first_received_ns, last_received_ns, closed_ns: by the daemon's clock, in ns since 1970-01-01 UTC; the last reading
+    received comes after closing when it is late.
     expected, arrived: distinct instruments; arrived counts the late ones too.
     late: readings that came after closing and were written into the trigger all the same.
     duplicates: readings of an instrument that was already there; they are not stored.

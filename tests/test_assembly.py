@@ -82,6 +82,7 @@ def test_late_reading_is_merged_into_its_ledger_row() -> None:
     assert piece.late["instrument"].tolist() == [4]
     (row,) = piece.revised[piece.late_of]
     assert (row["arrived"], row["late"], row["duplicates"]) == (3, 1, 2)
+    assert row["last_received_ns"] == START_NS + TIMEOUT + 1 > row["closed_ns"]
     assert missing_instruments(row, GROUP.size) == [1, 3]
     assert (assembly.counts.late, assembly.counts.duplicate) == (1, 2)
 
@@ -142,6 +143,15 @@ def test_more_new_triggers_in_one_block_than_may_be_open() -> None:
     out += assembly.flush(at(1))
     assert sorted(row["trigger"] for piece in out for row in piece.ledger) == list(range(1, 200))
     assert all(piece.ledger["arrived"].tolist() == [1] * piece.triggers for piece in out)
+
+
+def test_timeouts_may_start_anew() -> None:
+    assembly = make(GROUP)
+    assembly.receive(make_block(GROUP, [(1, 0), (90_000, 1)]), None, at(0))
+    assembly.restart_timeouts(at(TIMEOUT - 1))
+    assert assembly.close_due(at(2 * TIMEOUT - 2)) == []
+    assert (assembly.open, assembly.held) == (1, 2)
+    assert assembly.deadline_ns == 2 * TIMEOUT - 1
 
 
 def test_flush_closes_everything() -> None:

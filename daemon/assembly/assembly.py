@@ -7,7 +7,7 @@ import numpy as np
 
 from daemon.assembly.closing import ONE_MOMENT_NS, close_slots
 from daemon.assembly.origin import Instant, Origin
-from daemon.assembly.pool import Pool
+from daemon.assembly.pool import FREE, Pool
 from daemon.assembly.progress import NEVER, Progress
 from daemon.assembly.receipts import Receipts
 from daemon.assembly.strays import Move, Strays
@@ -131,6 +131,11 @@ class Assembly:
         self._close(np.flatnonzero(self._pool.opened <= due), now, out)
         return out
 
+    def restart_timeouts(self, now: Instant) -> None:
+        """Count the timeouts of all that is open from now on: for a while nothing could come."""
+        self._pool.opened[self._pool.opened != FREE] = now.monotonic_ns
+        self._strays.restart(now.monotonic_ns)
+
     def flush(self, now: Instant) -> list[ClosedTriggers]:
         """Close everything, as at the end of the service."""
         out: list[ClosedTriggers] = []
@@ -236,7 +241,7 @@ class Assembly:
             return block, origin
         old &= window.taken_within(block, ONE_MOMENT_NS)
         if old.any():
-            self._close(NO_SLOTS, now, out, self._merge(window, block[old], origin[old]))
+            self._close(NO_SLOTS, now, out, self._merge(window, block[old], origin[old], now))
         return block[~old], origin[~old]
 
     def _accept(self, block: Array, origin: Origin, now: Instant, out: list[ClosedTriggers]) -> None:
@@ -252,7 +257,7 @@ class Assembly:
         merged = None
         closed = slots == CLOSED
         if closed.any():
-            merged = self._merge(self._window, block[closed], origin[closed])
+            merged = self._merge(self._window, block[closed], origin[closed], now)
             block, origin, slots = block[~closed], origin[~closed], slots[~closed]
         self._close(self._put(block, origin, slots, now), now, out, merged)
 
@@ -288,9 +293,9 @@ class Assembly:
         self._pool.last_received[touched] = now.utc_ns
         return self._pool.complete(touched)
 
-    def _merge(self, window: Window, block: Array, origin: Origin) -> Merged:
+    def _merge(self, window: Window, block: Array, origin: Origin, now: Instant) -> Merged:
         self.receipts.wait_in_next_piece(origin)
-        merged = window.merge(block)
+        merged = window.merge(block, now.utc_ns)
         self.counts.accepted += len(merged.late)
         self.counts.late += len(merged.late)
         self.counts.duplicate += merged.duplicates

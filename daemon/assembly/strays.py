@@ -72,6 +72,10 @@ class Strays:
             np.concatenate([origin.sequence for _, origin, _ in self._blocks]),
         )
 
+    def restart(self, monotonic_ns: int) -> None:
+        """Take all that is held as if it had come now."""
+        self._blocks = [(block, origin, monotonic_ns) for block, origin, _ in self._blocks]
+
     def release(self, until_ns: int) -> list[tuple[Array, Origin]]:
         """Let go of what came at `until_ns` (monotonic) or before."""
         out = [(block, origin) for block, origin, came in self._blocks if came <= until_ns]

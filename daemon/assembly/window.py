@@ -70,8 +70,8 @@ class Window:
         apart = np.abs(self._ledger["time_ns"][triggers & self._mask] - block["time_ns"])
         return np.asarray((self.slots(triggers) == CLOSED) & (apart < tolerance_ns))
 
-    def merge(self, block: Array) -> Merged:
-        """Merge readings of closed triggers: what the ledger calls missing is late, all else is there already."""
+    def merge(self, block: Array, utc_ns: int) -> Merged:
+        """Merge readings of closed triggers, received now: what the ledger calls missing is late, the rest double."""
         places = block["trigger"] & self._mask
         byte, bit = block["instrument"] >> 3, np.uint8(1) << (block["instrument"] & 7).astype(np.uint8)
         late = (self._ledger["missing"][places, byte] & bit) != 0
@@ -80,6 +80,7 @@ class Window:
         np.bitwise_and.at(self._ledger["missing"], (at, byte[late]), ~bit[late])
         np.add.at(self._ledger["arrived"], at, 1)
         np.add.at(self._ledger["late"], at, 1)
+        self._ledger["last_received_ns"][at] = utc_ns
         np.minimum.at(self._ledger["first_ns"], at, times)
         np.maximum.at(self._ledger["last_ns"], at, times)
         np.add.at(self._ledger["duplicates"], places[~late], 1)
