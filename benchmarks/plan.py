@@ -28,6 +28,6 @@ PLANS = {
     "smoke": Plan(
         rounds=1, write_s=0.3, send_s=0.5, rates=(10, 1000), windows=1, window_s=1.0, cpu_s=2.0, memory_s=4.0
     ),
-    "short": Plan(rounds=3, write_s=3.0, send_s=6.0, windows=2, window_s=10.0, cpu_s=15.0, memory_s=60.0),
+    "short": Plan(rounds=3, write_s=3.0, send_s=6.0, windows=4, window_s=10.0, cpu_s=15.0, memory_s=60.0),
     "full": Plan(rounds=7, write_s=5.0, send_s=12.0, windows=6, window_s=10.0, cpu_s=60.0, memory_s=300.0),
 }

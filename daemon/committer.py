@@ -160,7 +160,7 @@ class Committer:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
                 pause = min(2 * pause, self._retry_most_s)
             else:
-                self._note_recovery()
+                self.problem = None
                 return
 
     async def _bury(self, batch: Batch, reason: str) -> None:
@@ -173,7 +173,7 @@ class Committer:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, self._retry_most_s)
             else:
-                self._note_recovery()
+                self.problem = None
                 self._events.say(
                     "error", f"group {self._group.name}: a batch was rejected and kept in {path}: {reason}"
                 )
@@ -218,14 +218,7 @@ class Committer:
     def _note_problem(self, text: str) -> None:
         if self.problem is None:
             self.problem_since_ns = time.monotonic_ns()
-            self._events.say("error", f"group {self._group.name}: the database is away, readings wait: {text}")
         self.problem = text
-
-    def _note_recovery(self) -> None:
-        if self.problem is not None:
-            away_s = (time.monotonic_ns() - self.problem_since_ns) / 1e9
-            self.problem = None
-            self._events.say("info", f"group {self._group.name}: the database is back after {away_s:.1f} s")
 
 
 def _merge(pieces: list[ClosedTriggers]) -> ClosedTriggers:

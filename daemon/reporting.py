@@ -85,11 +85,14 @@ class Reporter:
         self._process = psutil.Process()
         self._process.cpu_percent()
         self._cpu = 0.0
+        self._away_since_ns: int | None = None
         self._cpu_at_ns = self._started_ns
 
     def sample(self) -> None:
-        """Take the counters for the rates."""
+        """Take the counters for the rates, and say when the store goes away or comes back."""
         moment = time.monotonic_ns()
+        if self.state is State.RUNNING:
+            self._say_store(moment)
         for name, pipeline in self.pipelines.items():
             assembly, committed = pipeline.assembly.counts, pipeline.committer.counts
             rates = self._rates.setdefault(name, Rates())
@@ -102,6 +105,16 @@ class Reporter:
             )
         if moment - self._cpu_at_ns >= 1_000_000_000:
             self._cpu, self._cpu_at_ns = self._process.cpu_percent(), moment
+
+    def _say_store(self, moment: int) -> None:
+        problem = self._store.status(self.pipelines).problem
+        if problem is not None and self._away_since_ns is None:
+            self._away_since_ns = moment
+            self._events.say("error", f"the database is away, readings wait: {problem}")
+        elif problem is None and self._away_since_ns is not None:
+            away_s = (moment - self._away_since_ns) / 1e9
+            self._away_since_ns = None
+            self._events.say("info", f"the database is back after {away_s:.1f} s")
 
     def status(self) -> Status:
         """The status now."""

@@ -139,6 +139,19 @@ async def test_health_and_readiness() -> None:
         assert answer.json() == {"status": "store_away", "reason": "connection refused"}
 
 
+async def test_the_database_going_and_coming_back_is_news_once() -> None:
+    async with served() as api:
+        events = api.logger.events
+        api.report.failed("connection refused")
+        await eventually(lambda: len(events.newest()) == 1)
+        api.report.failed("no route to host")
+        api.report.answered(StoreFacts(backend="memory", version="1", durability="none", target="memory"))
+        await eventually(lambda: len(events.newest()) == 2)
+        back, away = (event.text for event in events.newest())
+        assert away == "the database is away, readings wait: connection refused"
+        assert back.startswith("the database is back after ")
+
+
 async def test_metrics_are_what_prometheus_reads() -> None:
     async with served() as api:
         await api.commit(1, 2)
