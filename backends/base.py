@@ -67,12 +67,6 @@ class Store(Protocol):
             BatchRejected: the server will never take it.
         """
 
-    def prepare(self, batch: Batch) -> None:
-        """Do what committing this batch needs and the database does not, such as encoding it.
-
-        Optional, and to be followed by `commit` of the very same batch. May run in a thread, beside another commit.
-        """
-
     async def position(self, group: str) -> JournalPosition | None:
         """Up to where this store holds what this logger closed for the group; None before the first batch."""
 

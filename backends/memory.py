@@ -79,9 +79,6 @@ class MemoryStore:
             kept.ledger[int(row["run"]), int(row["trigger"])] = row.copy()
         kept.sequence = batch.position.sequence
 
-    def prepare(self, batch: Batch) -> None:
-        """There is nothing to prepare."""
-
     async def position(self, group: str) -> JournalPosition | None:
         """Up to where the group is held."""
         self._check()

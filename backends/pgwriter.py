@@ -70,7 +70,6 @@ class GroupWriter:
         self._made: set[Partition] = set()
         self._newest: Partition | None = None
         self._refused_at: float | None = None
-        self._encoded: dict[int, tuple[Batch, Array]] = {}  # batches encoded ahead, by their position
         self._prepared: tuple[str, PreparedStatement[Any]] | None = None
 
     async def open(self) -> None:
@@ -104,21 +103,9 @@ class GroupWriter:
         else:
             await self._commit_by_copy(batch)
 
-    def prepare(self, batch: Batch) -> None:
-        """Encode a batch ahead of its commit; rows that have to be taken out of the database first cannot be."""
-        if not (is_single(batch) or (self._tables.layout is Layout.ARRAYS and len(batch.late))):
-            self._encoded[batch.position.sequence] = batch, self._encode(batch)
-
-    def _encode(self, batch: Batch) -> Array:
-        of, payload = self._encoded.get(batch.position.sequence, (None, None))
-        if payload is not None and of is batch:
-            return payload
-        if self._tables.layout is Layout.ROWS:
-            return encode_rows(batch, batch.group)
-        return encode_arrays(batch, batch.group)
-
     async def _commit_single(self, batch: Batch) -> None:
-        payload = self._encode(batch)
+        is_rows = self._tables.layout is Layout.ROWS
+        payload = encode_rows(batch, batch.group) if is_rows else encode_arrays(batch, batch.group)
         async with self._session() as connection:
             into = await self._make_partitions(connection, self._times(batch))
             await self._set_durability(connection, batch.durability)
@@ -138,14 +125,13 @@ class GroupWriter:
     async def _commit_by_copy(self, batch: Batch) -> None:
         ledger = ledger_rows(batch)
         with_begin = len(ledger) <= LEDGER_ROWS_WITH_BEGIN
-        take_out = self._tables.layout is Layout.ARRAYS and len(batch.late) > 0
-        rows = None if take_out else self._encode(batch)
+        rows = encode_rows(batch, batch.group) if self._tables.layout is Layout.ROWS else None
         async with self._session() as connection:
             into = await self._make_partitions(connection, self._times(batch))
             if not await self._begin(connection, batch, ledger if with_begin else None):
                 return
             if rows is None:
-                rows = await self._put_back(connection, batch)
+                rows = await self._arrays(connection, batch)
             await self._copy(connection, self._tables.data.name + into, rows)
             if not with_begin:
                 payload = encode_ledger(ledger, batch.group.size, self._logger.encode())
@@ -153,7 +139,6 @@ class GroupWriter:
             outcome = await connection.execute("COMMIT")
             if outcome != "COMMIT":
                 raise StoreUnavailable(f"{self._target} rolled the batch back")
-        self._encoded = {s: ahead for s, ahead in self._encoded.items() if s > batch.position.sequence}
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Connection]:
@@ -235,17 +220,19 @@ class GroupWriter:
         )
         raise StoreUnavailable(f"the position of group {self._tables.group.name!r} was gone from the database")
 
-    async def _put_back(self, connection: Connection, batch: Batch) -> Array:
-        """Take the rows that late readings belong to out of the database, and encode them anew with the batch."""
-        taken = bytearray()
+    async def _arrays(self, connection: Connection, batch: Batch) -> Array:
+        earlier = None
+        if len(batch.late):
+            taken = bytearray()
 
-        async def take(piece: bytes) -> None:
-            taken.extend(piece)
+            async def take(piece: bytes) -> None:
+                taken.extend(piece)
 
-        await connection.copy_from_query(
-            take_out_arrays(batch, self._tables, self._schema), output=take, format="binary"
-        )
-        return encode_arrays(batch, batch.group, arrays_format(batch.group).parse(taken))
+            await connection.copy_from_query(
+                take_out_arrays(batch, self._tables, self._schema), output=take, format="binary"
+            )
+            earlier = arrays_format(batch.group).parse(taken)
+        return encode_arrays(batch, batch.group, earlier)
 
     async def _copy(self, connection: Connection, table: str, payload: Array) -> None:
         # asyncpg sends a buffer without waiting for the server to be ready for it: one round trip a COPY.

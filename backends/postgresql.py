@@ -115,10 +115,6 @@ class PostgresqlStore:
         """Commit a batch in one transaction: position, readings, ledger."""
         await self._writers[batch.group.name].commit(batch)
 
-    def prepare(self, batch: Batch) -> None:
-        """Encode a batch ahead of its commit."""
-        self._writers[batch.group.name].prepare(batch)
-
     async def position(self, group: str) -> JournalPosition | None:
         """Up to where the database holds the group."""
         return await self._writers[group].position()

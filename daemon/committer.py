@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
@@ -24,9 +23,6 @@ from schemas.readings import Array, InstrumentGroup, join
 
 RESUME_AT = 0.5
 """Backpressure ends when the backlog has fallen to this part of its limit; at the limit itself it would flutter."""
-
-LOOK_AHEAD_AT = 2
-"""With so many full batches waiting, the next one is made while the one before it is under way."""
 
 
 @dataclass(kw_only=True)
@@ -91,7 +87,6 @@ class Committer:
         self._settled = settled
         self._full = full
         self._queue: deque[_Waiting] = deque()
-        self._ahead: tuple[list[_Waiting], Batch] | None = None
         self._wake = asyncio.Event()
         self._ended = False
 
@@ -121,81 +116,36 @@ class Committer:
             await self._wake.wait()
             self._wake.clear()
             while self._queue:
-                pieces, batch = self._ahead or self._form(self._next(0), self._sequence)
-                self._ahead = None
-                await self._commit(pieces, batch)
+                await self._commit(self._next())
             if self._ended:
                 return
 
-    def _next(self, skip: int) -> list[_Waiting]:
-        """Choose the pieces of a batch, from behind the first `skip`."""
-        size, pieces = 0, list[_Waiting]()
-        for waiting in islice(self._queue, skip, None):
+    def _next(self) -> list[_Waiting]:
+        size, taken = 0, 0
+        for waiting in self._queue:
             size += waiting.nbytes
-            if pieces and size > self._max_batch:
+            if taken and size > self._max_batch:
                 break
-            pieces.append(waiting)
-        return pieces
+            taken += 1
+        return [self._queue[k] for k in range(taken)]
 
-    async def _commit(self, pieces: list[_Waiting], batch: Batch) -> None:
-        committing = asyncio.create_task(self._persist(batch))
-        try:
-            await self._look_ahead(len(pieces), batch.position.sequence)
-            await committing
-        except BatchRejected as error:
-            await self._commit_each(pieces, str(error))
-        except BaseException:
-            committing.cancel()
-            raise
-        else:
-            self._count(pieces)
-            self._done(pieces, batch)
-
-    async def _commit_each(self, pieces: list[_Waiting], reason: str) -> None:
-        """Commit the pieces of a rejected batch one by one: a bad one must not take the good ones with it."""
-        for piece in pieces:
-            _, batch = self._form([piece], self._sequence)
-            why = reason if len(pieces) == 1 else await self._rejection(batch)
-            if why is not None:
-                await self._bury(batch, why)
-                self.counts.dead_triggers += len(batch.ledger)
-                self.counts.dead_readings += piece.readings
-            else:
-                self._count([piece])
-            self._done([piece], batch)
-
-    async def _rejection(self, batch: Batch) -> str | None:
-        """Commit a batch; say why the store rejects it, if it does."""
+    async def _commit(self, pieces: list[_Waiting]) -> None:
+        batch = self._batch(pieces)
         try:
             await self._persist(batch)
         except BatchRejected as error:
-            return str(error)
-        return None
-
-    async def _look_ahead(self, skip: int, sequence: int) -> None:
-        """Form and encode the next batch while the one before is under way, if it would not grow any more."""
-        if self._ahead is not None or self.waiting_bytes < LOOK_AHEAD_AT * self._max_batch:
-            return
-        pieces = self._next(skip)
-        if skip + len(pieces) < len(self._queue):
-            self._ahead = await asyncio.to_thread(self._form, pieces, sequence)
-
-    def _form(self, pieces: list[_Waiting], sequence: int) -> tuple[list[_Waiting], Batch]:
-        """Make a batch of pieces, and let the store encode it; `sequence` is the position before it."""
-        merged = _merge([waiting.piece for waiting in pieces])
-        batch = Batch(
-            readings=merged.readings,
-            present=merged.present,
-            ledger=merged.ledger,
-            late=merged.late,
-            late_of=merged.late_of,
-            revised=merged.revised,
-            group=self._group,
-            position=JournalPosition(sequence=sequence + len(pieces)),
-            durability=self._durability,
-        )
-        self._store.prepare(batch)
-        return pieces, batch
+            if len(pieces) > 1:
+                # One bad piece must not take the good ones with it.
+                for piece in pieces:
+                    await self._commit([piece])
+                return
+            await self._bury(batch, str(error))
+            self.counts.dead_triggers += len(batch.ledger)
+            self.counts.dead_readings += pieces[0].readings
+        else:
+            self._count(pieces)
+        self._sequence = batch.position.sequence
+        self._done(pieces)
 
     async def _persist(self, batch: Batch) -> None:
         """Commit, trying again for as long as the store is not available."""
@@ -229,6 +179,20 @@ class Committer:
                 )
                 return
 
+    def _batch(self, pieces: list[_Waiting]) -> Batch:
+        merged = _merge([waiting.piece for waiting in pieces])
+        return Batch(
+            readings=merged.readings,
+            present=merged.present,
+            ledger=merged.ledger,
+            late=merged.late,
+            late_of=merged.late_of,
+            revised=merged.revised,
+            group=self._group,
+            position=JournalPosition(sequence=self._sequence + len(pieces)),
+            durability=self._durability,
+        )
+
     def _count(self, pieces: list[_Waiting]) -> None:
         now = time.monotonic_ns()
         closing = [waiting for waiting in pieces if waiting.piece.triggers]
@@ -240,8 +204,7 @@ class Committer:
             latencies = np.array([now - waiting.put_ns for waiting in closing]) / 1e6
             self.latencies.add(latencies, np.array([waiting.piece.triggers for waiting in closing]), now)
 
-    def _done(self, pieces: list[_Waiting], batch: Batch) -> None:
-        self._sequence = batch.position.sequence
+    def _done(self, pieces: list[_Waiting]) -> None:
         for waiting in pieces:
             self._queue.popleft()
             self.waiting_bytes -= waiting.nbytes

@@ -126,27 +126,6 @@ async def test_a_rejected_piece_is_kept_on_disk_and_takes_no_other_with_it(tmp_p
         assert kept["ledger"]["time_ns"].tolist() == [time_of(3)]
 
 
-async def test_batches_made_ahead_survive_outages_and_rejections(tmp_path: Path) -> None:
-    settings = {"max_batch_mib": 0.005, "retry_first_ms": 1.0, "retry_most_ms": 2.0}
-    async with logging_to_memory(GROUP, folder=tmp_path / "dead", committer=settings) as logger:
-        committer = logger.pipelines["bpm"].committer
-        logger.store.serving.clear()
-        logger.store.__class__ = Picky
-        logger.store.fail_with(StoreUnavailable("not yet"))
-        put(logger, 1)
-        await eventually(lambda: logger.store.begun == 1)
-        put(logger, *range(2, 101))
-        logger.store.serving.set()
-        await eventually(lambda: committer.counts.retries >= 2)
-        logger.store.fail_with(None)
-        await eventually(lambda: committer.waiting_triggers == 0)
-        assert (committer.counts.triggers, committer.counts.dead_triggers) == (99, 1)
-        assert committer.waiting_bytes == 0
-    stored = (await logger.stored(GROUP))["trigger"]
-    assert stored.tolist() == [t for t in range(1, 101) if t != 3 for _ in range(5)]
-    assert (await logger.store.position("bpm")).sequence == 100
-
-
 async def test_a_rejected_piece_waits_while_it_cannot_be_kept(tmp_path: Path) -> None:
     blocked = tmp_path / "dead"
     blocked.write_text("a file where the folder should be")
