@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -116,6 +117,9 @@ class Service:
         self.reporter.pipelines = self.pipelines
         await self._start_sources()
         self.reporter.state = State.RUNNING
+        # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
+        gc.collect()
+        gc.freeze()
         self.events.say("info", f"taking readings at {', '.join(self.addresses.sources)}; API at {self._api.address}")
 
     async def shutdown(self) -> None:
