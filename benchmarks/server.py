@@ -24,6 +24,9 @@ SETTINGS = (
 )
 """What decides about durability, and about how much of it a round pays."""
 
+WAL_SEGMENTS = 32
+"""As many as the embedded server keeps to use again (min_wal_size, 512 MB)."""
+
 FDATASYNCS = 200
 LOGGER = "bench"
 _numbers = itertools.count(1)
@@ -69,6 +72,7 @@ def throwaway_server(parent: Path) -> Iterator[Server]:
     embedded = EmbeddedPostgresql(folder)
     try:
         dsn = asyncio.run(embedded.start())
+        leave_used_wal(dsn)
         with psycopg.connect(dsn) as connection:
             rows = connection.execute(
                 "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)", [list(SETTINGS)]
@@ -83,6 +87,18 @@ def throwaway_server(parent: Path) -> Iterator[Server]:
     finally:
         asyncio.run(embedded.stop())
         shutil.rmtree(folder)
+
+
+def leave_used_wal(dsn: str) -> None:
+    """Bring a new server into the state of one that has run for a while, with WAL segments to use again.
+
+    Without them every 16 MiB of WAL begin with a new segment that is filled with zeros first, in somebody's commit:
+    tens of milliseconds, which would hit one contender and spare the next.
+    """
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for _ in range(WAL_SEGMENTS):
+            connection.execute("SELECT pg_logical_emit_message(false, 'bench', ''), pg_switch_wal()")
+        connection.execute("CHECKPOINT")
 
 
 def fdatasync_ms(folder: Path) -> float:
