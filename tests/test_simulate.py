@@ -13,7 +13,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.connection import SenderError
+from daemon.sender import SenderError
 from daemon.simulate import SettingsError, SimulateSettings, simulate
 from daemon.simulate.account import Account
 from daemon.simulate.plan import COPY, LATE, STUCK, SWAPPED, Numbering, chunks, dealt, rounds, shares

@@ -6,8 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from daemon.connection import SenderError
-from daemon.sender import Sender
+from daemon.sender import Sender, SenderError
 from daemon.simulate.datagrams import DatagramSender
 from daemon.simulate.plan import Numbering
 from daemon.simulate.report import SimulateReport

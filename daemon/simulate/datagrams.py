@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from daemon.connection import SenderError
+from daemon.sender import SenderError
 from schemas.readings import Array, InstrumentGroup
 from schemas.wire import datagram_header, records_a_datagram
 

@@ -8,11 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from daemon.connection import Connection, ConnectionLost, SenderError, greet
+from daemon.sender.connection import Connection, ConnectionLost, SenderError, greet
 from schemas.readings import Array
 from schemas.wire import Ack, Answer, ErrorCode, Greeting, ProtocolError, newest_acknowledgement
-
-__all__ = ["ConnectionLost", "Sender", "SenderError"]
 
 PASSING = frozenset({ErrorCode.TOO_MANY_CONNECTIONS, ErrorCode.TIMEOUT, ErrorCode.STOPPING})
 """Refusals that may be over when the sender tries again; all the others need somebody to mend something."""
