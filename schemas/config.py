@@ -368,7 +368,8 @@ def _wrong_dsn(dsn: str) -> Iterator[Problem]:
         yield wrong("its host and port cannot be read", f"{mend}; in a password write / as %2F and @ as %40")
         return
     if parts.scheme not in ("postgresql", "postgres"):
-        yield wrong(f"{parts.scheme or 'this'!r} is not a database this version knows", mend)
+        known = f"{parts.scheme!r} is not a database this version knows" if parts.scheme else "names no database server"
+        yield wrong(known, mend)
 
 
 def _unknown_groups(sources: Iterable[Source], names: Sequence[str]) -> Iterator[Problem]:
