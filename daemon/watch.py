@@ -3,7 +3,6 @@
 import numpy as np
 
 from schemas.batch import ClosedTriggers
-from schemas.readings import Array
 
 _SECONDS = 5
 FRACTION = 0.1
@@ -53,10 +52,6 @@ class Watch:
         recent = self._second > monotonic_ns // 1_000_000_000 - _SECONDS
         closed = int(self._closed[recent].sum())
         return max(0.0, float(self._missing[recent].sum()) / closed) if closed else 0.0
-
-    def seen_ns(self) -> Array:
-        """When each instrument was last seen: int64, shape (instruments,), monotonic ns; 0 is never."""
-        return self._seen_ns.copy()
 
     def _row(self, monotonic_ns: int) -> int:
         second = monotonic_ns // 1_000_000_000
