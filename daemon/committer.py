@@ -50,6 +50,7 @@ class Committer:
 
     settled: called with the number of pieces that are committed (or kept as dead letters) now.
     full: called with True when the backlog reaches its limit, and with False when there is room again.
+    noticed: called when `problem` comes or goes, however short it was.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Committer:
         events: Events,
         settled: Callable[[int], None],
         full: Callable[[bool], None],
+        noticed: Callable[[], None],
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -86,6 +88,7 @@ class Committer:
         self._events = events
         self._settled = settled
         self._full = full
+        self._noticed = noticed
         self._queue: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._ended = False
@@ -154,13 +157,13 @@ class Committer:
             try:
                 await self._store.commit(batch)
             except StoreUnavailable as error:
-                self._note_problem(str(error))
+                self._note(str(error))
                 self.counts.retries += 1
                 # Spread, so that several groups and daemons do not knock at the same moment.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
                 pause = min(2 * pause, self._retry_most_s)
             else:
-                self.problem = None
+                self._note(None)
                 return
 
     async def _bury(self, batch: Batch, reason: str) -> None:
@@ -169,11 +172,11 @@ class Committer:
             try:
                 path = await asyncio.to_thread(self._dead_letters.keep, batch, reason)
             except OSError as error:
-                self._note_problem(f"the store rejected a batch ({reason}), and it cannot be kept on disk: {error}")
+                self._note(f"the store rejected a batch ({reason}), and it cannot be kept on disk: {error}")
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, self._retry_most_s)
             else:
-                self.problem = None
+                self._note(None)
                 self._events.say(
                     "error", f"group {self._group.name}: a batch was rejected and kept in {path}: {reason}"
                 )
@@ -215,10 +218,13 @@ class Committer:
             self.is_full = False
             self._full(False)
 
-    def _note_problem(self, text: str) -> None:
-        if self.problem is None:
+    def _note(self, problem: str | None) -> None:
+        is_news = (problem is None) != (self.problem is None)
+        if is_news:
             self.problem_since_ns = time.monotonic_ns()
-        self.problem = text
+        self.problem = problem
+        if is_news:
+            self._noticed()
 
 
 def _merge(pieces: list[ClosedTriggers]) -> ClosedTriggers:

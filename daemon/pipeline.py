@@ -42,6 +42,7 @@ class Pipeline:
         position: JournalPosition | None,
         dead_letters: DeadLetters,
         events: Events,
+        noticed: Callable[[], None] = lambda: None,
     ) -> None:
         self.group = group
         self.layout = layout
@@ -67,6 +68,7 @@ class Pipeline:
             events=events,
             settled=self._settled,
             full=self._full,
+            noticed=noticed,
         )
         self.watch = Watch(group.size, int(config.alarms.stale_s * 1e9))
         self._events = events

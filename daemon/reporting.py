@@ -89,10 +89,9 @@ class Reporter:
         self._cpu_at_ns = self._started_ns
 
     def sample(self) -> None:
-        """Take the counters for the rates, and say when the store goes away or comes back."""
+        """Take the counters for the rates."""
         moment = time.monotonic_ns()
-        if self.state is State.RUNNING:
-            self._say_store(moment)
+        self.look_at_store()
         for name, pipeline in self.pipelines.items():
             assembly, committed = pipeline.assembly.counts, pipeline.committer.counts
             rates = self._rates.setdefault(name, Rates())
@@ -106,7 +105,11 @@ class Reporter:
         if moment - self._cpu_at_ns >= 1_000_000_000:
             self._cpu, self._cpu_at_ns = self._process.cpu_percent(), moment
 
-    def _say_store(self, moment: int) -> None:
+    def look_at_store(self) -> None:
+        """Say it when the store has gone away, or has come back."""
+        if self.state is not State.RUNNING:
+            return
+        moment = time.monotonic_ns()
         problem = self._store.status(self.pipelines).problem
         if problem is not None and self._away_since_ns is None:
             self._away_since_ns = moment

@@ -177,6 +177,7 @@ class Service:
                 position=await self.store.position(section.name),
                 dead_letters=dead_letters,
                 events=self.events,
+                noticed=self.reporter.look_at_store,
             )
 
     async def _tail(self, name: str) -> Array:
