@@ -109,7 +109,7 @@ class GroupWriter:
         async with self._session() as connection:
             into = await self._make_partitions(connection, self._times(batch))
             await self._set_durability(connection, batch.durability)
-            with self._gone_partition(into):
+            with self._gone_partition(self._tables.data.name + into):
                 statement = await self._single(connection, into)
                 moved = await statement.fetchval(*single_parameters(batch, self._tables, payload))
             if not moved:

@@ -14,6 +14,7 @@ import psutil
 from benchmarks.server import LOGGER, Server
 from benchmarks.workload import CHANNELS, GROUP, INSTRUMENTS
 from schemas.batch import Layout
+from schemas.config import TcpSource
 from schemas.status import GroupStatus, Status
 
 CONFIGURATION = """\
@@ -80,7 +81,9 @@ class DaemonProcess:
 
 
 @contextmanager
-def running_daemon(server: Server, layout: Layout, *, acknowledge_every_ms: float = 20.0) -> Iterator[DaemonProcess]:
+def running_daemon(
+    server: Server, layout: Layout, *, acknowledge_every_ms: float = TcpSource(kind="tcp").acknowledge_every_ms
+) -> Iterator[DaemonProcess]:
     """Run a daemon with a fresh schema, with all settings as they come but those in CONFIGURATION.
 
     Raises:

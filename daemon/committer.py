@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -130,7 +131,7 @@ class Committer:
             if taken and size > self._max_batch:
                 break
             taken += 1
-        return [self._queue[k] for k in range(taken)]
+        return list(islice(self._queue, taken))
 
     async def _commit(self, pieces: list[_Waiting]) -> None:
         batch = self._batch(pieces)
@@ -183,14 +184,8 @@ class Committer:
                 return
 
     def _batch(self, pieces: list[_Waiting]) -> Batch:
-        merged = _merge([waiting.piece for waiting in pieces])
         return Batch(
-            readings=merged.readings,
-            present=merged.present,
-            ledger=merged.ledger,
-            late=merged.late,
-            late_of=merged.late_of,
-            revised=merged.revised,
+            **_merge([waiting.piece for waiting in pieces]).parts,
             group=self._group,
             position=JournalPosition(sequence=self._sequence + len(pieces)),
             durability=self._durability,

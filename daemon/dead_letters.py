@@ -26,16 +26,7 @@ class DeadLetters:
         about = {"group": batch.group.name, "sequence": batch.position.sequence, "reason": reason}
         partial = path.with_suffix(".partial")
         with partial.open("wb") as file:
-            np.savez(
-                file,
-                about=np.array(json.dumps(about)),
-                readings=batch.readings,
-                present=batch.present,
-                ledger=batch.ledger,
-                late=batch.late,
-                late_of=batch.late_of,
-                revised=batch.revised,
-            )
+            np.savez(file, allow_pickle=False, about=np.array(json.dumps(about)), **batch.parts)
             file.flush()
             os.fsync(file.fileno())
         partial.rename(path)

@@ -78,6 +78,7 @@ class Reporter:
         self._store = store
         self._events = events
         self._epoch = time.time_ns()
+        self._version = version("triggerlog")  # read from a file, so not for every status
         self._started_ns = time.monotonic_ns()
         self._sequence = 0
         self._rates: dict[str, Rates] = {}
@@ -130,7 +131,7 @@ class Reporter:
             time_ns=time.time_ns(),
             uptime_s=(moment - self._started_ns) / 1e9,
             logger=self._config.logger,
-            version=version("triggerlog"),
+            version=self._version,
             state=State.STORE_AWAY if self.state is State.RUNNING and not store.available else self.state,
             store=store,
             groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},

@@ -1,6 +1,6 @@
 """What flows from assembly to a store: closed triggers, and batches of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from schemas.readings import Array, InstrumentGroup
@@ -54,8 +54,12 @@ class ClosedTriggers:
     @property
     def nbytes(self) -> int:
         """Memory it holds, in bytes."""
-        parts = (self.readings, self.present, self.ledger, self.late, self.late_of, self.revised)
-        return sum(part.nbytes for part in parts)
+        return sum(part.nbytes for part in self.parts.values())
+
+    @property
+    def parts(self) -> dict[str, Array]:
+        """Its arrays by name, without what a batch adds to them."""
+        return {field.name: getattr(self, field.name) for field in fields(ClosedTriggers)}
 
 
 @dataclass(frozen=True, kw_only=True)
