@@ -30,8 +30,8 @@ def open_store(
 
     """
     # A driver is imported only when it is used: each costs start-up time, and not every site has them all.
-    from backends.embedded import EmbeddedPostgresql
     from backends.postgresql import PostgresqlStore
+    from backends.postgresql.embedded import EmbeddedPostgresql
 
     server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
     return PostgresqlStore(database, logger=logger, groups=groups, layouts=layouts, password=password, server=server)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from schemas.batch import Batch, JournalPosition
+from schemas.batch import Batch, Durability, JournalPosition
 from schemas.queries import Query
 from schemas.readings import Array
 
@@ -29,17 +29,36 @@ class SchemaMismatch(StoreError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Held:
+    """What a server really gives to a commit at one durability, by its own settings.
+
+    words: one line, begins with `sync`, `async` or `NOT durable`.
+    risk_ms: what a crash of the server can lose: acknowledged readings younger than this, in milliseconds; 0 is
+    nothing, infinity has no limit.
+    shortfall: where that is less than the durability promises: what is wrong and the mend, in one line; else None.
+    """
+
+    words: str
+    risk_ms: float
+    shortfall: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoreFacts:
     """What a store says of itself, asked of the server and not of the configuration.
 
+    backend: the product that answers, e.g. `postgresql`, `mariadb`, `mysql`, `mongodb`, `ferretdb`.
+    durability: what holds for each durability that a group may ask for.
+    settings: the server's settings that this follows from, by their names there.
     rows, size_bytes: by group; rows is the server's estimate where counting would be dear.
     """
 
     backend: str
     version: str
-    durability: str
+    durability: Mapping[Durability, Held]
     target: str
     embedded: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     size_bytes: Mapping[str, int] = field(default_factory=dict)
 
@@ -56,6 +75,14 @@ class Store(Protocol):
 
         Raises:
             SchemaMismatch: it does not fit the configuration, or another logger owns it. Nothing was changed.
+        """
+
+    async def check(self) -> list[str]:
+        """Look whether `open` would do, and change nothing; return what it would create, in words, a line each.
+
+        Raises:
+            SchemaMismatch: as `open`.
+            StoreError: the login is refused, the server is too old or lacks a right that is needed.
         """
 
     async def commit(self, batch: Batch) -> None:

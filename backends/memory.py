@@ -1,13 +1,14 @@
 """A store in memory, for tests to which a database would add nothing: it keeps every promise of `Store` but to last."""
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.base import StoreFacts
-from schemas.batch import Batch, JournalPosition
+from backends.base import Held, StoreFacts
+from schemas.batch import Batch, Durability, JournalPosition
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
     InstrumentReadings,
@@ -20,6 +21,8 @@ from schemas.queries import (
     answer_dtype,
 )
 from schemas.readings import Array, InstrumentGroup
+
+NOT_DURABLE = Held(words="NOT durable: in the memory of this process", risk_ms=math.inf)
 
 
 @dataclass(kw_only=True)
@@ -64,6 +67,11 @@ class MemoryStore:
     async def open(self) -> None:
         """There is nothing to create."""
         self._check()
+
+    async def check(self) -> list[str]:
+        """There is nothing to create."""
+        self._check()
+        return []
 
     async def commit(self, batch: Batch) -> None:
         """Keep a batch, unless it is there already."""
@@ -118,7 +126,7 @@ class MemoryStore:
         return StoreFacts(
             backend="memory",
             version="1",
-            durability="NOT durable: in the memory of this process",
+            durability=dict.fromkeys(Durability, NOT_DURABLE),
             target="memory",
             rows={name: len(kept.everything()) for name, kept in self._groups.items()},
             size_bytes={name: kept.everything().nbytes for name, kept in self._groups.items()},

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psycopg
 
-from backends.embedded import EmbeddedPostgresql
 from backends.postgresql import PostgresqlStore
+from backends.postgresql.embedded import EmbeddedPostgresql
 from benchmarks.workload import GROUP
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig

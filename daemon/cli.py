@@ -200,7 +200,7 @@ def psql(
     arguments: Annotated[list[str] | None, typer.Argument(help="Handed on to psql.", show_default=False)] = None,
 ) -> None:
     """Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path."""
-    from backends.embedded import psql_command
+    from backends.postgresql.embedded import psql_command
 
     loaded = load_config(file)
     database = loaded.config.database

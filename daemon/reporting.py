@@ -11,6 +11,7 @@ from daemon.events import Events
 from daemon.metrics import Rates
 from daemon.pipeline import Pipeline
 from daemon.sources.base import Source
+from schemas.batch import Durability
 from schemas.config import Config
 from schemas.status import (
     GroupStatus,
@@ -26,7 +27,8 @@ from schemas.status import (
 class StoreReport:
     """What is known of the store: its facts, and since when it is away."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, durability: Durability) -> None:
+        self._durability = durability
         self.facts: StoreFacts | None = None
         self.problem: str | None = "not opened yet"
         self._target = target
@@ -56,7 +58,7 @@ class StoreReport:
         return StoreStatus(
             backend=facts.backend if facts else "unknown",
             version=facts.version if facts else "unknown",
-            durability=facts.durability if facts else "unknown",
+            durability=facts.durability[self._durability].words if facts else "unknown",
             embedded=facts.embedded if facts else False,
             target=facts.target if facts else self._target,
             available=problem is None,

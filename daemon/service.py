@@ -85,7 +85,7 @@ class Service:
     def __init__(self, loaded: LoadedConfig) -> None:
         self.config: Config = loaded.config
         self.events = Events()
-        self.store_report = StoreReport(loaded.target)
+        self.store_report = StoreReport(loaded.target, self.config.database.durability)
         self.reporter = Reporter(self.config, self.store_report, self.events)
         self.stream = StatusStream(self.reporter)
         self.groups = {section.name: section.group() for section in self.config.groups}

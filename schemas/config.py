@@ -8,11 +8,11 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from schemas.batch import Durability, Layout
+from schemas.dsn import Backend, backend_of, wrong_dsn
 from schemas.fields import Form
 from schemas.problems import (
     ConfigError,
@@ -172,11 +172,16 @@ class DatabaseConfig(_Section):
 
     dsn: str | None = Field(
         default=None,
-        description="`postgresql://user@host:5432/name`. Without it an embedded PostgreSQL runs under `state_dir`.",
+        description="`postgresql://user@host:5432/name`, `mysql://user@host:3306` (MariaDB or MySQL) or "
+        "`mongodb://user@host:27017`. Without it an embedded PostgreSQL runs under `state_dir`.",
     )
     password_env: str | None = Field(default=None, description="Environment variable that holds the DSN's password.")
     password_file: str | None = Field(default=None, description="File that holds the DSN's password (first line).")
-    schema_name: Name = Field(default="triggerlog", alias="schema", description="Schema the tables live in.")
+    schema_name: Name = Field(
+        default="triggerlog",
+        alias="schema",
+        description="Schema the tables live in; in MariaDB and MongoDB, the database.",
+    )
     layout: Layout = Field(
         default=Layout.ROWS, description="`rows`: a row a reading; `arrays`: a row a trigger, an array a channel."
     )
@@ -192,11 +197,16 @@ class DatabaseConfig(_Section):
         default=30.0, gt=0, le=3600, description="A transaction that takes longer is given up and tried again."
     )
 
+    @property
+    def backend(self) -> Backend:
+        """Which database it is."""
+        return backend_of(self.dsn)
+
     @field_validator("dsn")
     @classmethod
     def _known_scheme(cls, dsn: str | None) -> str | None:
         if dsn is not None:
-            refuse(_wrong_dsn(dsn))
+            refuse(wrong_dsn(dsn))
         return dsn
 
     @model_validator(mode="after")
@@ -356,20 +366,6 @@ def _count_or_names(count: int | None, instruments: Sequence[str] | None) -> Ite
         yield wrong("missing", "give `count`, or the names of the `instruments`", "count")
     if count is not None and instruments is not None:
         yield wrong("`instruments` is given too", "give one of them, not both", "count")
-
-
-def _wrong_dsn(dsn: str) -> Iterator[Problem]:
-    mend = "write postgresql://user@host:port/name, or leave it out for the embedded PostgreSQL"
-    try:
-        parts = urlsplit(dsn)
-        _ = parts.port  # parsed when asked for
-    except ValueError:
-        # Its message is not passed on: it quotes what could not be read, and with a slash in it that is the password.
-        yield wrong("its host and port cannot be read", f"{mend}; in a password write / as %2F and @ as %40")
-        return
-    if parts.scheme not in ("postgresql", "postgres"):
-        known = f"{parts.scheme!r} is not a database this version knows" if parts.scheme else "names no database server"
-        yield wrong(known, mend)
 
 
 def _unknown_groups(sources: Iterable[Source], names: Sequence[str]) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from backends.embedded import EmbeddedPostgresql
+from backends.postgresql.embedded import EmbeddedPostgresql
 
 _numbers = itertools.count(1)
 

@@ -12,10 +12,12 @@ import websockets
 from prometheus_client.parser import text_string_to_metric_families
 
 from backends.base import Store, StoreFacts, StoreUnavailable
+from backends.memory import NOT_DURABLE
 from daemon.api import ApiServer
 from daemon.pipeline import Pipeline
 from daemon.reporting import Reporter, StoreReport
 from daemon.stream import StatusStream
+from schemas.batch import Durability
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
 from schemas.status import State, Status
@@ -57,8 +59,12 @@ class Served:
 @asynccontextmanager
 async def served() -> AsyncIterator[Served]:
     async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
-        report = StoreReport("memory")
-        report.answered(StoreFacts(backend="memory", version="1", durability="none", target="memory"))
+        report = StoreReport("memory", Durability.SYNC)
+        report.answered(
+            StoreFacts(
+                backend="memory", version="1", durability=dict.fromkeys(Durability, NOT_DURABLE), target="memory"
+            )
+        )
         reporter = Reporter(CONFIG, report, logger.events)
         reporter.pipelines, reporter.state = logger.pipelines, State.RUNNING
         stream = StatusStream(reporter)
@@ -145,7 +151,11 @@ async def test_the_database_going_and_coming_back_is_news_once() -> None:
         api.report.failed("connection refused")
         await eventually(lambda: len(events.newest()) == 1)
         api.report.failed("no route to host")
-        api.report.answered(StoreFacts(backend="memory", version="1", durability="none", target="memory"))
+        api.report.answered(
+            StoreFacts(
+                backend="memory", version="1", durability=dict.fromkeys(Durability, NOT_DURABLE), target="memory"
+            )
+        )
         await eventually(lambda: len(events.newest()) == 2)
         back, away = (event.text for event in events.newest())
         assert away == "the database is away, readings wait: connection refused"

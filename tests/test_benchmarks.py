@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from backends.pgcopy import decode_arrays, decode_ledger, decode_rows
+from backends.postgresql.copy import decode_arrays, decode_ledger, decode_rows
 from benchmarks.figures import tables
 from benchmarks.report import markdown, print_report
 from benchmarks.rounds import Round, interleaved

@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 from backends.base import StoreError, StoreUnavailable
-from backends.embedded import EmbeddedPostgresql
+from backends.postgresql.embedded import EmbeddedPostgresql
 
 ROOT = Path(__file__).parents[1]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has another account run the server")
@@ -87,7 +87,8 @@ async def test_it_is_started_again_after_a_kill(server: EmbeddedPostgresql) -> N
 
 async def test_the_server_of_a_killed_daemon_is_found(state_dir: Path, server: EmbeddedPostgresql) -> None:
     text = (
-        "import asyncio, os, sys; from pathlib import Path; from backends.embedded import EmbeddedPostgresql\n"
+        "import asyncio, os, sys\nfrom pathlib import Path\n"
+        "from backends.postgresql.embedded import EmbeddedPostgresql\n"
         f"print(asyncio.run(EmbeddedPostgresql(Path({str(state_dir)!r})).start()), flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -156,7 +157,8 @@ def test_as_an_ordinary_user() -> None:
     nobody = pwd.getpwnam("nobody")
     # The account is changed after the imports: the interpreter may be in a folder that only root can pass.
     text = (
-        "import asyncio, os, sys; from pathlib import Path; from backends.embedded import EmbeddedPostgresql\n"
+        "import asyncio, os, sys\nfrom pathlib import Path\n"
+        "from backends.postgresql.embedded import EmbeddedPostgresql\n"
         "async def main():\n"
         "    server = EmbeddedPostgresql(Path(sys.argv[1]) / 'state')\n"
         "    print(await server.start())\n"

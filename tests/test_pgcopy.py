@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backends.pgcopy import (
+from backends.filling import ledger_rows
+from backends.postgresql.copy import (
     NotBinaryCopy,
     arrays_format,
     decode_arrays,
@@ -19,10 +20,9 @@ from backends.pgcopy import (
     encode_ledger,
     encode_rows,
     ledger_format,
-    ledger_rows,
     rows_format,
 )
-from backends.sql import create_group, create_shared, quoted
+from backends.postgresql.sql import create_group, create_shared, quoted
 from schemas.batch import Batch, Layout
 from schemas.readings import CHANNEL_DTYPES
 from schemas.tables import MISSING_OFFSET, GroupTables, group_tables, shared_tables

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import re
 import signal
@@ -19,8 +20,10 @@ import uvloop
 from backends import open_store
 from backends.base import BatchRejected, SchemaMismatch, StoreError, StoreUnavailable
 from backends.partitions import partitions_of
-from backends.postgresql import PostgresqlStore, durability_in_words, target_of
-from backends.sql import arrays_storage, compiled, create_partition, quoted
+from backends.postgresql import PostgresqlStore
+from backends.postgresql.durability import held
+from backends.postgresql.sql import arrays_storage, compiled, create_partition, quoted
+from backends.postgresql.store import target_of
 from schemas import selects
 from schemas.batch import Batch, Durability, Layout
 from schemas.config import DatabaseConfig
@@ -190,7 +193,7 @@ async def test_a_connection_cut_by_the_server(
 
 
 async def test_two_daemons_cannot_write_one_group(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.pgwriter.GROUP_LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr("backends.postgresql.writer.GROUP_LOCK_TIMEOUT", "50ms")
     group = group_of()
     first, second = make(group), make(group)
     await first.open()
@@ -386,7 +389,7 @@ async def test_a_partition_that_was_taken_away(
 async def test_a_batch_larger_than_a_message(
     make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backends.pgwriter.MESSAGE_BYTES", 1000)
+    monkeypatch.setattr("backends.postgresql.writer.MESSAGE_BYTES", 1000)
     group = group_of()
     store = make(group, layout)
     await store.open()
@@ -457,19 +460,25 @@ def test_a_target_shows_no_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "settings", "words"),
+    ("asked", "settings", "words", "risk_ms"),
     [
-        (Durability.SYNC, {}, "sync (fsync on, synchronous_commit on)"),
-        (Durability.SYNC, {"synchronous_commit": "off"}, "sync (fsync on, synchronous_commit on)"),
-        (Durability.SYNC, {"synchronous_commit": "remote_apply"}, "sync (fsync on, synchronous_commit remote_apply)"),
-        (Durability.SYNC, {"fsync": "off"}, "NOT durable: fsync is off on the server"),
-        (Durability.SYNC, {"full_page_writes": "off"}, "NOT durable: full_page_writes is off"),
-        (Durability.ASYNC, {}, "async (fsync on, synchronous_commit off"),
+        (Durability.SYNC, {}, "sync (fsync on, synchronous_commit on)", 0),
+        (Durability.SYNC, {"synchronous_commit": "off"}, "sync (fsync on, synchronous_commit on)", 0),
+        (Durability.SYNC, {"synchronous_commit": "remote_apply"}, "sync (fsync on, synchronous_commit remote_", 0),
+        (Durability.SYNC, {"fsync": "off"}, "NOT durable: fsync is off on the server", math.inf),
+        (Durability.ASYNC, {"full_page_writes": "off"}, "NOT durable: full_page_writes is off", math.inf),
+        (Durability.ASYNC, {}, "async (fsync on, synchronous_commit off", 600),
+        (Durability.ASYNC, {"wal_writer_delay": "10"}, "async (fsync on, synchronous_commit off", 30),
     ],
 )
-def test_durability_in_words(asked: Durability, settings: dict[str, str], words: str) -> None:
-    server = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", **settings}
-    assert durability_in_words(asked, server).startswith(words)
+def test_durability_by_the_servers_settings(
+    asked: Durability, settings: dict[str, str], words: str, risk_ms: float
+) -> None:
+    server = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "wal_writer_delay": "200"}
+    found = held({**server, **settings})[asked]
+    assert found.words.startswith(words)
+    assert found.risk_ms == risk_ms
+    assert (found.shortfall is not None) == math.isinf(risk_ms)
 
 
 async def test_facts_come_from_the_server(make: Make, database: asyncpg.Connection, schema: str) -> None:

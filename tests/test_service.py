@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
-from backends.embedded import EmbeddedPostgresql
+from backends.postgresql.embedded import EmbeddedPostgresql
 from daemon.sender import Sender
 from schemas.readings import Array
 from tests.processes import Running, free_port, running, triggerlog, until

@@ -359,7 +359,8 @@ async def test_facts(make: Make, opened: Any, rng: np.random.Generator) -> None:
     store = await opened(make(group))
     await store.commit(batch_of(group, 1, readings_of(group, np.arange(3), now_and_then(3), rng)))
     facts = await store.facts()
-    assert facts.durability.startswith(("sync", "NOT durable: in the memory"))
+    assert facts.durability[Durability.SYNC].words.startswith(("sync", "NOT durable"))
+    assert facts.durability[Durability.ASYNC].words.startswith(("sync", "async", "NOT durable"))
     assert facts.size_bytes["bpm"] > 0
     assert set(facts.rows) == {"bpm"}
     assert facts.version

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import numpy as np
 
-from backends.pgcopy import (
+from backends.postgresql.copy import (
     SIGNATURE,
     TRAILER,
     arrays_format,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from backends.base import SchemaMismatch
-from backends.sql import create_group, create_shared, literal, quoted
+from backends.postgresql.sql import create_group, create_shared, literal, quoted
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
 from schemas.tables import GroupTables, shared_tables

@@ -11,14 +11,15 @@ import numpy as np
 import sqlalchemy as sa
 
 from backends.base import SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
-from backends.embedded import EmbeddedPostgresql
-from backends.pgcopy import NotBinaryCopy, decode_arrays, decode_ledger, decode_rows
-from backends.pgerrors import is_login, translated
-from backends.pgschema import create_or_check
-from backends.pgwriter import Connection, GroupLocked, GroupWriter
-from backends.sql import compiled, quoted
+from backends.postgresql.copy import NotBinaryCopy, decode_arrays, decode_ledger, decode_rows
+from backends.postgresql.durability import SETTINGS, held
+from backends.postgresql.embedded import EmbeddedPostgresql
+from backends.postgresql.errors import is_login, translated
+from backends.postgresql.schema import create_or_check
+from backends.postgresql.sql import compiled, quoted
+from backends.postgresql.writer import Connection, GroupLocked, GroupWriter
 from schemas import selects
-from schemas.batch import Batch, Durability, JournalPosition, Layout
+from schemas.batch import Batch, JournalPosition, Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import (
     InstrumentReadings,
@@ -36,11 +37,7 @@ from schemas.tables import GroupTables, group_tables
 READERS = 4
 """Connections that answer questions at the same time."""
 
-SETTINGS = """
-    SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
-           current_setting('synchronous_commit') AS synchronous_commit,
-           current_setting('full_page_writes') AS full_page_writes
-"""
+VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """
     SELECT sum(greatest(c.reltuples, s.n_live_tup, 0)) FILTER (WHERE t.k = 1)::int8 AS rows,
            sum(pg_total_relation_size(c.oid))::int8 AS bytes
@@ -111,6 +108,10 @@ class PostgresqlStore:
             await self.close()
             raise
 
+    async def check(self) -> list[str]:
+        """Look at the server, the rights and the schema without changing anything."""
+        raise NotImplementedError
+
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction: position, readings, ledger."""
         await self._writers[batch.group.name].commit(batch)
@@ -165,16 +166,16 @@ class PostgresqlStore:
         rows: dict[str, int] = {}
         size: dict[str, int] = {}
         async with self._reader() as connection:
-            settings = await connection.fetchrow(SETTINGS)
-            assert settings is not None
+            settings = {row["name"]: row["setting"] for row in await connection.fetch(VALUES)}
             for name, tables in self._tables.items():
                 names = [quoted(self._database.schema_name, t.name) for t in (tables.data, tables.ledger)]
                 found = await connection.fetchrow(SIZES, names)
                 rows[name], size[name] = (found["rows"] or 0, found["bytes"] or 0) if found else (0, 0)
         return StoreFacts(
             backend="postgresql",
-            version=settings["version"].split()[0],
-            durability=durability_in_words(self._database.durability, dict(settings)),
+            version=settings.pop("server_version").split()[0],
+            durability=held(settings),
+            settings=settings,
             target=self._target,
             embedded=self._server is not None,
             rows=rows,
@@ -253,15 +254,3 @@ def target_of(dsn: str) -> str:
     host = parts.hostname or next(iter(parse_qs(parts.query).get("host", [])), "localhost")
     user = f"{parts.username}@" if parts.username else ""
     return f"postgresql://{user}{host}{port}{parts.path}"
-
-
-def durability_in_words(asked: Durability, settings: Mapping[str, str]) -> str:
-    """Say what an acknowledged commit survives, by what the server says of itself."""
-    if settings["fsync"] != "on":
-        return "NOT durable: fsync is off on the server"
-    if settings["full_page_writes"] != "on":
-        return "NOT durable: full_page_writes is off on the server, a power cut can tear its pages"
-    if asked is Durability.ASYNC:
-        return "async (fsync on, synchronous_commit off: a crash of the server may lose its last moments)"
-    synchronous = "on" if settings["synchronous_commit"] == "off" else settings["synchronous_commit"]
-    return f"sync (fsync on, synchronous_commit {synchronous})"

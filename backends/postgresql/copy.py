@@ -12,11 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from backends.filling import (
+    Columns,
+    array_rows,
+    fields_of,
+    fill_arrays,
+    fill_readings,
+    readings_from,
+    readings_from_arrays,
+    readings_in,
+)
 from schemas.batch import ClosedTriggers
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
-from schemas.queries import answer_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
-from schemas.tables import MISSING_OFFSET, STORED_DTYPES
+from schemas.tables import STORED_DTYPES
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
@@ -130,128 +139,27 @@ def ledger_format(instruments: int, logger: bytes | None) -> RowFormat:
 
 def encode_rows(batch: ClosedTriggers, group: InstrumentGroup) -> Array:
     """Lay out all readings of a batch, late ones after the others, for the `rows` table; uint8."""
-    readings, counts = _present_readings(batch)
-    whole, rows = rows_format(group).blank(len(readings) + len(batch.late))
-    on_time, late = rows[: len(readings)], rows[len(readings) :]
-    if counts is None:
-        shape = batch.readings.shape
-        on_time.reshape(shape)["run"] = batch.ledger["run"][:, None]
-        on_time.reshape(shape)["trigger_id"] = batch.ledger["trigger"][:, None]
-    else:
-        on_time["run"] = np.repeat(batch.ledger["run"], counts)
-        on_time["trigger_id"] = np.repeat(batch.ledger["trigger"], counts)
-    _fill_readings(on_time, readings, group)
-    if len(late):
-        of = batch.revised[batch.late_of]
-        late["run"], late["trigger_id"] = of["run"], of["trigger"]
-        _fill_readings(late, batch.late, group)
+    whole, rows = rows_format(group).blank(readings_in(batch))
+    fill_readings(fields_of(rows), batch, group)
     return whole
-
-
-def _present_readings(batch: ClosedTriggers) -> tuple[Array, Array | None]:
-    if batch.present.all():
-        return batch.readings.reshape(-1), None
-    return batch.readings[batch.present], batch.present.sum(axis=1)
-
-
-def _fill_readings(rows: Array, readings: Array, group: InstrumentGroup) -> None:
-    for name in ("instrument", "time_ns", *(channel.name for channel in group.channels)):
-        rows[name] = readings[name]
 
 
 def encode_arrays(batch: ClosedTriggers, group: InstrumentGroup, earlier: Array | None = None) -> Array:
     """Lay out a batch for the `arrays` table; uint8.
 
-    Late readings go into the rows of their triggers: those of this batch, those of `earlier` (rows taken out of the
-    table to be put back, as `arrays_format(group).parse` gives them), or a row of their own where there is none.
+    earlier: rows taken out of the table to be put back with late readings, as `arrays_format(group).parse` gives them.
     """
-    if not len(batch.late):
-        whole, rows = arrays_format(group).blank(len(batch.ledger))
-        _fill_triggers(rows, batch.ledger)
-        _fill_arrays(rows, batch, group)
-        return whole
-    again = _not_among(batch.revised[np.unique(batch.late_of)], batch.ledger)
-    whole, rows = arrays_format(group).blank(len(batch.ledger) + len(again))
-    _fill_triggers(rows[: len(batch.ledger)], batch.ledger)
-    _fill_arrays(rows[: len(batch.ledger)], batch, group)
-    put_back = rows[len(batch.ledger) :]
-    _fill_triggers(put_back, again)
-    _fill_missing(put_back, group)
-    if earlier is not None and len(earlier):
-        put_back[_find(earlier, _key(again))] = earlier
-    _merge_late(rows, batch, group)
+    whole, rows = arrays_format(group).blank(len(array_rows(batch)))
+    fill_arrays(_array_columns(rows, group), batch, group, None if earlier is None else _array_columns(earlier, group))
     return whole
 
 
-def _fill_triggers(rows: Array, ledger: Array) -> None:
-    rows["run"], rows["trigger_id"], rows["time_ns"] = ledger["run"], ledger["trigger"], ledger["time_ns"]
-
-
-def _fill_missing(rows: Array, group: InstrumentGroup) -> None:
-    rows["time_offset_ns"]["elements"]["value"] = MISSING_OFFSET
-    for channel in group.channels:
-        rows[channel.name]["elements"]["value"] = np.nan if channel.is_float else 0
-
-
-def _fill_arrays(rows: Array, batch: ClosedTriggers, group: InstrumentGroup) -> None:
-    offsets = _offsets(batch.readings["time_ns"], batch.ledger["time_ns"][:, None])
-    complete = bool(batch.present.all())
-    rows["time_offset_ns"]["elements"]["value"] = (
-        offsets if complete else np.where(batch.present, offsets, MISSING_OFFSET)
-    )
-    for channel in group.channels:
-        values = batch.readings[channel.name]
-        if not complete:
-            values = np.where(batch.present, values, values.dtype.type(np.nan if channel.is_float else 0))
-        rows[channel.name]["elements"]["value"] = values
-
-
-def _offsets(times: Array, of: Array) -> Array:
-    """Subtract, where it overflows up to the largest offset: adding it again must never overflow in the database."""
-    offsets = np.asarray(times - of)
-    overflowed = ((times ^ of) & (times ^ offsets)) < 0
-    if overflowed.any():
-        offsets = np.where(overflowed, np.where(times < of, MISSING_OFFSET + 1, 2**63 - 1), offsets)
-    return offsets
-
-
-def _merge_late(rows: Array, batch: ClosedTriggers, group: InstrumentGroup) -> None:
-    row = _find(_key(batch.revised)[batch.late_of], _key(rows))
-    position = batch.late["instrument"].astype(np.intp)
-    offsets = _offsets(batch.late["time_ns"], batch.revised["time_ns"][batch.late_of])
-    rows["time_offset_ns"]["elements"]["value"][row, position] = offsets
-    for channel in group.channels:
-        rows[channel.name]["elements"]["value"][row, position] = batch.late[channel.name]
-
-
-_KEY = np.dtype([("run", "<i8"), ("trigger", "<i8")])
-
-
-def _key(of: Array) -> Array:
-    trigger = "trigger" if "trigger" in (of.dtype.names or ()) else "trigger_id"
-    key = np.empty(len(of), _KEY)
-    key["run"], key["trigger"] = of["run"], of[trigger]
-    return key
-
-
-def _find(wanted: Array, among: Array) -> Array:
-    """Find where each wanted key is; all are there, each once."""
-    if wanted.dtype != _KEY:
-        wanted = _key(wanted)
-    order = np.argsort(among)
-    return np.asarray(order[np.searchsorted(among, wanted, sorter=order)])
-
-
-def _not_among(revised: Array, ledger: Array) -> Array:
-    return np.asarray(revised[~np.isin(_key(revised), _key(ledger))])
-
-
-def ledger_rows(batch: ClosedTriggers) -> Array:
-    """Put the ledger rows of a batch together, revised ones in place of those they revise."""
-    if not len(batch.revised):
-        return batch.ledger
-    kept = batch.ledger[~np.isin(_key(batch.ledger), _key(batch.revised))]
-    return np.concatenate([kept, batch.revised])
+def _array_columns(rows: Array, group: InstrumentGroup) -> Columns:
+    arrays = ("time_offset_ns", *(channel.name for channel in group.channels))
+    return {
+        **{name: rows[name] for name in ("run", "trigger_id", "time_ns")},
+        **{name: rows[name]["elements"]["value"] for name in arrays},
+    }
 
 
 def encode_ledger(ledger: Array, instruments: int, logger: bytes) -> Array:
@@ -267,25 +175,12 @@ def encode_ledger(ledger: Array, instruments: int, logger: bytes) -> Array:
 
 def decode_rows(data: bytes | bytearray, group: InstrumentGroup) -> Array:
     """Parse readings that came one a row; `answer_dtype(group)`, shape (readings,)."""
-    rows = rows_format(group).parse(data)
-    answer = np.empty(len(rows), answer_dtype(group))
-    answer["trigger"] = rows["trigger_id"]
-    for name in ("run", "instrument", "time_ns", *(channel.name for channel in group.channels)):
-        answer[name] = rows[name]
-    return answer
+    return readings_from(fields_of(rows_format(group).parse(data)), group)
 
 
 def decode_arrays(data: bytes | bytearray, group: InstrumentGroup) -> Array:
     """Parse readings that came one trigger a row, and spread them out; `answer_dtype(group)`, shape (readings,)."""
-    rows = arrays_format(group).parse(data)
-    offsets = rows["time_offset_ns"]["elements"]["value"].astype("<i8")
-    answer = np.empty(offsets.shape, answer_dtype(group))
-    answer["run"], answer["trigger"] = rows["run"][:, None], rows["trigger_id"][:, None]
-    answer["instrument"] = np.arange(group.size)
-    answer["time_ns"] = rows["time_ns"].astype("<i8")[:, None] + offsets
-    for channel in group.channels:
-        answer[channel.name] = rows[channel.name]["elements"]["value"]
-    return np.asarray(answer[offsets != MISSING_OFFSET])
+    return readings_from_arrays(_array_columns(arrays_format(group).parse(data), group), group)
 
 
 def decode_ledger(data: bytes | bytearray, instruments: int) -> Array:

@@ -6,8 +6,8 @@ value, which is cheaper than two round trips for one trigger and much dearer tha
 
 from typing import Any
 
-from backends.pgcopy import arrays_format, rows_format
-from backends.sql import literal, quoted
+from backends.postgresql.copy import arrays_format, rows_format
+from backends.postgresql.sql import literal, quoted
 from schemas.batch import Batch, Layout
 from schemas.ledger import COUNTS, TIMES
 from schemas.readings import Array

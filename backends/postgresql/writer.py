@@ -12,11 +12,12 @@ import numpy as np
 from asyncpg.prepared_stmt import PreparedStatement
 
 from backends.base import BatchRejected, StoreUnavailable
+from backends.filling import ledger_rows, revised_with_late
 from backends.partitions import Partition, Stretch, partitions_of
-from backends.pgcopy import arrays_format, encode_arrays, encode_ledger, encode_rows, ledger_rows
-from backends.pgerrors import one_line, translated
-from backends.pgsingle import is_single, single_parameters, single_statement
-from backends.sql import begin_batch, create_partition, literal, quoted, take_out_arrays
+from backends.postgresql.copy import arrays_format, encode_arrays, encode_ledger, encode_rows
+from backends.postgresql.errors import one_line, translated
+from backends.postgresql.single import is_single, single_parameters, single_statement
+from backends.postgresql.sql import begin_batch, create_partition, literal, quoted, take_out_arrays
 from schemas.batch import Batch, Durability, JournalPosition, Layout
 from schemas.readings import Array
 from schemas.tables import GroupTables
@@ -222,7 +223,7 @@ class GroupWriter:
 
     async def _arrays(self, connection: Connection, batch: Batch) -> Array:
         earlier = None
-        if len(batch.late):
+        if len(revised_with_late(batch)):
             taken = bytearray()
 
             async def take(piece: bytes) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
+from backends.filling import revised_with_late
 from backends.partitions import Partition
 from schemas.batch import Batch, Layout
 from schemas.readings import Array, InstrumentGroup
@@ -172,7 +172,7 @@ def _insert_ledger(ledger: Array, tables: GroupTables, schema: str, logger: str)
 
 def take_out_arrays(batch: Batch, tables: GroupTables, schema: str) -> str:
     """Take the rows of triggers with late readings out of the arrays table; they are put back with the batch's rows."""
-    of = batch.revised[np.unique(batch.late_of)]
+    of = revised_with_late(batch)
     keys = zip(of["run"].tolist(), of["trigger"].tolist(), strict=True)
     columns = ", ".join(quoted(column.name) for column in tables.data.c)
     return f"DELETE FROM {quoted(schema, tables.data.name)} WHERE {_among(keys, batch)} RETURNING {columns}"

@@ -1,0 +1,5 @@
+"""The store in PostgreSQL, named by a DSN or embedded."""
+
+from backends.postgresql.store import PostgresqlStore
+
+__all__ = ["PostgresqlStore"]
