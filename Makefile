@@ -14,10 +14,11 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+FERRETDB := build/ferretdb
 
 .PHONY: help
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: setup
 setup: $(INSTALLED) ## Make .venv with exactly the locked packages (done once for each lock)
@@ -65,11 +66,13 @@ test: $(INSTALLED) tools ## Run the tests (choose some: make test ARGS="tests/te
 	@$(BIN)/python -m pytest $(ARGS)
 
 # What tests use beyond Python. Without root nothing is installed: the tests that miss something skip, or fail when CI=true.
+# Of MariaDB the core package alone: it has the server's programs and starts no service.
 .PHONY: tools
-tools:
+tools: $(FERRETDB)
 	@wanted=
 	command -v cc >/dev/null || command -v gcc >/dev/null || wanted="$$wanted gcc libc6-dev"
 	[ -x /usr/bin/chromium ] || wanted="$$wanted chromium"
+	PATH="$$PATH:/usr/sbin" command -v mariadbd >/dev/null || wanted="$$wanted mariadb-server-core mariadb-client-core"
 	[ -n "$$wanted" ] || exit 0
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 		echo "Installing$$wanted for the tests ..."
@@ -78,6 +81,23 @@ tools:
 	else
 		echo "Some tests need$$wanted (sudo apt-get install$$wanted); they skip without." >&2
 	fi
+
+# What the MongoDB store is tested with where there is no mongod: FerretDB, which speaks the same protocol.
+$(FERRETDB): tests/ferretdb/main.go tests/ferretdb/go.mod tests/ferretdb/go.sum
+	@enough() { command -v go >/dev/null && go version | awk '{ split(substr($$3, 3), v, "."); exit !(v[1] > 1 || v[2] >= 24) }'; }
+	! command -v mongod >/dev/null && [ -z "$${TRIGGERLOG_TEST_MONGODB_URL:-}" ] || exit 0
+	if ! command -v go >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		echo "Installing golang-go for the tests ..."
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends golang-go >/dev/null; } || true
+	fi
+	if ! enough; then
+		echo "The tests of MongoDB need mongod, or Go 1.24 to build FerretDB; they skip without." >&2
+		exit 0
+	fi
+	echo "Building FerretDB for the tests (some two minutes, once) ..."
+	mkdir -p build
+	cd tests/ferretdb
+	go build -trimpath -o ../../$@ . || echo "Could not build FerretDB; the tests of MongoDB say so." >&2
 
 .PHONY: lint
 lint: $(INSTALLED) ## Check format, lint, types, and the floors
@@ -92,8 +112,12 @@ format: $(INSTALLED) ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(INSTALLED) ## Measure against the ceiling and against the ways such data is written today
+bench: $(INSTALLED) $(FERRETDB) ## Measure against the ceiling and against the ways such data is written today
 	@exec $(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: bench-full
+bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of them, and what the daemon costs: about an hour
+	@exec $(BIN)/python -m benchmarks --full $(ARGS)
 
 .PHONY: soak
 soak: $(INSTALLED) ## Run the long tests: full speed for minutes, memory flat, nothing lost
@@ -113,7 +137,7 @@ reference: $(INSTALLED) ## Write docs/configuration.md again, from the models
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the newest allowed versions, with their hashes (add to it: ARGS="--upgrade-package numpy")
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra dev pyproject.toml -o requirements.lock $(ARGS)
+		--extra dev --extra bench pyproject.toml -o requirements.lock $(ARGS)
 
 .PHONY: clean
 clean: ## Remove what was built (the data in state/ stays)
