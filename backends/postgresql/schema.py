@@ -1,28 +1,17 @@
 """Create a store's schema in PostgreSQL, or check that the one there fits the configuration."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import asyncpg
 
 from backends.base import SchemaMismatch
 from backends.postgresql.sql import create_group, create_shared, literal, quoted
-from schemas.batch import Layout
-from schemas.readings import Channel, InstrumentGroup
+from backends.schema import Stored, difference
+from schemas.readings import Channel
 from schemas.tables import GroupTables, shared_tables
 
 LOCK_TIMEOUT = "10s"
 """How long making or checking the schema waits for another daemon that does the same."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stored:
-    """What the database says of a group."""
-
-    logger: str
-    layout: str
-    channels: tuple[Channel, ...]
-    instruments: tuple[str, ...]
 
 
 async def create_or_check(
@@ -103,38 +92,3 @@ async def _stored(connection: asyncpg.Connection, schema: str, name: str) -> Sto
         channels=tuple(Channel(name=row["name"], unit=row["unit"], dtype=row["dtype"]) for row in channels),
         instruments=tuple(row["name"] for row in instruments),
     )
-
-
-def difference(stored: Stored, group: InstrumentGroup, layout: Layout, logger: str) -> str | None:
-    """Say what differs between the database and the configuration, and the mend; None when nothing does.
-
-    A changed unit is no difference: it changes no stored byte.
-    """
-    anew = "or log into another `schema`"
-    if stored.logger != logger:
-        return f"it is written by logger {stored.logger!r}, this is {logger!r}; set `logger` to that, {anew}"
-    if stored.layout != layout:
-        return f"its layout is {stored.layout!r}, the configuration says {layout.value!r}; set `layout` to that, {anew}"
-    channels = _channels_differ(stored.channels, group.channels)
-    if channels is not None:
-        return f"{channels}; set `channels` to what is there, {anew}"
-    if len(stored.instruments) != group.size:
-        return f"it has {len(stored.instruments)} instruments, the configuration {group.size}; set it to that, {anew}"
-    for number, (there, here) in enumerate(zip(stored.instruments, group.instruments, strict=True)):
-        if there != here:
-            return f"instrument {number} is {there!r}, the configuration says {here!r}; name it as it was, {anew}"
-    return None
-
-
-def _channels_differ(there: Sequence[Channel], here: Sequence[Channel]) -> str | None:
-    stored, wanted = {c.name: c.dtype for c in there}, {c.name: c.dtype for c in here}
-    for name in stored.keys() - wanted.keys():
-        return f"the configuration lacks channel {name!r} ({stored[name]})"
-    for name in wanted.keys() - stored.keys():
-        return f"it has no channel {name!r} ({wanted[name]})"
-    for name, dtype in stored.items():
-        if wanted[name] != dtype:
-            return f"channel {name!r} is {dtype}, the configuration says {wanted[name]}"
-    if [c.name for c in there] != [c.name for c in here]:
-        return f"the order of its channels is {', '.join(stored)}"
-    return None
