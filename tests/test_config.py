@@ -12,6 +12,10 @@ name = "bpm"
 count = 3
 channels = [{ name = "x", unit = "mm" }]
 """
+DSNS = (
+    "write postgresql://user@host:port/name, mysql://user@host:port or mongodb://user@host:port, "
+    "or leave it out for the embedded PostgreSQL"
+)
 
 
 def said(text: str) -> list[str]:
@@ -116,8 +120,21 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (GROUP + '[database]\nlayout = "row"', "database.layout: 'row' is not known here; did you mean `rows`?"),
         (
             GROUP + '[database]\ndsn = "oracle://host/db"',
-            "database.dsn: 'oracle' is not a database this version knows; write postgresql://user@host:port/name, or "
-            "leave it out for the embedded PostgreSQL",
+            f"database.dsn: 'oracle' is not a database this version knows; {DSNS}",
+        ),
+        (GROUP + '[database]\ndsn = "/run/mysqld"', f"database.dsn: names no database server; {DSNS}"),
+        (
+            GROUP + '[database]\ndsn = "mariadb://logger@host:3306/beam"',
+            "database.dsn: names the database 'beam'; take it out: in MySQL and MariaDB a schema is a database, and "
+            "`schema` names it",
+        ),
+        (
+            GROUP + '[database]\ndsn = "mysql://logger@host?unix_sokcet=/run/mysqld.sock"',
+            "database.dsn: unknown option 'unix_sokcet'; did you mean `unix_socket`?",
+        ),
+        (
+            GROUP + '[database]\ndsn = "mysql://logger@host:port"',
+            f"database.dsn: its host and port cannot be read; {DSNS}; in a password write / as %2F and @ as %40",
         ),
         (
             GROUP + '[database]\npassword_env = "P"',
