@@ -1,0 +1,235 @@
+"""The journal's format, as `docs/journal.md` tells it: pure functions between pieces and bytes.
+
+A segment is a head that describes the group, then records. A record is a header of fixed size and a body: one piece
+(`ClosedTriggers`) with its number. Everything is little-endian, and everything begins at a multiple of 8 bytes.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from schemas.batch import ClosedTriggers
+from schemas.ledger import ledger_dtype, pack_missing, unpack_missing
+from schemas.readings import Array, InstrumentGroup, words
+
+Buffer = bytes | memoryview
+
+MAGIC = b"TLJRNL\x00\x01"
+"""The first eight bytes of a segment; the last of them is the version of the format."""
+
+RECORD_MAGIC = 0x4A_4C_54_89
+"""The first four bytes of a record, 89 54 4C 4A: not text, so that no readings of text look like one by accident."""
+
+HEAD: np.dtype[Any] = np.dtype([("magic", "S8"), ("length", "<u4"), ("checksum", "<u4")])
+"""What a segment begins with (16 bytes); `length` bytes of JSON follow, padded with spaces, and their CRC-32."""
+
+RECORD: np.dtype[Any] = np.dtype(
+    [
+        ("magic", "<u4"),
+        ("header_checksum", "<u4"),  # CRC-32 of the 24 bytes that follow it
+        ("body_checksum", "<u4"),  # CRC-32 of the body
+        ("group_checksum", "<u4"),  # CRC-32 of the description in the segment's head
+        ("sequence", "<u8"),
+        ("length", "<u8"),  # bytes of the body, a multiple of 8
+    ]
+)
+"""A record's header (32 bytes)."""
+
+COUNTS: np.dtype[Any] = np.dtype([(name, "<u4") for name in ("triggers", "readings", "late", "revised")])
+"""What a body begins with (16 bytes): how much of each part follows."""
+
+BODY_MAX = 2**32
+"""Bytes of a body that are believed; a receive buffer is thousands of times smaller."""
+
+_CHECKED_FROM = 8
+"""Offset in a record's header from which its own checksum covers it."""
+
+
+class BadRecord(ValueError):
+    """Bytes are not the record they should be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What a record's header says: the piece's number, length and checksum of its body, and of which group it is.
+
+    The last makes a record readable where the head of its segment is not.
+    """
+
+    sequence: int
+    length: int
+    checksum: int
+    group_checksum: int
+
+
+def describe(group: InstrumentGroup) -> dict[str, Any]:
+    """Describe what the records of a segment hold; equal for groups whose records are laid out alike."""
+    fields: Mapping[str, Any] = group.record.fields or {}
+    return {
+        "group": group.name,
+        "instruments": group.size,
+        "record": [[name, dtype.str, offset] for name, (dtype, offset, *_) in fields.items()],
+        "record_bytes": group.record.itemsize,
+        "ledger_bytes": ledger_dtype(group.size).itemsize,
+    }
+
+
+@lru_cache
+def group_checksum(group: InstrumentGroup) -> int:
+    """The checksum of a group's description, which each of its records carries."""
+    return zlib.crc32(_description(group))
+
+
+def segment_head(group: InstrumentGroup) -> bytes:
+    """Build what a segment begins with."""
+    text = _description(group)
+    head = np.array([(MAGIC, len(text), group_checksum(group))], HEAD)
+    return head.tobytes() + text
+
+
+def _description(group: InstrumentGroup) -> bytes:
+    text = json.dumps(describe(group), separators=(",", ":")).encode()
+    return text + b" " * (-len(text) % 8)
+
+
+def parse_segment_head(data: bytes) -> tuple[dict[str, Any], int]:
+    """Read the beginning of a segment; return the description, and where the first record begins.
+
+    Raises:
+        BadRecord: it is none, or not whole.
+    """
+    if len(data) < HEAD.itemsize:
+        raise BadRecord("it is shorter than the head of a segment")
+    head = np.frombuffer(data, HEAD, count=1)[0]
+    if data[: len(MAGIC)] != MAGIC:
+        raise BadRecord("it does not begin as a segment of a journal does")
+    text = data[HEAD.itemsize : HEAD.itemsize + int(head["length"])]
+    if len(text) != head["length"] or zlib.crc32(text) != head["checksum"]:
+        raise BadRecord("its head is damaged")
+    description: dict[str, Any] = json.loads(text)
+    return description, HEAD.itemsize + len(text)
+
+
+def encode(sequence: int, piece: ClosedTriggers, group: InstrumentGroup) -> list[Buffer]:
+    """Lay out a piece as a record: buffers to be written one behind the other; readings that are there are not copied.
+
+    Missing readings are left out.
+    """
+    complete = bool(piece.present.all())
+    # As words: of records as such numpy would leave out the padding, and put there what is in its memory.
+    there = words(piece.readings)
+    readings = there.reshape(-1, there.shape[-1]) if complete else there[piece.present]
+    counts = np.array([(len(piece.ledger), len(readings), len(piece.late), len(piece.revised))], COUNTS)
+    parts = [counts, piece.ledger, pack_missing(piece.present), readings, piece.late]
+    parts += [piece.late_of.astype("<i4"), piece.revised]
+    body = [buffer for part in parts for buffer in _padded(part)]
+    checksum = length = 0
+    for buffer in body:
+        checksum, length = zlib.crc32(buffer, checksum), length + len(buffer)
+    return [_header(sequence, length, checksum, group_checksum(group)), *body]
+
+
+def parse_header(data: bytes | memoryview) -> Header:
+    """Read a record's header.
+
+    Raises:
+        BadRecord: it is none, or not whole.
+    """
+    if len(data) < RECORD.itemsize:
+        raise BadRecord("it is shorter than a record's header")
+    header = np.frombuffer(data, RECORD, count=1)[0]
+    if (
+        header["magic"] != RECORD_MAGIC
+        or zlib.crc32(data[_CHECKED_FROM : RECORD.itemsize]) != header["header_checksum"]
+    ):
+        raise BadRecord("no record begins there")
+    if header["length"] > BODY_MAX:
+        raise BadRecord("its length is beyond belief")
+    return Header(
+        sequence=int(header["sequence"]),
+        length=int(header["length"]),
+        checksum=int(header["body_checksum"]),
+        group_checksum=int(header["group_checksum"]),
+    )
+
+
+def check_body(header: Header, body: bytes | memoryview) -> None:
+    """See that a body is the one its header was written with.
+
+    Raises:
+        BadRecord: it is not.
+    """
+    if len(body) != header.length or zlib.crc32(body) != header.checksum:
+        raise BadRecord("its checksum does not fit")
+
+
+def decode(body: bytes | memoryview, group: InstrumentGroup) -> ClosedTriggers:
+    """Read a piece back from a checked body; readings that were not there are zeros.
+
+    Raises:
+        BadRecord: its parts do not add up.
+    """
+    counts = {
+        name: int(value) for name, value in zip(COUNTS.names or (), np.frombuffer(body, COUNTS, 1)[0], strict=True)
+    }
+    rows, missing_bytes = ledger_dtype(group.size), -(-group.size // 8)
+    taken = _Taken(body, COUNTS.itemsize)
+    ledger = taken.take(rows, counts["triggers"])
+    missing = taken.take(np.dtype(np.uint8), counts["triggers"] * missing_bytes).reshape(-1, missing_bytes)
+    there = taken.take(group.record, counts["readings"])
+    late = taken.take(group.record, counts["late"])
+    late_of = taken.take(np.dtype("<i4"), counts["late"]).astype(np.intp)
+    revised = taken.take(rows, counts["revised"])
+    taken.end()
+    present = ~unpack_missing(missing, group.size)
+    if np.count_nonzero(present) != len(there):
+        raise BadRecord("it has not as many readings as its bitmaps say")
+    if len(there) == present.size:
+        readings = there.reshape(present.shape)
+    else:
+        readings = np.zeros(present.shape, group.record)
+        words(readings)[present] = words(there)
+    return ClosedTriggers(
+        readings=readings, present=present, ledger=ledger, late=late, late_of=late_of, revised=revised
+    )
+
+
+class _Taken:
+    """Goes through a body, part by part."""
+
+    def __init__(self, body: bytes | memoryview, start: int) -> None:
+        self._body = body
+        self._at = start
+
+    def take(self, dtype: np.dtype[Any], count: int) -> Array:
+        if self._at + dtype.itemsize * count > len(self._body):
+            raise BadRecord("its parts are longer than it is")
+        part = np.frombuffer(self._body, dtype, count=count, offset=self._at)
+        self._at += _up_to_8(part.nbytes)
+        return part
+
+    def end(self) -> None:
+        if self._at != len(self._body):
+            raise BadRecord("it is longer than its parts")
+
+
+def _header(sequence: int, length: int, checksum: int, group: int) -> bytes:
+    header = np.array([(RECORD_MAGIC, 0, checksum, group, sequence, length)], RECORD)
+    header["header_checksum"] = zlib.crc32(header.tobytes()[_CHECKED_FROM:])
+    return header.tobytes()
+
+
+def _padded(part: Array) -> Iterator[Buffer]:
+    if part.nbytes:
+        yield np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
+        if part.nbytes % 8:
+            yield bytes(-part.nbytes % 8)
+
+
+def _up_to_8(nbytes: int) -> int:
+    return -(-nbytes // 8) * 8

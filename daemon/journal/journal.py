@@ -1,0 +1,303 @@
+"""The journal of one group: closed triggers on disk until the database has them.
+
+Pieces are numbered in the order in which they closed, in ascending order and never twice, and a number that was ever
+handed out is not handed out again: up to which number the database has them says which are still to be committed.
+
+Everything here blocks, and is called from one thread at a time; the event loop talks to `daemon.journal.keeper`.
+"""
+
+import errno
+import fcntl
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemon.journal.format import BadRecord, Buffer, encode, group_checksum
+from daemon.journal.segment import ENDING, Damage, Record, Scan, SegmentWriter, read, scan, sync_folder
+from schemas.batch import ClosedTriggers
+from schemas.readings import InstrumentGroup
+
+DAMAGED = "damaged"
+"""Folder beside the segments for what could not be read."""
+
+OFF_LIMITS = 2**20
+"""Numbers left out after a start. A piece may have been committed whose record was lost with the power: its number is
+in the database and not here. More pieces than this never wait at once."""
+
+LOCK = "lock"
+
+
+class JournalError(Exception):
+    """The journal cannot be used; the message is one line that says the mend."""
+
+
+class JournalFull(Exception):
+    """There is no room: the limit is reached, or the disk is full. What was to be appended is not in the journal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """What was found at the start.
+
+    waiting: pieces that the database lacks. damages: what could not be read, and was set aside under `kept`.
+    """
+
+    waiting: int
+    damages: tuple[Damage, ...]
+    kept: tuple[Path, ...]
+
+
+@dataclass(kw_only=True)
+class _Sealed:
+    """A segment that is not written any more, with its records that are still to be committed."""
+
+    path: Path
+    nbytes: int
+    records: deque[Record]
+
+
+class Journal:
+    """Append, sync, read, trim. Use `open` first.
+
+    Args:
+        folder: of this group alone; made if it is not there.
+        max_bytes: what all segments together may hold.
+        segment_bytes: a segment is sealed when it has so many.
+    """
+
+    def __init__(self, folder: Path, group: InstrumentGroup, *, max_bytes: int, segment_bytes: int) -> None:
+        self.nbytes = 0
+        self.next = 1
+        self.unreadable: list[Damage] = []
+        self._folder = folder
+        self._group = group
+        self._max_bytes = max_bytes
+        self._segment_bytes = min(segment_bytes, max(1, max_bytes // 4))
+        self._sealed: deque[_Sealed] = deque()
+        self._writer: SegmentWriter | None = None
+        self._written: deque[Record] = deque()
+        self._lock: int | None = None
+
+    def open(self, position: int) -> Recovered:
+        """Take the folder, look through its segments, and set aside what is damaged.
+
+        position: up to which number the database has the pieces.
+
+        Raises:
+            JournalError: another process has the journal, or it holds readings of a group laid out otherwise.
+            OSError: the folder cannot be used.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._take_lock()
+        try:
+            return self._recover(position)
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = None
+            raise JournalError(
+                f"{self._folder} is used by another daemon; stop it, or set another `state_dir`"
+            ) from None
+
+    def _recover(self, position: int) -> Recovered:
+        damages: list[Damage] = []
+        kept: list[Path] = []
+        last = position
+        for path in sorted(self._folder.glob(f"*{ENDING}")):
+            found = scan(path)
+            self._check_group(found)
+            last = max([last, *(record.sequence for record in found.records)])
+            for damage in found.damages:
+                damages.append(damage)
+                kept.append(self._set_aside(damage))
+            waiting = deque(record for record in found.records if record.sequence > position)
+            if waiting:
+                self._sealed.append(_Sealed(path=path, nbytes=found.nbytes, records=waiting))
+                self.nbytes += found.nbytes
+            else:
+                path.unlink()
+        sync_folder(self._folder)
+        self.next = last + OFF_LIMITS
+        return Recovered(
+            waiting=sum(len(segment.records) for segment in self._sealed), damages=tuple(damages), kept=tuple(kept)
+        )
+
+    def _check_group(self, found: Scan) -> None:
+        mine = group_checksum(self._group)
+        if any(record.group_checksum != mine for record in found.records):
+            raise JournalError(
+                f"{found.path} holds readings of group {self._group.name!r} with other instruments or channels than"
+                " the configuration has; run the daemon with the old configuration until all is committed, or move the"
+                " file away"
+            )
+
+    def _set_aside(self, damage: Damage) -> Path:
+        folder = self._folder / DAMAGED
+        folder.mkdir(exist_ok=True)
+        target = folder / f"{damage.path.stem}-{damage.start}.bin"
+        with damage.path.open("rb") as source, target.open("wb") as copy:
+            source.seek(damage.start)
+            copy.write(source.read(damage.end - damage.start))
+            copy.flush()
+            os.fsync(copy.fileno())
+        sync_folder(folder)
+        return target
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def append(self, pieces: Sequence[ClosedTriggers]) -> int:
+        """Append pieces, all of them or none; they get the numbers from `next` on. Return the last number.
+
+        They survive the end of this process, and after `sync` that of the machine.
+
+        Raises:
+            JournalFull: there is no room.
+            OSError: the disk failed.
+        """
+        records = [(self.next + k, encode(self.next + k, piece, self._group)) for k, piece in enumerate(pieces)]
+        size = sum(_size(buffers) for _, buffers in records)
+        if self.nbytes + size > self._max_bytes:
+            raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
+        try:
+            writer = self._writer_for(size)
+            start = writer.nbytes
+            writer.append(records)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise JournalFull(f"the disk of {self._folder} is full") from error
+            raise
+        for sequence, buffers in records:
+            end = start + _size(buffers)
+            self._written.append(
+                Record(sequence=sequence, start=start, end=end, group_checksum=group_checksum(self._group))
+            )
+            start = end
+        self.nbytes += size
+        self.next += len(pieces)
+        return self.next - 1
+
+    def _writer_for(self, size: int) -> SegmentWriter:
+        if self._writer is not None and self._writer.nbytes + size > self._segment_bytes and self._written:
+            self._seal()
+        if self._writer is None:
+            self._writer = SegmentWriter(self._folder, self.next, self._group)
+            self.nbytes += self._writer.nbytes
+        return self._writer
+
+    def _seal(self) -> None:
+        assert self._writer is not None
+        # Behind it a sync looks at the next segment only.
+        self._writer.sync()
+        self._writer.close()
+        self._sealed.append(_Sealed(path=self._writer.path, nbytes=self._writer.nbytes, records=self._written))
+        self._writer, self._written = None, deque()
+
+    def sync(self) -> int:
+        """Wait until all that was appended is on the disk; return its last number.
+
+        Raises:
+            OSError: it may not be; after that nothing more can be said of what was appended since the last sync.
+        """
+        last = self.next - 1
+        if self._writer is not None:
+            self._writer.sync()
+        return last
+
+    # --- reading and trimming -----------------------------------------------------------------------------------
+
+    def read(self, after: int, most_bytes: int) -> list[tuple[int, ClosedTriggers]]:
+        """Read the first pieces with numbers above `after`: about so many bytes of them, and at least one if any is.
+
+        One that is not whole any more is left out, set aside, and noted in `unreadable`.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        found: list[tuple[int, ClosedTriggers]] = []
+        taken = 0
+        for path, records in self._in_order():
+            wanted: list[Record] = []
+            for record in records:
+                if record.sequence > after and (not (found or wanted) or taken < most_bytes):
+                    wanted.append(record)
+                    taken += record.end - record.start
+            found.extend(self._read(path, wanted))
+            if taken >= most_bytes:
+                break
+        return found
+
+    def _read(self, path: Path, records: Sequence[Record]) -> Iterator[tuple[int, ClosedTriggers]]:
+        for record in records:
+            try:
+                yield from read(path, [record], self._group)
+            except BadRecord:
+                damage = Damage(path=path, start=record.start, end=record.end, is_torn=False)
+                self._set_aside(damage)
+                self.unreadable.append(damage)
+
+    def _in_order(self) -> Iterator[tuple[Path, Sequence[Record]]]:
+        for segment in self._sealed:
+            yield segment.path, segment.records
+        if self._writer is not None:
+            yield self._writer.path, self._written
+
+    def trim(self, position: int) -> None:
+        """The database has everything up to this number: let go of segments that hold nothing else.
+
+        Raises:
+            OSError: a segment cannot be removed.
+        """
+        while self._sealed:
+            segment = self._sealed[0]
+            _drop(segment.records, position)
+            if segment.records:
+                return
+            segment.path.unlink()
+            self.nbytes -= segment.nbytes
+            self._sealed.popleft()
+        _drop(self._written, position)
+        if self._writer is not None and not self._written and self._writer.nbytes >= self._segment_bytes:
+            path, nbytes = self._writer.path, self._writer.nbytes
+            self._writer.close()
+            self._writer = None
+            path.unlink()
+            self.nbytes -= nbytes
+
+    def close(self) -> None:
+        """Put what was appended on the disk, and give the folder back; a segment that holds nothing more goes.
+
+        Raises:
+            OSError: it could not be put there.
+        """
+        try:
+            if self._writer is not None:
+                writer, self._writer = self._writer, None
+                try:
+                    if self._written:
+                        writer.sync()
+                    else:
+                        writer.path.unlink()
+                finally:
+                    writer.close()
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+
+def _drop(records: deque[Record], position: int) -> None:
+    while records and records[0].sequence <= position:
+        records.popleft()
+
+
+def _size(buffers: Sequence[Buffer]) -> int:
+    return sum(len(buffer) for buffer in buffers)
