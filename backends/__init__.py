@@ -1,11 +1,13 @@
-"""One module a database behind `backends.base.Store`; `open_store` is the one place that chooses."""
+"""One package a database behind `backends.base.Store`; here is the one place that chooses."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
 from backends.base import Store
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
+from schemas.dsn import Backend
 from schemas.readings import InstrumentGroup
 
 
@@ -35,3 +37,19 @@ def open_store(
 
     server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
     return PostgresqlStore(database, logger=logger, groups=groups, layouts=layouts, password=password, server=server)
+
+
+def schema_statements(
+    backend: Backend,
+    *,
+    schema: str,
+    logger: str,
+    groups: Mapping[str, InstrumentGroup],
+    layouts: Mapping[str, Layout],
+) -> list[str]:
+    """Write down what a store would run on an empty server of a database, for its administrator to read first.
+
+    The statements and comments, in order, are a script for that database's own client; arguments as of `open_store`.
+    """
+    statements: list[str] = import_module(f"backends.{backend}").schema_statements(schema, logger, groups, layouts)
+    return statements

@@ -1,5 +1,6 @@
 """The store in PostgreSQL, named by a DSN or embedded."""
 
+from backends.postgresql.script import schema_statements
 from backends.postgresql.store import PostgresqlStore
 
-__all__ = ["PostgresqlStore"]
+__all__ = ["PostgresqlStore", "schema_statements"]

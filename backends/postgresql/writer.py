@@ -34,7 +34,10 @@ GROUP_LOCK_TIMEOUT = "5s"
 """A server may need a moment to notice that the daemon before us was killed."""
 PARTITION_LOCK_TIMEOUT = "500ms"
 PARTITION_RETRY_S = 60.0
-IS_PARTITION = "SELECT relispartition FROM pg_class WHERE oid = to_regclass($1)"
+IS_PARTITION = """
+    SELECT relispartition AND has_table_privilege(oid, 'INSERT') FROM pg_class WHERE oid = to_regclass($1)
+"""
+"""Whether a table is a partition that may be written to by its own name; NULL when it is not there."""
 
 
 class GroupLocked(StoreUnavailable):
@@ -295,12 +298,15 @@ class GroupWriter:
                     attached &= there is not False
         except asyncpg.CheckViolationError:
             log.warning("partition %s: the default partition holds its readings, which stay there", partition.label)
-        except (asyncpg.LockNotAvailableError, asyncpg.InsufficientPrivilegeError) as error:
+        except asyncpg.InsufficientPrivilegeError as error:
+            reason = one_line(error)
+            log.warning("partition %s cannot be made: %s; the default partition holds it", partition.label, reason)
+        except asyncpg.LockNotAvailableError as error:
             self._refused_at = time.monotonic()
             log.warning("partition %s cannot be made now: %s", partition.label, one_line(error))
             return
         else:
-            # One that an operator has detached is no place to write to any more.
+            # One that an operator has detached, or made without telling its rights, is no place to write to by name.
             if attached:
                 self._made.add(partition)
         self._partitions.add(partition)
