@@ -164,8 +164,14 @@ def check_body(header: Header, body: bytes | memoryview) -> None:
     Raises:
         BadRecord: it is not.
     """
-    if len(body) != header.length or zlib.crc32(body) != header.checksum:
+    if len(body) < COUNTS.itemsize or len(body) != header.length or zlib.crc32(body) != header.checksum:
         raise BadRecord("its checksum does not fit")
+
+
+def counted(body: bytes | memoryview) -> tuple[int, int]:
+    """How many triggers a checked body closes, and how many readings it holds, late ones included."""
+    counts = np.frombuffer(body, COUNTS, count=1)[0]
+    return int(counts["triggers"]), int(counts["readings"]) + int(counts["late"])
 
 
 def decode(body: bytes | memoryview, group: InstrumentGroup) -> ClosedTriggers:

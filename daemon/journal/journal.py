@@ -14,10 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from backends.filling import readings_in
 from daemon.journal.format import BadRecord, Buffer, encode, group_checksum
-from daemon.journal.segment import ENDING, Damage, Record, Scan, SegmentWriter, read, scan, sync_folder
+from daemon.journal.segment import ENDING, INDEX, Damage, Scan, SegmentWriter, read, scan, sync_folder
 from schemas.batch import ClosedTriggers
-from schemas.readings import InstrumentGroup
+from schemas.readings import Array, InstrumentGroup
 
 DAMAGED = "damaged"
 """Folder beside the segments for what could not be read."""
@@ -41,21 +44,23 @@ class JournalFull(Exception):
 class Recovered:
     """What was found at the start.
 
-    waiting: pieces that the database lacks. damages: what could not be read, and was set aside under `kept`.
+    pieces, triggers, readings: what the database lacks. damages: what could not be read, and is set aside in `kept`.
     """
 
-    waiting: int
+    pieces: int
+    triggers: int
+    readings: int
     damages: tuple[Damage, ...]
     kept: tuple[Path, ...]
 
 
 @dataclass(kw_only=True)
 class _Sealed:
-    """A segment that is not written any more, with its records that are still to be committed."""
+    """A segment that is not written any more, with its records that are still to be committed; INDEX."""
 
     path: Path
     nbytes: int
-    records: deque[Record]
+    records: Array
 
 
 class Journal:
@@ -77,7 +82,7 @@ class Journal:
         self._segment_bytes = min(segment_bytes, max(1, max_bytes // 4))
         self._sealed: deque[_Sealed] = deque()
         self._writer: SegmentWriter | None = None
-        self._written: deque[Record] = deque()
+        self._written: deque[tuple[int, ...]] = deque()  # as INDEX
         self._lock: int | None = None
 
     def open(self, position: int) -> Recovered:
@@ -115,25 +120,29 @@ class Journal:
         for path in sorted(self._folder.glob(f"*{ENDING}")):
             found = scan(path)
             self._check_group(found)
-            last = max([last, *(record.sequence for record in found.records)])
+            last = max(last, int(found.records["sequence"].max(initial=0)))
             for damage in found.damages:
                 damages.append(damage)
                 kept.append(self._set_aside(damage))
-            waiting = deque(record for record in found.records if record.sequence > position)
-            if waiting:
+            waiting = found.records[found.records["sequence"] > position]
+            if len(waiting):
                 self._sealed.append(_Sealed(path=path, nbytes=found.nbytes, records=waiting))
                 self.nbytes += found.nbytes
             else:
                 path.unlink()
         sync_folder(self._folder)
         self.next = last + OFF_LIMITS
+        waiting_in = [segment.records for segment in self._sealed]
         return Recovered(
-            waiting=sum(len(segment.records) for segment in self._sealed), damages=tuple(damages), kept=tuple(kept)
+            pieces=sum(len(records) for records in waiting_in),
+            triggers=sum(int(records["triggers"].sum()) for records in waiting_in),
+            readings=sum(int(records["readings"].sum()) for records in waiting_in),
+            damages=tuple(damages),
+            kept=tuple(kept),
         )
 
     def _check_group(self, found: Scan) -> None:
-        mine = group_checksum(self._group)
-        if any(record.group_checksum != mine for record in found.records):
+        if found.groups - {group_checksum(self._group)}:
             raise JournalError(
                 f"{found.path} holds readings of group {self._group.name!r} with other instruments or channels than"
                 " the configuration has; run the daemon with the old configuration until all is committed, or move the"
@@ -175,11 +184,9 @@ class Journal:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise JournalFull(f"the disk of {self._folder} is full") from error
             raise
-        for sequence, buffers in records:
+        for (sequence, buffers), piece in zip(records, pieces, strict=True):
             end = start + _size(buffers)
-            self._written.append(
-                Record(sequence=sequence, start=start, end=end, group_checksum=group_checksum(self._group))
-            )
+            self._written.append((sequence, start, end, piece.triggers, readings_in(piece)))
             start = end
         self.nbytes += size
         self.next += len(pieces)
@@ -198,7 +205,8 @@ class Journal:
         # Behind it a sync looks at the next segment only.
         self._writer.sync()
         self._writer.close()
-        self._sealed.append(_Sealed(path=self._writer.path, nbytes=self._writer.nbytes, records=self._written))
+        records = np.array(self._written, INDEX)
+        self._sealed.append(_Sealed(path=self._writer.path, nbytes=self._writer.nbytes, records=records))
         self._writer, self._written = None, deque()
 
     def sync(self) -> int:
@@ -225,30 +233,29 @@ class Journal:
         found: list[tuple[int, ClosedTriggers]] = []
         taken = 0
         for path, records in self._in_order():
-            wanted: list[Record] = []
-            for record in records:
-                if record.sequence > after and (not (found or wanted) or taken < most_bytes):
-                    wanted.append(record)
-                    taken += record.end - record.start
-            found.extend(self._read(path, wanted))
-            if taken >= most_bytes:
-                break
+            for sequence, start, end, *_ in records[records["sequence"] > after].tolist():
+                if found and taken + end - start > most_bytes:
+                    return found
+                taken += end - start
+                piece = self._read(path, start, end)
+                if piece is not None:
+                    found.append((sequence, piece))
         return found
 
-    def _read(self, path: Path, records: Sequence[Record]) -> Iterator[tuple[int, ClosedTriggers]]:
-        for record in records:
-            try:
-                yield from read(path, [record], self._group)
-            except BadRecord:
-                damage = Damage(path=path, start=record.start, end=record.end, is_torn=False)
-                self._set_aside(damage)
-                self.unreadable.append(damage)
+    def _read(self, path: Path, start: int, end: int) -> ClosedTriggers | None:
+        try:
+            return read(path, start, end, self._group)
+        except BadRecord:
+            damage = Damage(path=path, start=start, end=end, is_torn=False)
+            self._set_aside(damage)
+            self.unreadable.append(damage)
+            return None
 
-    def _in_order(self) -> Iterator[tuple[Path, Sequence[Record]]]:
+    def _in_order(self) -> Iterator[tuple[Path, Array]]:
         for segment in self._sealed:
             yield segment.path, segment.records
         if self._writer is not None:
-            yield self._writer.path, self._written
+            yield self._writer.path, np.array(self._written, INDEX)
 
     def trim(self, position: int) -> None:
         """The database has everything up to this number: let go of segments that hold nothing else.
@@ -258,13 +265,14 @@ class Journal:
         """
         while self._sealed:
             segment = self._sealed[0]
-            _drop(segment.records, position)
-            if segment.records:
+            segment.records = segment.records[segment.records["sequence"] > position]
+            if len(segment.records):
                 return
             segment.path.unlink()
             self.nbytes -= segment.nbytes
             self._sealed.popleft()
-        _drop(self._written, position)
+        while self._written and self._written[0][0] <= position:
+            self._written.popleft()
         if self._writer is not None and not self._written and self._writer.nbytes >= self._segment_bytes:
             path, nbytes = self._writer.path, self._writer.nbytes
             self._writer.close()
@@ -292,11 +300,6 @@ class Journal:
             if self._lock is not None:
                 os.close(self._lock)
                 self._lock = None
-
-
-def _drop(records: deque[Record], position: int) -> None:
-    while records and records[0].sequence <= position:
-        records.popleft()
 
 
 def _size(buffers: Sequence[Buffer]) -> int:

@@ -2,9 +2,12 @@
 
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from daemon.journal.format import (
     RECORD,
@@ -13,27 +16,23 @@ from daemon.journal.format import (
     Buffer,
     Header,
     check_body,
+    counted,
     decode,
     parse_header,
     parse_segment_head,
     segment_head,
 )
 from schemas.batch import ClosedTriggers
-from schemas.readings import InstrumentGroup
+from schemas.readings import Array, InstrumentGroup
 
 ENDING = ".journal"
 BUFFERS_AT_ONCE = 512
 """Buffers handed to one writev; the system's limit (IOV_MAX) is 1024."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """Where a whole record is: its number, the offset of its header, its end, and of which group it is."""
-
-    sequence: int
-    start: int
-    end: int
-    group_checksum: int
+INDEX: np.dtype[Any] = np.dtype([(name, "<i8") for name in ("sequence", "start", "end", "triggers", "readings")])
+"""Where a whole record is (its number, the offset of its header, its end) and how much it holds; a journal of days has
+millions of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +47,14 @@ class Damage:
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """What a segment holds, in the order of the file."""
+    """What a segment holds, in the order of the file.
+
+    records: INDEX, shape (records,). groups: the groups that its records say they are of, as `group_checksum`.
+    """
 
     path: Path
-    records: tuple[Record, ...]
+    records: Array
+    groups: frozenset[int]
     damages: tuple[Damage, ...]
     nbytes: int
 
@@ -107,13 +110,14 @@ def scan(path: Path) -> Scan:
     with path.open("rb") as file:
         nbytes = os.fstat(file.fileno()).st_size
         if not nbytes:
-            return Scan(path=path, records=(), damages=(), nbytes=0)
+            return Scan(path=path, records=np.empty(0, INDEX), groups=frozenset(), damages=(), nbytes=0)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
             return _scanned(path, mapped, data)
 
 
 def _scanned(path: Path, mapped: mmap.mmap, data: memoryview) -> Scan:
-    records: list[Record] = []
+    records: list[tuple[int, ...]] = []
+    groups: set[int] = set()
     damages: list[Damage] = []
     try:
         _, at = parse_segment_head(bytes(data[:65_536]))
@@ -127,12 +131,19 @@ def _scanned(path: Path, mapped: mmap.mmap, data: memoryview) -> Scan:
             continue
         if at > good_until:
             damages.append(Damage(path=path, start=good_until, end=at, is_torn=False))
-        end = at + RECORD.itemsize + header.length
-        records.append(Record(sequence=header.sequence, start=at, end=end, group_checksum=header.group_checksum))
-        at = good_until = end
+        body = at + RECORD.itemsize
+        records.append((header.sequence, at, body + header.length, *counted(data[body : body + header.length])))
+        groups.add(header.group_checksum)
+        at = good_until = body + header.length
     if good_until < len(data):
         damages.append(Damage(path=path, start=good_until, end=len(data), is_torn=True))
-    return Scan(path=path, records=tuple(records), damages=tuple(damages), nbytes=len(data))
+    return Scan(
+        path=path,
+        records=np.array(records, INDEX),
+        groups=frozenset(groups),
+        damages=tuple(damages),
+        nbytes=len(data),
+    )
 
 
 def _whole_record(data: memoryview, at: int) -> Header | None:
@@ -157,21 +168,20 @@ def _next_candidate(mapped: mmap.mmap, at: int) -> int:
     return len(mapped)
 
 
-def read(path: Path, records: Sequence[Record], group: InstrumentGroup) -> Iterator[tuple[int, ClosedTriggers]]:
-    """Read records, checked again: what was whole at the start may have been damaged since.
+def read(path: Path, start: int, end: int, group: InstrumentGroup) -> ClosedTriggers:
+    """Read a record, checked again: what was whole at the start may have been damaged since.
 
     Raises:
-        BadRecord: one is not whole any more.
+        BadRecord: it is not whole any more.
         OSError: the segment cannot be read.
     """
     with path.open("rb") as file:
-        for record in records:
-            file.seek(record.start)
-            data = file.read(record.end - record.start)
-            header = parse_header(data[: RECORD.itemsize])
-            body = memoryview(data)[RECORD.itemsize :]
-            check_body(header, body)
-            yield header.sequence, decode(body, group)
+        file.seek(start)
+        data = file.read(end - start)
+    header = parse_header(data[: RECORD.itemsize])
+    body = memoryview(data)[RECORD.itemsize :]
+    check_body(header, body)
+    return decode(body, group)
 
 
 def sync_folder(folder: Path) -> None:
