@@ -14,6 +14,7 @@ import uvloop
 from backends.postgresql.embedded import EmbeddedPostgresql
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.mariadb import ThrowawayMariadb
+from backends.throwaway.mongodb import ThrowawayMongodb, named_server
 
 _numbers = itertools.count(1)
 
@@ -34,6 +35,21 @@ def mariadb_dsn() -> Iterator[str]:
         server = ThrowawayMariadb(folder)
         with _installed():
             dsn = server.start()
+        yield dsn
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def mongodb_dsn() -> Iterator[str]:
+    """DSN of a MongoDB wire server that lives as long as the run; take a fresh `schema`, which is a database, in it."""
+    named = named_server()
+    if named is not None:
+        yield named
+        return
+    with _folder() as folder:
+        with _installed():
+            server = ThrowawayMongodb(folder)
+        dsn = server.start()
         yield dsn
         server.stop()
 
