@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.filling import readings_in
-from daemon.journal.format import BadRecord, Buffer, encode, group_checksum
+from daemon.journal.format import BadRecord, Buffer, encode, group_checksum, segment_head
 from daemon.journal.segment import ENDING, INDEX, Damage, Scan, SegmentWriter, read, scan, sync_folder
 from schemas.batch import ClosedTriggers
 from schemas.readings import Array, InstrumentGroup
@@ -84,6 +84,11 @@ class Journal:
         self._writer: SegmentWriter | None = None
         self._written: deque[tuple[int, ...]] = deque()  # as INDEX
         self._lock: int | None = None
+
+    @property
+    def room(self) -> int:
+        """Bytes that may still be appended; a new segment begins with its head."""
+        return self._max_bytes - self.nbytes - len(segment_head(self._group))
 
     def open(self, position: int) -> Recovered:
         """Take the folder, look through its segments, and set aside what is damaged.
@@ -174,7 +179,7 @@ class Journal:
         """
         records = [(self.next + k, encode(self.next + k, piece, self._group)) for k, piece in enumerate(pieces)]
         size = sum(_size(buffers) for _, buffers in records)
-        if self.nbytes + size > self._max_bytes:
+        if size > self.room:
             raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
         try:
             writer = self._writer_for(size)

@@ -1,0 +1,192 @@
+"""The keeper: what the event loop has of a journal. Its thread writes, syncs and reads, so that a disk holds up nobody.
+
+Pieces that come while the thread is busy are written together, and one sync serves them all. What is written survives
+the end of the daemon; that it survives the end of the machine costs a sync, which is done at once only where a sender
+waits for it: the database syncs too, on the same disk as often as not.
+"""
+
+import asyncio
+import itertools
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from daemon.journal.journal import Journal, JournalFull
+from schemas.batch import ClosedTriggers
+
+Pieces = list[tuple[int, ClosedTriggers]]
+
+TOGETHER = 16 * 2**20
+"""Bytes of pieces written as one; who reads or trims waits for no more than this."""
+
+SYNC_WITHIN_S = 1.0
+"""What nobody waits for is on the disk after this time all the same, unless the database has it by then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """How far the journal is.
+
+    written, synced: all pieces up to these numbers survive the end of this process, and of this machine.
+    problem: why no more are written, else None.
+    """
+
+    written: int
+    synced: int
+    nbytes: int
+    problem: str | None
+
+
+class Keeper:
+    """Hands pieces to a journal in a thread of its own.
+
+    told: called on the event loop whenever something of `Kept` has changed.
+    """
+
+    def __init__(self, journal: Journal, told: Callable[[Kept], None]) -> None:
+        self._journal = journal
+        self._told = told
+        self._loop = asyncio.get_running_loop()
+        self._changed = threading.Condition()
+        self._pending: deque[ClosedTriggers] = deque()
+        self._reads: deque[tuple[int, int, Future[Pieces]]] = deque()
+        self._trimmed = 0
+        self._trim_to = 0
+        self._is_ended = False
+        self._is_full = False
+        self._said: Kept | None = None
+        self._written = self._synced = 0
+        self._sync_at = math.inf
+        self._syncs_at_once = False
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def put(self, pieces: Sequence[ClosedTriggers]) -> None:
+        """Keep pieces; in the order in which they come they get the journal's next numbers."""
+        with self._changed:
+            self._pending.extend(pieces)
+            self._changed.notify()
+
+    def sync_at_once(self, wanted: bool) -> None:
+        """Whether a sender waits for what is put to be on the disk."""
+        with self._changed:
+            self._syncs_at_once = wanted
+            self._changed.notify()
+
+    def trim(self, position: int) -> None:
+        """The database has everything up to this number."""
+        with self._changed:
+            self._trim_to = position
+            self._changed.notify()
+
+    async def read(self, after: int, most_bytes: int) -> Pieces:
+        """Read the first pieces with numbers above `after`, of those put before; see `Journal.read`.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        future: Future[Pieces] = Future()
+        with self._changed:
+            self._reads.append((after, most_bytes, future))
+            self._changed.notify()
+        return await asyncio.wrap_future(future)
+
+    async def end(self) -> None:
+        """Write what was put, as far as there is room, sync it, and let go of the journal.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        with self._changed:
+            self._is_ended = True
+            self._changed.notify()
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._journal.close)
+
+    # --- in the thread ------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                left = self._sync_at - time.monotonic()
+                self._changed.wait_for(self._has_work, None if math.isinf(left) else max(0.0, left))
+                pieces, reads = list(self._pending), list(self._reads)
+                self._reads.clear()
+                trim_to, is_ended = self._trim_to, self._is_ended
+            self._say(self._trim(trim_to) or self._write(pieces) or self._sync())
+            for after, most_bytes, future in reads:
+                self._answer(future, after, most_bytes)
+            if is_ended:
+                return
+
+    def _has_work(self) -> bool:
+        # With a full journal only a trim, a read or the end can change anything.
+        can_write = bool(self._pending) and not self._is_full
+        has_to_sync = self._syncs_at_once and self._synced < self._written
+        return can_write or has_to_sync or bool(self._reads) or self._trim_to > self._trimmed or self._is_ended
+
+    def _trim(self, position: int) -> str | None:
+        self._trimmed = position
+        try:
+            self._journal.trim(position)
+        except OSError as error:
+            return f"a segment cannot be removed: {error}"
+        return None
+
+    def _write(self, pieces: Sequence[ClosedTriggers]) -> str | None:
+        written = 0
+        try:
+            while written < len(pieces):
+                together = self._that_fit(pieces[written:])
+                self._written = self._journal.append(together)
+                written += len(together)
+            self._is_full = False
+        except (JournalFull, OSError) as error:
+            self._is_full = True
+            return str(error)
+        finally:
+            with self._changed:
+                for _ in range(written):
+                    self._pending.popleft()
+            if written:
+                self._sync_at = min(self._sync_at, time.monotonic() + SYNC_WITHIN_S)
+        return None
+
+    def _that_fit(self, pieces: Sequence[ClosedTriggers]) -> Sequence[ClosedTriggers]:
+        """As many as there is room for, and at least one, which finds out whether there is any."""
+        sizes = itertools.accumulate(piece.nbytes for piece in pieces)
+        room = min(self._journal.room, TOGETHER)
+        return pieces[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= room, sizes)))]
+
+    def _sync(self) -> str | None:
+        if self._written <= max(self._synced, self._trimmed):
+            self._sync_at = math.inf
+        elif self._syncs_at_once or time.monotonic() >= self._sync_at:
+            try:
+                self._synced = self._journal.sync()
+            except OSError as error:
+                return f"the journal cannot be put on the disk: {error}"
+            self._sync_at = math.inf
+        return None
+
+    def _say(self, problem: str | None) -> None:
+        kept = Kept(written=self._written, synced=self._synced, nbytes=self._journal.nbytes, problem=problem)
+        if kept != self._said:
+            self._said = kept
+            self._loop.call_soon_threadsafe(self._told, kept)
+
+    def _answer(self, future: "Future[Any]", after: int, most_bytes: int) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(self._journal.read(after, most_bytes))
+        except OSError as error:
+            future.set_exception(error)
