@@ -197,6 +197,12 @@ class Journal:
         self.next += len(pieces)
         return self.next - 1
 
+    def skip(self, position: int, most: int) -> int:
+        """Leave out the next numbers up to `position`, at most `most` of them; return how many."""
+        skipped = max(0, min(most, position + 1 - self.next))
+        self.next += skipped
+        return skipped
+
     def _writer_for(self, size: int) -> SegmentWriter:
         if self._writer is not None and self._writer.nbytes + size > self._segment_bytes and self._written:
             self._seal()

@@ -142,7 +142,8 @@ class Keeper:
         return None
 
     def _write(self, pieces: Sequence[ClosedTriggers]) -> str | None:
-        written = 0
+        # What the database has by now needs no writing.
+        written = self._journal.skip(self._trimmed, len(pieces))
         try:
             while written < len(pieces):
                 together = self._that_fit(pieces[written:])

@@ -1,0 +1,196 @@
+"""The backlog of one group: what is closed and not yet committed.
+
+All of it is in the journal; the oldest part of it is in memory, too, where the committer takes it from. While the
+database keeps up that is everything. When memory has its share, what closes is in the journal alone, and is read back,
+oldest first, as the committer makes room.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from backends.filling import readings_in
+from daemon.journal.keeper import Keeper, Kept
+from schemas.batch import ClosedTriggers
+
+RESUME_AT = 0.5
+"""Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
+
+READ_AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A piece in memory. put_ns: when it closed (CLOCK_MONOTONIC); None for what was read back from the journal."""
+
+    number: int
+    piece: ClosedTriggers
+    nbytes: int
+    readings: int
+    put_ns: int | None
+
+
+@dataclass(kw_only=True)
+class Amount:
+    """How much waits somewhere."""
+
+    pieces: int = 0
+    triggers: int = 0
+    readings: int = 0
+
+
+class Backlog:
+    """Numbers pieces, keeps them, and hands them out in order.
+
+    Args:
+        keeper: of the journal; None keeps everything in memory, as much as may be.
+        last: the highest number handed out so far.
+        recovered: what the journal held at the start and the database lacks, with numbers above `position`.
+        position: up to which number the database has the pieces.
+        full: called with True when nothing more should come in, and with False when there is room again.
+        lost: called with what the journal held and could not be read any more.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper | None,
+        *,
+        position: int,
+        last: int,
+        recovered: Amount,
+        max_memory: int,
+        full: Callable[[bool], None],
+        lost: Callable[[Amount], None],
+    ) -> None:
+        self.memory_bytes = 0
+        self.journal_bytes = 0
+        self.is_full = False
+        self.problem: str | None = None
+        self._keeper = keeper
+        self._max_memory = max_memory
+        self._full = full
+        self._lost = lost
+        self._first = last + 1
+        self._last = last
+        self._loaded = position  # the pieces up to this number are, or were, in memory
+        self._memory: deque[Waiting] = deque()
+        self._in_memory = Amount()
+        self._in_journal = recovered  # and not in memory
+        self._arrived = asyncio.Event()
+        self._refill: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> Amount:
+        """All that waits, in memory or in the journal alone."""
+        return Amount(
+            pieces=self._in_memory.pieces + self._in_journal.pieces,
+            triggers=self._in_memory.triggers + self._in_journal.triggers,
+            readings=self._in_memory.readings + self._in_journal.readings,
+        )
+
+    def put(self, pieces: Sequence[ClosedTriggers]) -> None:
+        """Take pieces in. Never refuses: what is closed is not lost; `full` slows down the sources."""
+        now = time.monotonic_ns()
+        if self._keeper is not None and pieces:
+            self._keeper.put(pieces)
+        for piece in pieces:
+            self._last += 1
+            if self._in_journal.pieces or (self._keeper is not None and self.memory_bytes >= self._max_memory):
+                _add(self._in_journal, piece.triggers, readings_in(piece), 1)
+            else:
+                self._remember(self._last, piece, now)
+        if pieces:
+            self._look()
+
+    async def take(self, most_bytes: int) -> list[Waiting]:
+        """The oldest pieces, about so many bytes of them and at least one; waits until there is any."""
+        self._look()
+        while not self._memory:
+            self._arrived.clear()
+            await self._arrived.wait()
+        size = taken = 0
+        for waiting in self._memory:
+            size += waiting.nbytes
+            if taken and size > most_bytes:
+                break
+            taken += 1
+        return list(islice(self._memory, taken))
+
+    def settle(self, count: int) -> int:
+        """The oldest so many pieces in memory are dealt with; return how many of them closed in this process."""
+        mine = 0
+        for _ in range(count):
+            waiting = self._memory.popleft()
+            self.memory_bytes -= waiting.nbytes
+            _add(self._in_memory, -waiting.piece.triggers, -waiting.readings, -1)
+            mine += waiting.number >= self._first
+        if self._keeper is not None and count:
+            self._keeper.trim(waiting.number)
+        self._look()
+        return mine
+
+    def told(self, kept: Kept) -> None:
+        """The journal's keeper has news."""
+        self.journal_bytes, self.problem = kept.nbytes, kept.problem
+        self._look()
+
+    async def close(self) -> None:
+        """Read nothing back any more."""
+        if self._refill is not None:
+            self._refill.cancel()
+            await asyncio.gather(self._refill, return_exceptions=True)
+
+    def _remember(self, number: int, piece: ClosedTriggers, put_ns: int | None) -> None:
+        waiting = Waiting(number, piece, piece.nbytes, readings_in(piece), put_ns)
+        self._memory.append(waiting)
+        self._arrived.set()
+        self._loaded = number
+        self.memory_bytes += waiting.nbytes
+        _add(self._in_memory, piece.triggers, waiting.readings, 1)
+
+    def _look(self) -> None:
+        """See what has to be done, after any change."""
+        wants_more = bool(self._in_journal.pieces) and self.memory_bytes <= RESUME_AT * self._max_memory
+        if wants_more and self._keeper is not None and (self._refill is None or self._refill.done()):
+            self._refill = asyncio.get_running_loop().create_task(self._read_back(self._keeper), name="read back")
+        is_full = self._is_full_now()
+        if is_full != self.is_full:
+            self.is_full = is_full
+            self._full(is_full)
+
+    def _is_full_now(self) -> bool:
+        limit = self._max_memory * (RESUME_AT if self.is_full else 1.0)
+        is_memory_full = self.memory_bytes >= limit and self.memory_bytes > 0
+        if self._keeper is None:
+            return is_memory_full
+        # With the journal full, too, what comes in would have no place but memory.
+        return self.problem is not None and (is_memory_full or bool(self._in_journal.pieces))
+
+    async def _read_back(self, keeper: Keeper) -> None:
+        upto = self._last
+        try:
+            found = await keeper.read(self._loaded, int(RESUME_AT * self._max_memory))
+        except OSError as error:
+            self.problem = f"the journal cannot be read: {error}"
+            asyncio.get_running_loop().call_later(READ_AGAIN_S, self._look)
+            return
+        for number, piece in found:
+            self._remember(number, piece, None)
+            _add(self._in_journal, -piece.triggers, -self._memory[-1].readings, -1)
+        if not found and self.problem is None:
+            # All that was put before is written, and nothing of it could be read.
+            self._loaded = max(self._loaded, upto)
+        if self._loaded == self._last and self._in_journal.pieces:
+            gone, self._in_journal = self._in_journal, Amount()
+            self._lost(gone)
+        self._refill = None
+        self._look()
+
+
+def _add(amount: Amount, triggers: int, readings: int, pieces: int) -> None:
+    amount.triggers += triggers
+    amount.readings += readings
+    amount.pieces += pieces
