@@ -1,4 +1,4 @@
-"""The command line: `triggerlog run`, `simulate`, `check-config`, `config-reference`, `status`, `demo`, `dashboard`."""
+"""The command line: `triggerlog run`, `status`, `dashboard`, `demo`, and those with a module of their own."""
 
 import asyncio
 import importlib.util
@@ -14,11 +14,11 @@ import typer
 from rich.console import Console
 
 from backends.base import StoreError
-from daemon import simulate_command as simulation
-from daemon.configuration import LoadedConfig, load_config, warnings
+from daemon import check_command, psql_command, schema_command, simulate_command
+from daemon.configuration import load_config
 from daemon.logs import LogLevel, start_logging
 from daemon.outcome import CommandFailed, examples
-from schemas.config import ConfigError, SimulatedSource
+from schemas.config import ConfigError
 
 app = typer.Typer(
     name="triggerlog",
@@ -112,42 +112,11 @@ def _new_uvloop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-app.command(epilog=simulation.EPILOG)(simulation.simulate)
+app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
 
 
-@app.command("check-config", epilog=examples("triggerlog check-config beam.toml"))
-def check_config(file: ConfigFile) -> None:
-    """Say what is wrong with a configuration, by field and with the mend; or what it means, when nothing is."""
-    try:
-        loaded = load_config(file)
-    except ConfigError as error:
-        for problem in error.problems:
-            typer.echo(str(problem), err=True)
-        raise typer.Exit(1) from None
-    typer.echo(f"{file}: nothing is wrong.")
-    for name, text in _summary(loaded):
-        typer.echo(f"  {name:<10} {text}")
-    for warning in warnings(loaded):
-        typer.echo(f"warning: {warning}", err=True)
-
-
-def _summary(loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
-    config = loaded.config
-    yield "logger", config.logger
-    for section in config.groups:
-        group = section.group()
-        layout, durability = section.layout or config.database.layout, section.durability or config.database.durability
-        size = f"{group.size} instruments x {len(group.channels)} channels, {group.record.itemsize} bytes a reading"
-        yield "group", f"{group.name}: {size}; layout {layout}, durability {durability}"
-    for source in config.sources:
-        if isinstance(source, SimulatedSource):
-            yield "source", f"simulated: {source.group} at {source.rate:g} triggers/s"
-        else:
-            yield "source", f"{source.kind} {source.host}:{source.port}"
-    yield "database", f"{loaded.target}, schema {config.database.schema_name}"
-    yield "state", str(loaded.state_dir)
-    yield "API", f"http://{config.api.host}:{config.api.port}"
-    yield "page", f"http://{config.dashboard.host}:{config.dashboard.port}"
+app.command("check-config", epilog=check_command.EPILOG)(check_command.check_config)
+app.command(epilog=schema_command.EPILOG)(schema_command.schema)
 
 
 @app.command("config-reference", epilog=examples("triggerlog config-reference | less"))
@@ -191,24 +160,7 @@ def status(
         console.print(overview(found, daemon))
 
 
-@app.command(
-    context_settings={"ignore_unknown_options": True},
-    epilog=examples("triggerlog psql beam.toml", "triggerlog psql beam.toml -c 'SELECT * FROM bpm_ledger LIMIT 5'"),
-)
-def psql(
-    file: ConfigFile,
-    arguments: Annotated[list[str] | None, typer.Argument(help="Handed on to psql.", show_default=False)] = None,
-) -> None:
-    """Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path."""
-    from backends.postgresql.embedded import psql_command
-
-    loaded = load_config(file)
-    database = loaded.config.database
-    environment = {**os.environ, "PGOPTIONS": f"-c search_path={database.schema_name},public"}
-    if loaded.password is not None:
-        environment["PGPASSWORD"] = loaded.password
-    command = [*psql_command(loaded.state_dir, database.dsn), *(arguments or [])]
-    os.execve(command[0], command, environment)  # noqa: S606 - no shell is wanted
+app.command(context_settings={"ignore_unknown_options": True}, epilog=psql_command.EPILOG)(psql_command.psql)
 
 
 @app.command(epilog=examples("triggerlog dashboard", "triggerlog dashboard --daemon http://10.0.0.5:8120 --port 9000"))

@@ -5,6 +5,7 @@ trigger at once. The committer owns batching, retry and backoff; the store only 
 """
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -17,7 +18,7 @@ import numpy as np
 from backends.base import BatchRejected, Store, StoreUnavailable
 from daemon.dead_letters import DeadLetters
 from daemon.events import Events
-from daemon.metrics import Latencies
+from daemon.metrics import Latencies, Recent
 from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition
 from schemas.config import CommitterConfig
 from schemas.readings import Array, InstrumentGroup, join
@@ -77,6 +78,8 @@ class Committer:
         self.problem: str | None = None
         self.problem_since_ns = 0
         self.committed_ns = 0
+        self.risk_ms = math.inf
+        self._recent = Recent()
         self._store = store
         self._group = group
         self._durability = durability
@@ -93,6 +96,19 @@ class Committer:
         self._queue: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._ended = False
+
+    def note_risk(self, risk_ms: float) -> None:
+        """Be told how young an acknowledged reading may be, in ms, and still be lost with the server."""
+        self.risk_ms = risk_ms
+        self._recent.keep(0 if math.isinf(risk_ms) else math.ceil(risk_ms * 1e6))
+
+    def at_risk(self, monotonic_ns: int) -> int:
+        """How many acknowledged readings a crash of the server now could lose; of unlimited risk, all since the start.
+
+        What waits in memory is not among them: nobody was told that it is safe. Nor is what an earlier process of the
+        daemon committed, nor what was lost already in a crash that has happened.
+        """
+        return self.counts.readings if math.isinf(self.risk_ms) else self._recent.count(monotonic_ns)
 
     def put(self, pieces: Sequence[ClosedTriggers]) -> None:
         """Queue pieces for commit. Never refuses: what is closed is not lost; `full` slows down the sources."""
@@ -196,8 +212,10 @@ class Committer:
         closing = [waiting for waiting in pieces if waiting.piece.triggers]
         self.counts.commits += 1
         self.committed_ns = now
+        readings = sum(waiting.readings for waiting in pieces)
         self.counts.triggers += sum(waiting.piece.triggers for waiting in closing)
-        self.counts.readings += sum(waiting.readings for waiting in pieces)
+        self.counts.readings += readings
+        self._recent.add(readings, now)
         if closing:
             latencies = np.array([now - waiting.put_ns for waiting in closing]) / 1e6
             self.latencies.add(latencies, np.array([waiting.piece.triggers for waiting in closing]), now)

@@ -1,5 +1,6 @@
 """The metrics for Prometheus, made from the status and the committers' histograms when they are asked for."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -60,6 +61,14 @@ def _store(status: Status) -> Iterator[Metric]:
     )
     info.add_metric([status.store.backend, status.store.version, status.store.durability], 1)
     yield info
+    short = GaugeMetricFamily(
+        "triggerlog_store_shortfall",
+        "1 for a durability that groups ask for and the server does not keep.",
+        labels=["durability"],
+    )
+    for durability in status.store.shortfall:
+        short.add_metric([durability], 1)
+    yield short
     yield GaugeMetricFamily(
         "triggerlog_store_available", "1 while the database answers.", value=float(status.store.available)
     )
@@ -94,6 +103,16 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
     ("triggers_open", "Triggers being put together.", lambda group: group.triggers.open),
     ("triggers_waiting", "Triggers closed and not yet committed.", lambda group: group.triggers.waiting),
     ("readings_waiting", "Readings not yet committed.", lambda group: group.readings.waiting),
+    (
+        "readings_at_risk",
+        "Committed readings that a crash of the server now could lose.",
+        lambda group: group.readings.at_risk,
+    ),
+    (
+        "at_risk_seconds",
+        "Age up to which a crash of the server can lose committed readings; +Inf is without limit.",
+        lambda group: math.inf if group.at_risk_ms is None else group.at_risk_ms / 1e3,
+    ),
     ("backlog_bytes", "Memory held by readings that wait for the store.", lambda group: group.backlog_mib * 2**20),
     ("backpressure", "1 while TCP senders are held back.", lambda group: group.backpressure),
     ("instruments_missing", "Instruments missing, silent or never seen.", lambda group: group.missing_now),

@@ -1,6 +1,7 @@
 """What is measured while logging: latencies and rates, in constant memory."""
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -90,3 +91,48 @@ class Rates:
             if monotonic_ns - sample[0] >= self._over_ns and counter - sample[1][0] >= self._enough:
                 return sample
         return self._samples[0]
+
+
+@dataclass(slots=True)
+class _Moment:
+    began_ns: int
+    last_ns: int
+    count: int
+
+
+class Recent:
+    """How much was counted within the last moments, in a few hundred entries however often it is counted.
+
+    What is up to 1/256 too old may still be counted; nothing young is left out, but for what came before `keep`.
+    """
+
+    def __init__(self) -> None:
+        self._keep_ns = 0
+        self._moments: deque[_Moment] = deque()
+        self._total = 0
+
+    def keep(self, keep_ns: int) -> None:
+        """Look back so far from now on; 0 counts nothing."""
+        self._keep_ns = keep_ns
+
+    def add(self, count: int, monotonic_ns: int) -> None:
+        """Count something now."""
+        if not self._keep_ns:
+            return
+        newest = self._moments[-1] if self._moments else None
+        if newest is None or monotonic_ns - newest.began_ns > self._keep_ns // 256:
+            self._moments.append(_Moment(monotonic_ns, monotonic_ns, count))
+        else:
+            newest.last_ns = monotonic_ns
+            newest.count += count
+        self._total += count
+        self._forget(monotonic_ns)
+
+    def count(self, monotonic_ns: int) -> int:
+        """How much was counted within the last `keep_ns`."""
+        self._forget(monotonic_ns)
+        return self._total
+
+    def _forget(self, monotonic_ns: int) -> None:
+        while self._moments and monotonic_ns - self._moments[0].last_ns >= self._keep_ns:
+            self._total -= self._moments.popleft().count

@@ -15,7 +15,9 @@ INTRODUCTION = """\
 # Configuration
 
 One TOML file holds the whole configuration. `triggerlog check-config FILE` says what is wrong with it, field by field
-and with the mend, and what it means when nothing is; `triggerlog run FILE` starts the daemon with it.
+and with the mend, and what it means when nothing is; it asks the database too, without changing anything there, unless
+`--offline` is given. `triggerlog schema FILE` prints what would be run in the database, `triggerlog run FILE` starts
+the daemon.
 
 - Only `groups` has to be there: without anything else readings come in over TCP on port 8122 of this machine, and go
   to an embedded PostgreSQL under `state_dir`.

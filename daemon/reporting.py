@@ -1,17 +1,17 @@
 """Reporting: the status of the whole daemon, put together from its parts."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 import psutil
 
-from backends.base import StoreFacts
 from daemon.events import Events
 from daemon.metrics import Rates
 from daemon.pipeline import Pipeline
 from daemon.sources.base import Source
-from schemas.batch import Durability
+from daemon.store_report import StoreReport
 from schemas.config import Config
 from schemas.status import (
     GroupStatus,
@@ -19,54 +19,8 @@ from schemas.status import (
     ReadingCounts,
     State,
     Status,
-    StoreStatus,
     TriggerCounts,
 )
-
-
-class StoreReport:
-    """What is known of the store: its facts, and since when it is away."""
-
-    def __init__(self, target: str, durability: Durability) -> None:
-        self._durability = durability
-        self.facts: StoreFacts | None = None
-        self.problem: str | None = "not opened yet"
-        self._target = target
-        self._away_since_ns = self._failed_ns = time.monotonic_ns()
-
-    def answered(self, facts: StoreFacts) -> None:
-        """The store answered."""
-        self.facts = facts
-        self.problem = None
-
-    def failed(self, problem: str) -> None:
-        """The store did not answer."""
-        self._failed_ns = time.monotonic_ns()
-        if self.problem is None:
-            self._away_since_ns = self._failed_ns
-        self.problem = problem
-
-    def status(self, pipelines: Mapping[str, Pipeline]) -> StoreStatus:
-        """The store as it is now; a committer knows sooner than anyone that it is away."""
-        committers = [pipeline.committer for pipeline in pipelines.values()]
-        away = [c for c in committers if c.problem is not None]
-        if not away and any(c.committed_ns > self._failed_ns for c in committers):
-            self.problem = None
-        since = min([c.problem_since_ns for c in away], default=self._away_since_ns)
-        problem = away[0].problem if away else self.problem
-        facts = self.facts
-        return StoreStatus(
-            backend=facts.backend if facts else "unknown",
-            version=facts.version if facts else "unknown",
-            durability=facts.durability[self._durability].words if facts else "unknown",
-            embedded=facts.embedded if facts else False,
-            target=facts.target if facts else self._target,
-            available=problem is None,
-            problem=problem,
-            away_s=0.0 if problem is None else (time.monotonic_ns() - since) / 1e9,
-            commits=sum(c.counts.commits for c in committers),
-            retries=sum(c.counts.retries for c in committers),
-        )
 
 
 class Reporter:
@@ -148,13 +102,15 @@ class Reporter:
         rates = self._current.get(pipeline.group.name, [0.0] * 4)
         p50, p99, most = pipeline.committer.latencies.percentiles(moment, 50, 99, 100)
         states = pipeline.watch.states(moment)
+        risk_ms = pipeline.committer.risk_ms
         return GroupStatus(
             run=pipeline.assembly.run,
             instruments=pipeline.group.size,
             layout=pipeline.layout,
             durability=pipeline.durability,
+            at_risk_ms=risk_ms if math.isfinite(risk_ms) else None,
             triggers=_triggers(pipeline, rates),
-            readings=_readings(pipeline, rates),
+            readings=_readings(pipeline, rates, pipeline.committer.at_risk(moment)),
             commit_ms=Latency(p50=p50, p99=p99, max=most),
             missing_now=sum(states.count(letter) for letter in "msn"),
             missing_a_trigger=pipeline.watch.missing_a_trigger(moment),
@@ -179,7 +135,7 @@ def _triggers(pipeline: Pipeline, rates: Sequence[float]) -> TriggerCounts:
     )
 
 
-def _readings(pipeline: Pipeline, rates: Sequence[float]) -> ReadingCounts:
+def _readings(pipeline: Pipeline, rates: Sequence[float], at_risk: int) -> ReadingCounts:
     counts, committer = pipeline.assembly.counts, pipeline.committer
     refused = dict(counts.refused)
     for reason, count in pipeline.dropped.items():
@@ -192,6 +148,7 @@ def _readings(pipeline: Pipeline, rates: Sequence[float]) -> ReadingCounts:
         refused=refused,
         dead=committer.counts.dead_readings,
         waiting=pipeline.assembly.held + committer.waiting_readings,
+        at_risk=at_risk,
         rate=rates[2],
         commit_rate=rates[3],
     )

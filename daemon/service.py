@@ -12,23 +12,23 @@ from pathlib import Path
 
 import numpy as np
 
-from backends import open_store
-from backends.base import Store, StoreUnavailable
+from backends.base import Store, StoreError, StoreUnavailable
 from daemon.api import ApiServer
 from daemon.configuration import LoadedConfig
+from daemon.database import durability_of, in_its_field, layout_of, store_of
 from daemon.dead_letters import DeadLetters
 from daemon.events import Events
 from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
-from daemon.reporting import Reporter, StoreReport
+from daemon.reporting import Reporter
 from daemon.runs import Runs
 from daemon.sources.base import Source
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
 from daemon.sources.udp import UdpSource
+from daemon.store_report import StoreReport
 from daemon.stream import StatusStream
-from schemas.batch import Layout
-from schemas.config import Config, GroupConfig
+from schemas.config import Config
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
@@ -60,8 +60,8 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] | None 
     ready: called once readings are taken.
 
     Raises:
-        StoreError: the database cannot be used as configured.
-        CommandFailed: an address is taken, or another daemon uses the state folder.
+        CommandFailed: the database cannot be used as configured, an address is taken, or another daemon uses the
+            state folder.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -85,18 +85,20 @@ class Service:
     def __init__(self, loaded: LoadedConfig) -> None:
         self.config: Config = loaded.config
         self.events = Events()
-        self.store_report = StoreReport(loaded.target, self.config.database.durability)
+        asked = {section.name: durability_of(section, self.config) for section in self.config.groups}
+        self.store_report = StoreReport(self.config.database.backend, loaded.target, asked, self.events)
         self.reporter = Reporter(self.config, self.store_report, self.events)
         self.stream = StatusStream(self.reporter)
         self.groups = {section.name: section.group() for section in self.config.groups}
         self.pipelines: dict[str, Pipeline] = {}
-        self.store: Store = _store_of(loaded)
+        self.store: Store = store_of(loaded)
         self._state_dir = loaded.state_dir
         self._sources: list[Source] = []
         self._api = ApiServer(self, self.config.api.host, self.config.api.port)
         self._background: list[asyncio.Task[None]] = []
         self._committing: list[asyncio.Task[None]] = []
         self._is_open = False
+        self._unknown: str | None = None
 
     @property
     def addresses(self) -> Addresses:
@@ -115,6 +117,7 @@ class Service:
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
         self.reporter.pipelines = self.pipelines
+        self._tell_risk()
         await self._start_sources()
         self.reporter.state = State.RUNNING
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
@@ -155,6 +158,8 @@ class Service:
                 self.store_report.failed(str(error))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), OPEN_RETRY_S)
+            except StoreError as error:
+                raise CommandFailed(in_its_field(error, self.config)) from None
             else:
                 self._is_open = True
                 return
@@ -170,7 +175,7 @@ class Service:
                 self.config,
                 self.store,
                 layout=layout_of(section, self.config),
-                durability=section.durability or self.config.database.durability,
+                durability=durability_of(section, self.config),
                 runs=runs,
                 run=int(tail["run"][-1]) if len(tail) else runs.current,
                 history=tail,
@@ -207,8 +212,19 @@ class Service:
             await asyncio.sleep(FACTS_EVERY_S)
             try:
                 self.store_report.answered(await self.store.facts())
+                self._tell_risk()
+                self._unknown = None
             except StoreUnavailable as error:
                 self.store_report.failed(str(error))
+            except StoreError as error:
+                # Readings may well be committed all the same; an operator has to know that the facts are old ones.
+                if self._unknown != str(error):
+                    self.events.say("warning", f"the database does not say how it is: {error}")
+                self._unknown = str(error)
+
+    def _tell_risk(self) -> None:
+        for pipeline in self.pipelines.values():
+            pipeline.committer.note_risk(self.store_report.risk_ms(pipeline.durability))
 
     async def _finish_committing(self) -> None:
         if not self._committing:
@@ -232,23 +248,6 @@ def make_source(section: SourceConfig, pipelines: Mapping[str, Pipeline]) -> Sou
     if isinstance(section, UdpConfig):
         return UdpSource(section, pipelines)
     return SimulatedSource(section, pipelines)
-
-
-def layout_of(section: GroupConfig, config: Config) -> Layout:
-    """The layout of a group: its own, or the database's."""
-    return section.layout or config.database.layout
-
-
-def _store_of(loaded: LoadedConfig) -> Store:
-    config = loaded.config
-    return open_store(
-        config.database,
-        logger=config.logger,
-        groups={section.name: section.group() for section in config.groups},
-        layouts={section.name: layout_of(section, config) for section in config.groups},
-        state_dir=loaded.state_dir,
-        password=loaded.password,
-    )
 
 
 @contextlib.contextmanager

@@ -123,6 +123,8 @@ def _store(store: StoreStatus) -> Text:
         text.append(f"\n✗ away for {store.away_s:.0f} s: {store.problem or 'no reason given'}", "bold red")
     if store.retries:
         text.append(f" · {store.retries:,} transactions tried again", "yellow")
+    for durability, shortfall in store.shortfall.items():
+        text.append(f"\n▲ durability {durability} is not kept: {shortfall}", "yellow")
     return text
 
 
@@ -152,6 +154,7 @@ def _figures(group: GroupStatus) -> dict[str, str | Text]:
     return {
         "instruments": f"{group.instruments:,}",
         "layout, durability": f"{group.layout}, {group.durability}",
+        "at risk": _at_risk(group),
         "run, newest trigger": f"{group.run}, {'–' if triggers.newest is None else triggers.newest}",
         "triggers/s closed": f"{triggers.rate:,.1f}",
         "triggers/s committed": f"{triggers.commit_rate:,.1f}",
@@ -164,6 +167,12 @@ def _figures(group: GroupStatus) -> dict[str, str | Text]:
         "missing a trigger": f"{group.missing_a_trigger:,.2f}",
         "readings late, duplicate": f"{readings.late:,}, {readings.duplicate:,}",
     }
+
+
+def _at_risk(group: GroupStatus) -> str | Text:
+    if group.at_risk_ms is None:
+        return Text(f"all {group.readings.at_risk:,} readings", "yellow")
+    return f"{group.readings.at_risk:,} readings, {group.at_risk_ms:g} ms" if group.at_risk_ms else "0"
 
 
 def _ms(value: float | None) -> str:

@@ -31,7 +31,8 @@ class Alarm:
 
 def alarms(status: Status) -> list[Alarm]:
     """Every alarm a snapshot gives rise to, gravest first; many instruments failing together are one alarm."""
-    found = [*_store(status), *_rejected(status), *_held_back(status), *_instruments(status), *_latency(status)]
+    causes = (_store, _rejected, _held_back, _durability, _instruments, _latency)
+    found = [alarm for cause in causes for alarm in cause(status)]
     return sorted(found, key=lambda alarm: alarm.severity)
 
 
@@ -67,7 +68,8 @@ def _store(status: Status) -> Iterator[Alarm]:
     look = (
         "it is tried again by itself; if it stays away, see `journalctl -u triggerlog` and the free space of the disk"
         if store.embedded
-        else f"check that {store.target} answers (pg_isready, network, free space); it is tried again by itself"
+        else f"check that {store.target} answers ({_probe(store.backend)}network, free space); "
+        "it is tried again by itself"
     )
     yield Alarm(
         key="store",
@@ -75,6 +77,20 @@ def _store(status: Status) -> Iterator[Alarm]:
         text=f"{'Waiting for the database' if starting else 'Database away'}{why}",
         action=f"Readings wait in memory ({_waiting(status)}); {look}.",
     )
+
+
+PROBES: dict[str, str] = {
+    "postgresql": "pg_isready",
+    "mysql": "mysqladmin ping",
+    "mariadb": "mariadb-admin ping",
+    "mongodb": "mongosh --eval 'db.hello()'",
+    "ferretdb": "mongosh --eval 'db.hello()'",
+}
+"""The command that asks a database whether it answers, by the product."""
+
+
+def _probe(backend: str) -> str:
+    return f"`{PROBES[backend]}`, " if backend in PROBES else ""
 
 
 def _waiting(status: Status) -> str:
@@ -102,6 +118,26 @@ def _held_back(status: Status) -> Iterator[Alarm]:
             severity=Severity.CRITICAL,
             text=f"Senders are held back ({', '.join(held)}): as much waits for the database as may",
             action="TCP senders wait and lose nothing, datagrams are refused. See what slows the database.",
+        )
+
+
+def _durability(status: Status) -> Iterator[Alarm]:
+    """Where the server keeps less than is asked of it.
+
+    A warning, not critical: nothing is being lost, and nothing will be until the server crashes. It is an operator's
+    task for today, and must not stand above what loses readings now.
+    """
+    by_line: dict[str, list[str]] = {}
+    for durability, line in status.store.shortfall.items():
+        by_line.setdefault(line, []).append(durability)
+    for line, asked in by_line.items():
+        what, _, mend = line.rpartition("; ")
+        groups = [name for name, group in status.groups.items() if group.durability in asked]
+        yield Alarm(
+            key=f"durability {asked[0]}",
+            severity=Severity.WARNING,
+            text=f"Durability {' and '.join(asked)} is not kept ({', '.join(groups)}): {what or mend}",
+            action=f"{mend[:1].upper()}{mend[1:]}. Until then a crash of the server may take readings it acknowledged.",
         )
 
 

@@ -74,6 +74,7 @@ def sections(status: Status) -> Sections:
             "instruments": group.instruments,
             "layout": group.layout,
             "durability": group.durability,
+            "at_risk_ms": group.at_risk_ms,
             "backpressure": group.backpressure,
         }
         cut[f"states/{name}"] = group.states
@@ -97,6 +98,7 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
         "reasons": readings.refused,
         "dead": readings.dead,
         "waiting": readings.waiting,
+        "at_risk": readings.at_risk,
         "late": readings.late,
         "complete": group.triggers.complete,
         "incomplete": group.triggers.incomplete,

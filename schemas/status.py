@@ -56,6 +56,10 @@ class ReadingCounts(_Model):
     refused: dict[str, int] = Field(description="never stored, by reason")
     dead: int = Field(description="in batches the store rejected for good; kept in the state folder")
     waiting: int = Field(description="being assembled or closed and not yet committed")
+    at_risk: int = Field(
+        description="committed so lately (at_risk_ms) that a crash of the server now could lose them; all since the "
+        "daemon started where the risk has no limit. What waits is not among them: it is not acknowledged"
+    )
     rate: float = Field(description="readings received a second")
     commit_rate: float = Field(description="readings committed a second")
 
@@ -74,7 +78,11 @@ class GroupStatus(_Model):
     run: int
     instruments: int
     layout: str
-    durability: str
+    durability: str = Field(description="the durability asked for: sync or async")
+    at_risk_ms: float | None = Field(
+        description="what a crash of the server can lose: readings acknowledged within so many milliseconds before it; "
+        "0 is none, null is without limit (see the store's shortfall)"
+    )
     triggers: TriggerCounts
     readings: ReadingCounts
     commit_ms: Latency
@@ -90,7 +98,11 @@ class StoreStatus(_Model):
 
     backend: str
     version: str
-    durability: str = Field(description="the durability really in force, in words")
+    durability: str = Field(description="the durability really in force, in words, of each that a group asks for")
+    shortfall: dict[str, str] = Field(
+        description="by durability asked for: where the server keeps less than that, what is wrong and the mend"
+    )
+    settings: dict[str, str] = Field(description="the server's settings that this follows from, by their names there")
     embedded: bool
     target: str = Field(description="where it is, without a password")
     available: bool

@@ -1,6 +1,7 @@
 """The control API over a real socket, with pipelines that commit into memory."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -11,11 +12,11 @@ import pytest
 import websockets
 from prometheus_client.parser import text_string_to_metric_families
 
-from backends.base import Store, StoreFacts, StoreUnavailable
-from backends.memory import NOT_DURABLE
+from backends.base import Held, Store, StoreFacts, StoreUnavailable
 from daemon.api import ApiServer
 from daemon.pipeline import Pipeline
-from daemon.reporting import Reporter, StoreReport
+from daemon.reporting import Reporter
+from daemon.store_report import StoreReport
 from daemon.stream import StatusStream
 from schemas.batch import Durability
 from schemas.config import Config
@@ -26,6 +27,14 @@ from tests.readings import PERIOD_NS, make_block, make_group, time_of, whole
 
 GROUP = make_group()
 CONFIG = Config.model_validate({"groups": [{"name": "bpm", "count": 5, "channels": [{"name": "x"}]}]})
+
+KEPT = Held(words="sync (tested)", risk_ms=0)
+SHORT = Held(words="NOT durable", risk_ms=math.inf, shortfall="NOT durable: nothing is written down; write it down")
+
+
+def facts(sync: Held, delayed: Held = KEPT) -> StoreFacts:
+    durability = {Durability.SYNC: sync, Durability.ASYNC: delayed}
+    return StoreFacts(backend="memory", version="1", durability=durability, target="memory", settings={"writes": "no"})
 
 
 @dataclass(kw_only=True)
@@ -59,12 +68,8 @@ class Served:
 @asynccontextmanager
 async def served() -> AsyncIterator[Served]:
     async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
-        report = StoreReport("memory", Durability.SYNC)
-        report.answered(
-            StoreFacts(
-                backend="memory", version="1", durability=dict.fromkeys(Durability, NOT_DURABLE), target="memory"
-            )
-        )
+        report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
+        report.answered(facts(KEPT))
         reporter = Reporter(CONFIG, report, logger.events)
         reporter.pipelines, reporter.state = logger.pipelines, State.RUNNING
         stream = StatusStream(reporter)
@@ -151,15 +156,60 @@ async def test_the_database_going_and_coming_back_is_news_once() -> None:
         api.report.failed("connection refused")
         await eventually(lambda: len(events.newest()) == 1)
         api.report.failed("no route to host")
-        api.report.answered(
-            StoreFacts(
-                backend="memory", version="1", durability=dict.fromkeys(Durability, NOT_DURABLE), target="memory"
-            )
-        )
+        api.report.answered(facts(KEPT))
         await eventually(lambda: len(events.newest()) == 2)
         back, away = (event.text for event in events.newest())
         assert away == "the database is away, readings wait: connection refused"
         assert back.startswith("the database is back after ")
+
+
+async def test_a_durability_that_is_not_kept_is_told_until_it_is() -> None:
+    async with served() as api:
+        events = api.logger.events
+        assert events.newest() == []
+        api.report.answered(facts(KEPT, SHORT))
+        assert events.newest() == []  # no group asks for async
+        api.report.answered(facts(SHORT))
+        api.report.answered(facts(SHORT))
+        (told,) = events.newest()
+        assert (told.severity, told.text) == (
+            "warning",
+            "durability sync of group bpm is not kept: NOT durable: nothing is written down; write it down",
+        )
+        store = (await api.client.get("/api/v1/status")).json()["store"]
+        assert store["durability"] == "NOT durable"
+        assert store["shortfall"] == {"sync": SHORT.shortfall}
+        assert store["settings"] == {"writes": "no"}
+        assert 'triggerlog_store_shortfall{durability="sync"} 1.0' in (await api.client.get("/metrics")).text
+        api.report.answered(facts(KEPT))
+        assert events.newest()[0].text == "durability sync of group bpm is kept: sync (tested)"
+        assert (await api.client.get("/api/v1/status")).json()["store"]["shortfall"] == {}
+        assert "triggerlog_store_shortfall{" not in (await api.client.get("/metrics")).text
+
+
+async def test_what_a_crash_of_the_server_could_take_is_counted() -> None:
+    async with served() as api:
+        committer = api.logger.pipelines["bpm"].committer
+
+        async def at_risk() -> tuple[int, float | None]:
+            group = (await api.client.get("/api/v1/status")).json()["groups"]["bpm"]
+            return group["readings"]["at_risk"], group["at_risk_ms"]
+
+        await api.commit(1)
+        assert await at_risk() == (5, None)  # nobody has said yet what the server keeps
+        committer.note_risk(0)
+        assert await at_risk() == (0, 0.0)
+        committer.note_risk(300)
+        await api.commit(2, 3)
+        assert committer.at_risk(committer.committed_ns) == 10
+        assert committer.at_risk(committer.committed_ns + 299_000_000) == 10
+        assert committer.at_risk(committer.committed_ns + 300_000_000) == 0
+        committer.note_risk(math.inf)
+        await api.commit(4)
+        assert await at_risk() == (20, None)
+        metrics = (await api.client.get("/metrics")).text
+        assert 'triggerlog_readings_at_risk{group="bpm"} 20.0' in metrics
+        assert 'triggerlog_at_risk_seconds{group="bpm"} +Inf' in metrics
 
 
 async def test_metrics_are_what_prometheus_reads() -> None:

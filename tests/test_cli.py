@@ -19,8 +19,9 @@ import pytest
 
 from tests.processes import Daemon, Running, free_port, running, running_daemon, triggerlog, until
 
-COMMANDS = ("run", "simulate", "check-config", "config-reference", "status", "psql", "dashboard", "demo")
+COMMANDS = ("run", "simulate", "check-config", "schema", "config-reference", "status", "psql", "dashboard", "demo")
 ROOT = Path(__file__).parent.parent
+LEAST = '[[groups]]\nname = "bpm"\ncount = 3\nchannels = [{ name = "x" }]\n'
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 @pytest.mark.parametrize("example", sorted((ROOT / "docs" / "examples").glob("*.toml")), ids=lambda path: path.stem)
 def test_the_examples_are_right(example: Path) -> None:
-    done = triggerlog("check-config", str(example), TRIGGERLOG_PASSWORD="s3cret")
+    done = triggerlog("check-config", str(example), "--offline", TRIGGERLOG_PASSWORD="s3cret")
     assert done.returncode == 0, done.stderr
     assert "nothing is wrong" in done.stdout
     assert "s3cret" not in done.stdout + done.stderr
@@ -69,9 +70,8 @@ def test_check_config_tells_every_problem_and_fails(tmp_path: Path) -> None:
 
 def test_check_config_warns_of_a_password_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "beam.toml"
-    text = '[[groups]]\nname = "bpm"\ncount = 3\nchannels = [{ name = "x" }]\n'
-    file.write_text(text + '[database]\ndsn = "postgresql://logger:s3cret@db/beam"\n')
-    done = triggerlog("check-config", str(file))
+    file.write_text(LEAST + '[database]\ndsn = "postgresql://logger:s3cret@db/beam"\n')
+    done = triggerlog("check-config", str(file), "--offline")
     assert done.returncode == 0
     assert "postgresql://logger:***@db/beam" in done.stdout
     assert done.stderr.startswith("warning: database.dsn: holds a password")
@@ -127,8 +127,40 @@ def test_psql_finds_the_embedded_database(daemon: Daemon) -> None:
 
 def test_psql_says_when_nothing_runs(tmp_path: Path) -> None:
     file = tmp_path / "beam.toml"
-    file.write_text('[[groups]]\nname = "bpm"\ncount = 3\nchannels = [{ name = "x" }]\n')
+    file.write_text(LEAST)
     assert "no PostgreSQL runs under" in failure(triggerlog("psql", str(file)))
+
+
+@pytest.mark.parametrize(
+    ("dsn", "client"),
+    [
+        ("mysql://logger:s3cret@db:3307", "`mariadb -h db -P 3307 -u logger -p beam`"),
+        (
+            "mariadb://lo%20gger@localhost?unix_socket=/run/my.sock",
+            "`mariadb --socket /run/my.sock -u 'lo gger' -p beam`",
+        ),
+        (
+            "mongodb://logger:s3cret@a,b:27018/?tls=true",
+            "`mongosh 'mongodb://logger@a,b:27018/?tls=true'`, then `use beam`",
+        ),
+    ],
+)
+def test_psql_names_the_client_of_another_database(tmp_path: Path, dsn: str, client: str) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_text(f'{LEAST}[database]\ndsn = "{dsn}"\nschema = "beam"\n')
+    said = failure(triggerlog("psql", str(file)))
+    assert said == f"triggerlog: {file} names no PostgreSQL; open its database with {client}"
+
+
+def test_schema_prints_a_script_without_asking_any_database(tmp_path: Path) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_text(f'logger = "control-node-1"\n{LEAST}[database]\ndsn = "postgresql://nobody@nowhere.invalid/x"\n')
+    done = triggerlog("schema", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("-- triggerlog: schema triggerlog, written by logger control-node-1; PostgreSQL 14")
+    assert done.stdout.count("CREATE TABLE IF NOT EXISTS") == 8
+    assert "('bpm', 2, 'bpm_002')" in done.stdout
+    assert "GRANT SELECT, INSERT, UPDATE, DELETE" in done.stdout
 
 
 def test_status_says_in_a_line_that_no_daemon_is_there() -> None:

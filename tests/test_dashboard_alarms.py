@@ -34,10 +34,18 @@ def test_the_gravest_comes_first() -> None:
         "states": {"bpm": {"3": "s"}},
         "backpressure": True,
         "dead": 5,
+        "shortfall": {"sync": "fsync is off; set it on"},
     }
     found = alarms(status(**everything))
     assert [alarm.severity for alarm in found] == sorted(alarm.severity for alarm in found)
-    assert {alarm.key for alarm in found} == {"store", "dead", "backpressure", "instruments", "latency"}
+    assert {alarm.key for alarm in found} == {
+        "store",
+        "dead",
+        "backpressure",
+        "durability sync",
+        "instruments",
+        "latency",
+    }
     assert found[0].key == "store"
 
 
@@ -47,6 +55,34 @@ def test_an_absent_store_says_why_what_waits_and_what_to_do() -> None:
     assert "connection refused" in alarm.text
     assert "40 triggers" in alarm.action
     assert "journalctl" in alarm.action
+
+
+@pytest.mark.parametrize(
+    ("backend", "probe"),
+    [
+        ("postgresql", "(`pg_isready`, network"),
+        ("mariadb", "(`mariadb-admin ping`, network"),
+        ("mongodb", "(`mongosh --eval 'db.hello()'`, network"),
+        ("unknown", "answers (network"),
+    ],
+)
+def test_an_absent_server_is_looked_for_with_its_own_tool(backend: str, probe: str) -> None:
+    (alarm,) = alarms(status(available=False, backend=backend, embedded=False))
+    assert probe in alarm.action
+    assert ("pg_isready" in alarm.action) == (backend == "postgresql")
+
+
+def test_a_durability_that_is_not_kept_is_a_warning_with_its_mend() -> None:
+    line = "NOT durable: fsync is off on the server; a crash can lose anything; set fsync = on there"
+    (alarm,) = alarms(status(shortfall={"sync": line}, groups={"bpm": 120, "toroid": 4}))
+    assert alarm.severity is Severity.WARNING
+    assert alarm.text.startswith(
+        "Durability sync is not kept (bpm, toroid): NOT durable: fsync is off on the server; a"
+    )
+    assert alarm.action.startswith("Set fsync = on there. Until then")
+    (both,) = alarms(status(shortfall={"sync": line, "async": line}))
+    assert both.text.startswith("Durability sync and async is not kept (bpm): ")
+    assert keys(shortfall={"sync": line, "async": "something else; mend it"}) == ["durability sync", "durability async"]
 
 
 def test_a_store_that_is_not_ready_at_the_start_is_a_note() -> None:

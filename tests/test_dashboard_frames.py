@@ -36,6 +36,12 @@ def test_a_section_travels_only_when_it_changed() -> None:
     assert later["states/bpm"][7] == "s"
 
 
+def test_what_is_at_risk_travels_with_the_totals() -> None:
+    told = sections(snapshot(1, NOW_NS, at_risk=1200, at_risk_ms=600.0, shortfall={"sync": "no fsync; set it on"}))
+    assert (told["group/bpm"]["at_risk_ms"], told["totals/bpm"]["at_risk"]) == (600.0, 1200)
+    assert told["store"]["shortfall"] == {"sync": "no fsync; set it on"}
+
+
 def test_a_group_that_is_gone_is_told_to_be_gone() -> None:
     before = sections(snapshot(1, NOW_NS, groups={"bpm": 3, "toroid": 2}))
     gone = changed(sections(snapshot(1, NOW_NS, groups={"bpm": 3})), before)

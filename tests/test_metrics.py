@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.metrics import BOUNDS_MS, Latencies, Rates
+from daemon.metrics import BOUNDS_MS, Latencies, Rates, Recent
 
 SECOND = 1_000_000_000
 
@@ -60,3 +60,35 @@ def test_slow_rates_are_means_over_longer() -> None:
     for quarter in range(80, 102):
         found = rates.sample(quarter * SECOND // 4, 39, 0)
     assert found == [0.0, 0.0]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300_000_000), st.integers(1, 1000)), max_size=300),
+    st.integers(256, 2_000_000_000),
+    st.integers(0, 3_000_000_000),
+)
+def test_what_is_recent_is_never_too_little_and_hardly_too_much(
+    counted: list[tuple[int, int]], keep_ns: int, later_ns: int
+) -> None:
+    recent, moment, times = Recent(), SECOND, []
+    recent.keep(keep_ns)
+    for pause_ns, count in counted:
+        moment += pause_ns
+        times.append((moment, count))
+        recent.add(count, moment)
+    now = moment + later_ns
+    young = sum(count for at, count in times if now - at < keep_ns)
+    hardly_older = sum(count for at, count in times if now - at < keep_ns + keep_ns // 256)
+    assert young <= recent.count(now) <= hardly_older
+
+
+def test_what_is_recent_takes_little_memory_at_any_rate() -> None:
+    recent = Recent()
+    recent.add(5, SECOND)
+    assert recent.count(SECOND) == 0  # nothing is looked back for
+    recent.keep(600_000_000)
+    for commit in range(30_000):
+        recent.add(7, SECOND + commit * 100_000)
+    assert len(recent._moments) <= 258
+    assert recent.count(SECOND + 29_999 * 100_000) == pytest.approx(7 * 6000, rel=1 / 256 + 0.001)
+    assert recent.count(10 * SECOND) == 0

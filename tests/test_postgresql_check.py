@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -169,7 +168,7 @@ async def test_a_check_starts_no_embedded_server(state_dir: Path) -> None:
     )
     tables = ["schema `triggerlog`", "tables of group `bpm`"]
     assert await store.check() == ["an embedded PostgreSQL", *tables]
-    assert "state" not in os.listdir(state_dir.parent)
+    assert not state_dir.exists()  # noqa: ASYNC240
     server = EmbeddedPostgresql(state_dir)
     await server.start()
     try:

@@ -155,6 +155,39 @@ async def test_database_killed_under_load_loses_nothing(tmp_path: Path) -> None:
         assert await stored(dsn) == expected(600)
 
 
+async def _set_fsync(dsn: str, value: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(f"ALTER SYSTEM SET fsync = {value}")
+        await connection.execute("SELECT pg_reload_conf()")
+        async with asyncio.timeout(10):
+            while await connection.fetchval("SHOW fsync") != value:  # noqa: ASYNC110 - the server takes its time
+                await asyncio.sleep(0.02)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.slow
+async def test_a_server_that_keeps_less_than_is_asked_is_told_at_the_start_and_when_it_keeps_it(tmp_path: Path) -> None:
+    async with own_server(tmp_path) as (_, dsn):
+        await _set_fsync(dsn, "off")
+        with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
+            daemon = await asyncio.to_thread(Daemon, run)
+            assert (
+                "WARNING" in run.until_said(r".*durability sync of group bpm is not kept: NOT durable: fsync is off")[0]
+            )
+            store = daemon.status()["store"]
+            assert store["shortfall"]["sync"].endswith("; set fsync = on there")
+            assert store["settings"]["fsync"] == "off"
+            async with await Sender.connect("127.0.0.1", daemon.port, "bpm") as sender:
+                await sender.send(make(sender, 1, 2))
+            assert (daemon.group()["at_risk_ms"], daemon.group()["readings"]["at_risk"]) == (None, 24)
+            await _set_fsync(dsn, "on")
+            await asyncio.to_thread(run.until_said, r"durability sync of group bpm is kept: sync \(fsync on")
+            assert (daemon.group()["at_risk_ms"], daemon.group()["readings"]["at_risk"]) == (0, 0)
+            assert run.end() == 0
+
+
 @pytest.mark.slow
 async def test_a_database_that_hangs_makes_senders_wait_and_memory_stay(tmp_path: Path) -> None:
     triggers = 60_000

@@ -44,6 +44,15 @@ def test_a_database_that_is_away_is_told_with_its_reason() -> None:
     assert "senders held back" in figure(text, "backlog")
 
 
+def test_what_is_at_risk_is_told_and_that_a_durability_is_not_kept() -> None:
+    assert figure(shown(overview(status_of(), "here")), "at risk") == "0"
+    text = shown(overview(status_of(at_risk=1200, at_risk_ms=600.0), "here"))
+    assert figure(text, "at risk") == "1,200 readings, 600 ms"
+    text = shown(overview(status_of(at_risk=5000, at_risk_ms=None, shortfall={"sync": "no fsync; set it on"}), "here"))
+    assert figure(text, "at risk") == "all 5,000 readings"
+    assert "▲ durability sync is not kept: no fsync; set it on" in text
+
+
 def test_refusals_are_told_by_reason() -> None:
     text = shown(overview(status_of(refused={"unknown-instrument": 1234, "trigger-far-away": 0}, dead=7), "here"))
     assert "unknown-instrument 1,234" in text

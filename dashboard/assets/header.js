@@ -4,7 +4,14 @@
 
   const BADGE = { live: ["●", "LIVE"], delayed: ["◐", "DELAYED"], none: ["○", "NO DATA"] };
   const GLYPH = { critical: "■", warning: "▲", note: "●" };
-  const BACKENDS = { postgresql: "PostgreSQL", mysql: "MySQL", mariadb: "MariaDB", mongodb: "MongoDB", memory: "memory" };
+  const BACKENDS = {
+    postgresql: "PostgreSQL",
+    mysql: "MySQL",
+    mariadb: "MariaDB",
+    mongodb: "MongoDB",
+    ferretdb: "FerretDB",
+    memory: "memory",
+  };
   const $ = (id) => document.getElementById(id);
   let alarmsDrawn = null;
   let eventsDrawn = null;
@@ -47,7 +54,8 @@
     if (!told) return;
     const version = (BACKENDS[told.backend] || told.backend) + " " + told.version;
     facts($("store"), [["", version + (told.embedded ? ", embedded" : "")], ["durability", told.durability]]);
-    T.attribute($("store"), "title", told.target);
+    const settings = Object.entries(told.settings).map(([name, value]) => name + " = " + value);
+    T.attribute($("store"), "title", [told.target, ...settings].join("\n"));
   }
 
   function facts(place, pairs) {

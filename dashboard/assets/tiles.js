@@ -32,9 +32,19 @@
       p99: budget === undefined ? "" : "budget " + budget + " ms",
       waiting: T.count(T.latest(group, "open")) + " open",
       absent: T.number(T.latest(group, "missing")) + " missing a trigger",
-      written: ((T.section("group", group) || {}).layout || "") + ", " + ((T.section("group", group) || {}).durability || ""),
+      written: written(group),
       p50: "longest " + T.number(T.latest(group, "longest")) + " ms",
     };
+  }
+
+  /* How it is stored, and what of it a crash of the database now would take: nothing is not worth a word. */
+  function written(group) {
+    const told = T.section("group", group) || {};
+    const way = (told.layout || "") + ", " + (told.durability || "");
+    if (told.at_risk_ms === 0) return way;
+    const risk = (T.section("totals", group) || {}).at_risk;
+    const age = told.at_risk_ms === null ? "all " : "";
+    return way + " · " + age + T.count(risk) + " at risk";
   }
 
   function level(group, column) {
@@ -42,8 +52,13 @@
     const budget = (T.section("limits") || {}).commit_p99_ms;
     if (column === "p99" && budget !== undefined && value !== null && value > budget) return "over";
     if (column === "absent" && /[sn]/.test(T.section("states", group) || "")) return "over";
+    if (column === "written" && shortfall(group)) return "over";
     if (column === "waiting" && (T.section("group", group) || {}).backpressure) return "over";
     return null;
+  }
+
+  function shortfall(group) {
+    return ((T.section("store") || {}).shortfall || {})[(T.section("group", group) || {}).durability];
   }
 
   function spark(place, group, column) {

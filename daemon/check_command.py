@@ -1,0 +1,75 @@
+"""`triggerlog check-config`: what is wrong with a configuration, and with the database that it names."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backends.base import StoreError
+from daemon.configuration import LoadedConfig, load_config, warnings
+from daemon.database import Look, durability_of, in_its_field, layout_of, look_at_database
+from daemon.outcome import examples
+from daemon.store_report import in_use
+from schemas.config import ConfigError, SimulatedSource
+
+EPILOG = examples("triggerlog check-config beam.toml", "triggerlog check-config beam.toml --offline")
+
+
+def check_config(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)],
+    offline: Annotated[bool, typer.Option("--offline", help="Look at the file only; ask no database.")] = False,
+) -> None:
+    """Say what is wrong with a configuration, by field and with the mend; or what it means, when nothing is.
+
+    The database is asked too, and nothing is changed in it. One that is away is no error: the daemon waits for it.
+    """
+    try:
+        loaded = load_config(file)
+        look = Look() if offline else asyncio.run(look_at_database(loaded))
+    except ConfigError as error:
+        _fail(map(str, error.problems))
+    except StoreError as error:
+        _fail([in_its_field(error, loaded.config)])
+    typer.echo(f"{file}: nothing is wrong.")
+    for name, text in _summary(loaded, look):
+        typer.echo(f"  {name:<10} {text}")
+    for warning in (*warnings(loaded), *look.warnings):
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def _fail(lines: Iterator[str] | list[str]) -> None:
+    for line in lines:
+        typer.echo(line, err=True)
+    raise typer.Exit(1) from None
+
+
+def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
+    config = loaded.config
+    yield "logger", config.logger
+    for section in config.groups:
+        group = section.group()
+        layout, durability = layout_of(section, config), durability_of(section, config)
+        size = f"{group.size} instruments x {len(group.channels)} channels, {group.record.itemsize} bytes a reading"
+        yield "group", f"{group.name}: {size}; layout {layout}, durability {durability}"
+    for source in config.sources:
+        if isinstance(source, SimulatedSource):
+            yield "source", f"simulated: {source.group} at {source.rate:g} triggers/s"
+        else:
+            yield "source", f"{source.kind} {source.host}:{source.port}"
+    yield "database", f"{loaded.target}, schema {config.database.schema_name}"
+    yield from _found(loaded, look)
+    yield "state", str(loaded.state_dir)
+    yield "API", f"http://{config.api.host}:{config.api.port}"
+    yield "page", f"http://{config.dashboard.host}:{config.dashboard.port}"
+
+
+def _found(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
+    """What the database said, and what the daemon would create in it."""
+    if look.facts is not None:
+        asked = in_use([durability_of(section, loaded.config) for section in loaded.config.groups])
+        words = "; ".join(dict.fromkeys(look.facts.durability[durability].words for durability in asked))
+        yield "server", f"{look.facts.backend} {look.facts.version}; {words}"
+    for text in look.creates:
+        yield "to create", text

@@ -1,0 +1,92 @@
+"""The database of a configuration: its store, and what can be said of it before anything is written."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from backends import open_store
+from backends.base import SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
+from daemon.configuration import LoadedConfig
+from daemon.store_report import in_use
+from schemas.batch import Durability, Layout
+from schemas.config import Config, GroupConfig
+from schemas.problems import Problem, wrong
+
+LOOK_S = 5.0
+"""How long a look at a database may take: an operator waits for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What a look at the database found.
+
+    creates: what the daemon would create at its start, in words.
+    facts: what the server says of itself; None when it was not asked.
+    warnings: what works, or may later, and an operator should know all the same.
+    """
+
+    creates: tuple[str, ...] = ()
+    facts: StoreFacts | None = None
+    warnings: tuple[Problem, ...] = ()
+
+
+def layout_of(section: GroupConfig, config: Config) -> Layout:
+    """The layout of a group: its own, or the database's."""
+    return section.layout or config.database.layout
+
+
+def durability_of(section: GroupConfig, config: Config) -> Durability:
+    """The durability a group asks for: its own, or the database's."""
+    return section.durability or config.database.durability
+
+
+def store_of(loaded: LoadedConfig, *, timeout_s: float | None = None) -> Store:
+    """Make the store of a configuration; `timeout_s` is less patient than its `command_timeout_s`."""
+    config, database = loaded.config, loaded.config.database
+    if timeout_s is not None:
+        database = database.model_copy(update={"command_timeout_s": min(timeout_s, database.command_timeout_s)})
+    return open_store(
+        database,
+        logger=config.logger,
+        groups={section.name: section.group() for section in config.groups},
+        layouts={section.name: layout_of(section, config) for section in config.groups},
+        state_dir=loaded.state_dir,
+        password=loaded.password,
+    )
+
+
+async def look_at_database(loaded: LoadedConfig) -> Look:
+    """Ask the database whether the daemon could use it as configured, and change nothing in it.
+
+    Raises:
+        StoreError: it could not, and waiting will not mend it.
+    """
+    store = store_of(loaded, timeout_s=LOOK_S)
+    try:
+        async with asyncio.timeout(2 * LOOK_S):
+            creates = await store.check()
+            # The embedded server would be started by the question, and it keeps what its own settings say.
+            facts = None if loaded.config.database.dsn is None else await store.facts()
+    except (StoreUnavailable, TimeoutError) as error:
+        problem = str(error) or f"{loaded.target} does not answer in time"
+        return Look(warnings=(wrong(problem, "a daemon would wait for it", "database.dsn"),))
+    finally:
+        await store.close()
+    return Look(creates=tuple(creates), facts=facts, warnings=tuple(_shortfalls(facts, loaded.config)))
+
+
+def in_its_field(error: StoreError, config: Config) -> str:
+    """Tell what a store cannot do as the problem of a field of the configuration, in one line."""
+    return f"{'database' if isinstance(error, SchemaMismatch) or not config.database.dsn else 'database.dsn'}: {error}"
+
+
+def _shortfalls(facts: StoreFacts | None, config: Config) -> Iterator[Problem]:
+    """Say where the server does not keep a durability that is asked for, by the first field that asks for it."""
+    asked = [durability_of(section, config) for section in config.groups]
+    for durability in in_use(asked):
+        shortfall = facts.durability[durability].shortfall if facts else None
+        if shortfall is not None:
+            index = asked.index(durability)
+            field = f"groups[{index}].durability" if config.groups[index].durability else "database.durability"
+            what, _, mend = shortfall.rpartition("; ")
+            yield wrong(f"{durability} is not kept: {what or mend}", mend, field)
