@@ -222,6 +222,7 @@ STEP = st.one_of(
     st.lists(st.tuples(st.integers(1, 12), st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=12),
     st.integers(1, 2 * TIMEOUT),
     st.just("commit"),
+    st.just("spool"),
 )
 
 
@@ -230,10 +231,11 @@ class Connections:
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
-        self.columns = [assembly.receipts.connect() for _ in range(3)]
+        # The third connection is content with the journal.
+        self.columns = [assembly.receipts.connect(spooled=connection == 2) for connection in range(3)]
         self.sent: list[list[tuple[int, int]]] = [[], [], []]
         self.pieces: list[set[int]] = []
-        self.committed = 0
+        self.committed = self.spooled = 0
         self.waits_for: dict[tuple[int, int], int] = {}  # (connection, sequence) -> number of its piece
 
     def origin(self, readings: list[tuple[int, int, int]]) -> Origin:
@@ -248,10 +250,11 @@ class Connections:
         self.pieces += [{int(t) for t in (*p.ledger["trigger"], *p.revised["trigger"])} for p in pieces]
 
     def expected(self, connection: int) -> int:
-        """Its readings are settled one after the other as the pieces that hold their triggers are committed."""
+        """Its readings are settled one after the other as the pieces that hold their triggers are."""
+        settled = max(self.committed, self.spooled) if connection == 2 else self.committed
         for sequence, (trigger, first) in enumerate(self.sent[connection]):
             holds = [k for k in range(first, len(self.pieces)) if trigger in self.pieces[k]]
-            if not holds or holds[0] >= self.committed:
+            if not holds or holds[0] >= settled:
                 return sequence
         return len(self.sent[connection])
 
@@ -264,6 +267,10 @@ class Connections:
         if self.committed < len(self.pieces):
             self.assembly.receipts.committed(1)
             self.committed += 1
+
+    def spool(self) -> None:
+        self.spooled = min(len(self.pieces), max(self.spooled, self.committed) + 2)
+        self.assembly.receipts.spooled(self.spooled - self.committed)
 
 
 @settings(max_examples=300, deadline=None)
@@ -281,6 +288,8 @@ def test_assembly_and_receipts_agree_with_the_model(steps: list[object]) -> None
             model.close_due(tick)
         elif step == "commit":
             connections.commit()
+        elif step == "spool":
+            connections.spool()
         else:
             assert isinstance(step, list)
             origin = connections.origin(step)

@@ -1,7 +1,8 @@
-"""Receipts: up to which reading each connection can be told that all is committed.
+"""Receipts: up to which reading each connection can be told that all is committed, or spooled.
 
-A reading is unsettled while its trigger is open or waits for its commit. A connection's acknowledgement is the
-sequence of its first unsettled reading. So for each place where readings wait (a slot of an open trigger, a closed
+A reading is unsettled while its trigger is open or waits for its commit; for a connection that asked for `spooled`,
+only until its piece is on the disk, in the journal. A connection's acknowledgement is the sequence of its first
+unsettled reading. So for each place where readings wait (a slot of an open trigger, a closed
 piece on its way to the store, the stray readings) only the smallest sequence of each connection has to be kept.
 """
 
@@ -21,6 +22,8 @@ class Receipts:
     def __init__(self) -> None:
         self._slots = np.full((1, 0), SETTLED, np.int64)
         self._pieces: deque[Array] = deque()
+        self._in_journal = 0  # so many of the oldest pieces are on the disk
+        self._spooled = np.zeros(0, bool)
         self._next = np.full(0, SETTLED, np.int64)
         self._strays = np.full(0, SETTLED, np.int64)
         self._received = np.zeros(0, np.int64)
@@ -30,11 +33,13 @@ class Receipts:
         self._leaving: list[int] = []
         self._has_strays = False
 
-    def connect(self) -> int:
-        """Give a new connection its column."""
+    def connect(self, *, spooled: bool = False) -> int:
+        """Give a new connection its column; `spooled`: the journal is enough for it."""
         if not self._free:
             self._widen(max(16, 2 * len(self._received)))
-        return self._free.pop()
+        column = self._free.pop()
+        self._spooled[column] = spooled
+        return column
 
     def disconnect(self, column: int) -> None:
         """Take the column back; what that connection sent goes on, but nobody waits for its receipt."""
@@ -89,10 +94,20 @@ class Receipts:
         self._pieces.append(piece)
         self._next = np.full_like(self._next, SETTLED)
 
+    @property
+    def wants_spooled(self) -> bool:
+        """Whether any connection waits for the journal and not for the database."""
+        return bool(self._spooled.any())
+
     def committed(self, pieces: int) -> None:
         """The oldest so many pieces are committed."""
         for _ in range(pieces):
             self._pieces.popleft()
+        self._in_journal = max(0, self._in_journal - pieces)
+
+    def spooled(self, pieces: int) -> None:
+        """Of the pieces that are not committed, the oldest so many are on the disk."""
+        self._in_journal = min(pieces, len(self._pieces))
 
     def acknowledged(self) -> tuple[Array, Array]:
         """The highest contiguous count that is settled, and how many of these were refused.
@@ -100,8 +115,12 @@ class Receipts:
         Both int64, shape (columns,).
         """
         first = np.minimum(self._slots.min(axis=0), np.minimum(self._next, self._strays))
-        for piece in self._pieces:
+        not_in_journal = first.copy()
+        for number, piece in enumerate(self._pieces):
             np.minimum(first[: len(piece)], piece, out=first[: len(piece)])
+            if number >= self._in_journal:
+                np.minimum(not_in_journal[: len(piece)], piece, out=not_in_journal[: len(piece)])
+        first = np.where(self._spooled, not_in_journal, first)
         done = np.minimum(first, self._received)
         self._count_refusals(done)
         return done, self._refused
@@ -126,6 +145,7 @@ class Receipts:
                     vector[column] = SETTLED
             self._refusals = [origin[origin.column != column] for origin in self._refusals]
             self._received[column] = self._refused[column] = 0
+            self._spooled[column] = False
             self._free.append(column)
         self._leaving.clear()
 
@@ -137,6 +157,7 @@ class Receipts:
         self._strays = np.pad(self._strays, (0, more), constant_values=SETTLED)
         self._received = np.pad(self._received, (0, more))
         self._refused = np.pad(self._refused, (0, more))
+        self._spooled = np.pad(self._spooled, (0, more))
 
     def _make_room(self, slot: int) -> None:
         have = len(self._slots)
