@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from benchmarks.plan import PLANS
 from benchmarks.report import markdown, print_report
+from schemas.dsn import Backend
 
 FOLDER = Path(__file__).parent
 KEPT = FOLDER.parent / ".benchmarks"
@@ -22,6 +24,8 @@ examples:
   python -m benchmarks                        all, in less than ten minutes (make bench)
   python -m benchmarks --full                 all, for longer: an hour, and some 40 GB of disk for a while
   python -m benchmarks --only latency
+  python -m benchmarks --backend postgresql,mysql
+  python -m benchmarks --dsn mysql://me@db:3306   your own server; what is made in it is removed again
   python -m benchmarks --folder /data/bench   on another disk
   python -m benchmarks --from FILE            the report of a run that was kept
   pytest-benchmark compare FILE FILE          two runs, side by side
@@ -60,10 +64,24 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--full", dest="plan", action="store_const", const="full", default="short", help="for longer")
     parser.add_argument("--plan", choices=sorted(PLANS), help="the set by its name; smoke only tries the benchmarks")
     parser.add_argument("--only", choices=MEASURES, help="one measure")
-    parser.add_argument("--folder", type=Path, default=KEPT, help="folder on whose disk the server writes")
+    parser.add_argument("--backend", type=_backends, metavar="NAMES", help="databases, e.g. postgresql,mysql; else all")
+    parser.add_argument(
+        "--dsn",
+        action="append",
+        default=[],
+        help="a server of yours to measure, instead of a throw-away one; repeat it",
+    )
+    parser.add_argument("--folder", type=Path, default=KEPT, help="folder on whose disk throw-away servers write")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report as Markdown, too")
     parser.add_argument("--from", dest="report_from", type=Path, metavar="FILE", help="report a run that was kept")
     return parser.parse_args()
+
+
+def _backends(text: str) -> list[Backend]:
+    try:
+        return [Backend(name) for name in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; there are {', '.join(Backend)}") from None
 
 
 def _measure(options: argparse.Namespace, kept: Path) -> int:
@@ -79,7 +97,14 @@ def _measure(options: argparse.Namespace, kept: Path) -> int:
         "--tb=short",
     ]
     arguments += ["--benchmark-enable", "--benchmark-quiet", f"--benchmark-json={kept}", "--timeout=0"]
-    return int(pytest.main([*arguments, f"--plan={options.plan}", f"--folder={options.folder}"]))
+    # After a failure it warns that there is nothing to keep, which hides the failure when warnings are errors.
+    arguments += ["-W", "ignore::pytest_benchmark.logger.PytestBenchmarkWarning"]
+    arguments += [f"--plan={options.plan}", f"--folder={options.folder}"]
+    arguments += [f"--backend={backend}" for backend in options.backend or ()]
+    arguments += [f"--dsn={dsn}" for dsn in options.dsn]
+    # A service manager or a shell that ends this ends it as Ctrl-C does: what was made in a server is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return int(pytest.main(arguments))
 
 
 def _command(plan: str, only: str | None) -> str:

@@ -10,10 +10,13 @@ import psutil
 import pytest
 
 from benchmarks import latency, throughput
+from benchmarks.contenders import contenders
 from benchmarks.plan import PLANS, Plan
 from benchmarks.progress import say
 from benchmarks.rounds import Round
-from benchmarks.server import Server, throwaway_server
+from benchmarks.servers import Servers, running
+from benchmarks.servers.disk import fdatasync_ms
+from schemas.dsn import Backend
 
 FACTS = pytest.StashKey[dict[str, Any]]()
 
@@ -21,7 +24,26 @@ FACTS = pytest.StashKey[dict[str, Any]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take the options that `python -m benchmarks` hands on."""
     parser.addoption("--plan", choices=sorted(PLANS), default="short", help="how long it all takes")
-    parser.addoption("--folder", type=Path, default=Path(".benchmarks"), help="on whose disk the server writes")
+    parser.addoption("--folder", type=Path, default=Path(".benchmarks"), help="on whose disk the servers write")
+    parser.addoption("--backend", type=Backend, action="append", help="a database to measure; all by default")
+    parser.addoption("--dsn", action="append", default=[], help="a server to measure instead of a throw-away one")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each contender of each database that is to be measured a benchmark."""
+    backends = chosen(metafunc.config)
+    if "contender" in metafunc.fixturenames:
+        everybody = [contender for backend in backends for contender in contenders(backend)]
+        metafunc.parametrize("contender", everybody, ids=[contender.name for contender in everybody])
+    if "window" in metafunc.fixturenames:
+        plan = PLANS[metafunc.config.getoption("--plan")]
+        windows = [window for backend in backends for window in latency.windows(backend, plan)]
+        metafunc.parametrize("window", windows, ids=[window.name for window in windows])
+
+
+def chosen(config: pytest.Config) -> list[Backend]:
+    """The databases to measure."""
+    return config.getoption("--backend") or list(Backend)
 
 
 @pytest.fixture(scope="session")
@@ -31,36 +53,43 @@ def plan(pytestconfig: pytest.Config) -> Plan:
 
 
 @pytest.fixture(scope="session")
-def server(pytestconfig: pytest.Config) -> Iterator[Server]:
-    """The one server of all measures."""
-    with throwaway_server(pytestconfig.getoption("--folder")) as running:
-        pytestconfig.stash[FACTS] = {
+def servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
+    """The servers of all measures."""
+    folder: Path = pytestconfig.getoption("--folder")
+    load = os.getloadavg()[0]
+    with running(folder, chosen(pytestconfig), pytestconfig.getoption("--dsn"), say) as found:
+        if not found:
+            pytest.exit("there is no database to measure", returncode=pytest.ExitCode.USAGE_ERROR)
+        facts = {
             "plan": pytestconfig.getoption("--plan"),
             "began_ns": time.time_ns(),
-            "load": os.getloadavg()[0],
+            "load": load,
             "cores": os.cpu_count(),
             "memory_gib": psutil.virtual_memory().total / 2**30,
-            "settings": running.settings,
-            "fdatasync_ms": running.fdatasync_ms,
+            "fdatasync_ms": fdatasync_ms(folder),
+            "servers": {backend.value: server.described() for backend, server in found.items()},
         }
-        say(f"PostgreSQL {running.settings['server_version']}, an fdatasync takes {running.fdatasync_ms:.2f} ms")
-        yield running
+        pytestconfig.stash[FACTS] = facts
+        for server in facts["servers"].values():
+            say(f"{server['product']} {server['version']} at {server['target']}")
+        say(f"an fdatasync takes {facts['fdatasync_ms']:.2f} ms")
+        yield found
 
 
 @pytest.fixture(scope="session")
-def throughput_rounds(server: Server, plan: Plan) -> dict[str, list[Round]]:
-    """All rounds of the throughput, interleaved."""
+def throughput_rounds(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
+    """All rounds of the throughput, interleaved, by contender."""
     say("throughput")
-    return throughput.measure(server, plan)
+    return throughput.measure(servers, plan)
 
 
 @pytest.fixture(scope="session")
-def latency_windows(server: Server, plan: Plan) -> dict[str, list[Round]]:
-    """All windows of the latency, interleaved."""
+def latency_rounds(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
+    """All windows of the latency, interleaved, by their names."""
     say("latency")
-    return latency.measure(server, plan)
+    return latency.measure(servers, plan)
 
 
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
-    """Keep the server and its settings with the figures."""
+    """Keep the servers and their settings with the figures."""
     output_json["triggerlog"] = config.stash.get(FACTS, {})

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import psutil
 
-from benchmarks.server import LOGGER, Server
-from benchmarks.workload import CHANNELS, GROUP, INSTRUMENTS
-from schemas.batch import Layout
+from benchmarks.servers.base import Server
+from benchmarks.workload import CHANNELS, GROUP, INSTRUMENTS, LOGGER
+from schemas.batch import Durability, Layout
 from schemas.config import TcpSource
 from schemas.status import GroupStatus, Status
 
@@ -35,7 +35,7 @@ acknowledge_every_ms = {acknowledge_every_ms}
 dsn = "{dsn}"
 schema = "{schema}"
 layout = "{layout}"
-durability = "sync"
+durability = "{durability}"
 
 [api]
 port = 0
@@ -82,7 +82,11 @@ class DaemonProcess:
 
 @contextmanager
 def running_daemon(
-    server: Server, layout: Layout, *, acknowledge_every_ms: float = TcpSource(kind="tcp").acknowledge_every_ms
+    server: Server,
+    layout: Layout,
+    *,
+    durability: Durability = Durability.SYNC,
+    acknowledge_every_ms: float = TcpSource(kind="tcp").acknowledge_every_ms,
 ) -> Iterator[DaemonProcess]:
     """Run a daemon with a fresh schema, with all settings as they come but those in CONFIGURATION.
 
@@ -93,6 +97,7 @@ def running_daemon(
     folder = server.folder / schema
     folder.mkdir()
     file, log = folder / "bench.toml", folder / "daemon.log"
+    file.touch(0o600)  # there may be a password in the DSN
     file.write_text(
         CONFIGURATION.format(
             logger=LOGGER,
@@ -104,6 +109,7 @@ def running_daemon(
             dsn=server.dsn,
             schema=schema,
             layout=layout.value,
+            durability=durability.value,
         )
     )
     with log.open("wb") as output:

@@ -1,19 +1,20 @@
-"""From pytest-benchmark's JSON to tables of figures: pure functions."""
+"""From a kept run to tables of figures: pure functions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.latency import BARE, DAEMON
+from benchmarks.measured import BARE_LOOP, CEILING, DAEMON, PAPER, Latency, MeasuredServer, Run, Way, run_of
 from benchmarks.summary import QUARTILES_FROM, Spread, ratio, spread
-from benchmarks.throughput import CONTENDERS, INSERTS, ONE_COPY, ceiling, daemon
-from benchmarks.workload import INSTRUMENTS, LAYOUTS
-from schemas.batch import Layout
-
-Benchmark = Mapping[str, Any]
+from benchmarks.workload import INSTRUMENTS
+from schemas.batch import Durability, Layout
+from schemas.dsn import Backend
 
 CEILING_AIMS = {Layout.ROWS: 0.6, Layout.ARRAYS: 0.5}
 INSERT_AIMS = {Layout.ROWS: 60.0, Layout.ARRAYS: 150.0}
+ONE_COPY_AIM = 5.0
+BEST_AIMS = {Layout.ROWS: 2.5, Layout.ARRAYS: 5.0}
+"""Against the best strategy with a trigger a commit, of the same durability, in MariaDB and MongoDB."""
 LATENCY_AIM = 2.0
 
 
@@ -29,137 +30,161 @@ class Table:
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
     """Make the tables of whatever the report holds; a measure that was left out has none."""
-    benchmarks = report["benchmarks"]
-    made = [_throughput(benchmarks), _ratios(benchmarks), _latency(benchmarks), _cpu(benchmarks), _memory(benchmarks)]
+    run = run_of(report)
+    made: list[Table | None] = [_throughput(run, backend) for backend in run.servers]
+    made += [_ratios(run), _latency(run), _cpu(run), _memory(run)]
     return [table for table in made if table is not None]
 
 
 def conditions(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the figures were measured on."""
-    cpu, facts = report["machine_info"].get("cpu", {}), report.get("triggerlog", {})
-    settings = facts.get("settings", {})
-    commit = report.get("commit_info", {})
-    changed = " with changes" if commit.get("dirty") else ""
-    durability = ("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_compression")
-    memory = ("shared_buffers", "max_wal_size", "checkpoint_timeout", "wal_buffers")
+    run = run_of(report)
+    changed = " with changes" if run.dirty else ""
     return [
-        ("date", report["datetime"][:19] + " UTC"),
-        ("machine", f"{cpu.get('brand_raw', 'unknown CPU')}, {facts['cores']} cores, {facts['memory_gib']:.0f} GiB"),
-        ("load before", f"{facts['load']:.2f}"),
-        ("Python", report["machine_info"]["python_version"]),
-        ("PostgreSQL", f"{settings['server_version']}, embedded, on the same machine"),
-        ("durability", ", ".join(f"{name} {settings[name]}" for name in durability)),
-        ("server", ", ".join(f"{name} {settings[name]}" for name in memory)),
-        ("fdatasync", f"{facts['fdatasync_ms']:.2f} ms for 8 KiB (median)"),
-        ("workload", f"{INSTRUMENTS} instruments x 4 float64 channels, random values; sync commits"),
-        (
-            "set",
-            f"`{facts['plan']}`, at commit {commit.get('id', '?')[:12]}{changed}",
-        ),
+        ("date", run.date),
+        ("machine", f"{run.cpu}, {run.cores} cores, {run.memory_gib:.0f} GiB"),
+        ("load before", f"{run.load:.2f}"),
+        ("Python", run.python),
+        *(condition for server in run.servers.values() for condition in _server(server)),
+        ("fdatasync", f"{run.fdatasync_ms:.2f} ms for 8 KiB (median)"),
+        ("workload", f"{INSTRUMENTS} instruments x 4 float64 channels, random values"),
+        ("set", f"`{run.plan}`, at commit {run.commit or '?'}{changed}"),
     ]
 
 
-def _of(benchmarks: Sequence[Benchmark], group: str, **wanted: Any) -> Benchmark | None:
-    for benchmark in benchmarks:
-        extra = benchmark["extra_info"]
-        if benchmark["group"] == group and all(extra.get(key) == value for key, value in wanted.items()):
-            return benchmark
-    return None
+def _server(server: MeasuredServer) -> Iterator[tuple[str, str]]:
+    where = "a throw-away server on the same machine" if server.own else server.target
+    yield server.name, f"{server.version}, {where}"
+    for durability, words in server.durability.items():
+        yield f"- {durability}", words
+    yield "- settings", ", ".join(f"{name} {value}" for name, value in server.settings.items()) or "it tells none"
 
 
-def _rates(benchmarks: Sequence[Benchmark], contender: str) -> list[float]:
-    found = _of(benchmarks, "throughput", contender=contender)
-    assert found is not None
-    return [1 / seconds for seconds in found["stats"]["data"]]
-
-
-def _throughput(benchmarks: Sequence[Benchmark]) -> Table | None:
-    if _of(benchmarks, "throughput") is None:
+def _throughput(run: Run, backend: Backend) -> Table | None:
+    ways = run.ways_of(backend)
+    if not ways:
         return None
-    rows = []
-    for contender in CONTENDERS:
-        found = _of(benchmarks, "throughput", contender=contender)
-        assert found is not None
-        rate = spread(_rates(benchmarks, contender))
-        batch = spread(found["extra_info"]["triggers a commit"])
-        rows.append((contender, _text(rate, "{:,.0f}"), f"{rate.median * INSTRUMENTS:,.0f}", f"{batch.median:,.0f}"))
-    count = len(_rates(benchmarks, INSERTS))
+    half = [way for way in ways if way.half_written]
+    seen = "".join(f" A reader saw {_sum(way.half_written)} triggers half-written by `{way.slug}`." for way in half)
     return Table(
-        title="Throughput",
-        columns=("", "triggers/s", "readings/s", "triggers a commit"),
-        rows=tuple(rows),
-        note=f"Medians of {count} interleaved rounds, in brackets {_kind(count)}. After every round of the daemon the "
-        "database held exactly what was sent.",
+        title=f"Throughput, {run.servers[backend].name} {run.servers[backend].version}",
+        columns=("", "the paper", "triggers/s", "triggers a commit", "p50 ms", "p99 ms", "max ms", "1/dt, Hz"),
+        rows=tuple(
+            (
+                way.title,
+                way.paper or "",
+                _text(way.rate, "{:,.0f}"),
+                f"{spread(way.batches).median:,.0f}",
+                *_latencies(way),
+                _hz(way),
+            )
+            for way in ways
+        ),
+        note=f"Medians of {run.rounds} interleaved rounds, in brackets {_kind(run.rounds)}. The commit latency is from "
+        "when a commit's first trigger was ready to be written, and max the highest of all rounds; 1/dt is between "
+        f"successive triggers, in brackets its quartiles.{seen} After every round the database held what it had "
+        "acknowledged.",
     )
 
 
-def _ratios(benchmarks: Sequence[Benchmark]) -> Table | None:
-    if _of(benchmarks, "throughput") is None:
+def _latencies(way: Way) -> Iterator[str]:
+    if not way.p50_ms:
+        yield from ("", "", "")
+        return
+    yield f"{spread(way.p50_ms).median:.2f}"
+    yield f"{spread(way.p99_ms).median:.2f}"
+    yield f"{max(way.max_ms):.1f}"
+
+
+def _hz(way: Way) -> str:
+    low, middle, high = (f"{spread(quartile).median:,.0f}" for quartile in way.hz)
+    return f"{middle} ({low} to {high})"
+
+
+def _sum(values: Sequence[float]) -> str:
+    return f"{sum(values):,.0f}"
+
+
+def _ratios(run: Run) -> Table | None:
+    rows = tuple(row for backend in run.servers for row in _ratios_of(run, backend))
+    if not rows:
         return None
-    rows = []
-    for layout in LAYOUTS:
-        mine = _rates(benchmarks, daemon(layout))
-        against = (
-            (ceiling(layout), CEILING_AIMS[layout], "{:.2f}"),
-            (ceiling(layout, with_ledger=True), None, "{:.2f}"),
-            (INSERTS, INSERT_AIMS[layout], "{:,.0f}"),
-            (ONE_COPY, None, "{:,.1f}"),
-        )
-        for other, aim, form in against:
-            found = ratio(mine, _rates(benchmarks, other))
-            rows.append((f"{daemon(layout)} / {other}", _text(found, form), *_aim(found.median, aim, at_least=True)))
     return Table(
         title="End to end, against the others",
         columns=("", "ratio", "aim", "reached"),
-        rows=tuple(rows),
-        note="The ratio of each round, and the median of these.",
+        rows=rows,
+        note="The ratio of each round, and the median of these. The best, and the fastest, are by their medians.",
     )
 
 
-def _latency(benchmarks: Sequence[Benchmark]) -> Table | None:
-    rates = sorted({b["extra_info"]["rate"] for b in benchmarks if b["group"] == "latency, p99"})
-    if not rates:
+def _ratios_of(run: Run, backend: Backend) -> Iterator[tuple[str, ...]]:
+    name, ways = run.servers[backend].name, run.ways_of(backend)
+    papers = [way for way in ways if way.kind == PAPER]
+    for mine in (way for way in ways if way.kind == DAEMON and way.layout is not None):
+        layout = mine.layout or Layout.ROWS
+        alike = [way for way in papers if way.durability is mine.durability]
+        others: list[tuple[str, Way, float | None]] = []
+        if mine.durability is Durability.SYNC:
+            ceilings = [way for way in ways if way.kind == CEILING and way.layout is layout]
+            others += [
+                (way.title, way, None if way.slug.endswith("with_ledger") else CEILING_AIMS[layout]) for way in ceilings
+            ]
+        if backend is Backend.POSTGRESQL:
+            aims = {"insert_each_table": INSERT_AIMS[layout], "one_copy": ONE_COPY_AIM, "one_copy_async": ONE_COPY_AIM}
+            others += [(way.title, way, aims[way.slug]) for way in alike if way.slug in aims]
+        elif alike:
+            best = _fastest(alike)
+            others.append((f"the best of its durability ({best.slug})", best, BEST_AIMS[layout]))
+        if papers:
+            fastest = _fastest(papers)
+            others.append((f"the fastest of all strategies ({fastest.slug})", fastest, 1.0))
+        for title, other, aim in others:
+            found = ratio(mine.rates, other.rates)
+            yield f"{name}: {mine.title} / {title}", _text(found, "{:.2f}"), *_aim(found.median, aim, at_least=True)
+
+
+def _fastest(ways: Sequence[Way]) -> Way:
+    return max(ways, key=lambda way: way.rate.median)
+
+
+def _latency(run: Run) -> Table | None:
+    if not run.latencies:
         return None
-    rows: list[tuple[str, ...]] = []
-    count = 0
-    for rate in rates:
-        bare, mine = (_of(benchmarks, "latency, p99", contender=name, rate=rate) for name in (BARE, DAEMON))
-        assert bare is not None
-        assert mine is not None
-        count = len(mine["stats"]["data"])
-        found = ratio(mine["stats"]["data"], bare["stats"]["data"])
-        rows.append((f"{rate}/s, bare loop", *_milliseconds(bare, ""), "", "", ""))
-        aim = _aim(found.median, LATENCY_AIM, at_least=False)
-        rows.append((f"{rate}/s, daemon", *_milliseconds(mine, ""), _text(found, "{:.2f}"), *aim))
-        rows.append((f"{rate}/s, as its sender sees it", *_milliseconds(mine, "sender "), "", "", ""))
+    rows = []
+    for backend, server in run.servers.items():
+        found = [latency for latency in run.latencies if latency.backend is backend]
+        bare = {latency.rate: latency for latency in found if latency.contender == BARE_LOOP}
+        for latency in found:
+            against = bare.get(latency.rate) if latency.contender == DAEMON else None
+            rows.append((f"{server.name}, {latency.rate:g}/s, {latency.contender}", *_latency_row(latency, against)))
     return Table(
         title="Latency from the last reading to the commit acknowledged",
         columns=("", "p50 ms", "p99 ms", "max ms", "p99 / bare p99", "aim", "reached"),
         rows=tuple(rows),
-        note=f"Medians of {count} windows taken by turns, in brackets {_kind(count)}; max is the highest of all. The "
-        "daemon's is of its own histogram, from the closing of a trigger; what its sender sees has the network, the "
-        "assembly and the way back in it.",
+        note=f"Medians of up to {run.windows} windows taken by turns, in brackets {_kind(run.windows)}; max is the "
+        "highest of all. The daemon's is of its own histogram, from the closing of a trigger; what its sender sees has "
+        "the network, the assembly and the way back in it.",
     )
 
 
-def _milliseconds(benchmark: Benchmark, prefix: str) -> Iterator[str]:
-    extra = benchmark["extra_info"]
-    yield f"{spread(extra[f'{prefix}p50 ms']).median:.2f}"
-    yield _text(spread(extra[f"{prefix}p99 ms"]), "{:.2f}")
-    yield f"{max(extra[f'{prefix}max ms']):.1f}"
+def _latency_row(latency: Latency, bare: Latency | None) -> Iterator[str]:
+    yield f"{spread(latency.p50_ms).median:.2f}"
+    yield _text(spread(latency.p99_ms), "{:.2f}")
+    yield f"{max(latency.max_ms):.1f}"
+    if bare is None:
+        yield from ("", "", "")
+        return
+    found = ratio(latency.p99_ms, bare.p99_ms)
+    yield _text(found, "{:.2f}")
+    yield from _aim(found.median, LATENCY_AIM, at_least=False)
 
 
-def _cpu(benchmarks: Sequence[Benchmark]) -> Table | None:
-    found = [benchmark for benchmark in benchmarks if benchmark["group"] == "CPU a trigger"]
-    if not found:
+def _cpu(run: Run) -> Table | None:
+    if not run.loads:
         return None
     rows = tuple(
-        (
-            f"{b['extra_info']['rate']} triggers/s",
-            _text(spread(b["extra_info"]["CPU percent"]), "{:.1f}"),
-            _text(spread(b["stats"]["data"]).scaled(1e3), "{:.2f}"),
-        )
-        for b in found
+        (f"{load.rate:g} triggers/s", _text(spread(load.percent), "{:.1f}"), _text(spread(load.cpu_ms), "{:.2f}"))
+        for load in run.loads
     )
     return Table(
         title=f"CPU of the daemon, over {INSTRUMENTS} connections",
@@ -169,15 +194,14 @@ def _cpu(benchmarks: Sequence[Benchmark]) -> Table | None:
     )
 
 
-def _memory(benchmarks: Sequence[Benchmark]) -> Table | None:
-    found = _of(benchmarks, "memory at full speed")
-    if found is None:
+def _memory(run: Run) -> Table | None:
+    memory = run.memory
+    if memory is None:
         return None
-    extra = found["extra_info"]
     row = (
-        f"{extra['seconds'][0]:g} s at {1 / found['stats']['data'][0]:,.0f} triggers/s",
-        f"{extra['MiB least'][0]:.0f} to {extra['MiB most'][0]:.0f}",
-        f"{extra['MiB a minute'][0]:+.1f}",
+        f"{memory.seconds:g} s at {memory.rate:,.0f} triggers/s",
+        f"{memory.least_mib:.0f} to {memory.most_mib:.0f}",
+        f"{memory.slope_mib:+.1f}",
     )
     return Table(
         title="Resident memory of the daemon at full speed",

@@ -1,42 +1,99 @@
-"""Latency at a steady rate: the daemon, and a bare loop that COPYs and commits one trigger at a time, by turns."""
+"""Latency at a steady rate: the daemon on every database, and a bare loop that COPYs and commits, by turns."""
 
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from benchmarks import rounds
 from benchmarks.daemon_process import DaemonProcess, running_daemon
+from benchmarks.loop import on_uvloop
 from benchmarks.plan import Plan
 from benchmarks.progress import say
 from benchmarks.rounds import Round, interleaved
 from benchmarks.sending import send
-from benchmarks.server import Server
-from benchmarks.strategies.bare_commit import LEAD_IN_S, commit_at_rate
-from benchmarks.summary import Percentiles, acknowledged_after, percentiles
-from benchmarks.throughput import on_uvloop
+from benchmarks.servers import Servers
+from benchmarks.servers.base import Server
+from benchmarks.strategies.postgresql.bare_commit import LEAD_IN_S, commit_at_rate
+from benchmarks.summary import Percentiles, acknowledged_after, commit_rate, percentiles
 from benchmarks.workload import INSTRUMENTS
 from schemas.batch import Layout
+from schemas.dsn import Backend
 
 BARE = "bare loop"
 DAEMON = "daemon"
 
+PROBE_S = 0.5
+HEADROOM = 1.5
+"""A rate is measured where the daemon's full speed is this many times as high; beyond that it is the backlog's."""
 
-def name(contender: str, rate: int) -> str:
-    """Name of a contender at a rate."""
-    return f"{contender} at {rate}/s"
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """What is measured in one window: a contender, on a database, at a rate."""
+
+    backend: Backend
+    contender: str
+    rate: int
+
+    @property
+    def name(self) -> str:
+        """Its name among all."""
+        return f"{self.backend}-{self.contender} at {self.rate}/s"
+
+    def facts(self) -> dict[str, Any]:
+        """What is kept of it with its figures."""
+        return {"backend": self.backend.value, "contender": self.contender, "rate": self.rate}
 
 
-def measure(server: Server, plan: Plan, layout: Layout = Layout.ROWS) -> dict[str, list[Round]]:
-    """Run all windows of all rates; return them by name. One daemon serves them all, idle while the bare loop runs."""
-    found: dict[str, list[Round]] = {}
-    bare_schema = server.fresh_schema(layout)
-    with running_daemon(server, layout, acknowledge_every_ms=0.0) as process:
-        for rate in plan.rates:
-            contenders = {
-                name(BARE, rate): partial(bare_window, server, bare_schema, layout, rate, plan.window_s),
-                name(DAEMON, rate): partial(daemon_window, process, rate, plan.window_s),
-            }
-            found |= interleaved(contenders, rounds=plan.windows, say=_say)
-    for schema in (process.schema, bare_schema):
-        server.drop(schema)
+def windows(backend: Backend, plan: Plan) -> list[Window]:
+    """What is measured on a database; the bare loop is PostgreSQL's."""
+    contenders = (BARE, DAEMON) if backend is Backend.POSTGRESQL else (DAEMON,)
+    return [Window(backend=backend, contender=name, rate=rate) for rate in plan.rates for name in contenders]
+
+
+def measure(servers: Servers, plan: Plan, layout: Layout = Layout.ROWS) -> dict[str, list[Round]]:
+    """Run all windows; return them by name. A daemon a database serves all of its, and is idle in between."""
+    runs: dict[str, rounds.Contender] = {}
+    with ExitStack() as stack:
+        for server in servers.values():
+            # Durability is that of the server where it does not leave it to the writer.
+            durability = server.durabilities()[0]
+            process = stack.enter_context(
+                running_daemon(server, layout, durability=durability, acknowledge_every_ms=0.0)
+            )
+            most = _full_speed(process, plan) / HEADROOM
+            for window in windows(server.backend, plan):
+                if window.rate > most:
+                    say(f"  left out: {window.name}, the daemon does not keep up with it")
+                    continue
+                runs[window.name] = _run(server, process, window, layout, plan)
+        return _by_turns(runs, plan)
+
+
+def _by_turns(runs: Mapping[str, rounds.Contender], plan: Plan) -> dict[str, list[Round]]:
+    """Run the windows of all; on other databases than PostgreSQL the plan may have fewer."""
+    most = {name: plan.windows if name.startswith(Backend.POSTGRESQL) else plan.further_windows for name in runs}
+    found: dict[str, list[Round]] = {name: [] for name in runs}
+    for number in range(max(most.values(), default=0)):
+        turn = {name: run for name, run in runs.items() if number < most[name]}
+        for name, done in interleaved(turn, rounds=1, say=partial(_say, number)).items():
+            found[name] += done
     return found
+
+
+def _run(server: Server, process: DaemonProcess, window: Window, layout: Layout, plan: Plan) -> rounds.Contender:
+    if window.contender == DAEMON:
+        return partial(daemon_window, process, window.rate, plan.window_s)
+    schema = server.fresh_schema(layout)
+    return partial(bare_window, server, schema, layout, window.rate, plan.window_s)
+
+
+def _full_speed(process: DaemonProcess, plan: Plan) -> float:
+    """Triggers a second that the daemon commits when it is sent as many as it takes; it warms it up, too."""
+    sent = send(process.port, seconds=PROBE_S, ahead=plan.warm_up_ahead)
+    return commit_rate(sent.acks, INSTRUMENTS)[0]
 
 
 def bare_window(server: Server, schema: str, layout: Layout, rate: int, seconds: float) -> Round:
@@ -71,6 +128,6 @@ def _facts(found: Percentiles) -> dict[str, float]:
     return {"p50 ms": found.p50, "p99 ms": found.p99, "max ms": found.max}
 
 
-def _say(contender: str, number: int, done: Round) -> None:
+def _say(number: int, name: str, _: int, done: Round) -> None:
     facts = ", ".join(f"{key} {value:.2f}" for key, value in done.facts.items())
-    say(f"  window {number + 1}  {contender:<20} {facts}")
+    say(f"  window {number + 1}  {name:<32} {facts}")

@@ -9,7 +9,7 @@ from benchmarks.plan import Plan
 from benchmarks.progress import say
 from benchmarks.rounds import Round
 from benchmarks.sending import result, start_sending
-from benchmarks.server import Server
+from benchmarks.servers.base import Server
 from benchmarks.summary import commit_rate, slope
 from benchmarks.workload import INSTRUMENTS
 from schemas.batch import Layout

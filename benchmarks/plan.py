@@ -7,17 +7,22 @@ from dataclasses import dataclass
 class Plan:
     """Rounds and seconds.
 
-    rounds: interleaved rounds of the throughput. write_s: seconds a bare strategy writes in a round. send_s: seconds
-    the sender sends to the daemon in a round; what it buffers is committed after that, and counted.
-    rates: triggers a second of the latency measure. windows: of window_s seconds at each rate.
-    cpu_rates, cpu_s: rates and seconds of the CPU measure. memory_s: seconds at full speed of the memory measure.
+    rounds: interleaved rounds of the throughput. write_s: seconds a strategy writes in a round. send_s: seconds the
+    sender sends to the daemon in a round; what it is ahead then is committed after that, and counted.
+    warm_up_ahead: triggers that it is ahead at most in the warm-up, when nobody knows yet how fast the daemon is.
+    rates: triggers a second of the latency measure. windows: of window_s seconds at each rate; further_windows: on
+    other databases than PostgreSQL.
+    cpu_rates, cpu_s: rates and seconds of the CPU measure. memory_s: seconds at full speed of the memory measure, 0
+    for none.
     """
 
     rounds: int
     write_s: float
     send_s: float
+    warm_up_ahead: int = 2200
     rates: tuple[int, ...] = (10, 100, 1000)
     windows: int
+    further_windows: int
     window_s: float
     cpu_rates: tuple[int, ...] = (10, 100)
     cpu_s: float
@@ -26,8 +31,20 @@ class Plan:
 
 PLANS = {
     "smoke": Plan(
-        rounds=1, write_s=0.3, send_s=0.5, rates=(10, 1000), windows=1, window_s=1.0, cpu_s=2.0, memory_s=4.0
+        rounds=1,
+        write_s=0.3,
+        send_s=0.5,
+        rates=(10, 1000),
+        windows=1,
+        further_windows=1,
+        window_s=1.0,
+        cpu_s=2.0,
+        memory_s=4.0,
     ),
-    "short": Plan(rounds=3, write_s=3.0, send_s=6.0, windows=4, window_s=10.0, cpu_s=15.0, memory_s=60.0),
-    "full": Plan(rounds=7, write_s=5.0, send_s=12.0, windows=6, window_s=10.0, cpu_s=60.0, memory_s=300.0),
+    "short": Plan(
+        rounds=3, write_s=2.0, send_s=3.0, windows=2, further_windows=1, window_s=10.0, cpu_s=6.0, memory_s=0.0
+    ),
+    "full": Plan(
+        rounds=7, write_s=5.0, send_s=12.0, windows=6, further_windows=6, window_s=10.0, cpu_s=60.0, memory_s=300.0
+    ),
 }

@@ -14,4 +14,4 @@ def say(text: str) -> None:
 
 def say_round(name: str, number: int, done: Round) -> None:
     """Say what a round of the throughput gave."""
-    say(f"  round {number + 1}  {name:<32} {1 / done.seconds:>10,.0f} triggers/s")
+    say(f"  round {number + 1}  {name:<44} {1 / done.seconds:>10,.0f} triggers/s")

@@ -20,7 +20,7 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
             shown.add_row(*row)
         console.print(shown)
     for name, text in conditions(report):
-        console.print(f"[bold]{name:<12}[/bold] {text}", highlight=False)
+        console.print(f"[bold]{name:<14}[/bold] {text}", highlight=False)
 
 
 def markdown(report: Mapping[str, Any], command: str) -> str:

@@ -5,11 +5,13 @@ took: `replay` lets its `pedantic` go through them by a clock that shows the rec
 """
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_benchmark.fixture import BenchmarkFixture
+
+from benchmarks.commits import HZ_EDGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,10 +19,12 @@ class Round:
     """One round of one contender.
 
     seconds: what pytest-benchmark keeps: seconds a trigger, or a latency. facts: further figures of the round, by name.
+    hz_counts: triggers by their 1/dt in the bins of HZ_EDGES, where that was measured.
     """
 
     seconds: float
     facts: Mapping[str, float] = field(default_factory=dict)
+    hz_counts: Sequence[int] = ()
 
 
 Contender = Callable[[], Round]
@@ -67,4 +71,7 @@ def replay(benchmark: BenchmarkFixture, rounds: list[Round], **facts: Any) -> No
     benchmark.extra_info.update(facts)
     for name in rounds[0].facts:
         benchmark.extra_info[name] = [round_.facts[name] for round_ in rounds]
+    if rounds[0].hz_counts:
+        benchmark.extra_info["hz_edges"] = HZ_EDGES.tolist()
+        benchmark.extra_info["hz_counts"] = [sum(bin_) for bin_ in zip(*(r.hz_counts for r in rounds), strict=True)]
     benchmark.pedantic(one, setup=rewind, rounds=len(rounds))  # type: ignore[no-untyped-call]

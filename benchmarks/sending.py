@@ -1,8 +1,9 @@
 """A sender in a process of its own that costs next to nothing: blocks made beforehand, a blocking socket.
 
 `python -m benchmarks.sending PORT --seconds S` sends as fast as the daemon takes it; with `--rate R`, R triggers a
-second, each as one write. It ends when everything is acknowledged, and prints JSON: triggers sent, when sending ended,
-acknowledgements as [time, readings], and with a rate when each trigger had gone out; times are CLOCK_MONOTONIC, in s.
+second, each as one write; with `--ahead N` it waits while N triggers are sent and not yet acknowledged. It ends when
+everything is acknowledged, and prints JSON: triggers sent, when sending ended, acknowledgements as [time, readings],
+and with a rate when each trigger had gone out; times are CLOCK_MONOTONIC, in s.
 """
 
 import argparse
@@ -40,6 +41,14 @@ class Sent:
     acks: Array
     sent: Array
 
+    def commits(self) -> tuple[Array, Array]:
+        """Times at which triggers were acknowledged, float64, shape (n,), and how many each time, int64, shape (n,).
+
+        An acknowledgement that completes no trigger is left out.
+        """
+        triggers = np.diff(self.acks[:, 1].astype(np.int64) // INSTRUMENTS, prepend=0)
+        return self.acks[triggers > 0, 0], triggers[triggers > 0]
+
     @classmethod
     def of(cls, text: str) -> Self:
         """Read what the process printed."""
@@ -48,19 +57,20 @@ class Sent:
         return cls(triggers=found["triggers"], ended=found["ended"], acks=acks, sent=np.array(found["sent"], float))
 
 
-def start_sending(port: int, *, seconds: float, rate: float = 0.0) -> subprocess.Popen[str]:
+def start_sending(port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0) -> subprocess.Popen[str]:
     """Start the process."""
     command = [sys.executable, "-m", "benchmarks.sending", str(port), "--seconds", str(seconds), "--rate", str(rate)]
+    command += ["--ahead", str(ahead)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def send(port: int, *, seconds: float, rate: float = 0.0) -> Sent:
+def send(port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0) -> Sent:
     """Run the process to its end.
 
     Raises:
         subprocess.CalledProcessError: it failed; it has said why on stderr.
     """
-    return result(start_sending(port, seconds=seconds, rate=rate))
+    return result(start_sending(port, seconds=seconds, rate=rate, ahead=ahead))
 
 
 def result(process: subprocess.Popen[str]) -> Sent:
@@ -102,7 +112,7 @@ class Acknowledgements(threading.Thread):
                 raise TimeoutError(f"not all of {readings} readings are acknowledged after {ACKNOWLEDGED_WITHIN_S:g} s")
 
 
-def run(port: int, *, seconds: float, rate: float) -> dict[str, Any]:
+def run(port: int, *, seconds: float, rate: float, ahead: int) -> dict[str, Any]:
     """Send; return what is printed."""
     bank = random_records(BANK)
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -115,7 +125,7 @@ def run(port: int, *, seconds: float, rate: float) -> dict[str, Any]:
         acks = Acknowledgements(connection)
         acks.start()
         sent = _paced(connection, bank, seconds, rate) if rate else []
-        triggers = len(sent) if rate else _at_full_speed(connection, bank, seconds)
+        triggers = len(sent) if rate else _at_full_speed(connection, bank, seconds, ahead, acks)
         ended = time.monotonic()
         acks.wait_for(triggers * INSTRUMENTS)
         connection.shutdown(socket.SHUT_WR)
@@ -123,7 +133,7 @@ def run(port: int, *, seconds: float, rate: float) -> dict[str, Any]:
     return {"triggers": triggers, "ended": ended, "acks": acks.frames, "sent": sent}
 
 
-def _at_full_speed(connection: socket.socket, bank: Array, seconds: float) -> int:
+def _at_full_speed(connection: socket.socket, bank: Array, seconds: float, ahead: int, acks: Acknowledgements) -> int:
     begun, begun_ns, triggers = time.monotonic(), time.time_ns(), 0
     while time.monotonic() - begun < seconds:
         start = triggers % len(bank)
@@ -131,6 +141,8 @@ def _at_full_speed(connection: socket.socket, bank: Array, seconds: float) -> in
         number(block, triggers + 1, begun_ns)
         connection.sendall(block.data)
         triggers += len(block)
+        if ahead and triggers > ahead:
+            acks.wait_for((triggers - ahead) * INSTRUMENTS)
     return triggers
 
 
@@ -152,8 +164,9 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--rate", type=float, default=0.0)
+    parser.add_argument("--ahead", type=int, default=0)
     options = parser.parse_args()
-    json.dump(run(options.port, seconds=options.seconds, rate=options.rate), sys.stdout)
+    json.dump(run(options.port, seconds=options.seconds, rate=options.rate, ahead=options.ahead), sys.stdout)
 
 
 if __name__ == "__main__":

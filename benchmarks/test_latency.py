@@ -3,18 +3,13 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks.latency import BARE, DAEMON, name
-from benchmarks.plan import Plan
+from benchmarks.latency import Window
 from benchmarks.rounds import RECORDED_CLOCK, Round, replay
 
 
 @pytest.mark.benchmark(group="latency, p99", timer=RECORDED_CLOCK)
-@pytest.mark.parametrize("contender", [BARE, DAEMON])
-@pytest.mark.parametrize("rate", [10, 100, 1000])
-def test_latency(
-    contender: str, rate: int, plan: Plan, latency_windows: dict[str, list[Round]], benchmark: BenchmarkFixture
-) -> None:
-    """The daemon and the bare loop, in windows that took turns."""
-    if rate not in plan.rates:
-        pytest.skip(f"this plan does not measure at {rate}/s")
-    replay(benchmark, latency_windows[name(contender, rate)], contender=contender, rate=rate)
+def test_latency(window: Window, latency_rounds: dict[str, list[Round]], benchmark: BenchmarkFixture) -> None:
+    """The daemon on every database, and on PostgreSQL the bare loop, in windows that took turns."""
+    if window.name not in latency_rounds:
+        pytest.skip("its server is not here, or the daemon does not keep up with the rate on it")
+    replay(benchmark, latency_rounds[window.name], **window.facts())

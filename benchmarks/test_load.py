@@ -6,18 +6,30 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks import load
 from benchmarks.plan import Plan
 from benchmarks.rounds import RECORDED_CLOCK, replay
-from benchmarks.server import Server
+from benchmarks.servers import Servers
+from benchmarks.servers.base import Server
+from schemas.dsn import Backend
+
+
+@pytest.fixture
+def server(servers: Servers) -> Server:
+    """PostgreSQL, which is what the daemon runs on when nobody says otherwise."""
+    if Backend.POSTGRESQL not in servers:
+        pytest.skip("the load is measured with PostgreSQL")
+    return servers[Backend.POSTGRESQL]
 
 
 @pytest.mark.benchmark(group="CPU a trigger", timer=RECORDED_CLOCK)
 @pytest.mark.parametrize("rate", [10, 100])
 def test_cpu(rate: int, server: Server, plan: Plan, benchmark: BenchmarkFixture) -> None:
     """CPU of the daemon's process alone."""
-    replay(benchmark, load.cpu(server, plan, rate), rate=rate)
+    replay(benchmark, load.cpu(server, plan, rate), backend=server.backend.value, rate=rate)
 
 
 @pytest.mark.benchmark(group="memory at full speed", timer=RECORDED_CLOCK)
 def test_memory(server: Server, plan: Plan, benchmark: BenchmarkFixture) -> None:
     """Resident memory of the daemon's process."""
+    if not plan.memory_s:
+        pytest.skip("this plan does not measure it")
     found, samples = load.memory(server, plan)
-    replay(benchmark, [found], samples=samples)
+    replay(benchmark, [found], backend=server.backend.value, samples=samples)

@@ -1,130 +1,176 @@
-"""Throughput: the bare ceiling, the papers' ways and the daemon, in both layouts, round by round."""
+"""Throughput: the papers' ways, the bare ceiling and the daemon, on every server, round by round."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
 
-import uvloop
-
+from benchmarks import contenders as all_contenders
+from benchmarks import rounds
+from benchmarks.commits import Commits, hz_histogram, hz_quartiles
+from benchmarks.contenders import Contender, Kind
 from benchmarks.daemon_process import running_daemon
 from benchmarks.plan import Plan
 from benchmarks.progress import say_round
-from benchmarks.rounds import Contender, Round, interleaved
+from benchmarks.rounds import Round, interleaved
 from benchmarks.sending import BANK, send
-from benchmarks.server import Server
-from benchmarks.strategies import bare_copy, insert_each_table, one_copy
-from benchmarks.strategies.insert_each_table import Reading
+from benchmarks.servers import Servers
+from benchmarks.servers.base import Server
+from benchmarks.strategies.postgresql import bare_copy
+from benchmarks.strategies.strategy import Strategy, Triggers
 from benchmarks.summary import commit_rate
-from benchmarks.verify import verify
+from benchmarks.verify import WrongInDatabase, verify
 from benchmarks.workload import CHANNELS, INSTRUMENTS, LAYOUTS, random_records
-from schemas.batch import Layout
+from schemas.batch import Durability, Layout
+from schemas.dsn import Backend
 
-INSERTS = "120 INSERTs a trigger"
-ONE_COPY = "one COPY a trigger"
 WARM_UP = 0.3
 """Part of a round's time that everybody has before the rounds."""
 
-T = TypeVar("T")
-PaperWay = Callable[[str, str, list[list[Reading]], float], tuple[int, float]]
+TRIGGERS = 64
+"""Triggers that the strategies write, round and round."""
+
+BATCHES_AHEAD = 2
+"""Batches that the sender is ahead of the acknowledgements: one that is written, and one that is put together."""
 
 
-def ceiling(layout: Layout, *, with_ledger: bool = False) -> str:
-    """Name of the ceiling."""
-    return f"bare COPY, {layout}" + (", with ledger" if with_ledger else "")
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """What the warm-up says of the daemon with a layout: triggers a commit, and how far ahead its sender may be."""
+
+    batch: int
+    ahead: int
 
 
-def daemon(layout: Layout) -> str:
-    """Name of the daemon, end to end."""
-    return f"daemon, {layout}"
+def measure(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
+    """Run all rounds on all servers; return them by the contender's name."""
+    runs: dict[str, rounds.Contender] = {}
+    for backend, server in servers.items():
+        runs |= _prepared(server, all_contenders.contenders(backend), plan)
+    return interleaved(runs, rounds=plan.rounds, say=say_round)
 
 
-CONTENDERS = (
-    INSERTS,
-    ONE_COPY,
-    *(name for layout in LAYOUTS for name in (ceiling(layout), ceiling(layout, with_ledger=True), daemon(layout))),
-)
+def _prepared(server: Server, contenders: tuple[Contender, ...], plan: Plan) -> dict[str, rounds.Contender]:
+    """Warm up, and make the contenders ready to run. The daemon comes first: the ceiling copies batches of its size."""
+    paces = {layout: _pace(server, layout, plan) for layout in LAYOUTS}
+    triggers = as_python(TRIGGERS)
+    batches: dict[Layout, list[bare_copy.Encoded]] = {}
+    if server.backend is Backend.POSTGRESQL:
+        batches = {layout: bare_copy.pool(layout, pace.batch) for layout, pace in paces.items()}
+    runs: dict[str, rounds.Contender] = {}
+    for contender in contenders:
+        if contender.durability not in server.durabilities():
+            continue
+        make: Callable[[float], rounds.Contender]
+        if contender.strategy is not None:
+            make = partial(_strategy_run, server, contender.strategy, triggers)
+        elif contender.layout is not None and contender.kind is Kind.CEILING:
+            make = partial(_ceiling_run, server, contender.layout, batches[contender.layout], contender.with_ledger)
+        else:
+            assert contender.layout is not None
+            seconds, ahead = plan.send_s, paces[contender.layout].ahead
+            runs[contender.name] = partial(daemon_round, server, contender.layout, contender.durability, seconds, ahead)
+            continue
+        say_round(f"{contender.name} (warm-up)", 0, make(max(0.2, WARM_UP * plan.write_s))())
+        runs[contender.name] = make(plan.write_s)
+    return runs
 
 
-def measure(server: Server, plan: Plan) -> dict[str, list[Round]]:
-    """Run all rounds; return them by contender. The daemon comes first: the ceiling copies in batches of its size."""
-    batches = {}
-    for layout in LAYOUTS:
-        warm = daemon_round(server, layout, max(0.5, WARM_UP * plan.send_s))
-        batches[layout] = bare_copy.pool(layout, round(warm.facts["triggers a commit"]))
-    for name, contender in _bare(server, batches, max(0.2, WARM_UP * plan.write_s)).items():
-        say_round(f"{name} (warm-up)", 0, contender())
-    contenders = _bare(server, batches, plan.write_s)
-    for layout in LAYOUTS:
-        contenders[daemon(layout)] = partial(daemon_round, server, layout, plan.send_s)
-    return interleaved({name: contenders[name] for name in CONTENDERS}, rounds=plan.rounds, say=say_round)
+def _strategy_run(server: Server, strategy: Strategy, triggers: Triggers, seconds: float) -> rounds.Contender:
+    return partial(strategy_round, server, strategy, triggers, seconds)
 
 
-def daemon_round(server: Server, layout: Layout, seconds: float) -> Round:
+def _ceiling_run(
+    server: Server, layout: Layout, batches: list[bare_copy.Encoded], with_ledger: bool, seconds: float
+) -> rounds.Contender:
+    return partial(ceiling_round, server, layout, batches, seconds, with_ledger=with_ledger)
+
+
+def _pace(server: Server, layout: Layout, plan: Plan) -> Pace:
+    durability = server.durabilities()[0]
+    warm = daemon_round(server, layout, durability, max(0.5, WARM_UP * plan.send_s), plan.warm_up_ahead)
+    say_round(f"{server.backend}-daemon_{layout} (warm-up)", 0, warm)
+    batch = round(warm.facts["triggers a commit"])
+    return Pace(batch=batch, ahead=max(BATCHES_AHEAD * batch, round(plan.send_s / warm.seconds)))
+
+
+def strategy_round(server: Server, strategy: Strategy, triggers: Triggers, seconds: float) -> Round:
+    """One round of a strategy, in tables of its own.
+
+    Raises:
+        WrongInDatabase: they do not hold as many readings as were acknowledged.
+    """
+    schema = server.new_name()
+    with server.holding(strategy.durability):
+        commits = strategy.write(server.dsn, schema, triggers, seconds)
+    expect_readings(strategy.slug, server.count(schema), commits.readings)
+    server.drop(schema)
+    return round_of(commits)
+
+
+def ceiling_round(
+    server: Server, layout: Layout, batches: list[bare_copy.Encoded], seconds: float, *, with_ledger: bool
+) -> Round:
+    """One round of the ceiling, in fresh tables like the daemon's."""
+    schema = server.fresh_schema(layout)
+    commits = bare_copy.write(server.dsn, schema, batches, seconds, with_ledger=with_ledger)
+    verified = bare_copy.readings(server.dsn, schema, layout)
+    expect_readings(f"bare COPY, {layout}", verified, commits.readings)
+    server.drop(schema)
+    return round_of(commits)
+
+
+def daemon_round(server: Server, layout: Layout, durability: Durability, seconds: float, ahead: int) -> Round:
     """Send at full speed for so many seconds, wait until all is committed, and check the database.
+
+    ahead: triggers that are sent and not yet acknowledged, at most.
 
     Raises:
         WrongInDatabase: it does not hold exactly what was sent.
     """
-    with running_daemon(server, layout) as process:
-        sent = send(process.port, seconds=seconds)
+    with (
+        server.holding(durability),
+        running_daemon(server, layout, durability=durability, acknowledge_every_ms=0.0) as process,
+    ):
+        sent = send(process.port, seconds=seconds, ahead=ahead)
         status = process.status()
         cpu_s = process.cpu_s()
     late = verify(server, process.schema, layout, sent.triggers, random_records(BANK))
     server.drop(process.schema)
     rate, committing_s = commit_rate(sent.acks, INSTRUMENTS)
+    acknowledged, triggers = sent.commits()
     return Round(
         seconds=1 / rate,
         facts={
             "triggers": sent.triggers,
-            "triggers with late readings": late,
             "triggers a commit": sent.triggers / status.store.commits,
+            **hz_quartiles(acknowledged, triggers),
+            "triggers with late readings": late,
             "seconds of commits": committing_s,
             "seconds of sending": seconds,
             "daemon CPU s": cpu_s,
         },
+        hz_counts=hz_histogram(acknowledged, triggers).tolist(),
     )
 
 
-def _bare(server: Server, batches: dict[Layout, list[bare_copy.Encoded]], seconds: float) -> dict[str, Contender]:
-    triggers = _as_python(64)
-    contenders: dict[str, Contender] = {
-        INSERTS: partial(paper_round, server, insert_each_table.write, triggers, seconds),
-        ONE_COPY: partial(paper_round, server, one_copy.write, triggers, seconds),
-    }
-    for layout in LAYOUTS:
-        for ledger in (False, True):
-            contenders[ceiling(layout, with_ledger=ledger)] = partial(
-                bare_round, server, layout, batches[layout], seconds, with_ledger=ledger
-            )
-    return contenders
+def round_of(commits: Commits) -> Round:
+    """A round, from the time its commits took."""
+    counts = hz_histogram(commits.acknowledged, commits.triggers)
+    return Round(seconds=commits.seconds_a_trigger, facts=commits.facts(), hz_counts=counts.tolist())
 
 
-def paper_round(server: Server, write: PaperWay, triggers: list[list[Reading]], seconds: float) -> Round:
-    """One round of a way of the paper, in tables of its own."""
-    schema = server.new_name()
-    written, taken = write(server.dsn, schema, triggers, seconds)
-    server.drop(schema)
-    return Round(seconds=taken / written, facts={"triggers": written, "triggers a commit": 1})
+def expect_readings(what: str, found: int, wanted: int) -> None:
+    """Compare what the database holds with what it acknowledged.
+
+    Raises:
+        WrongInDatabase: they differ.
+    """
+    if found != wanted:
+        raise WrongInDatabase(f"{what}: the database holds {found} readings, it acknowledged {wanted}")
 
 
-def bare_round(
-    server: Server, layout: Layout, batches: list[bare_copy.Encoded], seconds: float, *, with_ledger: bool
-) -> Round:
-    """One round of the ceiling, in fresh tables like the daemon's."""
-    schema = server.fresh_schema(layout)
-    written, taken = on_uvloop(bare_copy.write(server.dsn, schema, batches, seconds, with_ledger=with_ledger))
-    server.drop(schema)
-    return Round(seconds=taken / written, facts={"triggers": written, "triggers a commit": batches[0].triggers})
-
-
-def on_uvloop(main: Coroutine[Any, Any, T]) -> T:
-    """Run on the loop that the daemon runs on."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
-
-
-def _as_python(triggers: int) -> list[list[Reading]]:
+def as_python(triggers: int) -> list[list[tuple[float, float, float, float]]]:
+    """Random triggers as drivers are given them."""
     records = random_records(triggers)
     columns = [records[name].tolist() for name in CHANNELS]
     return [list(zip(*(column[k] for column in columns), strict=True)) for k in range(triggers)]

@@ -3,7 +3,7 @@
 import numpy as np
 import psycopg
 
-from benchmarks.server import Server
+from benchmarks.servers.base import Server
 from benchmarks.workload import CHANNELS, GROUP, INSTRUMENTS
 from schemas.batch import Layout
 from schemas.readings import Array

@@ -8,6 +8,7 @@ from schemas.batch import ClosedTriggers, Layout
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
 
+LOGGER = "bench"
 INSTRUMENTS = 120
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
 PERIOD_NS = 100_000

@@ -1,1 +1,4 @@
-"""Ways to write triggers, each in a file of its own: the papers', and the bare ones that show what a server can do."""
+"""Ways to write triggers, each in a file of its own, by database.
+
+The papers' ways, their counterparts in the other databases, and the bare ones that show what a server can do.
+"""

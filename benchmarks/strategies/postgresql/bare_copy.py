@@ -21,8 +21,9 @@ from backends.postgresql.copy import (
     ledger_format,
     rows_format,
 )
-from benchmarks.server import LOGGER
-from benchmarks.workload import GROUP, INSTRUMENTS, PERIOD_NS, closed_triggers, number, random_records
+from benchmarks.commits import Clock, Commits
+from benchmarks.loop import on_uvloop
+from benchmarks.workload import GROUP, INSTRUMENTS, LOGGER, PERIOD_NS, closed_triggers, number, random_records
 from schemas.batch import Layout
 from schemas.readings import Array
 
@@ -80,31 +81,47 @@ def pool(layout: Layout, triggers_a_batch: int) -> list[Encoded]:
     return [first, *(encoded(layout, triggers_a_batch, seed=k) for k in range(2, POOL_BYTES // first.data.nbytes + 1))]
 
 
-async def write(
-    dsn: str, schema: str, batches: list[Encoded], seconds: float, *, with_ledger: bool
-) -> tuple[int, float]:
-    """COPY batches, a transaction each, for so many seconds; return how many triggers, and the seconds they took."""
+def write(dsn: str, schema: str, batches: list[Encoded], seconds: float, *, with_ledger: bool) -> Commits:
+    """COPY batches, a transaction each, for so many seconds, into the daemon's tables, which are there."""
+    return on_uvloop(_write(dsn, schema, batches, seconds, with_ledger=with_ledger))
+
+
+async def _write(dsn: str, schema: str, batches: list[Encoded], seconds: float, *, with_ledger: bool) -> Commits:
     connection = await asyncpg.connect(dsn)
     try:
-        begun_ns, written, taken, turn = time.time_ns(), 0, 0.0, 0
-        while taken < seconds:
-            batch = batches[turn % len(batches)]
-            batch.number(written + 1, begun_ns)
-            begun = time.perf_counter()
+        begun_ns, written = time.time_ns(), 0
+        clock = Clock(seconds)
+        for _, batch in clock.feed(batches):
+            with clock.standing():
+                batch.number(written + 1, begun_ns)
+            ready = clock.now()
             if with_ledger:
                 async with connection.transaction():
                     await copy(connection, schema, GROUP.name, batch.data)
                     await copy(connection, schema, f"{GROUP.name}_ledger", batch.ledger)
             else:
                 await copy(connection, schema, GROUP.name, batch.data)
-            taken += time.perf_counter() - begun
+            clock.committed(ready, batch.triggers)
             written += batch.triggers
-            turn += 1
     finally:
         await connection.close()
-    return written, taken
+    return clock.commits()
 
 
 async def copy(connection: Any, schema: str, table: str, payload: Array) -> None:
     """COPY an encoded file, in a transaction of its own unless one is open."""
     await connection.copy_to_table(table, schema_name=schema, source=payload, format="binary")
+
+
+def readings(dsn: str, schema: str, layout: Layout) -> int:
+    """Count the readings in the daemon's table."""
+    count = "count(*)" if layout is Layout.ROWS else "sum(array_length(time_offset_ns, 1))"
+
+    async def ask() -> int:
+        connection = await asyncpg.connect(dsn)
+        try:
+            return int(await connection.fetchval(f"SELECT {count} FROM {schema}.{GROUP.name}"))
+        finally:
+            await connection.close()
+
+    return on_uvloop(ask())
