@@ -79,6 +79,25 @@ def test_the_strip_is_empty_when_all_is_well_and_else_names_the_gravest_first(st
     expect(page.locator(".alarm")).to_have_count(0, timeout=8_000)
 
 
+def test_what_is_at_risk_stands_beside_what_is_written_and_only_a_shortfall_is_coloured(
+    stage: Stage, page: Page
+) -> None:
+    beside = page.locator("#tile-written .beside")
+    expect(beside).to_have_text("rows, sync")
+    stage.figures(at_risk=71_904, at_risk_ms=600.0)
+    expect(beside).to_have_text("rows, sync · 71,904 at risk")
+    expect(page.locator("#tile-written")).not_to_have_attribute("data-level", "over")
+    assert beside.evaluate("e => e.scrollWidth <= e.clientWidth"), "it fits the tile"
+    line = "NOT durable: fsync is off on the server; set fsync = on there"
+    stage.figures(at_risk=1_234_567, at_risk_ms=None, shortfall={"sync": line})
+    expect(beside).to_have_text("rows, sync · all 1,234,567 at risk")
+    expect(page.locator("#tile-written")).to_have_attribute("data-level", "over")
+    alarm = page.locator(".alarm", has_text="Durability sync is not kept (bpm): NOT durable: fsync is off")
+    expect(alarm).to_have_attribute("data-severity", "warning")
+    expect(alarm.locator(".action")).to_contain_text("Set fsync = on there.")
+    expect(page.locator("#store")).to_have_attribute("title", "state/postgresql\nfsync = on\nsynchronous_commit = on")
+
+
 def test_events_are_listed(stage: Stage, page: Page) -> None:
     stage.figures(
         events=[{"time_ns": 1_700_000_000_000_000_000, "severity": "warning", "text": "<b>bpm_006</b> silent"}]
