@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def main() -> int:
     if options.report_from is None:
         kept = KEPT / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{options.plan}.json"
         kept.parent.mkdir(exist_ok=True)
-        code = _measure(options, kept)
+        code = measure(options, kept)
         if code:
             return code
     else:
@@ -84,7 +85,8 @@ def _backends(text: str) -> list[Backend]:
         raise argparse.ArgumentTypeError(f"{error}; there are {', '.join(Backend)}") from None
 
 
-def _measure(options: argparse.Namespace, kept: Path) -> int:
+def measure(options: argparse.Namespace, kept: Path, plugins: Sequence[object] = ()) -> int:
+    """Measure and keep the JSON; return pytest's exit code. options: plan, only, backend, dsn and folder."""
     files = [str(FOLDER / f"test_{name}.py") for name in MEASURES if options.only in (None, name)]
     arguments = [
         *files,
@@ -104,7 +106,7 @@ def _measure(options: argparse.Namespace, kept: Path) -> int:
     arguments += [f"--dsn={dsn}" for dsn in options.dsn]
     # A service manager or a shell that ends this ends it as Ctrl-C does: what was made in a server is removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    return int(pytest.main(arguments))
+    return int(pytest.main(arguments, plugins=list(plugins)))
 
 
 def _command(plan: str, only: str | None) -> str:

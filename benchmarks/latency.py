@@ -10,7 +10,7 @@ from benchmarks import rounds
 from benchmarks.daemon_process import DaemonProcess, running_daemon
 from benchmarks.loop import on_uvloop
 from benchmarks.plan import Plan
-from benchmarks.progress import say
+from benchmarks.progress import begin, expect, say
 from benchmarks.rounds import Round, interleaved
 from benchmarks.sending import send
 from benchmarks.servers import Servers
@@ -76,9 +76,11 @@ def _by_turns(runs: Mapping[str, rounds.Contender], plan: Plan) -> dict[str, lis
     """Run the windows of all; on other databases than PostgreSQL the plan may have fewer."""
     most = {name: plan.windows if name.startswith(Backend.POSTGRESQL) else plan.further_windows for name in runs}
     found: dict[str, list[Round]] = {name: [] for name in runs}
+    expect("latency", sum(most.values()))
     for number in range(max(most.values(), default=0)):
         turn = {name: run for name, run in runs.items() if number < most[name]}
-        for name, done in interleaved(turn, rounds=1, say=partial(_say, number)).items():
+        tell, told = partial(_begin, number), partial(_say, number)
+        for name, done in interleaved(turn, rounds=1, begin=tell, say=told).items():
             found[name] += done
     return found
 
@@ -126,6 +128,10 @@ def daemon_window(process: DaemonProcess, rate: int, seconds: float) -> Round:
 
 def _facts(found: Percentiles) -> dict[str, float]:
     return {"p50 ms": found.p50, "p99 ms": found.p99, "max ms": found.max}
+
+
+def _begin(number: int, name: str, _: int) -> None:
+    begin("latency", f"window {number + 1}, {name}")
 
 
 def _say(number: int, name: str, _: int, done: Round) -> None:

@@ -6,7 +6,7 @@ import time
 
 from benchmarks.daemon_process import DaemonProcess, running_daemon
 from benchmarks.plan import Plan
-from benchmarks.progress import say
+from benchmarks.progress import begin, say
 from benchmarks.rounds import Round
 from benchmarks.sending import result, start_sending
 from benchmarks.servers.base import Server
@@ -23,6 +23,7 @@ CPU_ROUNDS = 3
 def cpu(server: Server, plan: Plan, rate: int, layout: Layout = Layout.ROWS) -> list[Round]:
     """CPU time of the daemon's process a trigger, at a rate over one connection an instrument."""
     rounds = []
+    begin("load", f"CPU at {rate} triggers/s")
     with running_daemon(server, layout) as process:
         # A second more than is measured, so that the sender does not end before the measure.
         simulator = simulate(process.port, rate, LEAD_IN_S + plan.cpu_s + 1.0)
@@ -59,6 +60,7 @@ def simulate(port: int, rate: int, seconds: float) -> subprocess.Popen[bytes]:
 def memory(server: Server, plan: Plan, layout: Layout = Layout.ROWS) -> tuple[Round, list[tuple[float, float]]]:
     """Resident memory of the daemon at full speed; its samples are (seconds since the start, MiB)."""
     samples = []
+    begin("load", "memory at full speed")
     with running_daemon(server, layout) as process:
         sender = start_sending(process.port, seconds=plan.memory_s)
         begun = time.monotonic()

@@ -31,11 +31,20 @@ Contender = Callable[[], Round]
 
 
 def interleaved(
-    contenders: Mapping[str, Contender], *, rounds: int, say: Callable[[str, int, Round], None]
+    contenders: Mapping[str, Contender],
+    *,
+    rounds: int,
+    say: Callable[[str, int, Round], None],
+    begin: Callable[[str, int], None] | None = None,
 ) -> dict[str, list[Round]]:
-    """Run `rounds` rounds of all contenders, one after the other; return them by contender."""
+    """Run `rounds` rounds of all contenders, one after the other; return them by contender.
+
+    begin, say: are told of each round, by the contender's name and the round's number from 0, before and after it.
+    """
     found: dict[str, list[Round]] = {name: [] for name in contenders}
     for number, (name, run) in itertools.product(range(rounds), contenders.items()):
+        if begin is not None:
+            begin(name, number)
         done = run()
         found[name].append(done)
         say(name, number, done)

@@ -10,7 +10,7 @@ from benchmarks.commits import Commits, hz_histogram, hz_quartiles
 from benchmarks.contenders import Contender, Kind
 from benchmarks.daemon_process import running_daemon
 from benchmarks.plan import Plan
-from benchmarks.progress import say_round
+from benchmarks.progress import begin, expect, say_round
 from benchmarks.rounds import Round, interleaved
 from benchmarks.sending import BANK, send
 from benchmarks.servers import Servers
@@ -46,7 +46,12 @@ def measure(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
     runs: dict[str, rounds.Contender] = {}
     for backend, server in servers.items():
         runs |= _prepared(server, all_contenders.contenders(backend), plan)
-    return interleaved(runs, rounds=plan.rounds, say=say_round)
+    expect("throughput", plan.rounds * len(runs))
+
+    def tell(name: str, number: int) -> None:
+        begin("throughput", f"round {number + 1} of {plan.rounds}, {name}")
+
+    return interleaved(runs, rounds=plan.rounds, begin=tell, say=say_round)
 
 
 def _prepared(server: Server, contenders: tuple[Contender, ...], plan: Plan) -> dict[str, rounds.Contender]:
@@ -70,6 +75,7 @@ def _prepared(server: Server, contenders: tuple[Contender, ...], plan: Plan) -> 
             seconds, ahead = plan.send_s, paces[contender.layout].ahead
             runs[contender.name] = partial(daemon_round, server, contender.layout, contender.durability, seconds, ahead)
             continue
+        begin("warm-up", contender.name)
         say_round(f"{contender.name} (warm-up)", 0, make(max(0.2, WARM_UP * plan.write_s))())
         runs[contender.name] = make(plan.write_s)
     return runs
@@ -86,6 +92,7 @@ def _ceiling_run(
 
 
 def _pace(server: Server, layout: Layout, plan: Plan) -> Pace:
+    begin("warm-up", f"{server.backend}-daemon_{layout}")
     durability = server.durabilities()[0]
     warm = daemon_round(server, layout, durability, max(0.5, WARM_UP * plan.send_s), plan.warm_up_ahead)
     say_round(f"{server.backend}-daemon_{layout} (warm-up)", 0, warm)

@@ -1,5 +1,6 @@
 """HTML out of parts: whatever is not markup already is text, and is escaped."""
 
+from collections.abc import Iterable
 from html import escape
 
 
@@ -19,7 +20,7 @@ def tag(name: str, *content: str, **attributes: str | float | bool | None) -> Ma
     return Markup(f"<{name}{written}>{join(content)}</{name}>")
 
 
-def join(parts: "tuple[str, ...] | list[str]", between: str = "") -> Markup:
+def join(parts: Iterable[str], between: str = "") -> Markup:
     """Put parts one after the other."""
     return Markup(text(between).join(text(part) for part in parts))
 
