@@ -32,6 +32,16 @@ def open_store(
 
     """
     # A driver is imported only when it is used: each costs start-up time, and not every site has them all.
+    if database.backend is Backend.MONGODB:
+        from backends.mongodb import MongodbStore
+
+        return MongodbStore(database, logger=logger, groups=groups, layouts=layouts, password=password)
+
+    if database.backend is Backend.MYSQL:
+        from backends.mysql import MysqlStore
+
+        return MysqlStore(database, logger=logger, groups=groups, layouts=layouts, password=password)
+
     from backends.postgresql import PostgresqlStore
     from backends.postgresql.embedded import EmbeddedPostgresql
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 from backends.base import SchemaMismatch, Store
 from backends.memory import MemoryStore
+from backends.mongodb import MongodbStore
+from backends.mysql import MysqlStore
 from backends.postgresql import PostgresqlStore
 from schemas.batch import Durability, Layout
 from schemas.config import DatabaseConfig
@@ -26,8 +29,20 @@ from schemas.queries import (
 from schemas.readings import CHANNEL_DTYPES, Array, Channel, InstrumentGroup
 from tests.batches import answers, batch_of, by_group, group_of, readings_of, with_late
 
-ALL = ["memory", "rows", "arrays"]
-DATABASES = ["rows", "arrays"]
+# By the name of the kind, whose end is the layout: the fixture that has a server, and the store.
+SERVERS: dict[str, tuple[str, Callable[..., Store]]] = {
+    "rows": ("postgresql_dsn", PostgresqlStore),
+    "arrays": ("postgresql_dsn", PostgresqlStore),
+    "mysql-rows": ("mariadb_dsn", MysqlStore),
+    "mysql-arrays": ("mariadb_dsn", MysqlStore),
+    # As MySQL takes rows, which lacks MariaDB's bulk command.
+    "mysql-statements-rows": ("mariadb_dsn", partial(MysqlStore, bulk=False)),
+    "mysql-statements-arrays": ("mariadb_dsn", partial(MysqlStore, bulk=False)),
+    "mongodb-rows": ("mongodb_dsn", MongodbStore),
+    "mongodb-arrays": ("mongodb_dsn", MongodbStore),
+}
+DATABASES = list(SERVERS)
+ALL = ["memory", *DATABASES]
 EVER = (-(2**63), 2**63 - 1)
 
 Make = Callable[..., Store]
@@ -52,17 +67,22 @@ def make_database(request: pytest.FixtureRequest, schema: str) -> Make:
 def _maker(request: pytest.FixtureRequest, kind: str, schema: str) -> Make:
     if kind == "memory":
         return lambda *groups, **_: MemoryStore(by_group(*groups))
-    dsn = request.getfixturevalue("postgresql_dsn")
+    fixture, store = SERVERS[kind]
+    dsn = request.getfixturevalue(fixture)
 
-    def make(*groups: InstrumentGroup, logger: str = "main", layout: str = kind, **settings: Any) -> Store:
-        return PostgresqlStore(
+    def make(*groups: InstrumentGroup, logger: str = "main", layout: str | None = None, **settings: Any) -> Store:
+        return store(
             DatabaseConfig(dsn=dsn, schema=schema, **settings),
             logger=logger,
             groups=by_group(*groups),
-            layouts={group.name: Layout(layout) for group in groups},
+            layouts={group.name: Layout(layout or layout_of(kind)) for group in groups},
         )
 
     return make
+
+
+def layout_of(kind: str) -> Layout:
+    return Layout(kind.rpartition("-")[2])
 
 
 @pytest.fixture
@@ -409,9 +429,12 @@ async def test_another_group_than_the_one_stored(make_database: Make, opened: An
     await opened(make_database(group))
 
 
-async def test_another_layout_or_logger_than_the_one_stored(make_database: Make, opened: Any) -> None:
+async def test_another_layout_or_logger_than_the_one_stored(
+    request: pytest.FixtureRequest, make_database: Make, opened: Any
+) -> None:
     group = group_of()
-    layout = (await opened(make_database(group)))._tables["bpm"].layout  # type: ignore[attr-defined]
+    await opened(make_database(group))
+    layout = layout_of(request.node.callspec.params["make_database"])
     other = Layout.ARRAYS if layout is Layout.ROWS else Layout.ROWS
     with pytest.raises(SchemaMismatch, match=f"its layout is '{layout.value}'"):
         await make_database(group, layout=other).open()
