@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from backends.base import StoreError
-from daemon import check_command, psql_command, schema_command, simulate_command
+from daemon import bench_command, check_command, psql_command, schema_command, simulate_command
 from daemon.configuration import load_config
 from daemon.logs import LogLevel, start_logging
 from daemon.outcome import CommandFailed, examples
@@ -112,6 +112,7 @@ def _new_uvloop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+app.command(epilog=bench_command.EPILOG)(bench_command.bench)
 app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
 
 
