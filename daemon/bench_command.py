@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from daemon.outcome import CommandFailed, examples
+from schemas.dsn import Backend
 
 EPILOG = examples(
     "triggerlog bench",
@@ -34,7 +35,7 @@ def bench(
         typer.Option(help="A database to measure, several times for several; made in it is one schema, and removed."),
     ] = None,
     backend: Annotated[
-        list[Literal["postgresql", "mysql", "mongodb"]] | None,
+        list[Backend] | None,
         typer.Option(help="Without a FILE or --dsn: which throw-away servers.", show_default="all that are here"),
     ] = None,
     only: Annotated[
