@@ -85,7 +85,7 @@ def _elements_of_instrument(tables: GroupTables, query: InstrumentReadings) -> s
     time_ns = (data.time_ns + offset).label("reading_ns")
     channels = [data[channel.name][query.instrument + 1] for channel in tables.group.channels]
     number = sa.cast(sa.literal(query.instrument), sa.SmallInteger)
-    low, high = _slack(query.start_ns, query.end_ns)
+    low, high = slack(query.start_ns, query.end_ns)
     return (
         sa.select(data.run, data.trigger_id, number, time_ns, *channels)
         .where(data.time_ns >= low, data.time_ns <= high, offset != MISSING_OFFSET)
@@ -99,7 +99,7 @@ def readings_in_window(tables: GroupTables, query: WindowReadings) -> sa.Select[
     """Select a group's readings of a stretch of time; in the arrays layout the rows of all triggers it may touch."""
     data = tables.data.c
     if tables.layout is Layout.ARRAYS:
-        low, high = _slack(query.start_ns, query.end_ns)
+        low, high = slack(query.start_ns, query.end_ns)
         found = sa.select(*tables.data.c).where(data.time_ns >= low, data.time_ns <= high)
         return found.order_by(data.run, data.trigger_id)
     return (
@@ -109,5 +109,6 @@ def readings_in_window(tables: GroupTables, query: WindowReadings) -> sa.Select[
     )
 
 
-def _slack(start_ns: int, end_ns: int) -> tuple[int, int]:
+def slack(start_ns: int, end_ns: int) -> tuple[int, int]:
+    """Widen a stretch of time to that of the triggers whose readings may be in it."""
     return max(start_ns - SLACK_NS, -(2**63)), min(end_ns + SLACK_NS, 2**63 - 1)

@@ -1,0 +1,91 @@
+"""Where a DSN leads, and connecting there."""
+
+import getpass
+import math
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from backends.base import StoreError
+from backends.mysql.connection import Connection
+from backends.mysql.server import check_version
+
+PORT = 3306
+IDLE_S = 31_536_000
+"""An idle connection is kept for a year, the most that servers allow: a quiet machine is no reason to lose the lock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """A server and a login."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    unix_socket: str | None
+
+    @property
+    def target(self) -> str:
+        """Where it leads, without the password."""
+        place = self.unix_socket or f"{self.host}:{self.port}"
+        return f"mysql://{self.user}@{place}"
+
+
+def address_of(dsn: str, password: str | None = None) -> Address:
+    """Take a DSN apart; `password` goes before one in it.
+
+    Raises:
+        StoreError: it is no DSN.
+    """
+    try:
+        parts = urlsplit(dsn)
+        port = parts.port or PORT
+    except ValueError:
+        raise StoreError("`dsn` in [database] cannot be understood: its host and port cannot be read") from None
+    socket = parse_qs(parts.query).get("unix_socket", [None])[0]
+    return Address(
+        host=parts.hostname or "localhost",
+        port=port,
+        user=unquote(parts.username) if parts.username else getpass.getuser(),
+        password=unquote(parts.password or "") if password is None else password,
+        unix_socket=socket,
+    )
+
+
+async def connect(address: Address, *, program: str, timeout_s: float) -> Connection:
+    """Log in, and set what this store needs of a session.
+
+    Raises:
+        StoreError: the server is too old.
+    """
+    connection = Connection(
+        host=address.host,
+        port=address.port,
+        user=address.user,
+        password=address.password,
+        unix_socket=address.unix_socket,
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=timeout_s,
+        program_name=program,
+    )
+    try:
+        await connection._connect()
+        product = check_version(connection.version, address.target)
+        waiting = max(1, math.ceil(timeout_s))
+        # A wait whose caller has given up must end, too: the connection's locks go only then.
+        settings = [
+            "SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+            "SESSION time_zone = '+00:00'",
+            f"SESSION lock_wait_timeout = {waiting}",
+            f"SESSION innodb_lock_wait_timeout = {waiting}",
+            f"SESSION wait_timeout = {IDLE_S}",
+        ]
+        if product.backend == "mysql":
+            settings.append("SESSION information_schema_stats_expiry = 0")
+        await connection.run(f"SET {', '.join(settings)}")
+        ((connection.max_packet,),) = await connection.fetch("SELECT @@max_allowed_packet")
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection

@@ -1,0 +1,179 @@
+"""A connection that also speaks the binary protocol: values as the bytes they are, no text, no object a reading.
+
+What the driver lacks is here: prepared statements (https://mariadb.com/kb/en/3-binary-protocol-prepared-statements/),
+MariaDB's COM_STMT_BULK_EXECUTE, which takes as many rows as a packet holds, and result sets left as bytes. Commands may
+be sent ahead of their answers, which come in the same order.
+"""
+
+import struct
+from typing import Any
+
+import aiomysql
+from aiomysql.connection import MAX_PACKET_LEN, MysqlPacket
+from pymysql.constants import COMMAND
+from pymysql.err import OperationalError
+from pymysql.protocol import OKPacketWrapper
+
+from backends.mysql.packets import Packets
+
+STMT_BULK_EXECUTE = 0xFA
+SEND_TYPES = 128
+READ_BYTES = 1 << 20
+
+EXTENDED_BULK = 1 << 2
+"""MARIADB_CLIENT_STMT_BULK_OPERATIONS, in the upper 32 bits of the capabilities (1 << 34 of the whole)."""
+LONG_PASSWORD = 1
+"""A server or a client that clears this bit is MariaDB's, and has extended capabilities."""
+EXTENDED_AT = slice(28, 32)
+"""Where the handshake response has the extended capabilities: the end of what MySQL fills with zeros."""
+
+Parts = bytes | memoryview
+
+
+class Connection(aiomysql.Connection):  # type: ignore[misc]
+    """A connection to MariaDB or MySQL; at most one caller at a time."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._greeting: bytes | None = None
+        self._announcing = False
+        self._ahead = b""
+        """What came with the end of a result set and belongs to what follows."""
+        self.bulk = False
+        """Whether COM_STMT_BULK_EXECUTE may be sent."""
+        self.max_packet = 1 << 20
+        """Most bytes the server takes as one command (max_allowed_packet); set by who connects."""
+
+    @property
+    def version(self) -> str:
+        """What the server greets with."""
+        return str(self.server_version)
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    async def send(self, command: int, *parts: Parts) -> None:
+        """Send a command without waiting for its answer; every one sent has to be followed by one `answer`."""
+        self._ensure_alive()
+        length = 1 + sum(len(part) for part in parts)
+        if length < MAX_PACKET_LEN:
+            self._writer.writelines([struct.pack("<iB", length, command), *parts])
+        else:
+            await self._execute_command(command, b"".join(parts))
+        await self._writer.drain()
+
+    async def answer(self) -> int:
+        """Wait for what a command without a result set gives: the rows that it, or its last statement, changed."""
+        self._next_seq_id = 1
+        while True:
+            packet = await self._read_packet()
+            if not packet.is_ok_packet():
+                raise OperationalError(2014, "the server answers with rows to a command that has none")
+            done = OKPacketWrapper(packet)
+            if not done.has_next:
+                return int(done.affected_rows)
+
+    async def send_text(self, text: str) -> None:
+        """Send statements that give no rows, several at once if need be."""
+        await self.send(COMMAND.COM_QUERY, text.encode())
+
+    async def run(self, text: str) -> int:
+        """Run statements that give no rows, several at once if need be; how many rows the last one changed."""
+        await self.send_text(text)
+        return await self.answer()
+
+    async def fetch(self, text: str) -> list[tuple[Any, ...]]:
+        """Run a query whose few rows come as Python objects."""
+        await self.query(text)
+        return list(self._result.rows or ())
+
+    async def prepare(self, text: str) -> int:
+        """Prepare a statement; its number on this connection."""
+        await self.send(COMMAND.COM_STMT_PREPARE, text.encode())
+        self._next_seq_id = 1
+        packet = await self._read_packet()
+        statement, columns, parameters = struct.unpack_from("<IHH", packet.get_all_data(), 1)
+        for described in (parameters, columns):
+            if described:
+                await self._packets()
+        return int(statement)
+
+    async def send_bulk(self, statement: int, types: bytes, rows: memoryview) -> None:
+        """Execute a prepared statement once for each row; rows are indicators and values, one after the other."""
+        await self.send(STMT_BULK_EXECUTE, struct.pack("<IH", statement, SEND_TYPES) + types, rows)
+
+    async def send_execute(self, statement: int, types: bytes, nulls: bytes, values: memoryview) -> None:
+        """Execute a prepared statement once."""
+        head = struct.pack("<IBI", statement, 0, 1) + nulls + b"\1" + types
+        await self.send(COMMAND.COM_STMT_EXECUTE, head, values)
+
+    async def select(self, text: str) -> Packets:
+        """Run a query; its rows stay the bytes of the binary protocol."""
+        statement = await self.prepare(text)
+        await self.send(COMMAND.COM_STMT_EXECUTE, struct.pack("<IBI", statement, 0, 1))
+        self._next_seq_id = 1
+        await self._read_packet()  # how many columns
+        await self._packets()  # what they are
+        rows = await self._packets()
+        await self.send(COMMAND.COM_STMT_CLOSE, struct.pack("<I", statement))  # has no answer
+        return rows
+
+    def terminate(self) -> None:
+        """End the connection now, whatever is under way; the server rolls back what was not committed."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        self.close()
+
+    async def _packets(self) -> Packets:
+        """Read packets up to the one that ends them."""
+        packets = Packets()
+        packets.feed(self._ahead)
+        while not packets.ended:
+            piece = await self._reader.read(READ_BYTES)
+            if not piece:
+                self.close()
+                raise OperationalError(2013, "Lost connection to MySQL server during query")
+            packets.feed(piece)
+        self._ahead = packets.rest()
+        if packets.error is not None:
+            MysqlPacket(packets.error, self._encoding).raise_for_error()
+        return packets
+
+    async def _read_bytes(self, num_bytes: int) -> bytes:
+        ahead, self._ahead = self._ahead[:num_bytes], self._ahead[num_bytes:]
+        if len(ahead) == num_bytes:
+            return ahead
+        return ahead + bytes(await super()._read_bytes(num_bytes - len(ahead)))
+
+    # --- the handshake ------------------------------------------------------------------------------------------
+
+    async def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        packet = await super()._read_packet(packet_type)
+        if self._greeting is None:
+            self._greeting = packet.get_all_data()
+        return packet
+
+    async def _request_authentication(self) -> None:
+        assert self._greeting is not None
+        self._announcing = self.bulk = bool(_extended_capabilities(self._greeting) & EXTENDED_BULK)
+        await super()._request_authentication()
+
+    def write_packet(self, payload: bytes) -> None:
+        """Write a packet; the response to the server's greeting says what this client knows of MariaDB."""
+        if self._announcing:
+            self._announcing = False
+            response = bytearray(payload)
+            response[0] &= ~LONG_PASSWORD & 0xFF
+            response[EXTENDED_AT] = struct.pack("<I", EXTENDED_BULK)
+            payload = bytes(response)
+        super().write_packet(payload)
+
+
+def _extended_capabilities(greeting: bytes) -> int:
+    """What a MariaDB server can beyond MySQL: the last 4 of the 10 bytes that MySQL leaves empty; 0 in MySQL."""
+    # Protocol version, version text, thread, salt (8), filler; then lower capabilities, charset, status, upper
+    # capabilities, salt length, reserved (6), extended capabilities.
+    at = greeting.index(0, 1) + 1 + 4 + 8 + 1
+    if len(greeting) < at + 18 or greeting[at] & LONG_PASSWORD:
+        return 0
+    extended: int = struct.unpack_from("<I", greeting, at + 14)[0]
+    return extended

@@ -1,0 +1,181 @@
+"""A store in MariaDB or MySQL, named by a DSN."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from backends.base import SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
+from backends.mysql.address import address_of, connect
+from backends.mysql.connection import Connection
+from backends.mysql.errors import is_login, translated
+from backends.mysql.queries import answer
+from backends.mysql.schema import Schema
+from backends.mysql.server import SETTINGS, held, product_of
+from backends.mysql.sql import literal
+from backends.mysql.tables import mysql_tables
+from backends.mysql.writer import GroupLocked, GroupWriter
+from schemas.batch import Batch, JournalPosition, Layout
+from schemas.config import DatabaseConfig
+from schemas.queries import Query
+from schemas.readings import Array, InstrumentGroup
+
+READERS = 4
+"""Connections that answer questions at the same time."""
+
+
+class MysqlStore:
+    """Store in MariaDB 10.6 or MySQL 8.0, or newer; see `backends.base.Store` for what its methods promise.
+
+    Args:
+        password: goes before one in the DSN.
+        bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
+    """
+
+    def __init__(
+        self,
+        database: DatabaseConfig,
+        *,
+        logger: str,
+        groups: Mapping[str, InstrumentGroup],
+        layouts: Mapping[str, Layout],
+        password: str | None = None,
+        bulk: bool = True,
+    ) -> None:
+        assert database.dsn is not None
+        self._database = database
+        self._logger = logger
+        self._bulk = bulk
+        self._address = address_of(database.dsn, password)
+        self._target = self._address.target
+        schema = database.schema_name
+        self._tables = {name: mysql_tables(schema, group, layouts[name]) for name, group in groups.items()}
+        self._schema = Schema(
+            schema,
+            logger,
+            self._tables.values(),
+            stretch=database.partition,
+            ahead=database.partitions_ahead,
+        )
+        self._writers = {
+            name: GroupWriter(
+                tables=tables,
+                schema=schema,
+                logger=logger,
+                target=self._target,
+                connect=self._connect,
+                timeout_s=database.command_timeout_s,
+                stretch=database.partition,
+                ahead=database.partitions_ahead,
+            )
+            for name, tables in self._tables.items()
+        }
+        self._reading = asyncio.Semaphore(READERS)
+        self._idle: list[Connection] = []
+
+    async def open(self) -> None:
+        """Create the schema or check it, and take the lock of every group."""
+        try:
+            async with self._reader() as connection:
+                await self._schema.create_or_check(connection)
+            for writer in self._writers.values():
+                await writer.open()
+        except GroupLocked as error:
+            await self.close()
+            raise SchemaMismatch(str(error)) from None
+        except StoreUnavailable as error:
+            await self.close()
+            if is_login(error.__cause__):
+                raise StoreError(str(error)) from None
+            raise
+        except StoreError:
+            await self.close()
+            raise
+
+    async def check(self) -> list[str]:
+        """Look at the server, the rights and the schema without changing anything."""
+        try:
+            async with self._reader() as connection:
+                return await self._schema.check(connection)
+        except StoreUnavailable as error:
+            if is_login(error.__cause__):
+                raise StoreError(str(error)) from None
+            raise
+
+    async def commit(self, batch: Batch) -> None:
+        """Commit a batch in one transaction: position, readings, ledger.
+
+        Durability is the server's (`facts`): no session can ask for another.
+        """
+        await self._writers[batch.group.name].commit(batch)
+
+    async def position(self, group: str) -> JournalPosition | None:
+        """Up to where the database holds the group."""
+        return await self._writers[group].position()
+
+    async def ask(self, query: Query) -> Array:
+        """Answer a question."""
+        async with self._reader() as connection:
+            return await answer(connection, self._tables[query.group.name], query)
+
+    async def facts(self) -> StoreFacts:
+        """Ask the server what it is and what it really does about durability."""
+        async with self._reader() as connection:
+            wanted = ",".join(literal(name) for name in SETTINGS)
+            settings = dict(await connection.fetch(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})"))
+            sizes = await connection.fetch(
+                "SELECT TABLE_NAME, TABLE_ROWS, DATA_LENGTH + INDEX_LENGTH FROM information_schema.TABLES"
+                f" WHERE TABLE_SCHEMA = {literal(self._database.schema_name)} AND TABLE_TYPE = 'BASE TABLE'"
+            )
+            ((version,),) = await connection.fetch("SELECT VERSION()")
+        product = product_of(version)
+        found = {name: (int(rows or 0), int(size or 0)) for name, rows, size in sizes}
+        empty = (0, 0)
+        return StoreFacts(
+            backend=product.backend,
+            version=product.version,
+            durability=held(settings),
+            settings=settings,
+            target=self._target,
+            rows={name: found.get(tables.data.name, empty)[0] for name, tables in self._tables.items()},
+            size_bytes={
+                name: sum(found.get(table.name, empty)[1] for table in (tables.data, tables.ledger))
+                for name, tables in self._tables.items()
+            },
+        )
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        for writer in self._writers.values():
+            await writer.close()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.terminate()
+
+    @asynccontextmanager
+    async def _reader(self) -> AsyncIterator[Connection]:
+        async with self._reading:
+            connection: Connection | None = None
+            try:
+                with translated(self._target):
+                    async with asyncio.timeout(self._database.command_timeout_s):
+                        while self._idle and (connection is None or connection.closed):
+                            connection = self._idle.pop()
+                        if connection is None or connection.closed:
+                            connection = await self._connect()
+                        yield connection
+                self._idle.append(connection)
+            except BaseException:
+                if connection is not None:
+                    connection.terminate()
+                raise
+
+    async def _connect(self) -> Connection:
+        # A batch is never at fault for what goes wrong before there is a connection.
+        with translated(self._target, otherwise=StoreUnavailable):
+            connection = await connect(
+                self._address,
+                program=f"triggerlog {self._logger}",
+                timeout_s=self._database.command_timeout_s,
+            )
+        connection.bulk = connection.bulk and self._bulk
+        return connection

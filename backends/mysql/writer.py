@@ -1,0 +1,300 @@
+"""The writing of one group into MariaDB or MySQL: a connection of its own, its lock, partitions and transactions."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import numpy as np
+from pymysql.err import MySQLError
+
+from backends.base import BatchRejected, SchemaMismatch, StoreUnavailable
+from backends.filling import Columns, ledger_rows, revised_with_late
+from backends.mysql.bulk import ROOM, Insert, Inserter
+from backends.mysql.connection import Connection
+from backends.mysql.errors import LOCK_WAIT, NO_RIGHT, number_of, one_line, translated
+from backends.mysql.locks import NotGranted, take
+from backends.mysql.partitions import MOVED_AT_MOST, Range, cut, how_full, listing, ranges_of, reorganize
+from backends.mysql.records import GroupFormats, lay_arrays, lay_ledger, lay_rows, parse_arrays
+from backends.mysql.sql import begin_batch, insert_into, literal, quoted, see_arrays, take_out_arrays
+from backends.partitions import Partition, Stretch, partitions_of
+from schemas.batch import Batch, JournalPosition, Layout
+from schemas.readings import Array
+from schemas.tables import GroupTables
+
+log = logging.getLogger(__name__)
+
+GROUP_LOCK_TIMEOUT_S = 5.0
+"""A server may need a moment to notice that the daemon before us was killed."""
+PARTITION_LOCK_TIMEOUT_S = 1
+PARTITION_RETRY_S = 60.0
+AHEAD_BYTES = 64 * 1024
+"""A batch up to this is sent whole before the server's first answer, which saves a round trip."""
+
+
+class GroupLocked(StoreUnavailable):
+    """Another daemon writes this group now."""
+
+
+class GroupWriter:
+    """Writes one group of one logger; calls are put one after the other."""
+
+    def __init__(
+        self,
+        *,
+        tables: GroupTables,
+        schema: str,
+        logger: str,
+        target: str,
+        connect: Callable[[], Awaitable[Connection]],
+        timeout_s: float,
+        stretch: Stretch,
+        ahead: int,
+    ) -> None:
+        self._tables = tables
+        self._schema = schema
+        self._logger = logger
+        self._target = target
+        self._connect = connect
+        self._timeout_s = timeout_s
+        self._stretch: Stretch = stretch
+        self._ahead = ahead
+        self._connection: Connection | None = None
+        self._inserter: Inserter | None = None
+        self._formats: GroupFormats = GroupFormats(tables.group, indicated=True)
+        self._turn = asyncio.Lock()
+        self._partitions: set[Partition] = set()
+        self._newest: Partition | None = None
+        self._refused_at: float | None = None
+        self._may_alter = True
+
+    async def open(self) -> None:
+        """Connect, take the group's lock and make the partitions of now."""
+        async with self._session() as connection:
+            self._check_width(connection)
+            await self._make_partitions(connection, np.array([time.time_ns()]))
+
+    async def close(self) -> None:
+        """Give the lock and the connection back."""
+        async with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                try:
+                    async with asyncio.timeout(2):
+                        await connection.ensure_closed()
+                except (OSError, TimeoutError, MySQLError):
+                    connection.terminate()
+
+    async def position(self) -> JournalPosition | None:
+        """Up to where the database holds the group.
+
+        Asked under the group's lock, so that no transaction of a connection that was lost can still be under way.
+        """
+        async with self._session() as connection:
+            sequence = await self._sequence(connection)
+        return JournalPosition(sequence=sequence) if sequence else None
+
+    async def commit(self, batch: Batch) -> None:
+        """Commit a batch in one transaction, or find that it is there."""
+        async with self._session() as connection:
+            await self._make_partitions(connection, self._times(batch))
+            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger)
+            if self._tables.layout is Layout.ARRAYS and len(revised_with_late(batch)):
+                moved = await self._commit_with_earlier(connection, batch, begin)
+            else:
+                moved = await self._commit_new(connection, batch, begin)
+            if not moved:
+                await connection.run("ROLLBACK")
+                await self._check_position(connection)
+
+    async def _commit_new(self, connection: Connection, batch: Batch, begin: str) -> bool:
+        inserts = self._inserts(batch, None)
+        if self._formats.indicated and sum(insert.nbytes for insert in inserts) <= AHEAD_BYTES:
+            return await self._commit_ahead(connection, inserts, begin)
+        return await connection.run(begin) > 0 and await self._insert(connection, inserts)
+
+    async def _commit_with_earlier(self, connection: Connection, batch: Batch, begin: str) -> bool:
+        """Commit a batch with late readings for arrays that may be in the table: they are taken out and merged."""
+        if not await connection.run(begin):
+            return False
+        earlier = parse_arrays(await connection.select(see_arrays(batch, self._tables, self._schema)), batch.group)
+        await connection.run(take_out_arrays(batch, self._tables, self._schema))
+        return await self._insert(connection, self._inserts(batch, earlier))
+
+    async def _insert(self, connection: Connection, inserts: list[Insert]) -> bool:
+        assert self._inserter is not None
+        ahead = self._formats.indicated
+        for insert in inserts:
+            await self._inserter.prepare(insert)
+        waiting = sum([await self._inserter.send(insert, ahead=ahead) for insert in inserts])
+        for _ in range(waiting):
+            await connection.answer()
+        await connection.run("COMMIT")
+        return True
+
+    async def _commit_ahead(self, connection: Connection, inserts: list[Insert], begin: str) -> bool:
+        """Commit in two round trips: everything, then COMMIT if all of it went well."""
+        assert self._inserter is not None
+        for insert in inserts:
+            await self._inserter.prepare(insert)
+        await connection.send_text(begin)
+        waiting = sum([await self._inserter.send(insert, ahead=True) for insert in inserts])
+        moved = await connection.answer() > 0
+        for _ in range(waiting):
+            try:
+                await connection.answer()
+            except MySQLError:
+                # The batch is there already, and so are its rows: nothing of this is going to be committed.
+                if moved or connection.closed:
+                    raise
+        if moved:
+            await connection.run("COMMIT")
+        return moved
+
+    def _inserts(self, batch: Batch, earlier: Columns | None) -> list[Insert]:
+        formats, tables = self._formats, self._tables
+        inserts = []
+        data = quoted(self._schema, tables.data.name)
+        if tables.layout is Layout.ROWS:
+            form, rows, nulls = lay_rows(batch, formats)
+        else:
+            form, rows, nulls = formats.arrays, lay_arrays(batch, formats, earlier), None
+        if len(rows):
+            into, values = insert_into(data, (quoted(field.name) for field in form.fields))
+            inserts.append(Insert(into=into, values=values, form=form, rows=rows, nulls=nulls))
+        ledger = lay_ledger(ledger_rows(batch), formats)
+        if len(ledger):
+            names = [quoted(field.name) for field in formats.ledger.fields]
+            table = quoted(self._schema, tables.ledger.name)
+            into, values = insert_into(table, [*names, "logger"], [literal(self._logger)])
+            inserts.append(Insert(into=into, values=values, form=formats.ledger, rows=ledger))
+        return inserts
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Connection]:
+        """The group's connection, in its turn and with its time limit.
+
+        Whatever goes wrong ends the connection: half a transaction must never be met again.
+        """
+        async with self._turn:
+            try:
+                with translated(self._target, otherwise=BatchRejected):
+                    async with asyncio.timeout(self._timeout_s):
+                        yield await self._connected()
+            except BaseException:
+                if self._connection is not None:
+                    self._connection.terminate()
+                    self._connection = None
+                raise
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = await self._connect()
+            self._inserter = Inserter(self._connection)
+            self._formats = GroupFormats(self._tables.group, indicated=self._connection.bulk)
+            self._partitions, self._newest = set(), None
+            await self._lock(self._connection)
+        return self._connection
+
+    async def _lock(self, connection: Connection) -> None:
+        name = self._tables.group.name
+        try:
+            await take(connection, f"group {self._schema}.{name}", GROUP_LOCK_TIMEOUT_S)
+        except NotGranted:
+            raise GroupLocked(
+                f"group {name!r} in schema {self._schema!r} is being written by another daemon"
+                " (or through a connection the server has not given up yet); stop that one, or set another `schema`"
+            ) from None
+
+    def _check_width(self, connection: Connection) -> None:
+        """See that the widest row goes into a packet."""
+        form = self._formats.arrays if self._tables.layout is Layout.ARRAYS else self._formats.rows
+        most = min(connection.max_packet, 1 << 24) - ROOM
+        if form.dtype.itemsize > most:
+            raise SchemaMismatch(
+                f"a trigger of group {self._tables.group.name!r} takes {form.dtype.itemsize} bytes, more than"
+                f" {self._target} takes at once ({most}): set max_allowed_packet there to 16M, or `layout` to 'rows'"
+            )
+
+    async def _sequence(self, connection: Connection) -> int | None:
+        found = await connection.fetch(
+            f"SELECT sequence FROM {quoted(self._schema, 'positions')} WHERE {self._of_group()}"
+        )
+        return int(found[0][0]) if found else None
+
+    def _of_group(self) -> str:
+        return f"logger = {literal(self._logger)} AND group_name = {literal(self._tables.group.name)}"
+
+    async def _check_position(self, connection: Connection) -> None:
+        """See that a position which did not move is there at all."""
+        if await self._sequence(connection) is not None:
+            return
+        name = self._tables.group.name
+        await connection.run(
+            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence)"
+            f" VALUES ({literal(self._logger)}, {literal(name)}, 0)"
+        )
+        raise StoreUnavailable(f"the position of group {name!r} was gone from the database")
+
+    def _times(self, batch: Batch) -> Array:
+        times = [batch.ledger["time_ns"], batch.revised["time_ns"]]
+        if self._tables.layout is Layout.ROWS:
+            readings = batch.readings["time_ns"]
+            times += [readings.ravel() if batch.present.all() else readings[batch.present], batch.late["time_ns"]]
+        return np.concatenate(times)
+
+    # --- partitions -------------------------------------------------------------------------------------------------
+
+    async def _make_partitions(self, connection: Connection, times: Array) -> None:
+        """Make the partitions that times need."""
+        newest = self._newest
+        if not self._may_alter:
+            return
+        if newest and times.size and times.min() >= newest.start_ns and times.max() < newest.end_ns:
+            return
+        wanted = partitions_of(times, time.time_ns(), self._stretch, self._ahead)
+        if not self._partitions.issuperset(wanted):
+            if self._refused_at is not None and time.monotonic() - self._refused_at < PARTITION_RETRY_S:
+                return
+            for partition in wanted:
+                if partition not in self._partitions:
+                    await self._make_partition(connection, partition)
+        if wanted and self._partitions.issuperset(wanted):
+            self._newest = wanted[-1 - self._ahead]
+
+    async def _make_partition(self, connection: Connection, partition: Partition) -> None:
+        """Make a partition; where it cannot be made, readings go to the range that has its time."""
+        try:
+            for table in (self._tables.data.name, self._tables.ledger.name):
+                ranges = ranges_of(await connection.fetch(listing(self._schema, table)))
+                found = cut(ranges, partition)
+                if found is not None:
+                    await self._cut(connection, table, *found, partition)
+        except MySQLError as error:
+            if number_of(error) not in (*LOCK_WAIT, *NO_RIGHT):
+                raise
+            self._may_alter = number_of(error) not in NO_RIGHT
+            self._refused_at = time.monotonic()
+            log.warning("partition %s cannot be made now: %s", partition.label, one_line(error))
+            return
+        self._partitions.add(partition)
+
+    async def _cut(
+        self, connection: Connection, table: str, of: Range, parts: list[Range], partition: Partition
+    ) -> None:
+        ((full,),) = await connection.fetch(how_full(self._schema, table, of))
+        if full > MOVED_AT_MOST:
+            log.warning(
+                "partition %s: %s of table %s holds its readings, which stay there", partition.label, of.name, table
+            )
+            return
+        # It waits for long reads of the table to end, and everybody waits behind it: so not for long.
+        await connection.run(f"SET @waits = @@lock_wait_timeout, lock_wait_timeout = {PARTITION_LOCK_TIMEOUT_S}")
+        try:
+            await connection.run(reorganize(self._schema, table, of, parts))
+        except MySQLError:
+            if not connection.closed:
+                await connection.run("SET lock_wait_timeout = @waits")
+            raise
+        await connection.run("SET lock_wait_timeout = @waits")
