@@ -1,22 +1,39 @@
-"""From a simulation in one process through the daemon in another into PostgreSQL: laid beside the exact account."""
+"""From a simulation in one process through the daemon in another into each database: laid beside the exact account."""
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import asyncpg
+import httpx
 import numpy as np
 import pytest
 
-from daemon.simulate import SimulateReport, SimulateSettings, simulate
+from backends import open_store
+from daemon.simulate import SimulateSettings, simulate
+from daemon.simulate.plan import Numbering
+from daemon.simulate.stream import ROUND_BYTES
+from daemon.simulate.values import clock_offsets, record_bank
+from schemas.batch import Layout
+from schemas.config import DatabaseConfig
 from schemas.ledger import unpack_missing
+from schemas.queries import LedgerRow, LedgerTail, WindowReadings, answer_dtype
+from schemas.readings import Array
 from tests.listening import BPM
+from tests.processes import triggerlog
 from tests.test_c_sender import run, sender
 
 __all__ = ["sender"]  # the compiled C program, as a fixture
+
+EVERY_DATABASE = pytest.mark.parametrize("database", ["postgresql", "mariadb", "mongodb"])
+BOTH = pytest.mark.parametrize("layout", list(Layout))
 
 CONFIG = """
 state_dir = "{state}"
@@ -39,12 +56,30 @@ port = 0
 """
 
 
+@pytest.fixture
+def dsn(request: pytest.FixtureRequest, database: str) -> str:
+    """Where one of the databases is."""
+    return request.getfixturevalue(f"{database}_dsn")
+
+
 class Daemon:
     """`triggerlog run` in a process of its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process, tcp: int, udp: int) -> None:
-        self.process, self.tcp, self.udp = process, tcp, udp
+    def __init__(self, process: asyncio.subprocess.Process, tcp: int, udp: int, api: str) -> None:
+        self.process, self.tcp, self.udp, self.api = process, tcp, udp, api
         self._rest = asyncio.ensure_future(process.stdout.read())
+
+    def ask(self, path: str, **parameters: Any) -> Any:
+        """Ask the API about the group."""
+        url = f"{self.api}/api/v1/groups/bpm/{path}"
+        return httpx.get(url, params=parameters, trust_env=False, timeout=30).raise_for_status().json()
+
+    async def committed(self, triggers: int) -> None:
+        """Wait until so many triggers are in the database."""
+        async with asyncio.timeout(20), httpx.AsyncClient(base_url=self.api, trust_env=False) as client:
+            count = 0
+            while count < triggers:
+                count = (await client.get("/api/v1/status")).json()["groups"]["bpm"]["triggers"]["committed"]
 
     async def end(self, *, kill: bool = False) -> str:
         """Stop it, or kill it; what it logged."""
@@ -66,137 +101,221 @@ async def running(folder: Path, dsn: str, schema: str, *, layout: str = "rows", 
         cwd=Path(__file__).parent.parent,
     )
     said = ""
-    async with asyncio.timeout(30):
-        while not (ports := re.search(r"taking readings at \S+:(\d+), \S+:(\d+);", said)):
+    async with asyncio.timeout(60):
+        while not (found := re.search(r"taking readings at \S+:(\d+), \S+:(\d+); API at (\S+)", said)):
             line = (await process.stdout.readline()).decode()
             assert line, f"the daemon ended: {said}"
             said += line
-    daemon = Daemon(process, int(ports[1]), int(ports[2]))
+    daemon = Daemon(process, int(found[1]), int(found[2]), found[3])
     try:
         yield daemon
     finally:
         await daemon.end()
 
 
-async def check(dsn: str, schema: str, account: Path, *, counts: bool = True) -> None:
-    """The database holds each distinct reading once, and the ledger says of each trigger what the account says."""
-    with np.load(account) as file:
-        rows = {name: file[f"bpm.{name}"] for name in ("run", "trigger", "sent", "distinct", "missing")}
-    connection = await asyncpg.connect(dsn)
-    try:
-        stored = await connection.fetch(f"SELECT run, trigger_id, instrument FROM {schema}.bpm_readings")
-        ledger = await connection.fetch(f"SELECT * FROM {schema}.bpm_ledger ORDER BY run, trigger_id")
-    finally:
-        await connection.close()
-    run_of = rows["run"] + ledger[0]["run"]
-    there, instrument = np.nonzero(~unpack_missing(rows["missing"], BPM.size))
-    accounted = set(zip(run_of[there].tolist(), rows["trigger"][there].tolist(), instrument.tolist(), strict=True))
-    assert len(stored) == len({tuple(row) for row in stored}), "each reading is there once"
-    assert {tuple(row) for row in stored} == accounted
-    assert [(row["run"], row["trigger_id"]) for row in ledger] == list(
-        zip(run_of.tolist(), rows["trigger"].tolist(), strict=True)
+@dataclass(kw_only=True)
+class Accounted:
+    """What was sent, reading by reading, as the account and the seed say. Shape (triggers, instruments) or (triggers,).
+
+    clock: when each reading was taken, ns after the start of the simulation.
+    """
+
+    settings: SimulateSettings
+    run: Array
+    trigger: Array
+    present: Array
+    sent: Array
+    values: Array
+    clock: Array
+
+    @classmethod
+    def of(cls, file: Path, settings: SimulateSettings) -> "Accounted":
+        with np.load(file) as kept:
+            rows = {name: kept[f"bpm.{name}"] for name in ("run", "trigger", "sent", "missing")}
+        together = max(1, ROUND_BYTES // (BPM.size * BPM.record.itemsize)) if settings.regular else 1
+        bank = record_bank(
+            SimpleNamespace(instruments=BPM.size, record=BPM.record), seed=settings.seed, multiple_of=together
+        )
+        index = np.arange(len(rows["run"]))
+        return cls(
+            settings=settings,
+            run=rows["run"],
+            trigger=rows["trigger"],
+            present=~unpack_missing(rows["missing"], BPM.size),
+            sent=rows["sent"],
+            values=bank[index % len(bank)],
+            clock=Numbering.of(settings).time_ns(index)[:, None] + clock_offsets(BPM.size, seed=settings.seed),
+        )
+
+    def readings(self, first_run: int) -> Array:
+        """Every distinct reading as a store answers it, by run, trigger and instrument; times after the start."""
+        row, instrument = np.nonzero(self.present)
+        readings = np.empty(len(row), answer_dtype(BPM))
+        readings["run"], readings["trigger"] = self.run[row] + first_run, self.trigger[row]
+        readings["instrument"], readings["time_ns"] = instrument, self.clock[row, instrument]
+        for channel in BPM.channels:
+            readings[channel.name] = self.values[channel.name][row, instrument]
+        return readings
+
+
+async def check(
+    dsn: str, schema: str, accounted: Accounted, *, layout: str = "rows", counts: bool = True, stuck: int | None = None
+) -> None:
+    """The database holds each distinct reading once as it was sent, and the ledger says of each trigger what is so.
+
+    stuck: an instrument whose trigger number was; which of its readings became that trigger's is its own affair.
+    """
+    store = open_store(
+        DatabaseConfig.model_validate({"dsn": dsn, "schema": schema}),
+        logger="triggerlog",
+        groups={"bpm": BPM},
+        layouts={"bpm": Layout(layout)},
+        state_dir=Path("/nonexistent"),
     )
-    assert [row["arrived"] for row in ledger] == rows["distinct"].tolist()
-    assert [bytes(row["missing"]) for row in ledger] == [bitmap.tobytes() for bitmap in rows["missing"]]
-    if counts:
-        assert [row["arrived"] + row["duplicates"] for row in ledger] == rows["sent"].tolist()
-
-
-async def committed(dsn: str, schema: str, triggers: int) -> None:
-    """Wait until so many triggers are in the database."""
-    connection = await asyncpg.connect(dsn)
+    await store.open()
     try:
-        async with asyncio.timeout(20):
-            count = f"SELECT count(*) FROM {schema}.bpm_ledger"
-            while await connection.fetchval(count) < triggers:  # noqa: ASYNC110 - only the database knows
-                await asyncio.sleep(0.02)
+        found = await store.ask(WindowReadings(group=BPM, start_ns=-(2**63) + 1, end_ns=2**63 - 1))
+        tail = await store.ask(LedgerTail(group=BPM, most=1_000_000))
+        newest_run = int(tail["run"][-1])
+        earlier = accounted.run < accounted.run.max()
+        asked = [
+            await store.ask(LedgerRow(group=BPM, trigger=int(trigger), run=newest_run - int(accounted.run.max() - run)))
+            for run, trigger in zip(accounted.run[earlier], accounted.trigger[earlier], strict=True)
+        ]
     finally:
-        await connection.close()
+        await store.close()
+    ledger = np.concatenate([*asked, tail])
+    first_run = newest_run - int(accounted.run.max())
+    expected = accounted.readings(first_run)
+    for name in ("run", "trigger", "instrument"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    moved = np.isin(found["instrument"], [] if stuck is None else [stuck])
+    started = found["time_ns"][~moved] - expected["time_ns"][~moved]
+    assert len(set(started.tolist())) == 1, "each reading has the time at which it was taken"
+    for channel in BPM.channels:
+        np.testing.assert_array_equal(found[channel.name][~moved], expected[channel.name][~moved])
+    np.testing.assert_array_equal(ledger["run"], accounted.run + first_run)
+    np.testing.assert_array_equal(ledger["trigger"], accounted.trigger)
+    np.testing.assert_array_equal(ledger["expected"], BPM.size)
+    np.testing.assert_array_equal(ledger["arrived"], accounted.present.sum(axis=1))
+    np.testing.assert_array_equal(~unpack_missing(ledger["missing"], BPM.size), accounted.present)
+    if counts:
+        np.testing.assert_array_equal(ledger["arrived"] + ledger["duplicates"], accounted.sent)
 
 
-async def simulated(daemon: Daemon, **settings) -> SimulateReport:
-    return await simulate(SimulateSettings(port=daemon.tcp, finish_timeout_s=20, **settings))
+async def simulated(daemon: Daemon, account: Path, **settings: Any) -> tuple[dict[str, Any], Accounted]:
+    """Run `triggerlog simulate` to its end; the report of the group, and what it sent."""
+    given = {"port": daemon.tcp, "finish_timeout_s": 30.0, "account": account, **settings}
+    options = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    done = await asyncio.to_thread(triggerlog, "simulate", "--json", *options)
+    assert done.returncode == 0, done
+    (group,) = json.loads(done.stdout)["groups"]
+    assert group["refused"] == 0
+    return group, Accounted.of(account, SimulateSettings(**given))
+
+
+FAULTS = {"jitter_ms": 10.0, "missing": 0.02, "duplicated": 0.01, "late": 0.01, "out_of_order": 0.02}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["rows", "arrays"])
+@EVERY_DATABASE
+@BOTH
 async def test_every_distinct_reading_is_there_once_and_the_ledger_knows_the_rest(
-    tmp_path, postgresql_dsn, schema, layout
+    tmp_path, dsn, schema, layout
 ) -> None:
-    account = tmp_path / "account.npz"
-    async with running(tmp_path, postgresql_dsn, schema, layout=layout) as daemon:
-        report = await simulated(
+    async with running(tmp_path, dsn, schema, layout=layout) as daemon:
+        group, accounted = await simulated(
             daemon,
-            rate=100,
+            tmp_path / "account.npz",
+            rate=100.0,
             triggers=200,
             connections="each",
-            jitter_ms=10,
-            missing=0.02,
-            duplicated=0.01,
-            late=0.01,
-            out_of_order=0.02,
             stuck=17,
             stuck_from=150,
-            account=account,
+            **FAULTS,
         )
-    assert report.settled
-    (group,) = report.groups
-    assert group.refused == 0
-    assert group.connections == 120
-    assert min(group.missing, group.duplicated, group.late, group.out_of_order) > 50
-    await check(postgresql_dsn, schema, account)
+        await asyncio.to_thread(check_answers, daemon, accounted)
+    assert group["connections"] == 120
+    assert min(group[fault] for fault in ("missing", "duplicated", "late", "out_of_order")) > 50
+    await check(dsn, schema, accounted, layout=layout, stuck=17)
+
+
+def check_answers(daemon: Daemon, accounted: Accounted) -> None:
+    """The API tells the newest complete trigger, an instrument's readings, thinned or not, and the ledger."""
+    complete = int(np.flatnonzero(accounted.present.all(axis=1))[-1])
+    newest = daemon.ask("newest")
+    assert newest["trigger"] == accounted.trigger[complete]
+    assert newest["instruments"] == list(BPM.instruments)
+    for channel in BPM.channels:
+        sent = np.delete(accounted.values[channel.name][complete], 17)
+        assert np.delete(newest["channels"][channel.name], 17).tolist() == sent.tolist()
+
+    there = np.flatnonzero(accounted.present[:, 5])
+    span = {"start_ns": 0, "end_ns": 2**63 - 1}
+    whole = daemon.ask("readings", instrument="bpm_005", points=1000, **span)
+    assert (whole["stored"], whole["cut"], whole["time_ns"]) == (len(there), False, sorted(whole["time_ns"]))
+    assert whole["trigger"] == accounted.trigger[there].tolist()
+    assert whole["channels"]["bot_in"] == accounted.values["bot_in"][there, 5].tolist()
+    thinned = daemon.ask("readings", instrument="5", points=40, **span)
+    assert 20 < len(thinned["trigger"]) <= 40 < thinned["stored"] == len(there)
+    for name, values in thinned["channels"].items():
+        assert set(values) <= set(accounted.values[name][there, 5].tolist())
+
+    lacking = int(np.flatnonzero(~accounted.present.all(axis=1))[0])
+    row = daemon.ask(f"ledger/{accounted.trigger[lacking]}")
+    absent = np.flatnonzero(~accounted.present[lacking])
+    assert row["missing"] == [BPM.instruments[number] for number in absent]
+    assert (row["expected"], row["arrived"]) == (BPM.size, BPM.size - len(absent))
 
 
 @pytest.mark.slow
+@EVERY_DATABASE
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
-async def test_nothing_is_lost_or_doubled_when_the_daemon_ends(tmp_path, postgresql_dsn, schema, kill) -> None:
+async def test_nothing_is_lost_or_doubled_when_the_daemon_ends(tmp_path, dsn, schema, kill) -> None:
     account = tmp_path / "account.npz"
     said: list[str] = []
-    async with running(tmp_path, postgresql_dsn, schema) as daemon:
+    async with running(tmp_path, dsn, schema) as daemon:
         settings = SimulateSettings(
             port=daemon.tcp, rate=200, triggers=600, connections=5, jitter_ms=20, missing=0.02, account=account
         )
         running_on = asyncio.ensure_future(simulate(settings, say=said.append))
-        await committed(postgresql_dsn, schema, 100)
+        await daemon.committed(100)
         await daemon.end(kill=kill)
-    async with running(tmp_path, postgresql_dsn, schema, port=daemon.tcp):
+    async with running(tmp_path, dsn, schema, port=daemon.tcp):
         report = await running_on
     assert report.settled
     assert report.groups[0].reconnects == 5
     assert report.groups[0].refused == 0
     assert any("lost the connection" in line for line in said)
     # What was sent again counts as duplicated in some ledger rows: the daemon cannot know better.
-    await check(postgresql_dsn, schema, account, counts=False)
+    await check(dsn, schema, Accounted.of(account, settings), counts=False)
 
 
 @pytest.mark.slow
-async def test_numbers_that_start_again_open_a_run_and_collide_with_nothing(tmp_path, postgresql_dsn, schema) -> None:
-    account = tmp_path / "account.npz"
-    faults = {"jitter_ms": 10, "missing": 0.02, "duplicated": 0.02, "out_of_order": 0.02}
-    async with running(tmp_path, postgresql_dsn, schema) as daemon:
-        report = await simulated(
+@EVERY_DATABASE
+async def test_numbers_that_start_again_open_a_run_and_collide_with_nothing(tmp_path, dsn, schema) -> None:
+    faults = {"jitter_ms": 10.0, "missing": 0.02, "duplicated": 0.02, "out_of_order": 0.02}
+    async with running(tmp_path, dsn, schema) as daemon:
+        _, accounted = await simulated(
             daemon,
-            rate=200,
+            tmp_path / "account.npz",
+            rate=200.0,
             triggers=300,
             connections=10,
             first_trigger=900,
             restart_after=100,
-            restart_pause_ms=100,
-            account=account,
+            restart_pause_ms=100.0,
             **faults,
         )
-    assert report.settled
-    assert report.groups[0].refused == 0
-    await check(postgresql_dsn, schema, account)
+    await check(dsn, schema, accounted)
 
 
 @pytest.mark.slow
-async def test_as_fast_as_possible_loses_nothing(tmp_path, postgresql_dsn, schema) -> None:
-    account = tmp_path / "account.npz"
-    async with running(tmp_path, postgresql_dsn, schema, layout="arrays") as daemon:
-        report = await simulated(daemon, rate=0, triggers=3000, account=account)
-    assert report.settled
-    await check(postgresql_dsn, schema, account)
+@EVERY_DATABASE
+async def test_as_fast_as_possible_loses_nothing(tmp_path, dsn, schema) -> None:
+    async with running(tmp_path, dsn, schema, layout="arrays") as daemon:
+        _, accounted = await simulated(daemon, tmp_path / "account.npz", rate=0.0, triggers=3000)
+    await check(dsn, schema, accounted, layout="arrays")
 
 
 @pytest.mark.slow
@@ -226,4 +345,4 @@ async def test_datagrams_arrive_too(tmp_path, postgresql_dsn, schema) -> None:
         )
         assert (await simulate(settings)).settled
         # The last incomplete trigger closes by its timeout; stopping the daemon commits what it has.
-    await check(postgresql_dsn, schema, account)
+    await check(postgresql_dsn, schema, Accounted.of(account, settings))
