@@ -117,10 +117,10 @@ def _baseline(run: Run) -> str:
     if way is None:
         return ""
     factor = _median(way) / BASELINE_HZ
-    reached = f"{times(factor)} times" if factor >= 1 else f"only {percent(factor)} of"
+    reached = f"{times(factor)} times" if factor >= 1 else f"{percent(factor)} of"
     return (
         f" The paper's own way ({label(run, way)}) makes {number(_median(way))} Hz here, "
-        f"{reached} the about {BASELINE_HZ:g} Hz of the paper's server."
+        f"{reached} the about {BASELINE_HZ:g} Hz it made on the paper's server."
     )
 
 

@@ -23,9 +23,10 @@ def latency(run: Run) -> Markup:
     across, up = _axes(run.latencies)
     panels = [_panel(run, server, across, up) for server in run.servers.values()]
     note = (
-        "From a trigger's last reading to its commit acknowledged, at a steady rate, synchronous. The bare loop "
-        "only commits, one trigger at a time. What the sender sees has the network, the assembly and the way back in "
-        f"it. Points are medians of {run.windows} windows taken by turns, upright lines {kind_of_spread(run.windows)}."
+        "From a trigger’s last reading to its commit acknowledged, at a steady rate. A rate the daemon cannot keep up "
+        "with is left out. The bare loop only commits, one trigger at a time. What the sender sees has the network, the "
+        "assembly and the way back in "
+        f"it. {_windows(run.windows)}"
     )
     keys = [
         tag("li", tag("i", class_=f"stroke {name}"), words)
@@ -46,6 +47,12 @@ def latency(run: Run) -> Markup:
         _figures(run),
         id="latency",
     )
+
+
+def _windows(count: int) -> str:
+    if count == 1:
+        return "A point is one window."
+    return f"Points are medians of up to {count} windows taken by turns, upright lines {kind_of_spread(count)}."
 
 
 def _axes(latencies: Sequence[Latency]) -> tuple[LogAxis, LogAxis]:

@@ -1,5 +1,6 @@
 """The tables of ways: a table a database, the paper's figures beside ours."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from benchmarks.choice import crash_safe
@@ -13,7 +14,7 @@ from schemas.batch import Durability
 
 COLUMNS = (
     Column("Way"),
-    Column("Crash safe", style="words"),
+    Column("Safe", style="words"),
     Column("The paper", style="words"),
     Column("Triggers/s", figures=True),
     Column("Times the paper’s", figures=True),
@@ -31,9 +32,9 @@ def ways(run: Run) -> Markup:
     if not run.ways:
         return Markup()
     note = (
-        f"Medians of {run.rounds} interleaved rounds, small below them {kind_of_spread(run.rounds)} "
-        "(for 1/dt the quartiles over triggers). The commit latency counts from when a commit’s first trigger was "
-        "ready to be written until it was acknowledged, all at full speed: with many triggers a commit it grows with "
+        f"{_rounds(run.rounds)} (for 1/dt the quartiles over triggers). Safe: a trigger that was acknowledged survives "
+        "a crash of the server, and nobody sees half of one. The commit latency counts from when a commit’s first "
+        "trigger was ready to be written until it was acknowledged, all at full speed: with many triggers a commit it grows with "
         "the batch. The ceiling copies batches made beforehand, with no daemon around it: it is no way to choose."
     )
     tables = [_table(run, server) for server in run.servers.values() if run.ways_of(server.backend)]
@@ -44,19 +45,28 @@ def _table(run: Run, server: MeasuredServer) -> Markup:
     found = run.ways_of(server.backend)
     with_paper = any(way.paper for way in found)
     columns = [column for column in COLUMNS if with_paper or "aper" not in column.heading]
+    shared = [note for note, times_ in Counter(way.note for way in found if way.note).items() if times_ > 1]
     rows = []
     for way in found:
-        cells = dict(zip(COLUMNS, _cells(run, way), strict=True))
+        cells = dict(zip(COLUMNS, _cells(run, way, shared), strict=True))
         rows.append((style_of(run, way), [cells[column] for column in columns]))
     heading = tag("h3", f"{server.name} {server.version}")
-    return tag("div", heading, table(f"Ways on {server.name}", columns, rows), class_="card")
+    notes = [tag("li", note) for note in shared]
+    below = [tag("ol", *notes, class_="footnotes")] if notes else []
+    return tag("div", heading, table(f"Ways on {server.name}", columns, rows), *below, class_="card")
 
 
-def _cells(run: Run, way: Way) -> Sequence[str]:
+def _rounds(count: int) -> str:
+    if count == 1:
+        return "One round, which has no spread"
+    return f"Medians of {count} interleaved rounds, small below them {kind_of_spread(count)}"
+
+
+def _cells(run: Run, way: Way, shared: Sequence[str]) -> Sequence[str]:
     low, middle, high = (spread(values).median if values else None for values in way.hz)
     hz = "" if low is None or high is None or low == high else f"{number(low)} to {number(high)}"
     return (
-        _name(way),
+        _name(run, way, shared),
         _safety(run, way),
         way.paper or NOTHING,
         _figure(number(way.rate.median), between(way.rate)),
@@ -69,14 +79,16 @@ def _cells(run: Run, way: Way) -> Sequence[str]:
     )
 
 
-def _name(way: Way) -> Markup:
+def _name(run: Run, way: Way, shared: Sequence[str]) -> Markup:
     parts = [tag("b", way.title)]
     if way.kind in BADGES:
         parts.append(tag("span", BADGES[way.kind], class_="badge"))
+    if way.note in shared:
+        parts.append(tag("sup", str(shared.index(way.note) + 1)))
     if way.file:
         parts.append(tag("small", tag("code", join(way.file.split("/"), raw("/<wbr>")))))
-    if way.note:
-        parts.append(tag("small", way.note, class_="remark"))
+    if way.note and way.note not in shared:
+        parts.append(tag("small", way.note, class_=None if crash_safe(run, way) else "remark"))
     return join(parts, " ")
 
 
@@ -88,7 +100,7 @@ def _safety(run: Run, way: Way) -> Markup:
     elif run.servers[way.backend].missing(way.durability):
         why = "the server is not durable"
     else:
-        why = "may lose its last moments" if way.durability is Durability.ASYNC else "triggers may be torn"
+        why = "may lose its last moments" if way.durability is Durability.ASYNC else "readers may see half a trigger"
     return join([tag("span", "✗ no", class_="no"), tag("small", f"{way.durability}: {why}")])
 
 
