@@ -19,6 +19,8 @@ from backends.mysql.packets import Packets
 STMT_BULK_EXECUTE = 0xFA
 SEND_TYPES = 128
 READ_BYTES = 1 << 20
+TOGETHER_BYTES = 64 * 1024
+"""Most that waits to be sent with what follows it."""
 
 EXTENDED_BULK = 1 << 2
 """MARIADB_CLIENT_STMT_BULK_OPERATIONS, in the upper 32 bits of the capabilities (1 << 34 of the whole)."""
@@ -39,6 +41,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         self._announcing = False
         self._ahead = b""
         """What came with the end of a result set and belongs to what follows."""
+        self._waiting: list[Parts] = []
+        self._waiting_bytes = 0
         self.bulk = False
         """Whether COM_STMT_BULK_EXECUTE may be sent."""
         self.max_packet = 1 << 20
@@ -52,14 +56,26 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
     # --- commands -----------------------------------------------------------------------------------------------
 
     async def send(self, command: int, *parts: Parts) -> None:
-        """Send a command without waiting for its answer; every one sent has to be followed by one `answer`."""
+        """Send a command; every one sent has to be followed by one `answer`, which may come after more commands.
+
+        Little ones wait for each other, so that they leave together.
+        """
         self._ensure_alive()
         length = 1 + sum(len(part) for part in parts)
         if length < MAX_PACKET_LEN:
-            self._writer.writelines([struct.pack("<iB", length, command), *parts])
+            self._waiting += [struct.pack("<iB", length, command), *parts]
         else:
+            await self._flush()
             await self._execute_command(command, b"".join(parts))
-        await self._writer.drain()
+        self._waiting_bytes += length
+        if self._waiting_bytes > TOGETHER_BYTES:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        if self._waiting_bytes:
+            self._writer.writelines(self._waiting)
+            self._waiting, self._waiting_bytes = [], 0
+            await self._writer.drain()
 
     async def answer(self) -> int:
         """Wait for what a command without a result set gives: the rows that it, or its last statement, changed."""
@@ -71,6 +87,10 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             done = OKPacketWrapper(packet)
             if not done.has_next:
                 return int(done.affected_rows)
+
+    async def _execute_command(self, command: int, sql: Parts | str) -> None:
+        await self._flush()
+        await super()._execute_command(command, sql)
 
     async def send_text(self, text: str) -> None:
         """Send statements that give no rows, several at once if need be."""
@@ -125,6 +145,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     async def _packets(self) -> Packets:
         """Read packets up to the one that ends them."""
+        await self._flush()
         packets = Packets()
         packets.feed(self._ahead)
         while not packets.ended:
@@ -139,6 +160,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         return packets
 
     async def _read_bytes(self, num_bytes: int) -> bytes:
+        await self._flush()
         ahead, self._ahead = self._ahead[:num_bytes], self._ahead[num_bytes:]
         if len(ahead) == num_bytes:
             return ahead

@@ -34,8 +34,9 @@ LOGIN = frozenset(
 CLIENT = range(2000, 3000)
 """Raised by the driver: the connection is lost, was refused, or is out of step."""
 
-DUPLICATE = 1062
 LOCK_WAIT = (1205, 3572)
+GONE_PARTITION = (1735, 1748)
+"""No such partition; a row does not fit the one named."""
 NO_RIGHT = (1044, 1142, 1143, 1227)
 
 

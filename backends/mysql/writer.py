@@ -1,10 +1,9 @@
 """The writing of one group into MariaDB or MySQL: a connection of its own, its lock, partitions and transactions."""
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import numpy as np
 from pymysql.err import MySQLError
@@ -13,22 +12,18 @@ from backends.base import BatchRejected, SchemaMismatch, StoreUnavailable
 from backends.filling import Columns, ledger_rows, revised_with_late
 from backends.mysql.bulk import ROOM, Insert, Inserter
 from backends.mysql.connection import Connection
-from backends.mysql.errors import LOCK_WAIT, NO_RIGHT, number_of, one_line, translated
+from backends.mysql.errors import GONE_PARTITION, number_of, translated
 from backends.mysql.locks import NotGranted, take
-from backends.mysql.partitions import MOVED_AT_MOST, Range, cut, how_full, listing, ranges_of, reorganize
+from backends.mysql.partitioner import Partitioner
 from backends.mysql.records import GroupFormats, lay_arrays, lay_ledger, lay_rows, parse_arrays
 from backends.mysql.sql import begin_batch, insert_into, literal, quoted, see_arrays, take_out_arrays
-from backends.partitions import Partition, Stretch, partitions_of
+from backends.partitions import Stretch
 from schemas.batch import Batch, JournalPosition, Layout
 from schemas.readings import Array
 from schemas.tables import GroupTables
 
-log = logging.getLogger(__name__)
-
 GROUP_LOCK_TIMEOUT_S = 5.0
 """A server may need a moment to notice that the daemon before us was killed."""
-PARTITION_LOCK_TIMEOUT_S = 1
-PARTITION_RETRY_S = 60.0
 AHEAD_BYTES = 64 * 1024
 """A batch up to this is sent whole before the server's first answer, which saves a round trip."""
 
@@ -58,22 +53,17 @@ class GroupWriter:
         self._target = target
         self._connect = connect
         self._timeout_s = timeout_s
-        self._stretch: Stretch = stretch
-        self._ahead = ahead
+        self._partitioner = Partitioner(tables, schema, stretch, ahead)
         self._connection: Connection | None = None
         self._inserter: Inserter | None = None
         self._formats: GroupFormats = GroupFormats(tables.group, indicated=True)
         self._turn = asyncio.Lock()
-        self._partitions: set[Partition] = set()
-        self._newest: Partition | None = None
-        self._refused_at: float | None = None
-        self._may_alter = True
 
     async def open(self) -> None:
         """Connect, take the group's lock and make the partitions of now."""
         async with self._session() as connection:
             self._check_width(connection)
-            await self._make_partitions(connection, np.array([time.time_ns()]))
+            await self._partitioner.make(connection, np.array([time.time_ns()]))
 
     async def close(self) -> None:
         """Give the lock and the connection back."""
@@ -98,29 +88,29 @@ class GroupWriter:
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction, or find that it is there."""
         async with self._session() as connection:
-            await self._make_partitions(connection, self._times(batch))
+            into = await self._partitioner.make(connection, self._times(batch))
             begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger)
             if self._tables.layout is Layout.ARRAYS and len(revised_with_late(batch)):
-                moved = await self._commit_with_earlier(connection, batch, begin)
+                moved = await self._commit_with_earlier(connection, batch, begin, into)
             else:
-                moved = await self._commit_new(connection, batch, begin)
+                moved = await self._commit_new(connection, batch, begin, into)
             if not moved:
                 await connection.run("ROLLBACK")
                 await self._check_position(connection)
 
-    async def _commit_new(self, connection: Connection, batch: Batch, begin: str) -> bool:
-        inserts = self._inserts(batch, None)
+    async def _commit_new(self, connection: Connection, batch: Batch, begin: str, into: str) -> bool:
+        inserts = self._inserts(batch, None, into)
         if self._formats.indicated and sum(insert.nbytes for insert in inserts) <= AHEAD_BYTES:
             return await self._commit_ahead(connection, inserts, begin)
         return await connection.run(begin) > 0 and await self._insert(connection, inserts)
 
-    async def _commit_with_earlier(self, connection: Connection, batch: Batch, begin: str) -> bool:
+    async def _commit_with_earlier(self, connection: Connection, batch: Batch, begin: str, into: str) -> bool:
         """Commit a batch with late readings for arrays that may be in the table: they are taken out and merged."""
         if not await connection.run(begin):
             return False
         earlier = parse_arrays(await connection.select(see_arrays(batch, self._tables, self._schema)), batch.group)
         await connection.run(take_out_arrays(batch, self._tables, self._schema))
-        return await self._insert(connection, self._inserts(batch, earlier))
+        return await self._insert(connection, self._inserts(batch, earlier, into))
 
     async def _insert(self, connection: Connection, inserts: list[Insert]) -> bool:
         assert self._inserter is not None
@@ -152,10 +142,10 @@ class GroupWriter:
             await connection.run("COMMIT")
         return moved
 
-    def _inserts(self, batch: Batch, earlier: Columns | None) -> list[Insert]:
+    def _inserts(self, batch: Batch, earlier: Columns | None, partition: str) -> list[Insert]:
         formats, tables = self._formats, self._tables
         inserts = []
-        data = quoted(self._schema, tables.data.name)
+        data, ledger_table = (quoted(self._schema, table.name) + partition for table in (tables.data, tables.ledger))
         if tables.layout is Layout.ROWS:
             form, rows, nulls = lay_rows(batch, formats)
         else:
@@ -166,8 +156,7 @@ class GroupWriter:
         ledger = lay_ledger(ledger_rows(batch), formats)
         if len(ledger):
             names = [quoted(field.name) for field in formats.ledger.fields]
-            table = quoted(self._schema, tables.ledger.name)
-            into, values = insert_into(table, [*names, "logger"], [literal(self._logger)])
+            into, values = insert_into(ledger_table, [*names, "logger"], [literal(self._logger)])
             inserts.append(Insert(into=into, values=values, form=formats.ledger, rows=ledger))
         return inserts
 
@@ -181,19 +170,32 @@ class GroupWriter:
             try:
                 with translated(self._target, otherwise=BatchRejected):
                     async with asyncio.timeout(self._timeout_s):
-                        yield await self._connected()
+                        with self._gone_partition():
+                            yield await self._connected()
             except BaseException:
                 if self._connection is not None:
                     self._connection.terminate()
                     self._connection = None
                 raise
 
+    @contextmanager
+    def _gone_partition(self) -> Iterator[None]:
+        """Turn a partition's absence into something that passes: a new connection looks for partitions anew."""
+        try:
+            yield
+        except MySQLError as error:
+            if number_of(error) not in GONE_PARTITION:
+                raise
+            # Taken away or cut by an operator.
+            table = self._tables.data.name
+            raise StoreUnavailable(f"a partition of table {table!r} is gone from {self._target}") from error
+
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
             self._connection = await self._connect()
             self._inserter = Inserter(self._connection)
             self._formats = GroupFormats(self._tables.group, indicated=self._connection.bulk)
-            self._partitions, self._newest = set(), None
+            self._partitioner.forget()
             await self._lock(self._connection)
         return self._connection
 
@@ -243,58 +245,3 @@ class GroupWriter:
             readings = batch.readings["time_ns"]
             times += [readings.ravel() if batch.present.all() else readings[batch.present], batch.late["time_ns"]]
         return np.concatenate(times)
-
-    # --- partitions -------------------------------------------------------------------------------------------------
-
-    async def _make_partitions(self, connection: Connection, times: Array) -> None:
-        """Make the partitions that times need."""
-        newest = self._newest
-        if not self._may_alter:
-            return
-        if newest and times.size and times.min() >= newest.start_ns and times.max() < newest.end_ns:
-            return
-        wanted = partitions_of(times, time.time_ns(), self._stretch, self._ahead)
-        if not self._partitions.issuperset(wanted):
-            if self._refused_at is not None and time.monotonic() - self._refused_at < PARTITION_RETRY_S:
-                return
-            for partition in wanted:
-                if partition not in self._partitions:
-                    await self._make_partition(connection, partition)
-        if wanted and self._partitions.issuperset(wanted):
-            self._newest = wanted[-1 - self._ahead]
-
-    async def _make_partition(self, connection: Connection, partition: Partition) -> None:
-        """Make a partition; where it cannot be made, readings go to the range that has its time."""
-        try:
-            for table in (self._tables.data.name, self._tables.ledger.name):
-                ranges = ranges_of(await connection.fetch(listing(self._schema, table)))
-                found = cut(ranges, partition)
-                if found is not None:
-                    await self._cut(connection, table, *found, partition)
-        except MySQLError as error:
-            if number_of(error) not in (*LOCK_WAIT, *NO_RIGHT):
-                raise
-            self._may_alter = number_of(error) not in NO_RIGHT
-            self._refused_at = time.monotonic()
-            log.warning("partition %s cannot be made now: %s", partition.label, one_line(error))
-            return
-        self._partitions.add(partition)
-
-    async def _cut(
-        self, connection: Connection, table: str, of: Range, parts: list[Range], partition: Partition
-    ) -> None:
-        ((full,),) = await connection.fetch(how_full(self._schema, table, of))
-        if full > MOVED_AT_MOST:
-            log.warning(
-                "partition %s: %s of table %s holds its readings, which stay there", partition.label, of.name, table
-            )
-            return
-        # It waits for long reads of the table to end, and everybody waits behind it: so not for long.
-        await connection.run(f"SET @waits = @@lock_wait_timeout, lock_wait_timeout = {PARTITION_LOCK_TIMEOUT_S}")
-        try:
-            await connection.run(reorganize(self._schema, table, of, parts))
-        except MySQLError:
-            if not connection.closed:
-                await connection.run("SET lock_wait_timeout = @waits")
-            raise
-        await connection.run("SET lock_wait_timeout = @waits")
