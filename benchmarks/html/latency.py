@@ -23,10 +23,9 @@ def latency(run: Run) -> Markup:
     across, up = _axes(run.latencies)
     panels = [_panel(run, server, across, up) for server in run.servers.values()]
     note = (
-        "From a trigger’s last reading to its commit acknowledged, at a steady rate. A rate the daemon cannot keep up "
-        "with is left out. The bare loop only commits, one trigger at a time. What the sender sees has the network, the "
-        "assembly and the way back in "
-        f"it. {_windows(run.windows)}"
+        "From a trigger’s last reading to its commit acknowledged, at a steady rate. A rate that the daemon cannot "
+        "keep up with is left out. The bare loop only commits, one trigger at a time. What the sender sees has the "
+        f"network, the assembly and the way back in it. {_windows(run.windows)}"
     )
     keys = [
         tag("li", tag("i", class_=f"stroke {name}"), words)

@@ -34,8 +34,9 @@ def ways(run: Run) -> Markup:
     note = (
         f"{_rounds(run.rounds)} (for 1/dt the quartiles over triggers). Safe: a trigger that was acknowledged survives "
         "a crash of the server, and nobody sees half of one. The commit latency counts from when a commit’s first "
-        "trigger was ready to be written until it was acknowledged, all at full speed: with many triggers a commit it grows with "
-        "the batch. The ceiling copies batches made beforehand, with no daemon around it: it is no way to choose."
+        "trigger was ready to be written until it was acknowledged, all at full speed: with many triggers a commit it "
+        "grows with the batch. The ceiling copies batches made beforehand, with no daemon around it: it is no way to "
+        "choose."
     )
     tables = [_table(run, server) for server in run.servers.values() if run.ways_of(server.backend)]
     return tag("section", tag("h2", "Ways to write triggers"), tag("p", note, class_="note"), *tables, id="ways")
