@@ -94,7 +94,7 @@ def _run(server: Server, process: DaemonProcess, window: Window, layout: Layout,
 
 def _full_speed(process: DaemonProcess, plan: Plan) -> float:
     """Triggers a second that the daemon commits when it is sent as many as it takes; it warms it up, too."""
-    sent = send(process.port, seconds=PROBE_S, ahead=plan.warm_up_ahead)
+    sent = send(process.port, seconds=PROBE_S, ahead=plan.probe_ahead)
     return commit_rate(sent.acks, INSTRUMENTS)[0]
 
 

@@ -8,8 +8,9 @@ class Plan:
     """Rounds and seconds.
 
     rounds: interleaved rounds of the throughput. write_s: seconds a strategy writes in a round. send_s: seconds the
-    sender sends to the daemon in a round; what it is ahead then is committed after that, and counted.
-    warm_up_ahead: triggers that it is ahead at most in the warm-up, when nobody knows yet how fast the daemon is.
+    sender sends to the daemon in a round, ahead of its acknowledgements by as much as the daemon commits in ahead_s;
+    that is committed after the sending, and counted. probe_ahead: triggers that it is ahead before anybody knows how
+    fast the daemon is.
     rates: triggers a second of the latency measure. windows: of window_s seconds at each rate; further_windows: on
     other databases than PostgreSQL.
     cpu_rates, cpu_s: rates and seconds of the CPU measure. memory_s: seconds at full speed of the memory measure, 0
@@ -19,7 +20,8 @@ class Plan:
     rounds: int
     write_s: float
     send_s: float
-    warm_up_ahead: int = 2200
+    ahead_s: float = 2.0
+    probe_ahead: int = 256
     rates: tuple[int, ...] = (10, 100, 1000)
     windows: int
     further_windows: int

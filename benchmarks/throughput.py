@@ -12,7 +12,7 @@ from benchmarks.daemon_process import running_daemon
 from benchmarks.plan import Plan
 from benchmarks.progress import begin, expect, say_round
 from benchmarks.rounds import Round, interleaved
-from benchmarks.sending import BANK, send
+from benchmarks.sending import BANK, TOGETHER, send
 from benchmarks.servers import Servers
 from benchmarks.servers.base import Server
 from benchmarks.strategies.postgresql import bare_copy
@@ -29,8 +29,8 @@ WARM_UP = 0.3
 TRIGGERS = 64
 """Triggers that the strategies write, round and round."""
 
-BATCHES_AHEAD = 2
-"""Batches that the sender is ahead of the acknowledgements: one that is written, and one that is put together."""
+LEAST_AHEAD = 2 * TOGETHER
+"""Triggers that the sender is ahead at least: one write that is committed, and one that is put together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +93,13 @@ def _ceiling_run(
 
 def _pace(server: Server, layout: Layout, plan: Plan) -> Pace:
     begin("warm-up", f"{server.backend}-daemon_{layout}")
-    durability = server.durabilities()[0]
-    warm = daemon_round(server, layout, durability, max(0.5, WARM_UP * plan.send_s), plan.warm_up_ahead)
-    say_round(f"{server.backend}-daemon_{layout} (warm-up)", 0, warm)
-    batch = round(warm.facts["triggers a commit"])
-    return Pace(batch=batch, ahead=max(BATCHES_AHEAD * batch, round(plan.send_s / warm.seconds)))
+    durability, seconds = server.durabilities()[0], max(0.5, WARM_UP * plan.send_s)
+    ahead = plan.probe_ahead
+    for what in ("probe", "warm-up"):
+        warm = daemon_round(server, layout, durability, seconds, ahead)
+        say_round(f"{server.backend}-daemon_{layout} ({what})", 0, warm)
+        ahead = max(LEAST_AHEAD, round(plan.ahead_s / warm.seconds))
+    return Pace(batch=round(warm.facts["triggers a commit"]), ahead=ahead)
 
 
 def strategy_round(server: Server, strategy: Strategy, triggers: Triggers, seconds: float) -> Round:

@@ -17,6 +17,9 @@ from schemas.batch import Durability, Layout
 from schemas.config import DatabaseConfig
 from schemas.dsn import Backend
 
+PATIENCE_S = 600.0
+"""Time for what is not measured, such as reading everything back."""
+
 _numbers = itertools.count(1)
 
 
@@ -56,7 +59,7 @@ class Server(ABC):
     def store(self, schema: str, layout: Layout) -> Store:
         """The daemon's own store in a schema."""
         return open_store(
-            DatabaseConfig.model_validate({"dsn": self.dsn, "schema": schema}),
+            DatabaseConfig.model_validate({"dsn": self.dsn, "schema": schema, "command_timeout_s": PATIENCE_S}),
             logger=LOGGER,
             groups={GROUP.name: GROUP},
             layouts={GROUP.name: layout},
