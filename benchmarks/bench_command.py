@@ -190,9 +190,12 @@ class Failure:
     def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
         """Keep the first reason; those that follow are of what could not be done after it."""
         if self.reason is None and call.excinfo is not None:
-            error = call.excinfo.value
-            words = str(error).strip().partition("\n")[0]
-            self.reason = words if isinstance(error, StoreError) else f"{type(error).__name__}: {words}"
+            self.reason = _one_line(call.excinfo.value)
+
+
+def _one_line(error: BaseException) -> str:
+    words = str(error).strip().partition("\n")[0]
+    return words if isinstance(error, StoreError) else f"{type(error).__name__}: {words}"
 
 
 def _measured(options: argparse.Namespace, kept: Path) -> int:
@@ -204,7 +207,12 @@ def _measured(options: argparse.Namespace, kept: Path) -> int:
     options.dsn = [dsn for dsn in found.values() if dsn is not None]
     failure, said = Failure(), io.StringIO()
     with Bar(PLANS[options.plan], options.backend, options.only), redirect_stdout(said):
-        code = measure(options, kept, [failure])
+        try:
+            code = measure(options, kept, [failure])
+        except Exception as error:
+            # What pytest does not catch is the end of its servers: what was made in them could not be removed.
+            left = "schemas named triggerlog_bench_... may be left in the databases, to be dropped by hand"
+            raise Refused(f"{failure.reason or _one_line(error)}; {left}") from None
     if code == pytest.ExitCode.INTERRUPTED:
         return _stopped()
     if code:

@@ -32,7 +32,7 @@ def bench(
     ] = None,
     dsn: Annotated[
         list[str] | None,
-        typer.Option(help="A database to measure, several times for several; made in it is one schema, and removed."),
+        typer.Option(help="A database to measure, several times for several; what is made in it is removed again."),
     ] = None,
     backend: Annotated[
         list[Backend] | None,
