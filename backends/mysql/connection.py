@@ -53,6 +53,11 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         """What the server greets with."""
         return str(self.server_version)
 
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed, by either side as far as known."""
+        return self._writer is None or bool(self._reader.at_eof()) or self._reader.exception() is not None
+
     # --- commands -----------------------------------------------------------------------------------------------
 
     async def send(self, command: int, *parts: Parts) -> None:

@@ -158,16 +158,21 @@ class MysqlStore:
             try:
                 with translated(self._target):
                     async with asyncio.timeout(self._database.command_timeout_s):
-                        while self._idle and (connection is None or connection.closed):
-                            connection = self._idle.pop()
-                        if connection is None or connection.closed:
-                            connection = await self._connect()
+                        connection = self._take_idle() or await self._connect()
                         yield connection
                 self._idle.append(connection)
             except BaseException:
                 if connection is not None:
                     connection.terminate()
                 raise
+
+    def _take_idle(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection
+            connection.terminate()
+        return None
 
     async def _connect(self) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.

@@ -137,5 +137,7 @@ def describe(schema: str, logger: str, tables: GroupTables) -> list[str]:
     statements = [f"INSERT IGNORE INTO {positions} (logger, group_name, sequence) VALUES ({literal(logger)},{name},0)"]
     for into, values in rows.items():
         table, columns = into.split(" ", 1)
+        if table != "groups":
+            statements.append(f"DELETE FROM {quoted(schema, table)} WHERE group_name = {name}")
         statements.append(f"INSERT INTO {quoted(schema, table)} {columns} VALUES {values}")
     return statements

@@ -191,7 +191,10 @@ class GroupWriter:
             raise StoreUnavailable(f"a partition of table {table!r} is gone from {self._target}") from error
 
     async def _connected(self) -> Connection:
-        if self._connection is None or self._connection.closed:
+        if self._connection is not None and self._connection.closed:
+            self._connection.terminate()
+            self._connection = None
+        if self._connection is None:
             self._connection = await self._connect()
             self._inserter = Inserter(self._connection)
             self._formats = GroupFormats(self._tables.group, indicated=self._connection.bulk)
