@@ -75,6 +75,18 @@ async def look_at_database(loaded: LoadedConfig) -> Look:
     return Look(creates=tuple(creates), facts=facts, warnings=tuple(_shortfalls(facts, loaded.config)))
 
 
+async def why_refused(store: Store, error: StoreError) -> StoreError:
+    """Find the words of a check for what an opening failed with: it looks for the cause, one right after the other."""
+    if not isinstance(error, SchemaMismatch):
+        try:
+            await store.check()
+        except StoreUnavailable:
+            return error
+        except StoreError as found:
+            return found
+    return error
+
+
 def in_its_field(error: StoreError, config: Config) -> str:
     """Tell what a store cannot do as the problem of a field of the configuration, in one line."""
     return f"{'database' if isinstance(error, SchemaMismatch) or not config.database.dsn else 'database.dsn'}: {error}"

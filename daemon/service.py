@@ -15,7 +15,7 @@ import numpy as np
 from backends.base import Store, StoreError, StoreUnavailable
 from daemon.api import ApiServer
 from daemon.configuration import LoadedConfig
-from daemon.database import durability_of, in_its_field, layout_of, store_of
+from daemon.database import durability_of, in_its_field, layout_of, store_of, why_refused
 from daemon.dead_letters import DeadLetters
 from daemon.events import Events
 from daemon.outcome import CommandFailed, reason_of
@@ -91,7 +91,10 @@ class Service:
         self.stream = StatusStream(self.reporter)
         self.groups = {section.name: section.group() for section in self.config.groups}
         self.pipelines: dict[str, Pipeline] = {}
-        self.store: Store = store_of(loaded)
+        try:
+            self.store: Store = store_of(loaded)
+        except StoreError as error:
+            raise CommandFailed(in_its_field(error, self.config)) from None
         self._state_dir = loaded.state_dir
         self._sources: list[Source] = []
         self._api = ApiServer(self, self.config.api.host, self.config.api.port)
@@ -159,7 +162,7 @@ class Service:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), OPEN_RETRY_S)
             except StoreError as error:
-                raise CommandFailed(in_its_field(error, self.config)) from None
+                raise CommandFailed(in_its_field(await why_refused(self.store, error), self.config)) from None
             else:
                 self._is_open = True
                 return

@@ -126,6 +126,72 @@ def test_a_server_that_is_away_is_a_warning_for_a_daemon_waits(tmp_path: Path, s
     assert "is not reachable" not in checked(file, "--offline").stderr
 
 
+def test_a_mongodb_that_is_away_is_a_warning(tmp_path: Path, schema: str) -> None:
+    (warning,) = checked(configured(tmp_path, f"mongodb://127.0.0.1:{free_port()}", schema)).stderr.splitlines()
+    assert warning.startswith("warning: database.dsn: mongodb://127.0.0.1:")
+    assert warning.endswith("; a daemon would wait for it")
+
+
+def test_a_mongodb_says_what_would_be_created(tmp_path: Path, mongodb_dsn: str, schema: str) -> None:
+    said = checked(configured(tmp_path, mongodb_dsn, schema)).stdout
+    assert f"to create  database `{schema}`\n  to create  collections of group `bpm`\n" in said
+
+
+def test_a_mongodb_dsn_with_an_unknown_option(tmp_path: Path, mongodb_dsn: str, schema: str) -> None:
+    line = refusal(configured(tmp_path, f"{mongodb_dsn}/?nonsense=s", schema))
+    assert line.startswith("database.dsn: `dsn` in [database] cannot be understood: Unknown option: nonsense")
+
+
+class Mariadb:
+    """A MariaDB's administrator."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+
+    def execute(self, statement: str) -> None:
+        port = self.dsn.rpartition(":")[2]
+        subprocess.run(["mariadb", "-h", "127.0.0.1", "-P", port, "-u", "root", "-e", statement], check=True)
+
+    def as_user(self, user: str) -> str:
+        return self.dsn.replace("root@", f"{user}@")
+
+
+@pytest.fixture
+def mariadb(mariadb_dsn: str) -> Mariadb:
+    return Mariadb(mariadb_dsn)
+
+
+def test_a_mariadb_login_that_is_refused(tmp_path: Path, mariadb: Mariadb, schema: str) -> None:
+    mariadb.execute(f"CREATE USER known_{schema}@'%' IDENTIFIED BY 'right'")
+    line = refusal(configured(tmp_path, mariadb.as_user(f"known_{schema}:s3cret"), schema))
+    assert line.startswith(f"database.dsn: mysql://known_{schema}@127.0.0.1")
+    assert f"Access denied for user 'known_{schema}'@" in line
+
+
+def test_a_mariadb_user_without_the_right_to_create(tmp_path: Path, mariadb: Mariadb, schema: str) -> None:
+    mariadb.execute(f"CREATE USER weak_{schema}@'%' IDENTIFIED BY 's3cret'")
+    line = refusal(configured(tmp_path, mariadb.as_user(f"weak_{schema}:s3cret"), schema))
+    assert f"'weak_{schema}" in line
+    assert "CREATE" in line
+    assert "triggerlog schema" in line
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_a_mariadb_that_lacks_a_setting_is_a_warning_where_it_is_asked_for(
+    tmp_path: Path, mariadb: Mariadb, schema: str, durability: str
+) -> None:
+    mariadb.execute("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+    try:
+        said = checked(configured(tmp_path, mariadb.dsn, schema, database=f'durability = "{durability}"'))
+    finally:
+        mariadb.execute("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+    if durability == "async":
+        assert said.stderr == ""
+    else:
+        assert said.stderr.startswith("warning: database.durability: sync is not kept: ")
+        assert said.stderr.endswith("; set innodb_flush_log_at_trx_commit = 1 there\n")
+
+
 @pytest.fixture
 async def own_server(state_dir: Path) -> AsyncIterator[str]:
     """A PostgreSQL whose settings a test may change."""

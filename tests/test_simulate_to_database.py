@@ -274,21 +274,21 @@ def check_answers(daemon: Daemon, accounted: Accounted) -> None:
 async def test_nothing_is_lost_or_doubled_when_the_daemon_ends(tmp_path, dsn, schema, kill) -> None:
     account = tmp_path / "account.npz"
     said: list[str] = []
-    async with running(tmp_path, dsn, schema) as daemon:
+    async with running(tmp_path, dsn, schema, layout="arrays") as daemon:
         settings = SimulateSettings(
-            port=daemon.tcp, rate=200, triggers=600, connections=5, jitter_ms=20, missing=0.02, account=account
+            port=daemon.tcp, rate=100, triggers=300, connections=5, jitter_ms=20, missing=0.02, account=account
         )
         running_on = asyncio.ensure_future(simulate(settings, say=said.append))
-        await daemon.committed(100)
+        await daemon.committed(30)
         await daemon.end(kill=kill)
-    async with running(tmp_path, dsn, schema, port=daemon.tcp):
+    async with running(tmp_path, dsn, schema, layout="arrays", port=daemon.tcp):
         report = await running_on
     assert report.settled
     assert report.groups[0].reconnects == 5
     assert report.groups[0].refused == 0
     assert any("lost the connection" in line for line in said)
     # What was sent again counts as duplicated in some ledger rows: the daemon cannot know better.
-    await check(dsn, schema, Accounted.of(account, settings), counts=False)
+    await check(dsn, schema, Accounted.of(account, settings), layout="arrays", counts=False)
 
 
 @pytest.mark.slow
