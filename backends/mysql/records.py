@@ -302,9 +302,14 @@ def lay_rows(batch: ClosedTriggers, formats: GroupFormats) -> tuple[ParameterFor
         # A key behind the last one is searched for and splits pages: a quarter more of the server's time.
         rows = rows.view(f"V{rows.itemsize}")[np.argsort(times, kind="stable")].view(rows.dtype)
     floats = floats_dtype(group)
-    if not any(_not_held(rows[name]).any() for name in floats.names or ()):
+    if all(_all_held(rows[name]) for name in floats.names or ()):
         return formats.rows, rows, None
     return (formats.rows_exact, *_with_exact(rows, formats, floats))
+
+
+def _all_held(values: Array) -> bool:
+    minus_zero = np.iinfo(f"i{values.itemsize}").min  # has the sign bit and no other
+    return bool(np.isfinite(values).all() and not (values.view(f"<i{values.itemsize}") == minus_zero).any())
 
 
 def _not_held(values: Array) -> Array:
