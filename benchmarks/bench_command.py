@@ -70,21 +70,36 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    if options.kept is None:
-        _writable(options.output)
-        kept = options.output.with_suffix(".json")
+    if options.kept is not None:
+        _report(options, options.kept)
+        return 0
+    _writable(options.output)
+    kept = options.output.with_suffix(".json")
+    before = _changed(kept)
+    try:
         code = _measured(options, kept)
-        if code:
-            return code
-    else:
-        kept = options.kept
+    except Refused as refused:
+        if _changed(kept) == before:
+            raise
+        _report(options, kept)
+        raise Refused(f"{refused}; the report has what was measured before") from None
+    if code:
+        return code
+    _report(options, kept)
+    return 0
+
+
+def _changed(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None
+
+
+def _report(options: argparse.Namespace, kept: Path) -> None:
     run = run_of(_read(kept))
     options.output.write_text(page(run, command(run)), encoding="utf-8")
     console = Console(highlight=False)
     say_choice(run, console)
     for name, path in (("report", options.output), ("figures", kept)):
         console.print(f"[bold]{name:<8}[/bold] {path.absolute()}", soft_wrap=True)
-    return 0
 
 
 def _read(path: Path) -> Mapping[str, object]:

@@ -47,7 +47,12 @@ def warn(run: Run) -> list[str]:
 
 def crash_safe(run: Run, way: Way) -> bool:
     """Whether every trigger it acknowledged survives a crash, whole, on the server it was measured on."""
-    return way.safe and way.durability is Durability.SYNC and run.servers[way.backend].missing(Durability.SYNC) is None
+    return _meant_safe(way) and run.servers[way.backend].missing(Durability.SYNC) is None
+
+
+def _meant_safe(way: Way) -> bool:
+    """Whether it keeps triggers whole and asks for the disk; a server that may fail it has a warning of its own."""
+    return way.safe and way.durability is Durability.SYNC
 
 
 def label(run: Run, way: Way) -> str:
@@ -79,11 +84,17 @@ def _median(way: Way) -> float:
 
 
 def _candidates(run: Run, backend: Backend) -> list[Way]:
-    return [way for way in run.ways_of(backend) if way.kind != CEILING and crash_safe(run, way)]
+    return [way for way in _meant_safe_ways(run, backend) if crash_safe(run, way)]
 
 
-def _one_trigger_ways(run: Run, backend: Backend) -> list[Way]:
-    return [way for way in _candidates(run, backend) if way.kind == PAPER]
+def _meant_safe_ways(run: Run, backend: Backend) -> list[Way]:
+    return [way for way in run.ways_of(backend) if way.kind != CEILING and _meant_safe(way)]
+
+
+def _best_alone(run: Run, backend: Backend) -> Way | None:
+    """The fastest of the ways that commit each trigger alone."""
+    alone = [way for way in _meant_safe_ways(run, backend) if way.kind == PAPER]
+    return max(alone, key=_median, default=None)
 
 
 def _best(run: Run) -> list[Way]:
@@ -132,7 +143,7 @@ def _fastest(run: Run) -> Advice | None:
     text = (
         f"{label(run, first)}: {number(_median(first))} triggers/s, {number(_median(first) * INSTRUMENTS)} readings/s"
     )
-    ordinary = max(_one_trigger_ways(run, first.backend), key=_median, default=None)
+    ordinary = _best_alone(run, first.backend)
     if ordinary is not None and ordinary is not first:
         factor = times(_median(first) / _median(ordinary))
         text += f"; that is {factor} times the best way that commits each trigger alone ({quoted(ordinary)})"
@@ -140,6 +151,11 @@ def _fastest(run: Run) -> Advice | None:
     if others:
         compared = [f"{_than(run, way, first)} ({number(_median(way))}/s)" for way in others]
         text += f" Elsewhere the best is {listed(compared)}."
+    for backend, server in run.servers.items():
+        rest = max(_meant_safe_ways(run, backend), key=_median, default=None)
+        if rest is not None and fastest(run, backend) is None:
+            known = f"On {server.name} nothing is known to be crash safe"
+            text += f" {known}; the fastest that asks for it is {quoted(rest)} ({number(_median(rest))}/s)."
     return Advice(need="Highest rate, crash safe", text=text)
 
 
@@ -197,7 +213,7 @@ def _layout(run: Run) -> Advice | None:
 
 
 def _layouts_of(run: Run, backend: Backend) -> str | None:
-    ways = {way.layout: way for way in _candidates(run, backend) if way.kind == DAEMON}
+    ways = {way.layout: way for way in _meant_safe_ways(run, backend) if way.kind == DAEMON}
     rows, arrays = ways.get(Layout.ROWS), ways.get(Layout.ARRAYS)
     if rows is None or arrays is None:
         return None
@@ -222,15 +238,16 @@ def _asynchronous(run: Run) -> Advice | None:
 def _gains(run: Run, backend: Backend) -> str | None:
     pairs = [
         (way, loose)
-        for way in _candidates(run, backend)
-        if (loose := run.way(backend, way.slug + ASYNC_SUFFIX)) is not None
+        for way in _meant_safe_ways(run, backend)
+        if (way.kind == DAEMON or way is _best_alone(run, backend))
+        and (loose := run.way(backend, way.slug + ASYNC_SUFFIX)) is not None
     ]
     if not pairs:
         return None
     gains = listed([f"{quoted(way)} {_gain(way, loose)}" for way, loose in pairs])
     daemon = [pair for pair in pairs if pair[0].kind == DAEMON] or pairs
     worth = any(_worth(way, loose) for way, loose in daemon)
-    verdict = "Take it only where those may be lost." if worth else "It does not buy the daemon that: stay with sync."
+    verdict = "Take it only where that may be lost." if worth else "It does not buy the daemon that: stay with sync."
     return f"Not to wait for the disk gives{_on(run, backend)} {gains}, and {_risk(run, backend)}. {verdict}"
 
 
@@ -250,6 +267,10 @@ def _risk(run: Run, backend: Backend) -> str:
     if Durability.ASYNC not in server.risk_ms:
         return f"of a crash the server says: {server.durability.get(Durability.ASYNC, 'nothing')}"
     risk_ms = server.risk_ms[Durability.ASYNC]
+    if server.missing(Durability.SYNC) is not None:
+        return "what a crash loses cannot be told there"
+    if risk_ms == 0:
+        return "by the server’s settings a crash loses nothing even so"
     if risk_ms is None:
         return "a crash of the server may lose without a limit"
     triggers = math.ceil(risk_ms / 1e3 * GOAL_HZ)
@@ -262,9 +283,9 @@ def _risk(run: Run, backend: Backend) -> str:
 def _own_program(run: Run) -> Advice | None:
     parts = []
     for backend in run.servers:
-        ways = sorted(_one_trigger_ways(run, backend), key=_median, reverse=True)
-        if ways:
-            parts.append(f"{label(run, ways[0])} ({number(_median(ways[0]))} triggers/s)")
+        way = _best_alone(run, backend)
+        if way is not None:
+            parts.append(f"{label(run, way)} ({number(_median(way))} triggers/s)")
     if not parts:
         return None
     return Advice(need="A program of your own", text=f"Without the daemon, a commit a trigger: {listed(parts)}.")

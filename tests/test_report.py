@@ -107,6 +107,20 @@ class TestFastest:
             "PostgreSQL does not give sync durability: NOT durable: fsync is off" in line for line in warn(found)
         )
 
+    def test_where_nothing_is_known_to_be_safe_the_fastest_is_named_all_the_same(self) -> None:
+        lacking = server("ferretdb", "1.24.2", shortfall={"sync": "FerretDB 1 does not tell whether it flushes"})
+        servers = {"postgresql": SERVERS["postgresql"], "mongodb": lacking}
+        pair = way("mongodb", "daemon_rows", 150), way("mongodb", "daemon_rows_async", 300)
+        found = run(*pair, way("postgresql", "daemon_rows", 100), servers=servers)
+        text = advice(found)["Highest rate, crash safe"]
+        assert text.startswith("“daemon rows” on PostgreSQL: 100 triggers/s")
+        assert (
+            "On FerretDB nothing is known to be crash safe; the fastest that asks for it is “daemon rows” (150/s)."
+            in text
+        )
+        assert "what a crash loses cannot be told there" in advice(found)["Asynchronous commit"]
+        assert "nothing measured here is known to be crash safe" in Reader(page(found, COMMAND)).text
+
     def test_databases_are_compared_and_those_within_the_spread_called_alike(self) -> None:
         servers = {name: SERVERS[name] for name in ("postgresql", "mysql")}
         near = run(way("postgresql", "daemon_rows", 100), way("mysql", "daemon_rows", 97), servers=servers)
@@ -149,7 +163,7 @@ class TestAsynchronous:
         [
             (101, "“daemon rows” nothing beyond the spread", "stay with sync"),
             (107, "“daemon rows” 7 % more", "stay with sync"),
-            (150, "“daemon rows” 50 % more", "Take it only where those may be lost."),
+            (150, "“daemon rows” 50 % more", "Take it only where that may be lost."),
             (80, "“daemon rows” 20 % less", "stay with sync"),
         ],
     )
@@ -168,7 +182,11 @@ class TestAsynchronous:
 
     @pytest.mark.parametrize(
         ("risk", "words"),
-        [({"async": None}, "may lose without a limit"), ({}, "a crash of the server may lose its last 600 ms")],
+        [
+            ({"async": None}, "may lose without a limit"),
+            ({"async": 0.0}, "by the server’s settings a crash loses nothing even so"),
+            ({}, "a crash of the server may lose its last 600 ms"),
+        ],
     )
     def test_a_risk_without_a_limit_or_not_known_is_told(self, risk: dict[str, Any], words: str) -> None:
         servers = {"postgresql": server("postgresql", "18.4", risk_ms=risk)}

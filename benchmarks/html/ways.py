@@ -99,7 +99,7 @@ def _safety(run: Run, way: Way) -> Markup:
     if sum(way.half_written):
         why = f"{sum(way.half_written):,.0f} half-written triggers seen"
     elif run.servers[way.backend].missing(way.durability):
-        why = "the server is not durable"
+        why = "the server does not show that it keeps it"
     else:
         why = "may lose its last moments" if way.durability is Durability.ASYNC else "readers may see half a trigger"
     return join([tag("span", "✗ no", class_="no"), tag("small", f"{way.durability}: {why}")])
