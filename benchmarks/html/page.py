@@ -62,7 +62,8 @@ def _tiles(run: Run) -> Markup:
 def _tile(run: Run, server: MeasuredServer) -> Markup:
     best = fastest(run, server.backend)
     if best is None:
-        return tag("div", tag("h3", server.name), tag("p", "nothing measured here is known to be crash safe"), class_="card tile")
+        unknown = tag("p", "nothing measured here is known to be crash safe")
+        return tag("div", tag("h3", server.name), unknown, class_="card tile")
     rate = best.rate.median
     spread = between(best.rate)
     return tag(
