@@ -13,7 +13,7 @@ from rich.console import Console
 
 from benchmarks.plan import PLANS
 from benchmarks.report import markdown, print_report
-from schemas.dsn import Backend
+from schemas.dsn import Backend, backend_of, wrong_dsn
 
 FOLDER = Path(__file__).parent
 KEPT = FOLDER.parent / ".benchmarks"
@@ -68,6 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--backend", type=_backends, metavar="NAMES", help="databases, e.g. postgresql,mysql; else all")
     parser.add_argument(
         "--dsn",
+        type=_dsn,
         action="append",
         default=[],
         help="a server of yours to measure, instead of a throw-away one; repeat it",
@@ -75,7 +76,19 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=KEPT, help="folder on whose disk throw-away servers write")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report as Markdown, too")
     parser.add_argument("--from", dest="report_from", type=Path, metavar="FILE", help="report a run that was kept")
-    return parser.parse_args()
+    options = parser.parse_args()
+    named = [backend_of(dsn) for dsn in options.dsn]
+    if len(set(named)) < len(named):
+        parser.error("two DSNs name the same kind of database: measure one after the other")
+    if options.backend and not set(named) <= set(options.backend):
+        parser.error("a DSN names a database that --backend leaves out")
+    return options
+
+
+def _dsn(text: str) -> str:
+    for problem in wrong_dsn(text):
+        raise argparse.ArgumentTypeError(str(problem))
+    return text
 
 
 def _backends(text: str) -> list[Backend]:

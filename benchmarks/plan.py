@@ -7,10 +7,10 @@ from dataclasses import dataclass
 class Plan:
     """Rounds and seconds.
 
-    rounds: interleaved rounds of the throughput. write_s: seconds a strategy writes in a round. send_s: seconds the
-    sender sends to the daemon in a round, ahead of its acknowledgements by as much as the daemon commits in ahead_s;
-    that is committed after the sending, and counted. probe_ahead: triggers that it is ahead before anybody knows how
-    fast the daemon is.
+    rounds: interleaved rounds of the throughput. warms_up: whether everybody has one more before, that does not count.
+    write_s: seconds a strategy writes in a round. send_s: seconds the sender sends to the daemon in a round, ahead of
+    its acknowledgements by as much as the daemon commits in ahead_s; that is committed after the sending, and counted.
+    probe_ahead: triggers that it is ahead before anybody knows how fast the daemon is.
     rates: triggers a second of the latency measure. windows: of window_s seconds at each rate; further_windows: on
     other databases than PostgreSQL.
     cpu_rates, cpu_s: rates and seconds of the CPU measure. memory_s: seconds at full speed of the memory measure, 0
@@ -18,9 +18,10 @@ class Plan:
     """
 
     rounds: int
+    warms_up: bool = True
     write_s: float
     send_s: float
-    ahead_s: float = 2.0
+    ahead_s: float
     probe_ahead: int = 256
     rates: tuple[int, ...] = (10, 100, 1000)
     windows: int
@@ -34,8 +35,10 @@ class Plan:
 PLANS = {
     "smoke": Plan(
         rounds=1,
-        write_s=0.3,
-        send_s=0.5,
+        warms_up=False,
+        write_s=0.2,
+        send_s=0.3,
+        ahead_s=0.5,
         rates=(10, 1000),
         windows=1,
         further_windows=1,
@@ -44,9 +47,25 @@ PLANS = {
         memory_s=4.0,
     ),
     "short": Plan(
-        rounds=3, write_s=2.0, send_s=3.0, windows=2, further_windows=1, window_s=10.0, cpu_s=6.0, memory_s=0.0
+        rounds=3,
+        write_s=1.2,
+        send_s=1.5,
+        ahead_s=1.0,
+        windows=2,
+        further_windows=1,
+        window_s=5.0,
+        cpu_s=4.5,
+        memory_s=0.0,
     ),
     "full": Plan(
-        rounds=7, write_s=5.0, send_s=12.0, windows=6, further_windows=6, window_s=10.0, cpu_s=60.0, memory_s=300.0
+        rounds=7,
+        write_s=5.0,
+        send_s=12.0,
+        ahead_s=2.0,
+        windows=6,
+        further_windows=6,
+        window_s=10.0,
+        cpu_s=60.0,
+        memory_s=300.0,
     ),
 }

@@ -1,6 +1,6 @@
 """Throughput: the papers' ways, the bare ceiling and the daemon, on every server, round by round."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,6 +41,15 @@ class Pace:
     ahead: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What contenders write: strategies Python's floats, ceilings encoded batches; the daemon has a sender."""
+
+    triggers: Triggers
+    batches: Mapping[Layout, list[bare_copy.Encoded]]
+    ahead: Mapping[Layout, int]
+
+
 def measure(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
     """Run all rounds on all servers; return them by the contender's name."""
     runs: dict[str, rounds.Contender] = {}
@@ -56,46 +65,43 @@ def measure(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
 
 def _prepared(server: Server, contenders: tuple[Contender, ...], plan: Plan) -> dict[str, rounds.Contender]:
     """Warm up, and make the contenders ready to run. The daemon comes first: the ceiling copies batches of its size."""
+    inputs = _inputs(server, plan)
+    here = [contender for contender in contenders if contender.durability in server.durabilities()]
+    if plan.warms_up:
+        for contender in here:
+            if contender.kind is not Kind.DAEMON:  # which has warmed up
+                begin("warm-up", contender.name)
+                done = _run(server, contender, inputs, plan, max(0.2, WARM_UP * plan.write_s))()
+                say_round(f"{contender.name} (warm-up)", 0, done)
+    return {contender.name: _run(server, contender, inputs, plan, plan.write_s) for contender in here}
+
+
+def _inputs(server: Server, plan: Plan) -> Inputs:
     paces = {layout: _pace(server, layout, plan) for layout in LAYOUTS}
-    triggers = as_python(TRIGGERS)
-    batches: dict[Layout, list[bare_copy.Encoded]] = {}
-    if server.backend is Backend.POSTGRESQL:
-        batches = {layout: bare_copy.pool(layout, pace.batch) for layout, pace in paces.items()}
-    runs: dict[str, rounds.Contender] = {}
-    for contender in contenders:
-        if contender.durability not in server.durabilities():
-            continue
-        make: Callable[[float], rounds.Contender]
-        if contender.strategy is not None:
-            make = partial(_strategy_run, server, contender.strategy, triggers)
-        elif contender.layout is not None and contender.kind is Kind.CEILING:
-            make = partial(_ceiling_run, server, contender.layout, batches[contender.layout], contender.with_ledger)
-        else:
-            assert contender.layout is not None
-            seconds, ahead = plan.send_s, paces[contender.layout].ahead
-            runs[contender.name] = partial(daemon_round, server, contender.layout, contender.durability, seconds, ahead)
-            continue
-        begin("warm-up", contender.name)
-        say_round(f"{contender.name} (warm-up)", 0, make(max(0.2, WARM_UP * plan.write_s))())
-        runs[contender.name] = make(plan.write_s)
-    return runs
+    has_ceiling = server.backend is Backend.POSTGRESQL
+    return Inputs(
+        triggers=as_python(TRIGGERS),
+        batches={layout: bare_copy.pool(layout, pace.batch) for layout, pace in paces.items()} if has_ceiling else {},
+        ahead={layout: pace.ahead for layout, pace in paces.items()},
+    )
 
 
-def _strategy_run(server: Server, strategy: Strategy, triggers: Triggers, seconds: float) -> rounds.Contender:
-    return partial(strategy_round, server, strategy, triggers, seconds)
-
-
-def _ceiling_run(
-    server: Server, layout: Layout, batches: list[bare_copy.Encoded], with_ledger: bool, seconds: float
-) -> rounds.Contender:
-    return partial(ceiling_round, server, layout, batches, seconds, with_ledger=with_ledger)
+def _run(server: Server, contender: Contender, inputs: Inputs, plan: Plan, seconds: float) -> rounds.Contender:
+    if contender.strategy is not None:
+        return partial(strategy_round, server, contender.strategy, inputs.triggers, seconds)
+    layout = contender.layout
+    assert layout is not None
+    if contender.kind is Kind.CEILING:
+        batches = inputs.batches[layout]
+        return partial(ceiling_round, server, layout, batches, seconds, with_ledger=contender.with_ledger)
+    return partial(daemon_round, server, layout, contender.durability, plan.send_s, inputs.ahead[layout])
 
 
 def _pace(server: Server, layout: Layout, plan: Plan) -> Pace:
     begin("warm-up", f"{server.backend}-daemon_{layout}")
     durability, seconds = server.durabilities()[0], max(0.5, WARM_UP * plan.send_s)
     ahead = plan.probe_ahead
-    for what in ("probe", "warm-up"):
+    for what in ("probe", "warm-up") if plan.warms_up else ("probe",):
         warm = daemon_round(server, layout, durability, seconds, ahead)
         say_round(f"{server.backend}-daemon_{layout} ({what})", 0, warm)
         ahead = max(LEAST_AHEAD, round(plan.ahead_s / warm.seconds))

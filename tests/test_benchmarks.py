@@ -2,6 +2,9 @@
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from io import StringIO
@@ -17,11 +20,14 @@ from rich.console import Console
 from backends.postgresql.copy import decode_arrays, decode_ledger, decode_rows
 from benchmarks.commits import HZ_EDGES, Clock, Commits, completed, hz, hz_histogram, hz_quartiles, merged
 from benchmarks.contenders import STRATEGIES, Contender, Kind, contenders
+from benchmarks.daemon_process import running_daemon
 from benchmarks.figures import tables
+from benchmarks.latency import SteadyDaemon, windows
+from benchmarks.plan import PLANS
 from benchmarks.report import markdown, print_report
 from benchmarks.rounds import Round, interleaved
 from benchmarks.sending import Sent
-from benchmarks.servers import backend_of
+from benchmarks.servers import running
 from benchmarks.servers.base import Server, left_clean
 from benchmarks.servers.mongodb import MongodbServer
 from benchmarks.servers.mysql import MysqlServer
@@ -163,6 +169,15 @@ def test_recorded_rounds_come_out_of_pytest_benchmark_to_the_last_bit(pytester: 
     assert found["extra_info"]["hz_counts"] == [3, 0, 6]
     assert found["extra_info"]["hz_edges"] == HZ_EDGES.tolist()
     assert found["extra_info"]["triggers"] == [1 / 0.1, 1 / 0.30000000000000004, 1 / 2e-5]
+    other = pytester.path / "other.json"
+    other.write_bytes(kept.read_bytes())
+    # Two runs side by side; without plugins, of which some warn on import.
+    compare = [str(Path(sys.executable).with_name("pytest-benchmark")), "compare", str(kept), str(other)]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [*compare, "--group-by=name"], capture_output=True, text=True, check=True, cwd=pytester.path, env=environment
+    )
+    assert done.stdout.count("test_replayed") >= 2
 
 
 def commits(acknowledged: list[float], triggers: list[int] | None = None, ready: list[float] | None = None) -> Commits:
@@ -371,6 +386,11 @@ class TestServers:
         server.drop_all()
         server.remove(name)  # what is not there is removed without a word
 
+    def test_each_durability_is_described_as_it_is_while_it_is_measured(self, mysql: Server) -> None:
+        words = mysql.described()["durability"]
+        assert "innodb_flush_log_at_trx_commit 1" in words["sync"]
+        assert words["async"].startswith("async")
+
     def test_the_log_is_flushed_otherwise_only_meanwhile(self, mysql: Server) -> None:
         with mysql.holding(Durability.ASYNC):
             assert mysql.settings()["innodb_flush_log_at_trx_commit"] == "2"
@@ -390,8 +410,25 @@ class TestServers:
         with psycopg.connect(postgresql.dsn) as connection:
             assert connection.execute("SELECT to_regnamespace(%s)", [schema]).fetchone() == (None,)
 
-    def test_a_dsn_names_its_backend(self) -> None:
-        assert backend_of("mariadb://me@db") is Backend.MYSQL
+    def test_the_users_own_is_taken_where_one_is_named_and_nothing_stays_on_the_disk(
+        self, postgresql: Server, tmp_path: Path
+    ) -> None:
+        with running(tmp_path, [Backend.POSTGRESQL], [postgresql.dsn], pytest.fail) as found:
+            assert not found[Backend.POSTGRESQL].own
+            assert found[Backend.POSTGRESQL].dsn == postgresql.dsn
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_server_that_is_not_here_is_left_out_with_what_to_install(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr("backends.throwaway.mariadb.PLACES", ())
+        said: list[str] = []
+        with running(tmp_path / "servers", [Backend.MYSQL], [], said.append) as found:
+            assert found == {}
+        (line,) = said
+        assert line.startswith("mysql is left out: ")
+        assert "install mariadb-server" in line
 
 
 class TestContenders:
@@ -426,6 +463,20 @@ class TestDaemon:
         schema = server.fresh_schema(layout)
         with pytest.raises(WrongInDatabase):
             verify(server, schema, layout, 1, random_records(1))
+
+
+class TestLatency:
+    @pytest.mark.parametrize("server", list(Backend), indirect=True)
+    def test_a_window_has_what_the_daemon_and_what_its_sender_saw(self, server: Server) -> None:
+        with running_daemon(server, Layout.ROWS, acknowledge_every_ms=0.0) as process:
+            found = SteadyDaemon(process).window(10, 0.5).facts
+        assert 0 < found["p50 ms"] <= found["p99 ms"] <= found["max ms"]
+        assert 0 < found["sender p50 ms"] <= found["sender max ms"]
+
+    def test_the_bare_loop_is_postgresqls(self) -> None:
+        plan = PLANS["smoke"]
+        assert [w.contender for w in windows(Backend.POSTGRESQL, plan)] == ["bare loop", "daemon"] * 2
+        assert [w.contender for w in windows(Backend.MYSQL, plan)] == ["daemon"] * 2
 
 
 class TestReport:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from backends.throwaway import ServerNotInstalled
 from benchmarks.servers.base import Server, left_clean
-from schemas.config import DatabaseConfig
-from schemas.dsn import Backend
+from schemas.dsn import Backend, backend_of
 
 CLASSES = {Backend.POSTGRESQL: "PostgresqlServer", Backend.MYSQL: "MysqlServer", Backend.MONGODB: "MongodbServer"}
 
@@ -27,11 +26,9 @@ def running(
         parent: throw-away servers write in a new folder under it.
         backends: which. One without a DSN gets a throw-away server, and is left out, with a line that says so, where
             that is not to be had.
-        dsns: the user's own servers, at most one a backend.
+        dsns: the user's own servers, checked, at most one a backend.
         say: takes that line.
 
-    Raises:
-        ConfigError: a DSN is none.
     """
     named = {backend_of(dsn): dsn for dsn in dsns}
     folder = parent.absolute() / f"servers-{os.getpid()}"
@@ -48,15 +45,6 @@ def running(
             except ServerNotInstalled as error:
                 say(f"{backend} is left out: {error}")
         yield found
-
-
-def backend_of(dsn: str) -> Backend:
-    """The backend that a DSN names.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    return DatabaseConfig(dsn=dsn).backend
 
 
 def _start(stack: ExitStack, backend: Backend, dsn: str | None, folder: Path) -> Server:

@@ -86,16 +86,20 @@ class Server(ABC):
     def described(self) -> dict[str, Any]:
         """What is kept of it with the figures."""
         facts = self.facts()
+        held = dict(facts.durability)
+        for durability in self.durabilities():
+            with self.holding(durability):
+                held[durability] = self.facts().durability[durability]
         return {
             "product": facts.backend,
             "version": facts.version,
             "target": facts.target,
             "own": self.own,
             "settings": {**facts.settings, **self.settings()},
-            "durability": {durability.value: held.words for durability, held in facts.durability.items()},
+            "durability": {name.value: found.words for name, found in held.items()},
             # JSON knows no infinity: None is without limit.
-            "risk_ms": {name.value: _finite(held.risk_ms) for name, held in facts.durability.items()},
-            "shortfall": {name.value: held.shortfall for name, held in facts.durability.items()},
+            "risk_ms": {name.value: _finite(found.risk_ms) for name, found in held.items()},
+            "shortfall": {name.value: found.shortfall for name, found in held.items()},
         }
 
     def drop(self, schema: str) -> None:
