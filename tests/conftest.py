@@ -55,6 +55,17 @@ def mongodb_dsn() -> Iterator[str]:
 
 
 @pytest.fixture
+def own_mongodb() -> Iterator[ThrowawayMongodb]:
+    """A MongoDB wire server of the test's own, running, which it may kill and start again."""
+    with _folder() as folder:
+        with _installed():
+            server = ThrowawayMongodb(folder)
+        server.start()
+        yield server
+        server.stop()
+
+
+@pytest.fixture
 def schema() -> str:
     """Name of a schema that no other test uses."""
     return f"test_{next(_numbers)}"

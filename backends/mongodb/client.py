@@ -36,6 +36,9 @@ def make_client(dsn: str, *, password: str | None, logger: str, timeout_s: float
         return AsyncMongoClient(
             dsn,
             **options,
+            # Without the second watching connection, which a client that closes early leaves half open (PYTHON-5867);
+            # that a server has gone or a primary has changed, the commands notice.
+            serverMonitoringMode="poll",
             appname=f"triggerlog {logger}",
             serverSelectionTimeoutMS=min(milliseconds, 1000 * SELECTION_S),
             connectTimeoutMS=min(milliseconds, 1000 * CONNECT_S),

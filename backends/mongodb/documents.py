@@ -5,7 +5,7 @@ byte, a name that ends with a NUL, and a value. An array is a document whose nam
 and of three have different widths, so an array is a few evenly spaced pieces.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -43,6 +43,11 @@ class Field:
     count: int | None = None
     constant: bytes = b""
 
+    @property
+    def width(self) -> int:
+        """Bytes of a value, or of an element's."""
+        return np.dtype(self.form).itemsize
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Piece:
@@ -71,7 +76,6 @@ class DocumentFormat:
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = {field.name: field for field in fields}
         self._pieces: dict[str, list[_Piece]] = {}
-        self._variable: list[tuple[int, int]] = []
         whole = bytearray(4)
         for field in fields:
             self._add(whole, field)
@@ -79,12 +83,12 @@ class DocumentFormat:
         whole[:4] = len(whole).to_bytes(4, "little")
         self._template = np.frombuffer(bytes(whole), np.uint8)
         self._mask = np.full(len(whole), 0xFF, np.uint8)
-        for start, end in self._variable:
-            self._mask[start:end] = 0
-        for name in self._doubles():
-            for piece in self._pieces[name]:
-                # See `mark_specials`.
-                self._types(self._mask[None], piece)[:] = 0xFF & ~(DOUBLE ^ TIMESTAMP)
+        for name, pieces in self._pieces.items():
+            for piece in pieces:
+                self._bytes(self._mask[None], name, piece)[:] = 0
+                if self._fields[name].type == DOUBLE:
+                    # See `mark_specials`.
+                    self._types(self._mask[None], piece)[:] = 0xFF & ~(DOUBLE ^ TIMESTAMP)
 
     @property
     def width(self) -> int:
@@ -159,6 +163,10 @@ class DocumentFormat:
     def _values(self, documents: Array, name: str, piece: _Piece) -> Array:
         return self._view(documents, piece, np.dtype(self._fields[name].form))
 
+    def _bytes(self, documents: Array, name: str, piece: _Piece) -> Array:
+        width = self._fields[name].width
+        return self._view(documents, piece, np.dtype((np.uint8, (width,))))
+
     def _types(self, documents: Array, piece: _Piece) -> Array:
         return self._view(documents, piece, np.dtype(np.uint8), -1 - piece.name_bytes)
 
@@ -179,37 +187,35 @@ class DocumentFormat:
         if field.type == STRING:
             whole += (len(field.constant) + 1).to_bytes(4, "little") + field.constant + b"\0"
             return
-        width = np.dtype(field.form).itemsize
+        width = field.width
         if field.type == BINARY:
             whole += width.to_bytes(4, "little") + bytes([USER_DEFINED])
         piece = _Piece(first=0, count=1, offset=len(whole), stride=width, name_bytes=len(name))
         self._pieces[field.name] = [piece]
-        self._variable.append((len(whole), len(whole) + width))
         whole += bytes(width)
 
     def _add_array(self, whole: bytearray, field: Field, count: int) -> None:
-        start, width = len(whole), np.dtype(field.form).itemsize
+        start, width = len(whole), field.width
         whole += bytes(4)
         pieces = self._pieces[field.name] = []
-        bounds = [0, *(10**digits for digits in range(1, len(str(count - 1)))), count]
-        for first, end in pairwise(bounds):
+        for first, end in _same_width(count):
             name_bytes = len(str(first)) + 1
             before = 1 + name_bytes
-            pieces.append(
-                _Piece(
-                    first=first,
-                    count=end - first,
-                    offset=len(whole) + before,
-                    stride=before + width,
-                    name_bytes=name_bytes,
-                )
-            )
-            for k in range(first, end):
-                whole += bytes([field.type]) + str(k).encode() + b"\0"
-                self._variable.append((len(whole), len(whole) + width))
-                whole += bytes(width)
+            offset, stride = len(whole) + before, before + width
+            pieces.append(_Piece(first=first, count=end - first, offset=offset, stride=stride, name_bytes=name_bytes))
+            whole += b"".join(bytes([field.type]) + b"%d\0" % k + bytes(width) for k in range(first, end))
         whole.append(0)
         whole[start : start + 4] = (len(whole) - start).to_bytes(4, "little")
+
+
+def array_bytes(count: int, width: int) -> int:
+    """Bytes that an array takes of values `width` bytes wide, without its name."""
+    return 4 + sum((end - first) * (2 + len(str(first)) + width) for first, end in _same_width(count)) + 1
+
+
+def _same_width(count: int) -> Iterator[tuple[int, int]]:
+    """Stretches of an array's elements whose names have as many digits."""
+    return pairwise([0, *(10**digits for digits in range(1, len(str(count - 1)))), count])
 
 
 @lru_cache

@@ -5,7 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
 
@@ -39,7 +45,11 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
     except ConfigurationError as error:
         raise StoreError(f"{target} cannot be used: {one_line(error)}") from error
     except (ConnectionFailure, OSError) as error:
-        if isinstance(error, TimeoutError) or (isinstance(error, PyMongoError) and error.timeout):
+        late = isinstance(error, TimeoutError) or (isinstance(error, PyMongoError) and error.timeout)
+        if isinstance(error, ServerSelectionTimeoutError):
+            # It has looked again and again; what it found last says more.
+            late = "timed out" in str(error)
+        if late:
             raise StoreUnavailable(f"{target} does not answer in time ({_first(error)})") from error
         raise StoreUnavailable(f"{target} is not reachable: {_first(error)}") from error
     except PyMongoError as error:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
+import pymongo
 from bson import Int64
 
 from backends.base import StoreError, StoreUnavailable
@@ -40,11 +41,12 @@ class PositionGone(StoreUnavailable):
 class Lease:
     """The right to write one group, and its position, which is kept in the same document."""
 
-    def __init__(self, *, group: str, schema: str, logger: str, target: str) -> None:
+    def __init__(self, *, group: str, schema: str, logger: str, target: str, timeout_s: float) -> None:
         self._group = group
         self._schema = schema
         self._logger = logger
         self._target = target
+        self._timeout_s = timeout_s
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self.is_held = False
         self._renewed_at = 0.0
@@ -57,16 +59,17 @@ class Lease:
         """
         deadline = asyncio.get_running_loop().time() + LASTS_S + 2 * LOOK_S
         while True:
-            found = await self._found(database)
-            if found is None:
-                await self.put_new(database)
-                continue
-            hello = await database.command("hello")
-            if _is_free(found, hello["localTime"], self._owner) and await self._update(
-                database, {"owner": found.get("owner"), "seen": found.get("seen")}, {"owner": self._owner}
-            ):
-                self.is_held = True
-                return int(found["sequence"])
+            with pymongo.timeout(self._timeout_s):
+                found = await self._found(database)
+                if found is None:
+                    await self.put_new(database)
+                    continue
+                now = (await database.command("hello"))["localTime"]
+                if _is_free(found, now, self._owner) and await self._update(
+                    database, {"owner": found.get("owner"), "seen": found.get("seen")}, {"owner": self._owner}
+                ):
+                    self.is_held = True
+                    return int(found["sequence"])
             if asyncio.get_running_loop().time() > deadline:
                 raise GroupLocked(
                     f"group {self._group!r} in database {self._schema!r} is being written by another daemon"
@@ -126,7 +129,7 @@ class Lease:
             if not self.is_held:
                 continue
             try:
-                with translated(self._target):
+                with translated(self._target), pymongo.timeout(self._timeout_s):
                     await self.renew(database)
             except (GroupLocked, PositionGone) as error:
                 log.warning("%s", error)

@@ -99,6 +99,7 @@ class MongodbStore:
 
     async def check(self) -> list[str]:
         """Look at the server, the rights and the collections without changing anything."""
+        is_open = self._client is not None
         try:
             with login_refused(), translated(self._target):
                 database, _ = await self._connect()
@@ -106,7 +107,8 @@ class MongodbStore:
                     groups = tuple(self._collections.values())
                     is_new, absent = await missing_from(database, self._logger, groups, self._target)
         finally:
-            await self.close()
+            if not is_open:
+                await self.close()
         new = [f"database `{self._schema}`"] if is_new else []
         return [*new, *(f"collections of group `{collections.data}`" for collections in absent)]
 

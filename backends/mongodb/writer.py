@@ -6,6 +6,7 @@ middle of a batch the same triggers come again, perhaps in other batches, and wh
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pymongo
 
-from backends.base import BatchRejected
+from backends.base import BatchRejected, StoreError
 from backends.filling import ledger_rows
 from backends.mongodb.conflicts import arrays_to_set, ledger_to_replace, same
 from backends.mongodb.documents import DocumentFormat, NotOurDocuments
@@ -26,6 +27,8 @@ from backends.mongodb.server import Database, Server
 from schemas.batch import Batch, JournalPosition, Layout
 from schemas.readings import Array
 
+log = logging.getLogger(__name__)
+
 PIECE_BYTES = 8 * 1024 * 1024
 """Most that is sent as one message. pymongo takes a piece for one document, of which a server allows 16 MB."""
 PIECE_DOCUMENTS = 50_000
@@ -34,6 +37,9 @@ LANES = 2
 """Messages under way at the same time, each on a connection of its own."""
 LANE_DOCUMENTS = 100
 """Fewer documents than this are not worth a second message; and FerretDB commits as many at a time."""
+
+RELEASE_S = 2.0
+"""How long closing waits to give a lease back; it lapses by itself."""
 
 Connect = Callable[[], Awaitable[tuple[Database, Server]]]
 
@@ -65,7 +71,7 @@ class GroupWriter:
         self._target = target
         self._connect = connect
         self._timeout_s = timeout_s
-        self._lease = Lease(group=collections.data, schema=schema, logger=logger, target=target)
+        self._lease = Lease(group=collections.data, schema=schema, logger=logger, target=target, timeout_s=timeout_s)
         self._sequence: int | None = None
         self._turn = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
@@ -84,9 +90,12 @@ class GroupWriter:
             await asyncio.gather(renewing, return_exceptions=True)
         if self._lease.is_held:
             async with self._turn:
-                database, _ = await self._connect()
-                with translated(self._target), pymongo.timeout(min(self._timeout_s, 2)):
-                    await self._lease.release(database)
+                try:
+                    database, _ = await self._connect()
+                    with translated(self._target), pymongo.timeout(min(self._timeout_s, RELEASE_S)):
+                        await self._lease.release(database)
+                except StoreError as error:
+                    log.warning("the lease of group %r is left to lapse: %s", self._collections.data, error)
 
     async def position(self) -> JournalPosition | None:
         """Up to where the database holds the group."""
