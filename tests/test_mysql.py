@@ -482,7 +482,7 @@ async def test_floats_that_double_does_not_hold(make: Make, rng: np.random.Gener
     payload = np.array([0x7FF8_0000_0000_0123], np.uint64).view(np.float64)[0]
     sent = []
     for sequence, count in enumerate((1, 40, 1, 3), 1):
-        readings = some(group, 100 * sequence, count, rng)
+        readings = some(group, 100 * sequence, count, rng, time.time_ns() + sequence * 1_000_000_000)
         for channel in ("ch0", "ch2"):
             where = rng.random(readings.shape) < 0.2
             readings[channel][where] = rng.choice(odd, where.sum())
@@ -757,3 +757,21 @@ def test_both_event_loops(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert runner.run(log()) == 2051 * group.size
+
+
+async def test_the_server_offers_its_bulk_command(database: Connection, make: Make, rng: np.random.Generator) -> None:
+    """Or nothing above has tried it."""
+    assert database.bulk
+    group = group_of()
+    for bulk in (True, False):
+        store = make(group, bulk=bulk, schema=f"bulk_{bulk}".lower())
+        await store.open()
+        before = await executed(database)
+        await store.commit(batch_of(group, 1, some(group, 1, 100, rng)))
+        # One command for the readings and one for the ledger, or 1200 and 100 rows by powers of two.
+        assert await executed(database) - before == (2 if bulk else 4 + 3)
+
+
+async def executed(database: Connection) -> int:
+    """How many prepared statements the server has executed."""
+    return int((await database.fetch("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'"))[0][1])
