@@ -7,13 +7,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import quote
 
 import pytest
 from pydantic import ValidationError
+from pytest_benchmark.utils import get_commit_info
 from rich.console import Console
 
 from backends import open_store
@@ -21,7 +22,7 @@ from backends.base import StoreError
 from benchmarks.__main__ import MEASURES, measure
 from benchmarks.bar import Bar
 from benchmarks.html import page
-from benchmarks.measured import NoRun, Run, run_of
+from benchmarks.measured import UNVERSIONED, NoRun, Run, run_of
 from benchmarks.plan import PLANS
 from benchmarks.said import say_choice
 from benchmarks.workload import GROUP, LOGGER
@@ -33,6 +34,7 @@ from schemas.problems import without_passwords
 
 PASSWORD = "TRIGGERLOG_PASSWORD"  # noqa: S105 - its name
 """Environment variable with the password of DSNs that name a user and have none."""
+ROOT = Path(__file__).parent.parent
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C ended, as shells have it."""
 
@@ -196,8 +198,8 @@ def check(dsn: str, folder: Path) -> None:
 # --- measuring -----------------------------------------------------------------------------------------------------
 
 
-class Failure:
-    """A plugin of pytest: what went wrong first."""
+class Plugin:
+    """A plugin of pytest: what went wrong first, and of which source the figures are."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
@@ -206,6 +208,14 @@ class Failure:
         """Keep the first reason; those that follow are of what could not be done after it."""
         if self.reason is None and call.excinfo is not None:
             self.reason = _one_line(call.excinfo.value)
+
+    def pytest_benchmark_update_commit_info(self, commit_info: dict[str, object]) -> None:
+        """Name our own commit: pytest-benchmark takes that of the folder the command was called in."""
+        commit_info.clear()
+        commit_info["id"] = UNVERSIONED
+        if (ROOT / ".git").exists():
+            with chdir(ROOT):
+                commit_info.update(get_commit_info())  # type: ignore[no-untyped-call]
 
 
 def _one_line(error: BaseException) -> str:
@@ -220,18 +230,18 @@ def _measured(options: argparse.Namespace, kept: Path) -> int:
             check(dsn, options.folder)
     options.backend = list(found)
     options.dsn = [dsn for dsn in found.values() if dsn is not None]
-    failure, said = Failure(), io.StringIO()
+    plugin, said = Plugin(), io.StringIO()
     with Bar(PLANS[options.plan], options.backend, options.only), redirect_stdout(said):
         try:
-            code = measure(options, kept, [failure])
+            code = measure(options, kept, [plugin])
         except Exception as error:
             # What pytest does not catch is the end of its servers: what was made in them could not be removed.
             left = "schemas named triggerlog_bench_... may be left in the databases, to be dropped by hand"
-            raise Refused(f"{failure.reason or _one_line(error)}; {left}") from None
+            raise Refused(f"{plugin.reason or _one_line(error)}; {left}") from None
     if code == pytest.ExitCode.INTERRUPTED:
         return _stopped()
     if code:
-        _failed(failure.reason or _last(said.getvalue()))
+        _failed(plugin.reason or _last(said.getvalue()))
     return 0
 
 

@@ -296,7 +296,7 @@ def _not_durable(run: Run) -> Iterator[str]:
         for durability in (Durability.SYNC, Durability.ASYNC):
             missing = server.missing(durability)
             if missing is not None:
-                yield f"{server.name} does not give {durability} durability: {missing}"
+                yield f"{server.name}, {durability}: {missing}"
                 break
 
 

@@ -18,6 +18,8 @@ PRODUCTS = {
 PAPER, CEILING, DAEMON = "paper", "ceiling", "daemon"
 ASYNC_SUFFIX = "_async"
 BARE_LOOP = "bare loop"
+UNVERSIONED = "unversioned"
+"""What pytest-benchmark says of a folder that is in no repository."""
 
 
 class NoRun(Exception):
@@ -180,7 +182,7 @@ def _run(report: Mapping[str, Any]) -> Run:
     return Run(
         plan=facts["plan"],
         date=report["datetime"][:19].replace("T", " ") + " UTC",
-        commit=str(commit.get("id") or "")[:12],
+        commit="" if commit.get("id") in (None, UNVERSIONED) else commit["id"][:12],
         dirty=bool(commit.get("dirty")),
         cpu=machine.get("cpu", {}).get("brand_raw", "unknown CPU"),
         cores=int(facts["cores"]),

@@ -6,7 +6,7 @@ from benchmarks.html.markup import Markup, join, tag
 from benchmarks.html.table import Column, table
 from benchmarks.measured import Load, MeasuredServer, Run
 from benchmarks.summary import spread
-from benchmarks.wording import between, counted, kind_of_spread, number
+from benchmarks.wording import between, counted, number
 from benchmarks.workload import CHANNELS, INSTRUMENTS
 from schemas.batch import Durability
 
@@ -74,8 +74,9 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     yield "Load before", f"{run.load:.2f}"
     yield "Disk", f"an fdatasync of 8 KiB takes {number(run.fdatasync_ms)} ms (median)"
     yield "Python", run.python
-    windows = f", {counted(run.windows, 'window')} at each rate" if run.windows else ""
-    yield "Set", f"{run.plan}: {counted(run.rounds, 'round')}{windows}; in brackets {kind_of_spread(run.rounds)}"
+    windows = f", up to {counted(run.windows, 'window')} at each rate" if run.windows else ""
+    rounds = f"{counted(run.rounds, 'round')}" if run.rounds else "throughput not measured"
+    yield "Set", f"{run.plan}: {rounds}{windows}"
     if run.commit:
         yield "Source", f"commit {run.commit}{', with changes' if run.dirty else ''}"
 

@@ -35,7 +35,7 @@ def distributions(run: Run) -> Markup:
             _key("paper", "the paper's ways"),
             _key("ceiling", "bare copies, the ceiling"),
             _key("daemon", "the daemon"),
-            _key("unsafe", "not crash safe, or not whole"),
+            _key("unsafe", "not known to be safe"),
             _key("goal", f"the goal, {GOAL_HZ:g} Hz"),
             _key("published", "the paper's figure"),
         ]

@@ -96,10 +96,13 @@ def _name(run: Run, way: Way, shared: Sequence[str]) -> Markup:
 def _safety(run: Run, way: Way) -> Markup:
     if crash_safe(run, way):
         return join([tag("span", "✓ yes", class_="yes"), tag("small", str(way.durability))])
+    missing = run.servers[way.backend].missing(way.durability)
+    if way.safe and missing and not missing.startswith("NOT"):
+        return join([tag("span", "? not known", class_="no"), tag("small", f"{way.durability}: see the warning above")])
     if sum(way.half_written):
         why = f"{sum(way.half_written):,.0f} half-written triggers seen"
-    elif run.servers[way.backend].missing(way.durability):
-        why = "the server does not show that it keeps it"
+    elif missing:
+        why = "the server is not durable"
     else:
         why = "may lose its last moments" if way.durability is Durability.ASYNC else "readers may see half a trigger"
     return join([tag("span", "✗ no", class_="no"), tag("small", f"{way.durability}: {why}")])
