@@ -73,8 +73,8 @@ def configured(folder: Path, dsn: str, layout: str = "rows", port: int = 0) -> I
 
 @asynccontextmanager
 async def own_server(folder: Path) -> AsyncIterator[tuple[EmbeddedPostgresql, str]]:
-    """A PostgreSQL that the test may kill and stop."""
-    server = EmbeddedPostgresql(folder / "server")
+    """A PostgreSQL that the test may kill and stop; see `conftest` for why not every folder will do."""
+    server = EmbeddedPostgresql(folder)
     try:
         yield server, await server.start()
     finally:
@@ -107,9 +107,9 @@ def expected(triggers: int) -> list[tuple[int, int, float]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["rows", "arrays"])
-async def test_acknowledged_readings_survive_kill_9_of_the_daemon(tmp_path: Path, layout: str) -> None:
+async def test_acknowledged_readings_survive_kill_9_of_the_daemon(tmp_path: Path, state_dir: Path, layout: str) -> None:
     random = np.random.default_rng(7)
-    async with own_server(tmp_path) as (_, dsn):
+    async with own_server(state_dir) as (_, dsn):
         with configured(tmp_path, dsn, layout, free_port()) as file:
             run = Running("run", str(file))
             try:
@@ -133,8 +133,8 @@ async def test_acknowledged_readings_survive_kill_9_of_the_daemon(tmp_path: Path
 
 
 @pytest.mark.slow
-async def test_database_killed_under_load_loses_nothing(tmp_path: Path) -> None:
-    async with own_server(tmp_path) as (server, dsn):
+async def test_database_killed_under_load_loses_nothing(tmp_path: Path, state_dir: Path) -> None:
+    async with own_server(state_dir) as (server, dsn):
         with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
             daemon = await asyncio.to_thread(Daemon, run)
             async with await Sender.connect("127.0.0.1", daemon.port, "bpm") as sender:
@@ -168,8 +168,10 @@ async def _set_fsync(dsn: str, value: str) -> None:
 
 
 @pytest.mark.slow
-async def test_a_server_that_keeps_less_than_is_asked_is_told_at_the_start_and_when_it_keeps_it(tmp_path: Path) -> None:
-    async with own_server(tmp_path) as (_, dsn):
+async def test_a_server_that_keeps_less_than_is_asked_is_told_at_the_start_and_when_it_keeps_it(
+    tmp_path: Path, state_dir: Path
+) -> None:
+    async with own_server(state_dir) as (_, dsn):
         await _set_fsync(dsn, "off")
         with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
             daemon = await asyncio.to_thread(Daemon, run)
@@ -189,9 +191,9 @@ async def test_a_server_that_keeps_less_than_is_asked_is_told_at_the_start_and_w
 
 
 @pytest.mark.slow
-async def test_a_database_that_hangs_makes_senders_wait_and_memory_stay(tmp_path: Path) -> None:
+async def test_a_database_that_hangs_makes_senders_wait_and_memory_stay(tmp_path: Path, state_dir: Path) -> None:
     triggers = 60_000
-    async with own_server(tmp_path) as (server, dsn):
+    async with own_server(state_dir) as (server, dsn):
         with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
             daemon = await asyncio.to_thread(Daemon, run)
             async with await Sender.connect("127.0.0.1", daemon.port, "bpm") as sender:
@@ -228,8 +230,8 @@ def _processes_of(server: EmbeddedPostgresql) -> list[int]:
     return [postmaster.pid, *(child.pid for child in postmaster.children(recursive=True))]
 
 
-async def test_the_end_commits_what_was_received(tmp_path: Path, postgresql_dsn: str) -> None:
-    async with own_server(tmp_path) as (_, dsn):
+async def test_the_end_commits_what_was_received(tmp_path: Path, state_dir: Path, postgresql_dsn: str) -> None:
+    async with own_server(state_dir) as (_, dsn):
         with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
             daemon = await asyncio.to_thread(Daemon, run)
             sender = await Sender.connect("127.0.0.1", daemon.port, "bpm")
@@ -242,8 +244,8 @@ async def test_the_end_commits_what_was_received(tmp_path: Path, postgresql_dsn:
         assert await stored(dsn) == expected(2)[:-5]
 
 
-async def test_a_daemon_may_start_before_its_database(tmp_path: Path) -> None:
-    server = EmbeddedPostgresql(tmp_path / "server")
+async def test_a_daemon_may_start_before_its_database(tmp_path: Path, state_dir: Path) -> None:
+    server = EmbeddedPostgresql(state_dir)
     dsn = await server.start()
     await server.stop()
     port = free_port()
@@ -263,8 +265,8 @@ async def test_a_daemon_may_start_before_its_database(tmp_path: Path) -> None:
                 await server.stop()
 
 
-async def test_two_daemons_do_not_share_a_state_folder_or_a_port(tmp_path: Path) -> None:
-    async with own_server(tmp_path) as (_, dsn):
+async def test_two_daemons_do_not_share_a_state_folder_or_a_port(tmp_path: Path, state_dir: Path) -> None:
+    async with own_server(state_dir) as (_, dsn):
         with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
             daemon = await asyncio.to_thread(Daemon, run)
             second = triggerlog("run", str(file))
