@@ -1,7 +1,8 @@
 """A reader in a connection of its own that looks for half-written triggers: some of its readings there, others not.
 
 One statement sees one moment of the database, all tables of it. A trigger that was written in one transaction is there
-whole or not at all.
+whole or not at all. A look can miss what was half there between two of them: in the end the reader asks by which
+transaction each row came (its xmin), and counts those that came in parts, which whoever looked in between saw half.
 """
 
 import threading
@@ -23,8 +24,20 @@ def half_written(connection: psycopg.Connection, schema: str, tables: range) -> 
     return {timestamp for (timestamp,) in found}
 
 
+def came_in_parts(connection: psycopg.Connection, schema: str, tables: range) -> set[float]:
+    """Timestamps of the triggers whose readings were committed by more than one transaction."""
+    everything = " UNION ALL ".join(f"SELECT timestamp, xmin::text AS came FROM {schema}.instr{i}" for i in tables)
+    found = connection.execute(
+        f"SELECT timestamp FROM ({everything}) AS readings GROUP BY timestamp HAVING count(DISTINCT came) > 1"
+    )
+    return {timestamp for (timestamp,) in found}
+
+
 class Watcher(threading.Thread):
-    """Looks again and again while it is entered; `seen` has the timestamps of all half-written triggers it saw."""
+    """Looks again and again while it is entered, and once more at the end.
+
+    seen: timestamps of the half-written triggers, those that came in parts between two looks included.
+    """
 
     def __init__(self, dsn: str, schema: str, tables: range) -> None:
         super().__init__(name="watcher")
@@ -47,14 +60,13 @@ class Watcher(threading.Thread):
             raise self._failed
 
     def run(self) -> None:
-        """Look until it is left, and once at least."""
+        """Look until it is left."""
         dsn, schema, tables = self._place
         try:
             with psycopg.connect(dsn, autocommit=True) as connection:
-                while True:
+                while not self._stop_looking.wait(LOOK_EVERY_S):
                     self.seen |= half_written(connection, schema, tables)
                     self.looks += 1
-                    if self._stop_looking.wait(LOOK_EVERY_S):
-                        return
+                self.seen |= came_in_parts(connection, schema, tables)
         except psycopg.Error as error:
             self._failed = error

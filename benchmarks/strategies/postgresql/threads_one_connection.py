@@ -3,7 +3,7 @@
 Its code is `pool = ThreadPoolExecutor(max_workers=10)`, then `pool.submit(populate, conn, data, n_instr)` and
 `time.sleep(0.001)` for ever, where `populate` is the 120 INSERTs and the commit: up to about 20 times the 44 Hz. But a
 connection has one transaction at a time: the commit of one thread commits what nine others have written so far, half
-their triggers. A reader in a second connection watches meanwhile, and counts the triggers it saw half.
+their triggers. A reader in a second connection watches meanwhile, and counts the triggers that were half there.
 
 The latency is from when a thread takes a trigger up; what waits in memory for a thread, as in the paper, is not in it.
 """
