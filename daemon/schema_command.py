@@ -35,4 +35,10 @@ def schema(
         layouts={section.name: layout_of(section, config) for section in config.groups},
     )
     for statement in statements:
-        typer.echo(f"{statement}\n")
+        typer.echo(f"{_ended(statement.strip())}\n")
+
+
+def _ended(statement: str) -> str:
+    """End a statement as every client wants it; a comment stays as it is."""
+    is_comment = statement.splitlines()[-1].lstrip().startswith(("--", "//"))
+    return statement if is_comment or statement.endswith(";") else f"{statement};"

@@ -176,6 +176,13 @@ def test_a_mariadb_user_without_the_right_to_create(tmp_path: Path, mariadb: Mar
     assert "triggerlog schema" in line
 
 
+def test_a_mariadb_administrator_may_run_the_script_first(tmp_path: Path, mariadb: Mariadb, schema: str) -> None:
+    file = configured(tmp_path, mariadb.dsn, schema)
+    assert f"to create  database '{schema}'" in checked(file).stdout
+    mariadb.execute(triggerlog("schema", str(file)).stdout)
+    assert "to create" not in checked(file).stdout
+
+
 @pytest.mark.parametrize("durability", ["sync", "async"])
 def test_a_mariadb_that_lacks_a_setting_is_a_warning_where_it_is_asked_for(
     tmp_path: Path, mariadb: Mariadb, schema: str, durability: str

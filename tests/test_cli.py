@@ -163,6 +163,24 @@ def test_schema_prints_a_script_without_asking_any_database(tmp_path: Path) -> N
     assert "GRANT SELECT, INSERT, UPDATE, DELETE" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        ("postgresql", 'CREATE SCHEMA IF NOT EXISTS "triggerlog";'),
+        ("mysql", "CREATE DATABASE IF NOT EXISTS `triggerlog`"),
+        ("mongodb", 'db = db.getSiblingDB("triggerlog");'),
+    ],
+)
+def test_schema_is_there_for_every_database(tmp_path: Path, backend: str, said: str) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_text(LEAST)
+    done = triggerlog("schema", str(file), "--backend", backend)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert said in done.stdout
+    pieces = [piece.strip() for piece in done.stdout.split("\n\n") if piece.strip()]
+    assert all(piece.endswith(";") or piece.splitlines()[-1].startswith(("--", "//")) for piece in pieces)
+
+
 def test_status_says_in_a_line_that_no_daemon_is_there() -> None:
     said = failure(triggerlog("status", "--once", "--daemon", f"http://127.0.0.1:{free_port()}"))
     assert said.startswith("triggerlog: no daemon at http://127.0.0.1:")

@@ -1,5 +1,6 @@
 """The store in MariaDB and MySQL, which speak the same protocol."""
 
+from backends.mysql.schema import schema_statements
 from backends.mysql.store import MysqlStore
 
-__all__ = ["MysqlStore"]
+__all__ = ["MysqlStore", "schema_statements"]
