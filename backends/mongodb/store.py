@@ -224,11 +224,13 @@ class MongodbStore:
 
     async def close(self) -> None:
         """Give the leases and the connections back."""
-        for writer in self._writers.values():
-            await writer.close()
-        client, self._client, self._server = self._client, None, None
-        if client is not None:
-            await client.close()
+        try:
+            for writer in self._writers.values():
+                await writer.close()
+        finally:
+            client, self._client, self._server = self._client, None, None
+            if client is not None:
+                await client.close()
 
     @asynccontextmanager
     async def _reader(self) -> AsyncIterator[tuple[Database, Server]]:
