@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (Refused, StoreError, NoRun, OSError) as error:
         lines = [str(error)]
     for line in lines:
-        sys.stderr.write(f"triggerlog: {without_passwords(line)}\n")
+        sys.stderr.write(f"triggerlog: {line}\n")
     return 1
 
 
@@ -203,9 +203,11 @@ class Plugin:
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.left = False
 
     def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
-        """Keep the first reason; those that follow are of what could not be done after it."""
+        """Keep the first reason; those that follow are of what could not be done after it, such as cleaning up."""
+        self.left = self.left or call.when == "teardown"
         if self.reason is None and call.excinfo is not None:
             self.reason = _one_line(call.excinfo.value)
 
@@ -220,7 +222,7 @@ class Plugin:
 
 def _one_line(error: BaseException) -> str:
     words = str(error).strip().partition("\n")[0]
-    return words if isinstance(error, StoreError) else f"{type(error).__name__}: {words}"
+    return words if isinstance(error, StoreError) else f"{type(error).__name__}: {words.rstrip('.')}"
 
 
 def _measured(options: argparse.Namespace, kept: Path) -> int:
@@ -235,13 +237,12 @@ def _measured(options: argparse.Namespace, kept: Path) -> int:
         try:
             code = measure(options, kept, [plugin])
         except Exception as error:
-            # What pytest does not catch is the end of its servers: what was made in them could not be removed.
-            left = "schemas named triggerlog_bench_... may be left in the databases, to be dropped by hand"
-            raise Refused(f"{plugin.reason or _one_line(error)}; {left}") from None
+            # What pytest does not catch is, after Ctrl-C, the end of its servers.
+            _failed(plugin.reason or _one_line(error), options.dsn, left=True)
     if code == pytest.ExitCode.INTERRUPTED:
         return _stopped()
     if code:
-        _failed(plugin.reason or _last(said.getvalue()))
+        _failed(plugin.reason or _last(said.getvalue()), options.dsn, left=plugin.left)
     return 0
 
 
@@ -250,8 +251,12 @@ def _stopped() -> int:
     return INTERRUPTED
 
 
-def _failed(reason: str) -> NoReturn:
-    raise Refused(f"the benchmarks ended: {reason}")
+def _failed(reason: str, dsns: Sequence[str], *, left: bool) -> NoReturn:
+    # The reason may be a driver's own, and anyone's guess what it quotes.
+    for dsn in dsns:
+        reason = reason.replace(dsn, without_passwords(dsn))
+    where = "; schemas named triggerlog_bench_... may be left in the databases, to be dropped by hand" if left else ""
+    raise Refused(f"the benchmarks ended: {reason}{where}")
 
 
 def _last(said: str) -> str:

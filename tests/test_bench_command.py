@@ -259,6 +259,14 @@ async def test_a_wrong_password_is_one_line_before_anything_runs(
         await database.execute("SELECT pg_reload_conf()")
 
 
+def test_a_wrong_password_for_mariadb_is_one_line(mariadb_dsn: str, tmp_path: Path) -> None:
+    dsn = mariadb_dsn.replace("root@", "nobody@")
+    line = refused(triggerlog("bench", "--dsn", dsn, f"-o{tmp_path / 'x.html'}", TRIGGERLOG_PASSWORD="s3cret"))
+    assert "Access denied for user 'nobody'" in line
+    assert dsn in line
+    assert "s3cret" not in line
+
+
 async def until_refused(dsn: str) -> None:
     """Until the server has read its file again."""
     async with asyncio.timeout(20):
