@@ -19,8 +19,8 @@ SAMPLE = 20
 """Triggers whose values are compared bit by bit in PostgreSQL, whose SQL counts the others."""
 
 SLICE = 20_000
-"""Triggers that are read at once where all are read: some 130 MB, and at a benchmark's rate seldom more than one slice.
-In the arrays layout a store looks a minute around, which is everything, however small the slice."""
+"""Triggers that are read at once where all are read: some 130 MB, and 200 s on the instruments' clock. In the arrays
+layout a store looks a minute around for readings that were late, so that much shorter slices would cost more."""
 
 LEDGER = """
     SELECT count(*), count(DISTINCT trigger_id), min(trigger_id), max(trigger_id),

@@ -11,8 +11,8 @@ from schemas.readings import Array, Channel, InstrumentGroup
 LOGGER = "bench"
 INSTRUMENTS = 120
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
-PERIOD_NS = 100_000
-"""Time between two triggers on the instruments' own clock."""
+PERIOD_NS = 10_000_000
+"""Time between two triggers on the instruments' own clock: however fast they are sent, they are of 100 a second."""
 
 GROUP = InstrumentGroup(
     name="bpm",
