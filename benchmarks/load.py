@@ -3,8 +3,10 @@
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from benchmarks.daemon_process import DaemonProcess, running_daemon
+from benchmarks.daemon_process import DaemonFailed, DaemonProcess, running_daemon
 from benchmarks.plan import Plan
 from benchmarks.progress import begin, say
 from benchmarks.rounds import Round
@@ -15,6 +17,7 @@ from benchmarks.workload import INSTRUMENTS
 from schemas.batch import Layout
 
 LEAD_IN_S = 2.0
+START_S = 30.0
 SAMPLE_S = 0.5
 CPU_ROUNDS = 3
 """Parts the time of a CPU measure is cut into, so that it has a spread."""
@@ -26,15 +29,15 @@ def cpu(server: Server, plan: Plan, rate: int, layout: Layout = Layout.ROWS) -> 
     begin("load", f"CPU at {rate} triggers/s")
     with running_daemon(server, layout) as process:
         # A second more than is measured, so that the sender does not end before the measure.
-        simulator = simulate(process.port, rate, LEAD_IN_S + plan.cpu_s + 1.0)
-        time.sleep(LEAD_IN_S)
-        for _ in range(CPU_ROUNDS):
-            rounds.append(_cpu_round(process, plan.cpu_s / CPU_ROUNDS))
-            say(
-                f"  {rate} triggers/s over {INSTRUMENTS} connections: {rounds[-1].facts['CPU percent']:.1f} % of a core"
-            )
-        if simulator.wait(60):
-            raise subprocess.CalledProcessError(simulator.returncode, simulator.args)
+        with simulating(process.port, rate, LEAD_IN_S + plan.cpu_s + 1.0):
+            _wait_for_the_first(process)
+            time.sleep(LEAD_IN_S)
+            for _ in range(CPU_ROUNDS):
+                rounds.append(_cpu_round(process, plan.cpu_s / CPU_ROUNDS))
+                say(
+                    f"  {rate} triggers/s over {INSTRUMENTS} connections: "
+                    f"{rounds[-1].facts['CPU percent']:.1f} % of a core"
+                )
     server.drop(process.schema)
     return rounds
 
@@ -50,11 +53,26 @@ def _cpu_round(process: DaemonProcess, seconds: float) -> Round:
     )
 
 
-def simulate(port: int, rate: int, seconds: float) -> subprocess.Popen[bytes]:
-    """Start `triggerlog simulate` over a connection an instrument."""
+def _wait_for_the_first(process: DaemonProcess) -> None:
+    deadline = time.monotonic() + START_S
+    while not process.group().triggers.committed:
+        if time.monotonic() > deadline:
+            raise DaemonFailed(f"the daemon committed nothing within {START_S:g} s")
+        time.sleep(0.05)
+
+
+@contextmanager
+def simulating(port: int, rate: int, seconds: float) -> Iterator[None]:
+    """Run `triggerlog simulate` over a connection an instrument, to its end; raises CalledProcessError if it fails."""
     command = [sys.executable, "-m", "daemon", "simulate", "--port", str(port), "--rate", str(rate)]
     command += ["--connections", "each", "--duration-s", str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as simulator:
+        try:
+            yield
+            if simulator.wait(60):
+                raise subprocess.CalledProcessError(simulator.returncode, command)
+        finally:
+            simulator.kill()
 
 
 def memory(server: Server, plan: Plan, layout: Layout = Layout.ROWS) -> tuple[Round, list[tuple[float, float]]]:

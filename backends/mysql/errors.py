@@ -38,6 +38,8 @@ LOCK_WAIT = (1205, 3572)
 GONE_PARTITION = (1735, 1748)
 """No such partition; a row does not fit the one named."""
 NO_RIGHT = (1044, 1142, 1143, 1227)
+MEND_LOGIN = "correct the user in `dsn`, or what `password_env` or `password_file` gives"
+MEND_RIGHT = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
 
 
 @contextmanager
@@ -72,9 +74,16 @@ def _translated(error: MySQLError, target: str, otherwise: type[StoreError]) -> 
     return otherwise(f"{target} refuses: {one_line(error)} ({number})")
 
 
-def is_login(error: BaseException | None) -> bool:
-    """Whether the server turned the login away or a right is lacking, which no waiting mends."""
-    return number_of(error) in LOGIN
+@contextmanager
+def login_refused() -> Iterator[None]:
+    """Where the server turned the login away or a right is lacking, say so with the mend: no waiting mends it."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        number = number_of(error.__cause__)
+        if number not in LOGIN:
+            raise
+        raise StoreError(f"{error}; {MEND_RIGHT if number in NO_RIGHT else MEND_LOGIN}") from None
 
 
 def one_line(error: BaseException) -> str:

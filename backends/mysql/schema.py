@@ -26,6 +26,7 @@ from schemas.tables import GroupTables, shared_tables
 LOCK_TIMEOUT_S = 10
 """How long making or checking the schema waits for another daemon that does the same."""
 NEEDED = ("SELECT", "INSERT", "UPDATE", "DELETE")
+TO_PARTITION = ("CREATE", "ALTER", "DROP")
 TO_CREATE = ("CREATE", "ALTER", "DROP", "CREATE VIEW")
 """Rights to make tables and views; ALTER and DROP are those that partitions need."""
 
@@ -92,12 +93,34 @@ class Schema:
         await self._check_rights(connection, (*NEEDED, *TO_CREATE) if lines else NEEDED)
         return lines
 
-    def statements(self) -> list[str]:
-        """The statements that `create_or_check` runs on a server that has nothing yet."""
-        made = [create_database(self._schema), *create_shared(self._schema)]
+    def script(self) -> list[str]:
+        """What `create_or_check` runs on a server that has nothing yet, with comments; it may be run again."""
+        head = (
+            f"-- triggerlog: database {self._schema}, written by logger {self._logger};"
+            " MariaDB 10.6 or MySQL 8.0, or newer.\n"
+            "-- Run it with mariadb or mysql, as a user that may create a database.\n"
+            "-- All times are int64 nanoseconds since 1970-01-01 UTC."
+        )
+        made = [head, create_database(self._schema), "-- What is logged, by whom, and up to where."]
+        made += create_shared(self._schema)
         for tables in self._groups:
-            made += [*self._creating(tables), *describe(self._schema, self._logger, tables)]
-        return made
+            group = tables.group
+            made += [
+                f"-- Group {group.name}: {group.size} instruments, layout {tables.layout}. Readings, ledger, view.",
+                *self._creating(tables),
+                *describe(self._schema, self._logger, tables, if_missing=True),
+            ]
+        return [*made, self._grants()]
+
+    def _grants(self) -> str:
+        on = f"ON {quoted(self._schema)}.* TO 'logger'@'%';"
+        return (
+            "-- The user of the daemon needs these rights:\n"
+            f"--   GRANT {', '.join(NEEDED)} {on}\n"
+            "-- Partitions by time are made as readings come. A user without the rights to do so leaves its readings\n"
+            "-- in the last one, and says so in its log. To let it make partitions:\n"
+            f"--   GRANT {', '.join(TO_PARTITION)} {on}"
+        )
 
     @property
     def _shared(self) -> list[str]:
@@ -204,6 +227,6 @@ def schema_statements(
     stretch: Stretch = "day",
     ahead: int = 2,
 ) -> list[str]:
-    """The statements that `MysqlStore.open` runs on an empty server, for an administrator to read, or to run first."""
+    """What `MysqlStore.open` runs on an empty server, as a script for an administrator to read, or to run first."""
     tables = [mysql_tables(schema, group, layouts[name]) for name, group in groups.items()]
-    return Schema(schema, logger, tables, stretch=stretch, ahead=ahead).statements()
+    return Schema(schema, logger, tables, stretch=stretch, ahead=ahead).script()

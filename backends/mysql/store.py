@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from backends.base import SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
 from backends.mysql.address import address_of, connect
 from backends.mysql.connection import Connection
-from backends.mysql.errors import is_login, translated
+from backends.mysql.errors import login_refused, translated
 from backends.mysql.queries import answer
 from backends.mysql.schema import Schema
 from backends.mysql.server import SETTINGS, held, product_of
@@ -75,31 +75,23 @@ class MysqlStore:
     async def open(self) -> None:
         """Create the schema or check it, and take the lock of every group."""
         try:
-            async with self._reader() as connection:
-                await self._schema.create_or_check(connection)
-            for writer in self._writers.values():
-                await writer.open()
+            with login_refused():
+                async with self._reader() as connection:
+                    await self._schema.create_or_check(connection)
+                for writer in self._writers.values():
+                    await writer.open()
         except GroupLocked as error:
             await self.close()
             raise SchemaMismatch(str(error)) from None
-        except StoreUnavailable as error:
-            await self.close()
-            if is_login(error.__cause__):
-                raise StoreError(str(error)) from None
-            raise
         except StoreError:
             await self.close()
             raise
 
     async def check(self) -> list[str]:
         """Look at the server, the rights and the schema without changing anything."""
-        try:
+        with login_refused():
             async with self._reader() as connection:
                 return await self._schema.check(connection)
-        except StoreUnavailable as error:
-            if is_login(error.__cause__):
-                raise StoreError(str(error)) from None
-            raise
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction: position, readings, ledger.

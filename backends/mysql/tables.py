@@ -117,8 +117,11 @@ def _with_complete(text: str) -> str:
     )
 
 
-def describe(schema: str, logger: str, tables: GroupTables) -> list[str]:
-    """Statements that say what a group is; the row in `groups`, last, says that it is there whole."""
+def describe(schema: str, logger: str, tables: GroupTables, *, if_missing: bool = False) -> list[str]:
+    """Statements that say what a group is; the row in `groups`, last, says that it is there whole.
+
+    if_missing: a row that is there is no error.
+    """
     group = tables.group
     name = literal(group.name)
     channels = (
@@ -137,7 +140,8 @@ def describe(schema: str, logger: str, tables: GroupTables) -> list[str]:
     statements = [f"INSERT IGNORE INTO {positions} (logger, group_name, sequence) VALUES ({literal(logger)},{name},0)"]
     for into, values in rows.items():
         table, columns = into.split(" ", 1)
-        if table != "groups":
+        if table != "groups" and not if_missing:
             statements.append(f"DELETE FROM {quoted(schema, table)} WHERE group_name = {name}")
-        statements.append(f"INSERT INTO {quoted(schema, table)} {columns} VALUES {values}")
+        insert = "INSERT IGNORE INTO" if if_missing else "INSERT INTO"
+        statements.append(f"{insert} {quoted(schema, table)} {columns} VALUES {values}")
     return statements
