@@ -27,17 +27,16 @@ def cpu(server: Server, plan: Plan, rate: int, layout: Layout = Layout.ROWS) -> 
     """CPU time of the daemon's process a trigger, at a rate over one connection an instrument."""
     rounds = []
     begin("load", f"CPU at {rate} triggers/s")
-    with running_daemon(server, layout) as process:
-        # A second more than is measured, so that the sender does not end before the measure.
-        with simulating(process.port, rate, LEAD_IN_S + plan.cpu_s + 1.0):
-            _wait_for_the_first(process)
-            time.sleep(LEAD_IN_S)
-            for _ in range(CPU_ROUNDS):
-                rounds.append(_cpu_round(process, plan.cpu_s / CPU_ROUNDS))
-                say(
-                    f"  {rate} triggers/s over {INSTRUMENTS} connections: "
-                    f"{rounds[-1].facts['CPU percent']:.1f} % of a core"
-                )
+    # A second more than is measured, so that the sender does not end before the measure.
+    seconds = LEAD_IN_S + plan.cpu_s + 1.0
+    with running_daemon(server, layout) as process, simulating(process.port, rate, seconds):
+        _wait_for_the_first(process)
+        time.sleep(LEAD_IN_S)
+        for _ in range(CPU_ROUNDS):
+            rounds.append(_cpu_round(process, plan.cpu_s / CPU_ROUNDS))
+            say(
+                f"  {rate} triggers/s over {INSTRUMENTS} connections: {rounds[-1].facts['CPU percent']:.1f} % of a core"
+            )
     server.drop(process.schema)
     return rounds
 
