@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from backends.filling import readings_in
+from daemon.journal import Amount
 from daemon.journal.keeper import Keeper, Kept
 from schemas.batch import ClosedTriggers
 
@@ -31,15 +32,6 @@ class Waiting:
     nbytes: int
     readings: int
     put_ns: int | None
-
-
-@dataclass(kw_only=True)
-class Amount:
-    """How much waits somewhere."""
-
-    pieces: int = 0
-    triggers: int = 0
-    readings: int = 0
 
 
 class Backlog:
@@ -80,6 +72,7 @@ class Backlog:
         self._in_memory = Amount()
         self._in_journal = recovered  # and not in memory
         self._arrived = asyncio.Event()
+        self._is_ended = False
         self._refill: asyncio.Task[None] | None = None
 
     @property
@@ -99,16 +92,21 @@ class Backlog:
         for piece in pieces:
             self._last += 1
             if self._in_journal.pieces or (self._keeper is not None and self.memory_bytes >= self._max_memory):
-                _add(self._in_journal, piece.triggers, readings_in(piece), 1)
+                self._in_journal.change(piece.triggers, readings_in(piece), 1)
             else:
                 self._remember(self._last, piece, now)
         if pieces:
             self._look()
 
     async def take(self, most_bytes: int) -> list[Waiting]:
-        """The oldest pieces, about so many bytes of them and at least one; waits until there is any."""
+        """The oldest pieces, about so many bytes of them and at least one; waits until there is any.
+
+        After `end` it returns none once nothing is left.
+        """
         self._look()
         while not self._memory:
+            if self._is_ended and not self._in_journal.pieces:
+                return []
             self._arrived.clear()
             await self._arrived.wait()
         size = taken = 0
@@ -125,12 +123,17 @@ class Backlog:
         for _ in range(count):
             waiting = self._memory.popleft()
             self.memory_bytes -= waiting.nbytes
-            _add(self._in_memory, -waiting.piece.triggers, -waiting.readings, -1)
+            self._in_memory.change(-waiting.piece.triggers, -waiting.readings, -1)
             mine += waiting.number >= self._first
         if self._keeper is not None and count:
             self._keeper.trim(waiting.number)
         self._look()
         return mine
+
+    def end(self) -> None:
+        """Nothing more will be put."""
+        self._is_ended = True
+        self._arrived.set()
 
     def told(self, kept: Kept) -> None:
         """The journal's keeper has news."""
@@ -149,7 +152,7 @@ class Backlog:
         self._arrived.set()
         self._loaded = number
         self.memory_bytes += waiting.nbytes
-        _add(self._in_memory, piece.triggers, waiting.readings, 1)
+        self._in_memory.change(piece.triggers, waiting.readings, 1)
 
     def _look(self) -> None:
         """See what has to be done, after any change."""
@@ -166,8 +169,9 @@ class Backlog:
         is_memory_full = self.memory_bytes >= limit and self.memory_bytes > 0
         if self._keeper is None:
             return is_memory_full
-        # With the journal full, too, what comes in would have no place but memory.
-        return self.problem is not None and (is_memory_full or bool(self._in_journal.pieces))
+        # With the journal full, or slower than what comes in, that would have no place but memory.
+        is_stuck = self.problem is not None and (is_memory_full or bool(self._in_journal.pieces))
+        return is_stuck or self._keeper.is_behind
 
     async def _read_back(self, keeper: Keeper) -> None:
         upto = self._last
@@ -179,18 +183,13 @@ class Backlog:
             return
         for number, piece in found:
             self._remember(number, piece, None)
-            _add(self._in_journal, -piece.triggers, -self._memory[-1].readings, -1)
+            self._in_journal.change(-piece.triggers, -self._memory[-1].readings, -1)
         if not found and self.problem is None:
             # All that was put before is written, and nothing of it could be read.
             self._loaded = max(self._loaded, upto)
         if self._loaded == self._last and self._in_journal.pieces:
             gone, self._in_journal = self._in_journal, Amount()
+            self._arrived.set()
             self._lost(gone)
         self._refill = None
         self._look()
-
-
-def _add(amount: Amount, triggers: int, readings: int, pieces: int) -> None:
-    amount.triggers += triggers
-    amount.readings += readings
-    amount.pieces += pieces

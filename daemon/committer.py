@@ -8,23 +8,19 @@ import asyncio
 import math
 import random
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
 from backends.base import BatchRejected, Store, StoreUnavailable
+from daemon.backlog import Backlog, Waiting
 from daemon.dead_letters import DeadLetters
 from daemon.events import Events
 from daemon.metrics import Latencies, Recent
 from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition
 from schemas.config import CommitterConfig
 from schemas.readings import Array, InstrumentGroup, join
-
-RESUME_AT = 0.5
-"""Backpressure ends when the backlog has fallen to this part of its limit; at the limit itself it would flutter."""
 
 
 @dataclass(kw_only=True)
@@ -39,19 +35,11 @@ class CommitCounts:
     dead_readings: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    piece: ClosedTriggers
-    put_ns: int
-    nbytes: int
-    readings: int
-
-
 class Committer:
-    """Commits the pieces of one group in order.
+    """Commits the pieces of one group's backlog in order.
 
-    settled: called with the number of pieces that are committed (or kept as dead letters) now.
-    full: called with True when the backlog reaches its limit, and with False when there is room again.
+    settled: called with the number of pieces that are committed (or kept as dead letters) now, of those that closed in
+    this process.
     noticed: called when `problem` comes or goes, however short it was.
     """
 
@@ -62,19 +50,14 @@ class Committer:
         *,
         durability: Durability,
         settings: CommitterConfig,
-        position: JournalPosition | None,
+        backlog: Backlog,
         dead_letters: DeadLetters,
         events: Events,
         settled: Callable[[int], None],
-        full: Callable[[bool], None],
         noticed: Callable[[], None],
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
-        self.waiting_bytes = 0
-        self.waiting_triggers = 0
-        self.waiting_readings = 0
-        self.is_full = False
         self.problem: str | None = None
         self.problem_since_ns = 0
         self.committed_ns = 0
@@ -84,18 +67,13 @@ class Committer:
         self._group = group
         self._durability = durability
         self._max_batch = int(settings.max_batch_mib * 2**20)
-        self._max_waiting = int(settings.max_waiting_mib * 2**20)
         self._retry_first_s = settings.retry_first_ms / 1e3
         self._retry_most_s = settings.retry_most_ms / 1e3
-        self._sequence = position.sequence if position else 0
+        self._backlog = backlog
         self._dead_letters = dead_letters
         self._events = events
         self._settled = settled
-        self._full = full
         self._noticed = noticed
-        self._queue: deque[_Waiting] = deque()
-        self._wake = asyncio.Event()
-        self._ended = False
 
     def note_risk(self, risk_ms: float) -> None:
         """Be told how young an acknowledged reading may be, in ms, and still be lost with the server."""
@@ -110,46 +88,12 @@ class Committer:
         """
         return self.counts.readings if math.isinf(self.risk_ms) else self._recent.count(monotonic_ns)
 
-    def put(self, pieces: Sequence[ClosedTriggers]) -> None:
-        """Queue pieces for commit. Never refuses: what is closed is not lost; `full` slows down the sources."""
-        now = time.monotonic_ns()
-        for piece in pieces:
-            readings = int(np.count_nonzero(piece.present)) + len(piece.late)
-            self._queue.append(_Waiting(piece, now, piece.nbytes, readings))
-            self.waiting_bytes += piece.nbytes
-            self.waiting_triggers += piece.triggers
-            self.waiting_readings += readings
-        if pieces:
-            self._wake.set()
-        if not self.is_full and self.waiting_bytes >= self._max_waiting:
-            self.is_full = True
-            self._full(True)
-
-    def end(self) -> None:
-        """Let `run` return once all that is queued is committed."""
-        self._ended = True
-        self._wake.set()
-
     async def run(self) -> None:
-        """Commit until `end` is called and nothing is left."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._queue:
-                await self._commit(self._next())
-            if self._ended:
-                return
+        """Commit until the backlog has ended and nothing is left of it."""
+        while pieces := await self._backlog.take(self._max_batch):
+            await self._commit(pieces)
 
-    def _next(self) -> list[_Waiting]:
-        size, taken = 0, 0
-        for waiting in self._queue:
-            size += waiting.nbytes
-            if taken and size > self._max_batch:
-                break
-            taken += 1
-        return list(islice(self._queue, taken))
-
-    async def _commit(self, pieces: list[_Waiting]) -> None:
+    async def _commit(self, pieces: list[Waiting]) -> None:
         batch = self._batch(pieces)
         try:
             await self._persist(batch)
@@ -164,8 +108,7 @@ class Committer:
             self.counts.dead_readings += pieces[0].readings
         else:
             self._count(pieces)
-        self._sequence = batch.position.sequence
-        self._done(pieces)
+        self._settled(self._backlog.settle(len(pieces)))
 
     async def _persist(self, batch: Batch) -> None:
         """Commit, trying again for as long as the store is not available."""
@@ -199,15 +142,15 @@ class Committer:
                 )
                 return
 
-    def _batch(self, pieces: list[_Waiting]) -> Batch:
+    def _batch(self, pieces: list[Waiting]) -> Batch:
         return Batch(
             **_merge([waiting.piece for waiting in pieces]).parts,
             group=self._group,
-            position=JournalPosition(sequence=self._sequence + len(pieces)),
+            position=JournalPosition(sequence=pieces[-1].number),
             durability=self._durability,
         )
 
-    def _count(self, pieces: list[_Waiting]) -> None:
+    def _count(self, pieces: list[Waiting]) -> None:
         now = time.monotonic_ns()
         closing = [waiting for waiting in pieces if waiting.piece.triggers]
         self.counts.commits += 1
@@ -216,20 +159,11 @@ class Committer:
         self.counts.triggers += sum(waiting.piece.triggers for waiting in closing)
         self.counts.readings += readings
         self._recent.add(readings, now)
-        if closing:
-            latencies = np.array([now - waiting.put_ns for waiting in closing]) / 1e6
-            self.latencies.add(latencies, np.array([waiting.piece.triggers for waiting in closing]), now)
-
-    def _done(self, pieces: list[_Waiting]) -> None:
-        for waiting in pieces:
-            self._queue.popleft()
-            self.waiting_bytes -= waiting.nbytes
-            self.waiting_triggers -= waiting.piece.triggers
-            self.waiting_readings -= waiting.readings
-        self._settled(len(pieces))
-        if self.is_full and self.waiting_bytes <= RESUME_AT * self._max_waiting:
-            self.is_full = False
-            self._full(False)
+        # How long something waited that was read back from the journal says nothing of how commits do now.
+        fresh = [(now - waiting.put_ns, waiting.piece.triggers) for waiting in closing if waiting.put_ns is not None]
+        if fresh:
+            waited, triggers = np.array(fresh).T
+            self.latencies.add(waited / 1e6, triggers, now)
 
     def _note(self, problem: str | None) -> None:
         is_news = (problem is None) != (self.problem is None)

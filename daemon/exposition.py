@@ -114,6 +114,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
         lambda group: math.inf if group.at_risk_ms is None else group.at_risk_ms / 1e3,
     ),
     ("backlog_bytes", "Memory held by readings that wait for the store.", lambda group: group.backlog_mib * 2**20),
+    ("journal_bytes", "Disk held by the journal.", lambda group: group.journal_mib * 2**20),
     ("backpressure", "1 while TCP senders are held back.", lambda group: group.backpressure),
     ("instruments_missing", "Instruments missing, silent or never seen.", lambda group: group.missing_now),
     ("run", "Number of the run.", lambda group: group.run),

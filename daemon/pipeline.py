@@ -1,14 +1,18 @@
 """The pipeline of one group: assembly, committer and watch, joined. Sources put blocks in; the store gets batches."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from backends.base import Store
 from daemon.assembly import Assembly, Origin
+from daemon.backlog import Backlog
 from daemon.clock import now
 from daemon.committer import Committer
 from daemon.dead_letters import DeadLetters
 from daemon.events import Events
+from daemon.journal import Amount, Journal, Recovered
+from daemon.journal.keeper import Keeper, Kept
 from daemon.runs import Runs
 from daemon.watch import Watch
 from schemas.batch import ClosedTriggers, Durability, JournalPosition, Layout
@@ -40,6 +44,8 @@ class Pipeline:
         run: int,
         history: Array,
         position: JournalPosition | None,
+        journal: Journal | None = None,
+        recovered: Recovered | None = None,
         dead_letters: DeadLetters,
         events: Events,
         noticed: Callable[[], None] = lambda: None,
@@ -58,20 +64,34 @@ class Pipeline:
             next_run=runs.after,
             history=history,
         )
+        self._keeper = None if journal is None else Keeper(journal, self._kept)
+        held = position.sequence if position else 0
+        self._first = held + 1 if journal is None else journal.next
+        self.recovered = Amount() if recovered is None else recovered.amount
+        self.backlog = Backlog(
+            self._keeper,
+            position=held,
+            last=self._first - 1,
+            recovered=dataclasses.replace(self.recovered),
+            max_memory=int(config.committer.max_waiting_mib * 2**20),
+            full=self._full,
+            lost=self._lost,
+        )
+        self.lost = Amount()
         self.committer = Committer(
             store,
             group,
             durability=durability,
             settings=config.committer,
-            position=position,
+            backlog=self.backlog,
             dead_letters=dead_letters,
             events=events,
             settled=self._settled,
-            full=self._full,
             noticed=noticed,
         )
         self.watch = Watch(group.size, int(config.alarms.stale_s * 1e9))
         self._events = events
+        self._settled_pieces = 0
         self._timer: asyncio.TimerHandle | None = None
         self._full_ns = -QUIET_NS  # when backpressure began or ended last
         self._on_settled: list[Callable[[], None]] = []
@@ -80,7 +100,7 @@ class Pipeline:
     @property
     def is_full(self) -> bool:
         """Whether the backlog is at its limit, so that sources hold back."""
-        return self.committer.is_full
+        return self.backlog.is_full
 
     def subscribe(self, *, settled: Callable[[], None], full: Callable[[bool], None]) -> None:
         """Be told when acknowledgements may have moved on, and when backpressure begins (True) and ends (False)."""
@@ -110,22 +130,54 @@ class Pipeline:
         self._events.say("info", f"group {self.group.name}: run {self.assembly.run} was opened on request")
         return self.assembly.run
 
+    @property
+    def has_journal(self) -> bool:
+        """Whether senders may ask for `spooled`."""
+        return self._keeper is not None
+
+    def connect(self, *, spooled: bool) -> int:
+        """Give a sender that wants acknowledgements its column of the receipts; `spooled`: the journal is enough."""
+        column = self.assembly.receipts.connect(spooled=spooled)
+        self._sync_for_spooled()
+        return column
+
+    def disconnect(self, column: int) -> None:
+        """Take a sender's column back."""
+        self.assembly.receipts.disconnect(column)
+        self._sync_for_spooled()
+
+    def _sync_for_spooled(self) -> None:
+        if self._keeper is not None:
+            self._keeper.sync_at_once(self.assembly.receipts.wants_spooled)
+
     async def run(self) -> None:
         """Commit until `end`, then until nothing is left."""
+        if self._keeper is not None:
+            self._keeper.start()
         await self.committer.run()
+
+    async def close(self) -> None:
+        """Put what is not committed on the disk, and let go of the journal.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        await self.backlog.close()
+        if self._keeper is not None:
+            await self._keeper.end()
 
     def end(self) -> None:
         """Close the open triggers and let `run` return when all is committed."""
         self._disarm()
         self._handle(self.assembly.flush(now()), rearm=False)
-        self.committer.end()
+        self.backlog.end()
 
     def _handle(self, pieces: Sequence[ClosedTriggers], *, rearm: bool = True) -> None:
         if pieces:
             moment = now().monotonic_ns
             for piece in pieces:
                 self.watch.note(piece, moment)
-            self.committer.put(pieces)
+            self.backlog.put(pieces)
         if rearm and self._timer is None:
             self._arm()
 
@@ -147,7 +199,30 @@ class Pipeline:
         self._handle(self.assembly.close_due(now()))
         self._tell_settled()
 
+    def _kept(self, kept: Kept) -> None:
+        before = self.backlog.problem
+        self.backlog.told(kept)
+        if (kept.problem is None) != (before is None):
+            self._say_journal(kept.problem)
+        self.assembly.receipts.spooled(max(0, kept.synced + 1 - self._first - self._settled_pieces))
+        self._tell_settled()
+
+    def _say_journal(self, problem: str | None) -> None:
+        if problem is None:
+            self._events.say("info", f"group {self.group.name}: the journal is written again")
+        else:
+            self._events.say("error", f"group {self.group.name}: the journal takes nothing: {problem}")
+
+    def _lost(self, amount: Amount) -> None:
+        self.lost.change(amount.triggers, amount.readings, amount.pieces)
+        self._events.say(
+            "error",
+            f"group {self.group.name}: {amount.readings} readings in the journal could not be read any more; what was"
+            " left of them is in its folder `damaged`",
+        )
+
     def _settled(self, pieces: int) -> None:
+        self._settled_pieces += pieces
         self.assembly.receipts.committed(pieces)
         self._tell_settled()
 

@@ -86,6 +86,10 @@ timeout_ms = 200.0
 [committer]
 max_waiting_mib = 1024.0
 """,
+    "journal": """\
+[journal]
+max_mib = 16384.0               # forty minutes at 1,000 triggers/s of 120 instruments with four channels
+""",
     "alarms": """\
 [alarms]
 stale_s = 5.0

@@ -115,7 +115,8 @@ class Reporter:
             missing_now=sum(states.count(letter) for letter in "msn"),
             missing_a_trigger=pipeline.watch.missing_a_trigger(moment),
             states=states,
-            backlog_mib=pipeline.committer.waiting_bytes / 2**20,
+            journal_mib=pipeline.backlog.journal_bytes / 2**20,
+            backlog_mib=pipeline.backlog.memory_bytes / 2**20,
             backpressure=pipeline.is_full,
         )
 
@@ -128,7 +129,7 @@ def _triggers(pipeline: Pipeline, rates: Sequence[float]) -> TriggerCounts:
         complete=counts.complete,
         incomplete=counts.incomplete,
         committed=committer.counts.triggers,
-        waiting=committer.waiting_triggers,
+        waiting=pipeline.backlog.waiting.triggers,
         newest=pipeline.assembly.newest,
         rate=rates[0],
         commit_rate=rates[1],
@@ -142,12 +143,13 @@ def _readings(pipeline: Pipeline, rates: Sequence[float], at_risk: int) -> Readi
         refused[reason] = refused.get(reason, 0) + count
     return ReadingCounts(
         received=counts.received + pipeline.dropped_total,
+        recovered=pipeline.recovered.readings,
         committed=committer.counts.readings,
         late=counts.late,
         duplicate=counts.duplicate,
         refused=refused,
-        dead=committer.counts.dead_readings,
-        waiting=pipeline.assembly.held + committer.waiting_readings,
+        dead=committer.counts.dead_readings + pipeline.lost.readings,
+        waiting=pipeline.assembly.held + pipeline.backlog.waiting.readings,
         at_risk=at_risk,
         rate=rates[2],
         commit_rate=rates[3],

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from backends.base import Store, StoreError, StoreUnavailable
 from daemon.api import ApiServer
 from daemon.configuration import LoadedConfig
@@ -21,6 +19,7 @@ from daemon.events import Events
 from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
 from daemon.reporting import Reporter
+from daemon.resume import what_was_left
 from daemon.runs import Runs
 from daemon.sources.base import Source
 from daemon.sources.simulated import SimulatedSource
@@ -32,9 +31,6 @@ from schemas.config import Config
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
-from schemas.ledger import ledger_dtype
-from schemas.queries import LedgerTail
-from schemas.readings import Array
 from schemas.status import State
 
 FACTS_EVERY_S = 5.0
@@ -168,11 +164,14 @@ class Service:
                 return
 
     async def _make_pipelines(self) -> None:
-        tails = {name: await self._tail(name) for name in self.groups}
-        runs = Runs(max([int(tail["run"][-1]) for tail in tails.values() if len(tail)], default=1))
+        left = {
+            name: await what_was_left(self.store, group, self.config, self._state_dir, self.events)
+            for name, group in self.groups.items()
+        }
+        runs = Runs(max((found.run for found in left.values() if found.run is not None), default=1))
         dead_letters = DeadLetters(self._state_dir / "dead-letters")
         for section in self.config.groups:
-            tail = tails[section.name]
+            found = left[section.name]
             self.pipelines[section.name] = Pipeline(
                 self.groups[section.name],
                 self.config,
@@ -180,20 +179,15 @@ class Service:
                 layout=layout_of(section, self.config),
                 durability=durability_of(section, self.config),
                 runs=runs,
-                run=int(tail["run"][-1]) if len(tail) else runs.current,
-                history=tail,
-                position=await self.store.position(section.name),
+                run=found.run or runs.current,
+                history=found.history,
+                position=found.position,
+                journal=found.journal,
+                recovered=found.recovered,
                 dead_letters=dead_letters,
                 events=self.events,
                 noticed=self.reporter.look_at_store,
             )
-
-    async def _tail(self, name: str) -> Array:
-        group = self.groups[name]
-        found = await self.store.ask(LedgerTail(group=group, most=self.config.assembly.window // 2))
-        tail = np.zeros(len(found), ledger_dtype(group.size))
-        tail[:] = found
-        return tail
 
     async def _start_sources(self) -> None:
         for index, section in enumerate(self.config.sources):
@@ -236,12 +230,26 @@ class Service:
         for task in late:
             task.cancel()
         if late:
-            left = sum(pipeline.committer.waiting_readings for pipeline in self.pipelines.values())
-            self.events.say(
-                "error",
-                f"{left} readings could not be committed within {COMMIT_WITHIN_S:g} s and are not in the database; "
-                "TCP senders that ask for acknowledgements still have theirs",
-            )
+            await asyncio.gather(*late, return_exceptions=True)
+        for pipeline in self.pipelines.values():
+            await self._close(pipeline)
+
+    async def _close(self, pipeline: Pipeline) -> None:
+        try:
+            await pipeline.close()
+        except OSError as error:
+            self.events.say("error", f"group {pipeline.group.name}: the journal is not on the disk: {error}")
+        left = pipeline.backlog.waiting.readings
+        if not left:
+            return
+        where = "stay in the journal, and are committed after the next start"
+        if not pipeline.has_journal or pipeline.backlog.problem is not None:
+            where = "are not in the database; TCP senders that ask for acknowledgements still have theirs"
+        self.events.say(
+            "warning" if pipeline.has_journal else "error",
+            f"group {pipeline.group.name}: {left} readings could not be committed within {COMMIT_WITHIN_S:g} s and"
+            f" {where}",
+        )
 
 
 def make_source(section: SourceConfig, pipelines: Mapping[str, Pipeline]) -> Source:

@@ -10,7 +10,7 @@ from daemon.outcome import CommandFailed, examples
 from daemon.sender import SenderError
 from daemon.simulate import SettingsError, SimulateReport, SimulateSettings, run_simulate
 from schemas.readings import InstrumentGroup
-from schemas.wire import ProtocolError
+from schemas.wire import Ack, ProtocolError
 
 EPILOG = examples(
     "triggerlog simulate --rate 10",
@@ -29,6 +29,9 @@ def simulate(
     host: Annotated[str, typer.Option(help="Address of the daemon's source.")] = _Defaults.host,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Its port.")] = _Defaults.port,
     protocol: Annotated[Literal["tcp", "udp"], typer.Option(help="How readings travel.")] = "tcp",
+    ack: Annotated[
+        Literal["committed", "spooled"], typer.Option(help="Acknowledged when in the database, or in the journal.")
+    ] = "committed",
     group: Annotated[
         list[str] | None,
         typer.Option(help="Group to simulate, several times for several.", show_default="bpm, or all of --config"),
@@ -83,6 +86,7 @@ def simulate(
             host=host,
             port=port,
             protocol=protocol,
+            ack=Ack(ack),
             groups=tuple(group or [layout.name for layout in layouts] or _Defaults.groups),
             layouts=layouts,
             rate=rate,

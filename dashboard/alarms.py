@@ -75,7 +75,7 @@ def _store(status: Status) -> Iterator[Alarm]:
         key="store",
         severity=Severity.NOTE if starting else Severity.CRITICAL,
         text=f"{'Waiting for the database' if starting else 'Database away'}{why}",
-        action=f"Readings wait in memory ({_waiting(status)}); {look}.",
+        action=f"Readings wait {_waiting(status)}; {look}.",
     )
 
 
@@ -94,9 +94,11 @@ def _probe(backend: str) -> str:
 
 
 def _waiting(status: Status) -> str:
-    mib = sum(group.backlog_mib for group in status.groups.values())
     triggers = sum(group.triggers.waiting for group in status.groups.values())
-    return f"{triggers:,} triggers, {mib:.1f} MiB"
+    journal = sum(group.journal_mib for group in status.groups.values())
+    if journal:
+        return f"in the journal ({triggers:,} triggers, {journal:,.0f} MiB)"
+    return f"in memory ({triggers:,} triggers, {sum(group.backlog_mib for group in status.groups.values()):,.0f} MiB)"
 
 
 def _rejected(status: Status) -> Iterator[Alarm]:

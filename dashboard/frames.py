@@ -76,6 +76,7 @@ def sections(status: Status) -> Sections:
             "durability": group.durability,
             "at_risk_ms": group.at_risk_ms,
             "backpressure": group.backpressure,
+            "journal_mib": round(group.journal_mib, 1),
         }
         cut[f"states/{name}"] = group.states
         cut[f"totals/{name}"] = _totals(group)
@@ -92,6 +93,7 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
     readings = group.readings
     return {
         "received": readings.received,
+        "recovered": readings.recovered,
         "committed": readings.committed,
         "duplicate": readings.duplicate,
         "refused": sum(readings.refused.values()),

@@ -261,8 +261,8 @@ class CommitterConfig(_Section):
         default=256.0,
         gt=0,
         le=65_536,
-        description="Most that waits in memory for the database, in MiB and for each group; beyond it TCP senders are "
-        "held back and datagrams are refused.",
+        description="Most that waits in memory for the database, in MiB and for each group; what is beyond it waits in "
+        "the journal alone.",
     )
     retry_first_ms: float = Field(default=50.0, gt=0, le=60_000, description="Pause after the first failed commit.")
     retry_most_ms: float = Field(default=1_000.0, gt=0, le=600_000, description="The pause doubles up to this.")
@@ -276,6 +276,21 @@ class CommitterConfig(_Section):
             mend = f"use at most {self.max_waiting_mib:g}, or a larger `max_waiting_mib`"
             refuse([wrong("one batch is more than may wait", mend, "max_batch_mib")])
         return self
+
+
+class JournalConfig(_Section):
+    """Where closed triggers wait for the database, on disk under `state_dir`; a journal a group."""
+
+    max_mib: float = Field(
+        default=4096.0,
+        ge=0,
+        le=16_777_216,
+        description="Most that a journal may hold, in MiB; 0 keeps none: then only memory is there to wait in. With it "
+        "full TCP senders are held back and datagrams are refused.",
+    )
+    segment_mib: float = Field(
+        default=64.0, ge=1, le=4096, description="Size of its files, in MiB; each goes once the database has all of it."
+    )
 
 
 class ApiConfig(_Section):
@@ -317,6 +332,7 @@ class Config(_Section):
     database: DatabaseConfig = Field(default_factory=DatabaseConfig, description="Where they go.")
     assembly: AssemblyConfig = Field(default_factory=AssemblyConfig, description="How triggers are put together.")
     committer: CommitterConfig = Field(default_factory=CommitterConfig, description="How they are committed.")
+    journal: JournalConfig = Field(default_factory=JournalConfig, description="Where they wait for the database.")
     alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
     api: ApiConfig = Field(default_factory=ApiConfig, description="The control API.")
     dashboard: DashboardConfig = Field(default_factory=DashboardConfig, description="The page.")

@@ -47,15 +47,21 @@ class TriggerCounts(_Model):
 
 
 class ReadingCounts(_Model):
-    """Readings since the daemon started. received = committed + duplicate + refused + dead + waiting, always."""
+    """Readings since the daemon started.
+
+    received + recovered = committed + duplicate + refused + dead + waiting, always.
+    """
 
     received: int
+    recovered: int = Field(description="found in the journal at the start: left by an earlier daemon")
     committed: int
     late: int = Field(description="accepted after their trigger had closed")
     duplicate: int = Field(description="of an instrument whose reading was already there; not stored")
     refused: dict[str, int] = Field(description="never stored, by reason")
-    dead: int = Field(description="in batches the store rejected for good; kept in the state folder")
-    waiting: int = Field(description="being assembled or closed and not yet committed")
+    dead: int = Field(
+        description="in batches the store rejected for good, or damaged in the journal; kept in the state folder"
+    )
+    waiting: int = Field(description="being assembled, or closed and not yet committed: in memory or in the journal")
     at_risk: int = Field(
         description="committed so lately (at_risk_ms) that a crash of the server now could lose them; all since the "
         "daemon started where the risk has no limit. What waits is not among them: it is not acknowledged"
@@ -90,6 +96,7 @@ class GroupStatus(_Model):
     missing_a_trigger: float = Field(description="mean number of instruments missing from the triggers closed lately")
     states: str = Field(description="one letter an instrument, in order: o ok, l late, m missing, s silent, n never")
     backlog_mib: float = Field(description="memory held by readings that wait for the store")
+    journal_mib: float = Field(description="disk held by the journal")
     backpressure: bool = Field(description="whether TCP senders are being held back now")
 
 

@@ -90,6 +90,7 @@ class Ack(StrEnum):
     """Which acknowledgements a sender wants."""
 
     COMMITTED = "committed"  # frames as the store acknowledges
+    SPOOLED = "spooled"  # frames as the journal has it on the disk
     NONE = "none"  # nothing flows back; the default, for a sender that never reads
 
 
@@ -323,8 +324,10 @@ def _greeting_of(pairs: Mapping[str, str]) -> Greeting:
     _fits(pairs, "group", _GROUP, "lower-case letters, digits and underscores, at most 32")
     _fits(pairs, "sender", _SENDER, "1 to 64 letters, digits, underscores, dots and hyphens")
     _fits(pairs, "instrument", _INSTRUMENT, "the instrument's name, 1 to 64 printable ASCII characters")
-    if pairs.get("ack", "none") not in ("committed", "none"):
-        raise ProtocolError(ErrorCode.BAD_GREETING, f"ack={_quoted(pairs['ack'])} is not known; use committed or none")
+    if pairs.get("ack", "none") not in tuple(Ack):
+        raise ProtocolError(
+            ErrorCode.BAD_GREETING, f"ack={_quoted(pairs['ack'])} is not known; use committed, spooled or none"
+        )
     return Greeting(
         group=pairs["group"],
         sender=pairs.get("sender"),

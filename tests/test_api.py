@@ -60,9 +60,9 @@ class Served:
     url: str
 
     async def commit(self, *triggers: int) -> None:
-        committer = self.logger.pipelines["bpm"].committer
-        self.logger.pipelines["bpm"].receive(whole(GROUP, *triggers))
-        await eventually(lambda: committer.waiting_triggers == 0)
+        pipeline = self.logger.pipelines["bpm"]
+        pipeline.receive(whole(GROUP, *triggers))
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
 
 
 @asynccontextmanager

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.filling import readings_in
-from daemon.backlog import Amount, Backlog
-from daemon.journal import Journal
+from daemon.backlog import Backlog
+from daemon.journal import Amount, Journal
 from daemon.journal.keeper import Keeper, Kept
 from tests.test_journal import GROUP, flip, piece_of, same, segments
 
@@ -33,7 +33,7 @@ class Opened:
             journal = Journal(folder, GROUP, **{"max_bytes": 2**30, "segment_bytes": 2**16, **limits})
             found = journal.open(position)
             last = journal.next - 1
-            recovered = Amount(pieces=found.pieces, triggers=found.triggers, readings=found.readings)
+            recovered = found.amount
             self.keeper = Keeper(journal, self._told)
         self.backlog = Backlog(
             self.keeper,

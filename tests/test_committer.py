@@ -38,9 +38,9 @@ async def test_while_one_transaction_is_under_way_the_next_batch_gathers() -> No
         put(logger, 1)
         await eventually(lambda: logger.store.begun == 1)
         put(logger, *range(2, 101))
-        assert logger.pipelines["bpm"].committer.waiting_triggers == 100
+        assert logger.pipelines["bpm"].backlog.waiting.triggers == 100
         logger.store.serving.set()
-        await eventually(lambda: logger.pipelines["bpm"].committer.waiting_triggers == 0)
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
         assert logger.store.commits == 2
     assert len(await logger.stored(GROUP)) == 500
 
@@ -50,7 +50,7 @@ async def test_a_batch_is_not_larger_than_configured() -> None:
         logger.store.serving.clear()
         put(logger, *range(1, 101))
         logger.store.serving.set()
-        await eventually(lambda: logger.pipelines["bpm"].committer.waiting_triggers == 0)
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
         assert 3 < logger.store.commits < 100
     assert (await logger.store.position("bpm")).sequence == 100
 
@@ -66,7 +66,7 @@ async def test_late_readings_and_revised_rows_of_one_batch_belong_together() -> 
         for instrument in (2, 3, 3, 4):
             pipeline.receive(make_block(GROUP, [(trigger, instrument) for trigger in (4, 2, 3)]))
         logger.store.serving.set()
-        await eventually(lambda: pipeline.committer.waiting_readings == 0)
+        await eventually(lambda: pipeline.backlog.waiting.readings == 0)
         assert logger.store.commits <= 2
     stored = await logger.stored(GROUP)
     assert [(int(r["trigger"]), int(r["instrument"])) for r in stored] == [
@@ -90,7 +90,7 @@ async def test_database_away_loses_nothing_and_is_said() -> None:
         assert committer.problem == "connection refused"
         assert committer.counts.triggers == 0
         logger.store.fail_with(None)
-        await eventually(lambda: committer.waiting_triggers == 0)
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
         assert committer.problem is None
     assert len(await logger.stored(GROUP)) == 10
 
@@ -114,7 +114,7 @@ async def test_a_rejected_piece_is_kept_on_disk_and_takes_no_other_with_it(tmp_p
         for trigger in (3, 4, 5):
             pipeline.receive(whole(GROUP, trigger), Origin.of(column, 5 * trigger - 5, 5))
         logger.store.serving.set()
-        await eventually(lambda: pipeline.committer.waiting_triggers == 0)
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
         assert (pipeline.committer.counts.dead_triggers, pipeline.committer.counts.dead_readings) == (1, 5)
         assert pipeline.assembly.receipts.acknowledged()[0][column] == 25
         assert "trigger 3 is not welcome" in logger.events.newest()[0].text
@@ -136,9 +136,9 @@ async def test_a_rejected_piece_waits_while_it_cannot_be_kept(tmp_path: Path) ->
         put(logger, 3)
         await eventually(lambda: committer.problem is not None)
         assert "cannot be kept on disk" in committer.problem
-        assert committer.waiting_triggers == 1
+        assert logger.pipelines["bpm"].backlog.waiting.triggers == 1
         blocked.unlink()
-        await eventually(lambda: committer.waiting_triggers == 0)
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
         assert committer.counts.dead_triggers == 1
 
 
@@ -162,6 +162,6 @@ async def test_latency_runs_from_closing_to_the_stores_acknowledgement() -> None
         put(logger, 1)
         await asyncio.sleep(0.05)
         logger.store.serving.set()
-        await eventually(lambda: committer.waiting_triggers == 0)
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
         assert committer.latencies.total == 1
         assert committer.latencies.sum_ms >= 50

@@ -87,8 +87,8 @@ def test_it_is_found_as_it_was_left(tmp_path: Path) -> None:
         assert len(segments(tmp_path)) > 3
     again = Journal(tmp_path, GROUP, **ROOMY)
     recovered = again.open(first + 9)
-    assert (recovered.pieces, recovered.triggers, recovered.damages) == (19, 3 * 19, ())
-    assert recovered.readings == sum(int(piece.present.sum()) + len(piece.late) for piece in pieces[10:])
+    assert (recovered.amount.pieces, recovered.amount.triggers, recovered.damages) == (19, 3 * 19, ())
+    assert recovered.amount.readings == sum(int(piece.present.sum()) + len(piece.late) for piece in pieces[10:])
     found = everything(again)
     assert list(found) == list(range(first + 10, first + 29))
     assert all(same(piece, kept) for piece, kept in zip(pieces[10:], found.values(), strict=True))

@@ -58,7 +58,7 @@ async def test_what_is_put_is_kept_in_order(tmp_path: Path) -> None:
         assert all(same(piece_of(k), piece) for k, (_, piece) in enumerate(found, 1))
         await watched.until(lambda kept: kept.written == watched.first + 28)
     async with keeping(tmp_path) as again:
-        assert again.recovered.pieces == 29
+        assert again.recovered.amount.pieces == 29
 
 
 async def test_a_sync_is_done_at_once_for_who_waits_and_soon_for_the_others(tmp_path: Path) -> None:
@@ -115,4 +115,4 @@ async def test_the_end_keeps_what_was_put(tmp_path: Path, pieces: int) -> None:
     async with keeping(tmp_path) as watched:
         watched.keeper.put([piece_of(number) for number in range(1, pieces + 1)])
     async with keeping(tmp_path) as again:
-        assert again.recovered.pieces == pieces
+        assert again.recovered.amount.pieces == pieces

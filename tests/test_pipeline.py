@@ -32,7 +32,7 @@ async def test_a_trigger_half_received_when_senders_are_held_back_is_not_closed_
         logger.store.serving.set()
         await eventually(lambda: not pipeline.is_full)
         pipeline.receive(make_block(GROUP, [(2000, 2), (2000, 3), (2000, 4)]))
-        await eventually(lambda: pipeline.committer.waiting_triggers == 0)
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
         assert (pipeline.assembly.counts.late, pipeline.assembly.counts.incomplete) == (0, 0)
 
 
@@ -60,7 +60,7 @@ async def test_backpressure_that_flutters_is_said_once() -> None:
                 pipeline.receive(whole(GROUP, trigger))
                 trigger += 1
             logger.store.serving.set()
-            await eventually(lambda: pipeline.committer.waiting_triggers == 0)
+            await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
         assert [event.text for event in logger.events.newest()] == [
             "group bpm: the backlog is full, senders are held back"
         ]

@@ -77,9 +77,9 @@ async def write_to_blocks_again() -> None:
 
 async def test_a_sender_without_acknowledgements_finishes_all_the_same() -> None:
     async with listening(BPM) as listener:
-        async with await connected(listener, acknowledge=False) as sender:
+        async with await connected(listener, ack=Ack.NONE) as sender:
             await sender.send(blocks(sender, range(1))[0])
-            with pytest.raises(SenderError, match="acknowledge=True"):
+            with pytest.raises(SenderError, match=r"ack=Ack\.COMMITTED"):
                 await sender.drain_acknowledged(1)
         assert listener.connections[0].greeting.ack is Ack.NONE
         assert len(listener.records) == 120
@@ -204,7 +204,7 @@ async def test_refusals_on_connecting_carry_the_daemons_words() -> None:
         with pytest.raises(ProtocolError, match="cannot be a name"):
             await connected(listener, sender="a b")
         with pytest.raises(ValueError, match="reconnect needs acknowledge"):
-            await connected(listener, acknowledge=False, reconnect=True)
+            await connected(listener, ack=Ack.NONE, reconnect=True)
 
 
 async def test_nobody_there_is_one_clear_line() -> None:

@@ -41,6 +41,10 @@ timeout_ms = 200.0
 max_batch_mib = 0.25
 max_waiting_mib = 4.0
 
+[journal]
+max_mib = 8.0
+segment_mib = 1.0
+
 [api]
 port = 0
 """
@@ -207,6 +211,7 @@ async def test_a_database_that_hangs_makes_senders_wait_and_memory_stay(tmp_path
                     await asyncio.to_thread(until, lambda: daemon.group()["backpressure"], "backpressure")
                     full = daemon.group()
                     assert full["backlog_mib"] < 12  # the limit, and what one receive buffer holds more
+                    assert 4 < full["journal_mib"] <= 8
                     assert full["readings"]["received"] < 12 * triggers
                 finally:
                     for pid in stopped:

@@ -181,7 +181,7 @@ def test_the_daemon_answers_with_layout_and_number() -> None:
         (b"TRIGGERLOG/1 group=bpm group=bpm", "bad-greeting", "give it once"),
         (b"TRIGGERLOG/1 group=bpm colour=red", "unknown-key", "known are group, sender, ack, instrument"),
         (b"TRIGGERLOG/1 group=bpm sender=a/b", "bad-greeting", "letters, digits"),
-        (b"TRIGGERLOG/1 group=bpm ack=spooled", "bad-greeting", "use committed or none"),
+        (b"TRIGGERLOG/1 group=bpm ack=later", "bad-greeting", "use committed, spooled or none"),
         (b"TRIGGERLOG/1 group=bpm\nsender=a", "bad-greeting", "printable ASCII"),
         (b"TRIGGERLOG/1 group=bpm sender=\xc3\xa9", "bad-greeting", "printable ASCII"),
         (b"TRIGGERLOG/1 group=bpm sender=" + b"a" * 1024, "bad-greeting", "shorten its names"),

@@ -40,27 +40,56 @@ class JournalFull(Exception):
     """There is no room: the limit is reached, or the disk is full. What was to be appended is not in the journal."""
 
 
+@dataclass(kw_only=True)
+class Amount:
+    """How much waits somewhere."""
+
+    pieces: int = 0
+    triggers: int = 0
+    readings: int = 0
+
+    def change(self, triggers: int, readings: int, pieces: int) -> None:
+        """Add, or take away what is negative."""
+        self.triggers += triggers
+        self.readings += readings
+        self.pieces += pieces
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recovered:
     """What was found at the start.
 
-    pieces, triggers, readings: what the database lacks. damages: what could not be read, and is set aside in `kept`.
+    amount: what the database lacks. damages: what could not be read, and is set aside in `kept`.
     """
 
-    pieces: int
-    triggers: int
-    readings: int
+    amount: Amount
     damages: tuple[Damage, ...]
     kept: tuple[Path, ...]
 
 
 @dataclass(kw_only=True)
 class _Sealed:
-    """A segment that is not written any more, with its records that are still to be committed; INDEX."""
+    """A segment that is not written any more, with its records that are still to be committed; INDEX.
+
+    unsynced: its file, while that may not be on the disk.
+    """
 
     path: Path
     nbytes: int
     records: Array
+    unsynced: SegmentWriter | None = None
+
+    def sync(self) -> None:
+        """Wait until it is on the disk; raises OSError when it may not be."""
+        if self.unsynced is not None:
+            self.unsynced.sync()
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close its file."""
+        if self.unsynced is not None:
+            self.unsynced.close()
+            self.unsynced = None
 
 
 class Journal:
@@ -139,9 +168,11 @@ class Journal:
         self.next = last + OFF_LIMITS
         waiting_in = [segment.records for segment in self._sealed]
         return Recovered(
-            pieces=sum(len(records) for records in waiting_in),
-            triggers=sum(int(records["triggers"].sum()) for records in waiting_in),
-            readings=sum(int(records["readings"].sum()) for records in waiting_in),
+            amount=Amount(
+                pieces=sum(len(records) for records in waiting_in),
+                triggers=sum(int(records["triggers"].sum()) for records in waiting_in),
+                readings=sum(int(records["readings"].sum()) for records in waiting_in),
+            ),
             damages=tuple(damages),
             kept=tuple(kept),
         )
@@ -213,11 +244,8 @@ class Journal:
 
     def _seal(self) -> None:
         assert self._writer is not None
-        # Behind it a sync looks at the next segment only.
-        self._writer.sync()
-        self._writer.close()
-        records = np.array(self._written, INDEX)
-        self._sealed.append(_Sealed(path=self._writer.path, nbytes=self._writer.nbytes, records=records))
+        writer, records = self._writer, np.array(self._written, INDEX)
+        self._sealed.append(_Sealed(path=writer.path, nbytes=writer.nbytes, records=records, unsynced=writer))
         self._writer, self._written = None, deque()
 
     def sync(self) -> int:
@@ -227,6 +255,8 @@ class Journal:
             OSError: it may not be; after that nothing more can be said of what was appended since the last sync.
         """
         last = self.next - 1
+        for segment in self._sealed:
+            segment.sync()
         if self._writer is not None:
             self._writer.sync()
         return last
@@ -252,6 +282,19 @@ class Journal:
                 if piece is not None:
                     found.append((sequence, piece))
         return found
+
+    def read_last(self, triggers: int) -> list[ClosedTriggers]:
+        """Read the last pieces, as many as hold so many triggers, in order; raises OSError as `read`."""
+        wanted: list[tuple[Path, list[int]]] = []
+        left = triggers
+        for path, records in reversed(list(self._in_order())):
+            for record in records[::-1].tolist():
+                if left <= 0:
+                    break
+                left -= record[3]
+                wanted.append((path, record))
+        pieces = (self._read(path, start, end) for path, (_, start, end, *_) in reversed(wanted))
+        return [piece for piece in pieces if piece is not None]
 
     def _read(self, path: Path, start: int, end: int) -> ClosedTriggers | None:
         try:
@@ -279,6 +322,8 @@ class Journal:
             segment.records = segment.records[segment.records["sequence"] > position]
             if len(segment.records):
                 return
+            # What the database has needs not to reach the disk here, and once it has no name it does not.
+            segment.let_go()
             segment.path.unlink()
             self.nbytes -= segment.nbytes
             self._sealed.popleft()
@@ -298,6 +343,8 @@ class Journal:
             OSError: it could not be put there.
         """
         try:
+            for segment in self._sealed:
+                segment.sync()
             if self._writer is not None:
                 writer, self._writer = self._writer, None
                 try:

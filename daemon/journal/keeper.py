@@ -24,7 +24,10 @@ Pieces = list[tuple[int, ClosedTriggers]]
 TOGETHER = 16 * 2**20
 """Bytes of pieces written as one; who reads or trims waits for no more than this."""
 
-SYNC_WITHIN_S = 1.0
+UNWRITTEN_MOST = 64 * 2**20
+"""Bytes that may wait in memory to be written before it is said that the disk cannot keep up."""
+
+SYNC_WITHIN_S = 5.0
 """What nobody waits for is on the disk after this time all the same, unless the database has it by then."""
 
 
@@ -54,6 +57,7 @@ class Keeper:
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._pending: deque[ClosedTriggers] = deque()
+        self._pending_bytes = 0
         self._reads: deque[tuple[int, int, Future[Pieces]]] = deque()
         self._trimmed = 0
         self._trim_to = 0
@@ -65,6 +69,11 @@ class Keeper:
         self._syncs_at_once = False
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the disk cannot keep up with what is put."""
+        return self._pending_bytes >= UNWRITTEN_MOST
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
@@ -73,6 +82,7 @@ class Keeper:
         """Keep pieces; in the order in which they come they get the journal's next numbers."""
         with self._changed:
             self._pending.extend(pieces)
+            self._pending_bytes += sum(piece.nbytes for piece in pieces)
             self._changed.notify()
 
     def sync_at_once(self, wanted: bool) -> None:
@@ -156,7 +166,7 @@ class Keeper:
         finally:
             with self._changed:
                 for _ in range(written):
-                    self._pending.popleft()
+                    self._pending_bytes -= self._pending.popleft().nbytes
             if written:
                 self._sync_at = min(self._sync_at, time.monotonic() + SYNC_WITHIN_S)
         return None

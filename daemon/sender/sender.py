@@ -72,7 +72,7 @@ class Sender:
         *,
         sender: str | None = None,
         instrument: str | None = None,
-        acknowledge: bool = True,
+        ack: Ack = Ack.COMMITTED,
         reconnect: bool = False,
         buffer_mib: float = 16.0,
         timeout_s: float = 5.0,
@@ -86,7 +86,8 @@ class Sender:
             group: the instrument group whose readings are sent.
             sender: a free name for this sender, [A-Za-z0-9_.-], at most 64 characters; shown by the daemon.
             instrument: name of the one instrument this sender serves; its number is in `instrument` afterwards.
-            acknowledge: whether the daemon shall acknowledge what is committed.
+            ack: what the daemon shall acknowledge: what is `COMMITTED` to the database; what is `SPOOLED`, on the
+                disk in its journal, which goes on while the database is away; or `NONE`.
             reconnect: connect again when the connection is lost, and send again what was not acknowledged.
             buffer_mib: with `reconnect`, how much may wait for its acknowledgement before `send` waits, in MiB.
             timeout_s: time for connecting and greeting, in seconds.
@@ -96,11 +97,9 @@ class Sender:
             SenderError: nobody answers there, or not in time.
             ProtocolError: the daemon refuses, with its code and its sentence; or what answers is no daemon.
         """
-        if reconnect and not acknowledge:
-            raise ValueError("reconnect needs acknowledge: without it nobody knows what to send again")
-        greeting = Greeting(
-            group=group, sender=sender, ack=Ack.COMMITTED if acknowledge else Ack.NONE, instrument=instrument
-        )
+        if reconnect and ack is Ack.NONE:
+            raise ValueError("reconnect needs acknowledgements: without them nobody knows what to send again")
+        greeting = Greeting(group=group, sender=sender, ack=ack, instrument=instrument)
         self = cls(host, port, greeting, reconnect=reconnect, buffer_mib=buffer_mib)
         self._tell = on_problem
         connection = await greet(self, host, port, greeting, timeout_s)
@@ -204,7 +203,7 @@ class Sender:
             ConnectionLost: the daemon is gone.
         """
         if self._greeting.ack is Ack.NONE:
-            raise SenderError("this sender asked for no acknowledgements; connect with acknowledge=True")
+            raise SenderError("this sender asked for no acknowledgements; connect with ack=Ack.COMMITTED")
         try:
             async with asyncio.timeout(timeout_s):
                 await self._until(lambda: self._done == self._sent)
@@ -223,7 +222,7 @@ class Sender:
             ConnectionLost: the daemon is gone, and not everything was acknowledged.
         """
         try:
-            if self._greeting.ack is Ack.COMMITTED:
+            if self._greeting.ack is not Ack.NONE:
                 await self.drain_acknowledged(timeout_s)
             else:
                 await self.ready()

@@ -152,6 +152,7 @@ async def _connect(settings: SimulateSettings, name: str, number: int, problems:
         settings.port,
         name,
         sender=f"{settings.sender}-{number}",
+        ack=settings.ack,
         reconnect=True,
         buffer_mib=share,
         on_problem=problems.tell,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from schemas.readings import InstrumentGroup
-from schemas.wire import DATAGRAM_MAX
+from schemas.wire import DATAGRAM_MAX, Ack
 
 VIRTUAL_RATE = 10_000.0
 """Triggers a second of the readings' own clock when they are sent as fast as possible."""
@@ -20,7 +20,7 @@ class SettingsError(ValueError):
 class SimulateSettings:
     """What is sent, where to, and what goes wrong with it. Raises SettingsError.
 
-    host, port, protocol: the daemon's source.
+    host, port, protocol: the daemon's source. ack: what it shall acknowledge over TCP.
     groups: names of the groups; over TCP the daemon says how many instruments each has and how its records look.
     layouts: the groups themselves, which UDP needs because nobody answers there.
     rate: triggers a second; 0 is as fast as possible.
@@ -42,6 +42,7 @@ class SimulateSettings:
     host: str = "127.0.0.1"
     port: int = 8122
     protocol: Literal["tcp", "udp"] = "tcp"
+    ack: Ack = Ack.COMMITTED
     groups: tuple[str, ...] = ("bpm",)
     layouts: tuple[InstrumentGroup, ...] = ()
     rate: float = 100.0

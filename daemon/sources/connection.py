@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from daemon.sources.gather import NOBODY, Gather
 from schemas.readings import InstrumentGroup
-from schemas.wire import GREETING_MAX, Ack, Acknowledgement, ErrorCode, ProtocolError, answer_greeting, parse_greeting
+from schemas.wire import (
+    GREETING_MAX,
+    Ack,
+    Acknowledgement,
+    ErrorCode,
+    Greeting,
+    ProtocolError,
+    answer_greeting,
+    parse_greeting,
+)
 
 if TYPE_CHECKING:
     from daemon.pipeline import Pipeline
@@ -162,6 +171,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             greeting = parse_greeting(bytes(self._greeting[:end]))
             answer = answer_greeting(greeting, self._listener.groups)
+            _check_spooled(greeting, self._listener.pipelines[greeting.group])
         except ProtocolError as error:
             self._refuse(error)
             return
@@ -170,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
         self._gather = self._listener.gathers[greeting.group]
         pipeline = self._listener.pipelines[greeting.group]
         if greeting.ack is not Ack.NONE:
-            self.column = pipeline.assembly.receipts.connect()
+            self.column = pipeline.connect(spooled=greeting.ack is Ack.SPOOLED)
         assert self._transport is not None
         self._transport.write(answer.line())
         self._listener.joined(self)
@@ -199,6 +209,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _check_spooled(greeting: Greeting, pipeline: "Pipeline") -> None:
+    if greeting.ack is Ack.SPOOLED and not pipeline.has_journal:
+        raise ProtocolError(ErrorCode.BAD_GREETING, "ack=spooled, and this daemon keeps no journal; use ack=committed")
 
 
 def _end_of_line(greeting: bytearray, received: int) -> int | None:

@@ -119,7 +119,7 @@ class TcpSource:
         if connection.column != NOBODY:
             del self._columns[connection.group][connection.column]
             self._again[connection.group].discard(connection.column)
-            self.pipelines[connection.group].assembly.receipts.disconnect(connection.column)
+            self.pipelines[connection.group].disconnect(connection.column)
 
     def refuse(self, reason: str) -> None:
         """Count a connection, or a part of a record, that was turned away."""

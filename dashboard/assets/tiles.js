@@ -105,8 +105,9 @@
       place.append(T.make("h2", "", "Readings since the daemon started"), T.make("p", "equation"), T.make("p", "verdict"));
     }
     terms(place.children[1], told);
-    const adds = sum === told.received;
-    const parts = [adds ? "✓ every reading is accounted for" : "✕ " + T.count(told.received - sum) + " not accounted for"];
+    const came = told.received + told.recovered;
+    const adds = sum === came;
+    const parts = [adds ? "✓ every reading is accounted for" : "✕ " + T.count(came - sum) + " not accounted for"];
     if (told.late) parts.push(T.count(told.late) + " late");
     parts.push(T.count(told.complete) + " triggers complete, " + T.count(told.incomplete) + " incomplete");
     if (told.newest !== null) parts.push("newest " + T.count(told.newest));
@@ -115,11 +116,14 @@
   }
 
   function terms(place, told) {
-    const names = ["received", "committed", "duplicate", "refused", "dead", "waiting"];
+    // What an earlier daemon left in the journal came in, too; most days there is none of it.
+    const names = ["received", "recovered", "committed", "duplicate", "refused", "dead", "waiting"];
     if (!place.firstChild) {
       names.forEach((name, i) => {
-        if (i) place.append(T.make("span", "sign", i === 1 ? "=" : "+"));
+        const sign = T.make("span", "sign", name === "committed" ? "=" : "+");
+        if (i) place.append(sign);
         const term = T.make("span", "term");
+        if (name === "recovered") sign.dataset.sign = name;
         term.dataset.term = name;
         term.append(T.make("b"), T.make("span", "name", " " + name));
         place.append(term, " ");
@@ -128,6 +132,10 @@
     for (const name of names) {
       const term = place.querySelector("[data-term=" + name + "]");
       T.text(term.firstChild, T.count(told[name]));
+      if (name === "recovered") {
+        term.hidden = !told.recovered;
+        place.querySelector("[data-sign=recovered]").hidden = !told.recovered;
+      }
       T.attribute(term, "data-level", (name === "refused" || name === "dead") && told[name] ? "over" : null);
       if (name !== "refused") continue;
       const reasons = Object.entries(told.reasons).filter(([, n]) => n);

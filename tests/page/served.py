@@ -97,6 +97,7 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
         ),
         readings=ReadingCounts(
             received=sum(parts.values()) + refused + figures["off_by"],
+            recovered=0,
             late=counted // 8,
             at_risk=figures["at_risk"],
             refused=figures["refused"],
@@ -108,6 +109,7 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
         missing_now=sum(STATE_LETTERS[letter] not in WELL for letter in letters),
         missing_a_trigger=figures["missing_a_trigger"],
         states="".join(letters),
+        journal_mib=0.0,
         backlog_mib=waiting * size * 56 / 2**20,
         backpressure=figures["backpressure"],
     )
