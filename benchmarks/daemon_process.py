@@ -66,6 +66,10 @@ class DaemonProcess:
         """What the API says of the one group."""
         return self.status().groups[GROUP.name]
 
+    def open_run(self) -> None:
+        """Announce that trigger numbers start again."""
+        self._client.post("/api/v1/run").raise_for_status()
+
     def cpu_s(self) -> float:
         """CPU time this process has used, user and system, in seconds; that of the server is not in it."""
         times = self.process.cpu_times()
@@ -119,6 +123,9 @@ def running_daemon(
         daemon = DaemonProcess(process, schema, log, port, api)
         try:
             yield daemon
+        except Exception as error:
+            error.add_note(f"the daemon on {server.backend} said: {_said(log)}")
+            raise
         finally:
             daemon.close()
         process.terminate()

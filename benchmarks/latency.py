@@ -113,6 +113,7 @@ class SteadyDaemon:
         """Triggers a second that it commits when it is sent as many as it takes; it warms it up, too."""
         rate, ahead = 0.0, plan.probe_ahead
         for _ in range(2):
+            self._process.open_run()
             rate, _ = commit_rate(send(self._process.port, seconds=PROBE_S, ahead=ahead).acks, INSTRUMENTS)
             # So few as at first make small batches; with a second's worth it shows what it can.
             ahead = max(plan.probe_ahead, round(rate))
@@ -128,6 +129,7 @@ class SteadyDaemon:
         """
         # Until the histogram holds nothing but this window, at its end.
         time.sleep(max(0.0, self._busy_until + HISTOGRAM_S - LEAD_IN_S - seconds - time.monotonic()))
+        self._process.open_run()
         before = self._process.group().triggers.committed
         sent = send(self._process.port, seconds=LEAD_IN_S + seconds, rate=rate)
         group = self._process.group()

@@ -10,6 +10,7 @@ from pymongo.errors import OperationFailure
 
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server
 from benchmarks.servers.base import Server
+from schemas.batch import Durability
 from schemas.dsn import Backend
 
 Document = dict[str, Any]
@@ -19,6 +20,14 @@ class MongodbServer(Server):
     """A MongoDB or FerretDB; durability is chosen by the writer."""
 
     backend = Backend.MONGODB
+    _differs: bool | None = None
+
+    def durabilities(self) -> tuple[Durability, ...]:
+        """Both, unless the server ignores what the writer asks for: then one is as good as the other."""
+        if self._differs is None:
+            held = self.facts().durability
+            self._differs = held[Durability.SYNC] != held[Durability.ASYNC]
+        return tuple(Durability) if self._differs else (Durability.SYNC,)
 
     def settings(self) -> dict[str, str]:
         """The storage engine, where the server tells."""

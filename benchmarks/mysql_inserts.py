@@ -1,4 +1,4 @@
-"""Print what one way or another of inserting into MariaDB takes: `python docs/decisions/0018-mysql-inserts.py`.
+"""Print what one way or another of inserting into MariaDB takes: `python -m benchmarks.mysql_inserts`.
 
 120 instruments with 4 float64 channels, committed durably (innodb_flush_log_at_trx_commit = 1), into a private server.
 Besides triggers a second (median over the commits) the processor time of server and client a trigger is given, which
@@ -113,7 +113,7 @@ KEYS = {
 }
 
 
-async def measure(  # noqa: PLR0917
+async def measure(
     dsn: str, server: psutil.Process, name: str, key: str, sort: bool, way: str, count: int
 ) -> None:
     """Commit for a while into a fresh table, and print what it took."""
