@@ -106,8 +106,30 @@ async def test_a_full_disk_is_told_and_mended(tmp_path: Path) -> None:
             assert "is full" in kept.problem
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        watched.keeper.trim(1)
+        # Nobody says that there is room again.
         await watched.until(lambda kept: kept.problem is None and kept.written == watched.first)
+
+
+async def test_what_a_sync_failed_for_is_never_called_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with keeping(tmp_path) as watched:
+        watched.keeper.sync_at_once(True)
+        failing = OSError("input/output error")
+
+        def fail() -> int:
+            raise failing
+
+        monkeypatch.setattr(watched.journal, "sync", fail)
+        watched.keeper.put([piece_of(1)])
+        kept = await watched.until(lambda kept: kept.problem is not None)
+        assert (kept.written, kept.synced) == (watched.first, 0)
+        monkeypatch.undo()
+        watched.keeper.put([piece_of(2)])
+        kept = await watched.until(lambda kept: kept.problem is None and kept.written == watched.first + 1)
+        assert kept.synced == 0
+        # Once the database has it there is nothing to doubt.
+        watched.keeper.trim(watched.first)
+        watched.keeper.put([piece_of(3)])
+        await watched.until(lambda kept: kept.synced == watched.first + 2)
 
 
 @pytest.mark.parametrize("pieces", [0, 3])

@@ -7,6 +7,7 @@ waits for it: the database syncs too, on the same disk as often as not.
 
 import asyncio
 import itertools
+import logging
 import math
 import threading
 import time
@@ -19,6 +20,8 @@ from typing import Any
 from daemon.journal.journal import Journal, JournalFull
 from schemas.batch import ClosedTriggers
 
+log = logging.getLogger(__name__)
+
 Pieces = list[tuple[int, ClosedTriggers]]
 
 TOGETHER = 16 * 2**20
@@ -29,6 +32,9 @@ UNWRITTEN_MOST = 64 * 2**20
 
 SYNC_WITHIN_S = 5.0
 """What nobody waits for is on the disk after this time all the same, unless the database has it by then."""
+
+AGAIN_S = 1.0
+"""After so long what failed is tried again: a full disk may have room by then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +68,8 @@ class Keeper:
         self._trimmed = 0
         self._trim_to = 0
         self._is_ended = False
-        self._is_full = False
+        self._again_at = math.inf
+        self._doubtful = 0
         self._said: Kept | None = None
         self._written = self._synced = 0
         self._sync_at = math.inf
@@ -124,24 +131,35 @@ class Keeper:
     # --- in the thread ------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                left = self._sync_at - time.monotonic()
-                self._changed.wait_for(self._has_work, None if math.isinf(left) else max(0.0, left))
-                pieces, reads = list(self._pending), list(self._reads)
-                self._reads.clear()
-                trim_to, is_ended = self._trim_to, self._is_ended
-            self._say(self._trim(trim_to) or self._write(pieces) or self._sync())
-            for after, most_bytes, future in reads:
-                self._answer(future, after, most_bytes)
-            if is_ended:
-                return
+        try:
+            while self._step():
+                pass
+        except Exception as error:
+            # A defect; what is committed from memory goes on without a journal, and everybody is told.
+            log.exception("the journal's thread ended")
+            self._problem(f"the journal's thread ended: {error}")
+
+    def _step(self) -> bool:
+        """Wait for something to do, and do it; return whether there is more to come."""
+        with self._changed:
+            self._changed.wait_for(self._has_work, self._idle_s())
+            pieces, reads = list(self._pending), list(self._reads)
+            self._reads.clear()
+            trim_to, is_ended = self._trim_to, self._is_ended
+        self._say(self._trim(trim_to) or self._write(pieces) or self._sync())
+        for after, most_bytes, future in reads:
+            self._answer(future, after, most_bytes)
+        return not is_ended
+
+    def _idle_s(self) -> float | None:
+        until = min(self._sync_at, self._again_at)
+        return None if math.isinf(until) else max(0.0, until - time.monotonic())
 
     def _has_work(self) -> bool:
-        # With a full journal only a trim, a read or the end can change anything.
-        can_write = bool(self._pending) and not self._is_full
-        has_to_sync = self._syncs_at_once and self._synced < self._written
-        return can_write or has_to_sync or bool(self._reads) or self._trim_to > self._trimmed or self._is_ended
+        is_time = time.monotonic() >= self._again_at or math.isinf(self._again_at)
+        has_to_sync = self._syncs_at_once and max(self._synced, self._trimmed) < self._written
+        wants_disk = is_time and (bool(self._pending) or has_to_sync)
+        return wants_disk or bool(self._reads) or self._trim_to > self._trimmed or self._is_ended
 
     def _trim(self, position: int) -> str | None:
         self._trimmed = position
@@ -159,9 +177,9 @@ class Keeper:
                 together = self._that_fit(pieces[written:])
                 self._written = self._journal.append(together)
                 written += len(together)
-            self._is_full = False
+            self._again_at = math.inf
         except (JournalFull, OSError) as error:
-            self._is_full = True
+            self._again_at = time.monotonic() + AGAIN_S
             return str(error)
         finally:
             with self._changed:
@@ -182,11 +200,24 @@ class Keeper:
             self._sync_at = math.inf
         elif self._syncs_at_once or time.monotonic() >= self._sync_at:
             try:
-                self._synced = self._journal.sync()
+                synced = self._journal.sync()
             except OSError as error:
+                # The system may think now that it has been written: no later sync says anything of it.
+                self._doubtful = self._written
+                self._again_at = self._sync_at = time.monotonic() + AGAIN_S
                 return f"the journal cannot be put on the disk: {error}"
             self._sync_at = math.inf
+            if self._trimmed >= self._doubtful:
+                self._synced = synced
         return None
+
+    def _problem(self, problem: str) -> None:
+        with self._changed:
+            reads = list(self._reads)
+            self._reads.clear()
+        self._say(problem)
+        for _, _, future in reads:
+            future.set_exception(OSError(problem))
 
     def _say(self, problem: str | None) -> None:
         kept = Kept(written=self._written, synced=self._synced, nbytes=self._journal.nbytes, problem=problem)
