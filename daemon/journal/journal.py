@@ -199,8 +199,10 @@ class Journal:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def append(self, pieces: Sequence[ClosedTriggers]) -> int:
-        """Append pieces, all of them or none; they get the numbers from `next` on. Return the last number.
+    def append(self, pieces: Sequence[ClosedTriggers], first: int | None = None) -> int:
+        """Append pieces, all of them or none; they get the numbers from `first` on. Return the last number.
+
+        first: `next`, if it is not given; a higher one leaves numbers out.
 
         They survive the end of this process, and after `sync` that of the machine.
 
@@ -208,12 +210,14 @@ class Journal:
             JournalFull: there is no room.
             OSError: the disk failed.
         """
-        records = [(self.next + k, encode(self.next + k, piece, self._group)) for k, piece in enumerate(pieces)]
+        first = self.next if first is None else first
+        assert first >= self.next, "a number is never used twice"
+        records = [(first + k, encode(first + k, piece, self._group)) for k, piece in enumerate(pieces)]
         size = sum(_size(buffers) for _, buffers in records)
         if size > self.room:
             raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
         try:
-            writer = self._writer_for(size)
+            writer = self._writer_for(size, first)
             start = writer.nbytes
             writer.append(records)
         except OSError as error:
@@ -225,20 +229,14 @@ class Journal:
             self._written.append((sequence, start, end, piece.triggers, readings_in(piece)))
             start = end
         self.nbytes += size
-        self.next += len(pieces)
+        self.next = first + len(pieces)
         return self.next - 1
 
-    def skip(self, position: int, most: int) -> int:
-        """Leave out the next numbers up to `position`, at most `most` of them; return how many."""
-        skipped = max(0, min(most, position + 1 - self.next))
-        self.next += skipped
-        return skipped
-
-    def _writer_for(self, size: int) -> SegmentWriter:
+    def _writer_for(self, size: int, first: int) -> SegmentWriter:
         if self._writer is not None and self._writer.nbytes + size > self._segment_bytes and self._written:
             self._seal()
         if self._writer is None:
-            self._writer = SegmentWriter(self._folder, self.next, self._group)
+            self._writer = SegmentWriter(self._folder, first, self._group)
             self.nbytes += self._writer.nbytes
         return self._writer
 

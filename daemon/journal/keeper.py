@@ -1,8 +1,9 @@
 """The keeper: what the event loop has of a journal. Its thread writes, syncs and reads, so that a disk holds up nobody.
 
-Pieces that come while the thread is busy are written together, and one sync serves them all. What is written survives
-the end of the daemon; that it survives the end of the machine costs a sync, which is done at once only where a sender
-waits for it: the database syncs too, on the same disk as often as not.
+Waking a thread for every piece would cost more than writing it, so pieces are written together: at once only where a
+sender waits for `spooled`, else after a few milliseconds, in which a database that is well has taken most of them;
+these are not written at all. What is written survives the end of the daemon; that it survives the end of the machine
+costs a sync, done at once, too, only where a sender waits for it: the database syncs on the same disk as often as not.
 """
 
 import asyncio
@@ -26,6 +27,10 @@ Pieces = list[tuple[int, ClosedTriggers]]
 
 TOGETHER = 16 * 2**20
 """Bytes of pieces written as one; who reads or trims waits for no more than this."""
+
+WRITE_WITHIN_S = 0.02
+WRITE_FROM = 8 * 2**20
+"""What nobody waits for is written after this time, or when so many bytes have gathered, if the database lacks it."""
 
 UNWRITTEN_MOST = 64 * 2**20
 """Bytes that may wait in memory to be written before it is said that the disk cannot keep up."""
@@ -74,6 +79,9 @@ class Keeper:
         self._written = self._synced = 0
         self._sync_at = math.inf
         self._syncs_at_once = False
+        self._next = journal.next  # number of the first that is pending
+        self._is_ripe = self._is_writing = False
+        self._timer: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     @property
@@ -90,7 +98,9 @@ class Keeper:
         with self._changed:
             self._pending.extend(pieces)
             self._pending_bytes += sum(piece.nbytes for piece in pieces)
-            self._changed.notify()
+            if self._syncs_at_once or self._pending_bytes >= WRITE_FROM:
+                self._ripen()
+        self._plan()
 
     def sync_at_once(self, wanted: bool) -> None:
         """Whether a sender waits for what is put to be on the disk."""
@@ -99,10 +109,32 @@ class Keeper:
             self._changed.notify()
 
     def trim(self, position: int) -> None:
-        """The database has everything up to this number."""
+        """The database has everything up to this number; what of it is not written yet needs no writing."""
         with self._changed:
             self._trim_to = position
-            self._changed.notify()
+            while self._pending and self._next <= position and not self._is_writing:
+                self._take_first()
+            if not self._pending and self._written <= self._trimmed:
+                return
+        self._plan()
+
+    def _plan(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(WRITE_WITHIN_S, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        with self._changed:
+            if self._pending or self._trim_to > self._trimmed:
+                self._ripen()
+
+    def _ripen(self) -> None:
+        self._is_ripe = True
+        self._changed.notify()
+
+    def _take_first(self) -> None:
+        self._pending_bytes -= self._pending.popleft().nbytes
+        self._next += 1
 
     async def read(self, after: int, most_bytes: int) -> Pieces:
         """Read the first pieces with numbers above `after`, of those put before; see `Journal.read`.
@@ -122,6 +154,8 @@ class Keeper:
         Raises:
             OSError: the disk failed.
         """
+        if self._timer is not None:
+            self._timer.cancel()
         with self._changed:
             self._is_ended = True
             self._changed.notify()
@@ -143,10 +177,12 @@ class Keeper:
         """Wait for something to do, and do it; return whether there is more to come."""
         with self._changed:
             self._changed.wait_for(self._has_work, self._idle_s())
-            pieces, reads = list(self._pending), list(self._reads)
+            pieces, reads, first = list(self._pending), list(self._reads), self._next
             self._reads.clear()
             trim_to, is_ended = self._trim_to, self._is_ended
-        self._say(self._trim(trim_to) or self._write(pieces) or self._sync())
+            self._is_ripe, self._is_writing = False, True
+        problem = self._trim(trim_to)
+        self._say(self._write(first, pieces) or self._sync() or problem)
         for after, most_bytes, future in reads:
             self._answer(future, after, most_bytes)
         return not is_ended
@@ -158,8 +194,7 @@ class Keeper:
     def _has_work(self) -> bool:
         is_time = time.monotonic() >= self._again_at or math.isinf(self._again_at)
         has_to_sync = self._syncs_at_once and max(self._synced, self._trimmed) < self._written
-        wants_disk = is_time and (bool(self._pending) or has_to_sync)
-        return wants_disk or bool(self._reads) or self._trim_to > self._trimmed or self._is_ended
+        return (is_time and (self._is_ripe or has_to_sync)) or bool(self._reads) or self._is_ended
 
     def _trim(self, position: int) -> str | None:
         self._trimmed = position
@@ -169,13 +204,13 @@ class Keeper:
             return f"a segment cannot be removed: {error}"
         return None
 
-    def _write(self, pieces: Sequence[ClosedTriggers]) -> str | None:
+    def _write(self, first: int, pieces: Sequence[ClosedTriggers]) -> str | None:
         # What the database has by now needs no writing.
-        written = self._journal.skip(self._trimmed, len(pieces))
+        written = max(0, min(len(pieces), self._trimmed + 1 - first))
         try:
             while written < len(pieces):
                 together = self._that_fit(pieces[written:])
-                self._written = self._journal.append(together)
+                self._written = self._journal.append(together, first + written)
                 written += len(together)
             self._again_at = math.inf
         except (JournalFull, OSError) as error:
@@ -184,7 +219,8 @@ class Keeper:
         finally:
             with self._changed:
                 for _ in range(written):
-                    self._pending_bytes -= self._pending.popleft().nbytes
+                    self._take_first()
+                self._is_writing = False
             if written:
                 self._sync_at = min(self._sync_at, time.monotonic() + SYNC_WITHIN_S)
         return None
