@@ -113,9 +113,7 @@ KEYS = {
 }
 
 
-async def measure(
-    dsn: str, server: psutil.Process, name: str, key: str, sort: bool, way: str, count: int
-) -> None:
+async def measure(dsn: str, server: psutil.Process, name: str, key: str, sort: bool, way: str, count: int) -> None:
     """Commit for a while into a fresh table, and print what it took."""
     # The store's own connections allow no server to ask for files.
     connection = Connection(host="127.0.0.1", port=address_of(dsn).port, user="root", local_infile=True)
