@@ -8,7 +8,7 @@ import pytest
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
 from backends.mysql.address import address_of
-from backends.mysql.errors import is_login, translated
+from backends.mysql.errors import login_refused, translated
 from backends.mysql.partitions import LEAST, MOST, Range, cut, initial, partition_by
 from backends.mysql.server import check_version, held
 from backends.mysql.sql import literal
@@ -105,8 +105,12 @@ def test_what_the_driver_raises(error: Exception, kind: type[StoreError], login:
     with pytest.raises(StoreError) as caught, translated("mysql://h", otherwise=BatchRejected):
         raise error
     assert type(caught.value) is kind
-    assert is_login(caught.value.__cause__) == login
     assert "\n" not in str(caught.value)
+    # At a start a refused login is no outage, and has its mend.
+    with pytest.raises(StoreError) as at_start, login_refused(), translated("mysql://h", otherwise=BatchRejected):
+        raise error
+    assert ("; correct the user" in str(at_start.value) or "; let an administrator" in str(at_start.value)) == login
+    assert isinstance(at_start.value, StoreUnavailable) == (kind is StoreUnavailable and not login)
 
 
 def test_addresses() -> None:
