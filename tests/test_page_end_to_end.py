@@ -30,6 +30,9 @@ kind = "simulated"
 group = "bpm"
 rate = 20
 
+[alarms]
+commit_p99_ms = 60000.0
+
 [api]
 port = {port}
 """
