@@ -129,7 +129,8 @@ async def test_acknowledged_readings_survive_kill_9_of_the_daemon(tmp_path: Path
                             run = Running("run", str(file))
                             await asyncio.to_thread(Daemon, run)
                 assert sender.acknowledged == 7200
-                assert sender.reconnects == 4
+                # The last kill may find everything acknowledged, and a sender with nothing more to say.
+                assert sender.reconnects in (3, 4)
                 assert run.end() == 0
             finally:
                 run.close()
