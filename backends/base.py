@@ -20,6 +20,10 @@ class StoreUnavailable(StoreError):
     """The database does not answer, or not now: try the same again later."""
 
 
+class GroupLocked(StoreUnavailable):
+    """Another daemon writes this group now."""
+
+
 class BatchRejected(StoreError):
     """The database will never take this batch: trying again cannot help."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from daemon.journal.segment import sync_folder
 from schemas.batch import Batch
 
 
@@ -30,13 +31,5 @@ class DeadLetters:
             file.flush()
             os.fsync(file.fileno())
         partial.rename(path)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
         return path
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import pymongo
 from bson import Int64
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import GroupLocked, StoreError, StoreUnavailable
 from backends.mongodb.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server import Database
 
@@ -28,10 +28,6 @@ LASTS_S = 6.0
 RENEW_S = 1.5
 LOOK_S = 0.2
 """How often to look whether a lease that is waited for has come free."""
-
-
-class GroupLocked(StoreUnavailable):
-    """Another daemon writes this group now."""
 
 
 class PositionGone(StoreUnavailable):

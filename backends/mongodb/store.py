@@ -8,13 +8,12 @@ import numpy as np
 import pymongo
 from pymongo import ReadPreference
 
-from backends.base import SchemaMismatch, StoreError, StoreFacts
+from backends.base import GroupLocked, SchemaMismatch, StoreError, StoreFacts
 from backends.mongodb import reading
 from backends.mongodb.client import Client, make_client, target_of
 from backends.mongodb.documents import NotOurDocuments
 from backends.mongodb.errors import login_refused, translated
 from backends.mongodb.formats import arrays_format, data_format, decode_ledger, decode_readings, ledger_format
-from backends.mongodb.lease import GroupLocked
 from backends.mongodb.schema import GroupCollections, check_width, create_or_check, missing_from
 from backends.mongodb.server import Database, Server, ask_server, check_server, held
 from backends.mongodb.writer import GroupWriter

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from backends.base import SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
+from backends.base import GroupLocked, SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
 from backends.mysql.address import address_of, connect
 from backends.mysql.connection import Connection
 from backends.mysql.errors import login_refused, translated
@@ -13,7 +13,7 @@ from backends.mysql.schema import Schema
 from backends.mysql.server import SETTINGS, held, product_of
 from backends.mysql.sql import literal
 from backends.mysql.tables import mysql_tables
-from backends.mysql.writer import GroupLocked, GroupWriter
+from backends.mysql.writer import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import Query

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 import numpy as np
 from pymysql.err import MySQLError
 
-from backends.base import BatchRejected, SchemaMismatch, StoreUnavailable
+from backends.base import BatchRejected, GroupLocked, SchemaMismatch, StoreUnavailable
 from backends.filling import Columns, ledger_rows, revised_with_late
 from backends.mysql.bulk import ROOM, Insert, Inserter
 from backends.mysql.connection import Connection
@@ -26,10 +26,6 @@ GROUP_LOCK_TIMEOUT_S = 5.0
 """A server may need a moment to notice that the daemon before us was killed."""
 AHEAD_BYTES = 64 * 1024
 """A batch up to this is sent whole before the server's first answer, which saves a round trip."""
-
-
-class GroupLocked(StoreUnavailable):
-    """Another daemon writes this group now."""
 
 
 class GroupWriter:

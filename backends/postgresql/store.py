@@ -10,14 +10,14 @@ import asyncpg
 import numpy as np
 import sqlalchemy as sa
 
-from backends.base import SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
+from backends.base import GroupLocked, SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
 from backends.postgresql.copy import NotBinaryCopy, decode_arrays, decode_ledger, decode_rows
 from backends.postgresql.durability import SETTINGS, held
 from backends.postgresql.embedded import EmbeddedPostgresql
 from backends.postgresql.errors import login_refused, translated
 from backends.postgresql.schema import Missing, create_or_check, missing_from
 from backends.postgresql.sql import compiled, quoted
-from backends.postgresql.writer import Connection, GroupLocked, GroupWriter
+from backends.postgresql.writer import Connection, GroupWriter
 from schemas import selects
 from schemas.batch import Batch, JournalPosition, Layout
 from schemas.config import DatabaseConfig

@@ -11,7 +11,7 @@ import asyncpg
 import numpy as np
 from asyncpg.prepared_stmt import PreparedStatement
 
-from backends.base import BatchRejected, StoreUnavailable
+from backends.base import BatchRejected, GroupLocked, StoreUnavailable
 from backends.filling import ledger_rows, revised_with_late
 from backends.partitions import Partition, Stretch, partitions_of
 from backends.postgresql.copy import arrays_format, encode_arrays, encode_ledger, encode_rows
@@ -38,10 +38,6 @@ IS_PARTITION = """
     SELECT relispartition AND has_table_privilege(oid, 'INSERT') FROM pg_class WHERE oid = to_regclass($1)
 """
 """Whether a table is a partition that may be written to by its own name; NULL when it is not there."""
-
-
-class GroupLocked(StoreUnavailable):
-    """Another daemon writes this group now."""
 
 
 class GroupWriter:
