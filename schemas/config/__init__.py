@@ -1,0 +1,114 @@
+"""The configuration tree: one TOML file, checked field by field.
+
+Every field has a description; `triggerlog config-reference` prints them. Reading files and environment variables is
+the daemon's business: here is only what the text means.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from schemas.config.database import DatabaseConfig
+from schemas.config.doors import ApiConfig, DashboardConfig
+from schemas.config.groups import GroupConfig
+from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConfig, JournalConfig
+from schemas.config.section import LoggerName, Section, twice
+from schemas.config.sources import SimulatedSource, Source, TcpSource, UdpSource
+from schemas.problems import ConfigError, Problem, problems, refuse, suggestion, syntax_problem, wrong
+
+__all__ = [
+    "AlarmConfig",
+    "ApiConfig",
+    "AssemblyConfig",
+    "CommitterConfig",
+    "Config",
+    "ConfigError",
+    "DashboardConfig",
+    "DatabaseConfig",
+    "GroupConfig",
+    "JournalConfig",
+    "Problem",
+    "SimulatedSource",
+    "Source",
+    "TcpSource",
+    "UdpSource",
+    "parse_config",
+]
+
+
+class Config(Section):
+    """The whole configuration."""
+
+    logger: LoggerName = Field(
+        default="triggerlog", description="Name of this logger; kept with its positions and ledger rows."
+    )
+    state_dir: str = Field(
+        default="state", description="Folder for what the daemon keeps; relative to the configuration file."
+    )
+    groups: tuple[GroupConfig, ...] = Field(min_length=1, description="The instrument groups.")
+    sources: tuple[Source, ...] = Field(
+        default=(TcpSource(kind="tcp"),), description="Where readings come from; one TCP source when left out."
+    )
+    database: DatabaseConfig = Field(default_factory=DatabaseConfig, description="Where they go.")
+    assembly: AssemblyConfig = Field(default_factory=AssemblyConfig, description="How triggers are put together.")
+    committer: CommitterConfig = Field(default_factory=CommitterConfig, description="How they are committed.")
+    journal: JournalConfig = Field(default_factory=JournalConfig, description="Where they wait for the database.")
+    alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
+    api: ApiConfig = Field(default_factory=ApiConfig, description="The control API.")
+    dashboard: DashboardConfig = Field(default_factory=DashboardConfig, description="The page.")
+
+    @model_validator(mode="after")
+    def _check(self) -> "Config":
+        names = [group.name for group in self.groups]
+        refuse(
+            [
+                *twice("group", "groups", ".name", names),
+                *_unknown_groups(self.sources, names),
+                *_shared_ports(self),
+            ]
+        )
+        return self
+
+
+def parse_config(text: str) -> Config:
+    """Parse and check a configuration.
+
+    Raises:
+        ConfigError: with every problem found, each naming the field and the mend.
+
+    """
+    try:
+        tree: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([syntax_problem(text, str(error))]) from None
+    try:
+        # By way of JSON, because pydantic's strict mode takes lists for tuples and texts for enumerations only there;
+        # without strict mode `port = "8122"` and `count = true` would pass.
+        return Config.model_validate_json(json.dumps(tree, default=str), strict=True)
+    except ValidationError as error:
+        raise ConfigError(problems(Config, error.errors(include_url=False))) from None
+
+
+def _unknown_groups(sources: Iterable[Source], names: Sequence[str]) -> Iterator[Problem]:
+    for i, source in enumerate(sources):
+        if isinstance(source, SimulatedSource) and source.group not in names:
+            yield wrong(f"there is no group {source.group!r}", suggestion(source.group, names), f"sources[{i}].group")
+
+
+def _shared_ports(config: Config) -> Iterator[Problem]:
+    # TCP and UDP ports are different things: only what speaks the same protocol can be in each other's way.
+    listeners: list[tuple[str, str, str, int]] = [
+        ("api.port", "tcp", config.api.host, config.api.port),
+        ("dashboard.port", "tcp", config.dashboard.host, config.dashboard.port),
+    ]
+    for i, source in enumerate(config.sources):
+        if not isinstance(source, SimulatedSource):
+            listeners.append((f"sources[{i}].port", source.kind, source.host, source.port))
+    taken: dict[tuple[str, str, int], str] = {}
+    for field, kind, host, port in listeners:
+        first = taken.setdefault((kind, host, port), field)
+        if port and first != field:
+            yield wrong(f"{first} is {port} on {host} too", "give each its own port", field)

@@ -1,0 +1,103 @@
+"""Instrument groups and their channels."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from pydantic import Field, field_validator, model_validator
+
+from schemas.batch import Durability, Layout
+from schemas.config.section import Name, Section, twice
+from schemas.fields import Form
+from schemas.problems import Problem, refuse, suggestion, wrong
+from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, Channel, InstrumentGroup
+
+RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs"})
+RESERVED_ENDINGS = ("_ledger", "_readings")
+RESERVED_CHANNELS = frozenset({name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"})
+
+InstrumentName = Annotated[
+    str,
+    Field(pattern=r"^\S+$", min_length=1, max_length=64),
+    Form(words="1 to 64 characters without a space"),
+]
+
+
+class ChannelConfig(Section):
+    """One measured quantity of an instrument."""
+
+    name: Name = Field(description="Name of the quantity and of its column.")
+    unit: str = Field(default="", max_length=32, description="Unit, e.g. `mm`, `V`, `count`; shown, stored, exported.")
+    dtype: str = Field(default="float64", description=f"Type of the value: {', '.join(CHANNEL_DTYPES)}.")
+
+    @field_validator("dtype")
+    @classmethod
+    def _known(cls, dtype: str) -> str:
+        if dtype not in CHANNEL_DTYPES:
+            refuse([wrong(f"unknown dtype {dtype!r}", suggestion(dtype, CHANNEL_DTYPES))])
+        return dtype
+
+    @field_validator("name")
+    @classmethod
+    def _free(cls, name: str) -> str:
+        if name in RESERVED_CHANNELS:
+            refuse([wrong(f"{name!r} is a column of every table", "give the channel another name")])
+        return name
+
+
+class GroupConfig(Section):
+    """An instrument group: instruments of one kind with the same channels; one table a group."""
+
+    name: Name = Field(description="Name of the group and of its table, e.g. `bpm`.")
+    count: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_INSTRUMENTS,
+        description="How many instruments; they are named `<group>_000`, `<group>_001`, ... Instead of `instruments`.",
+    )
+    instruments: tuple[InstrumentName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_INSTRUMENTS,
+        description="Names of the instruments, in the order of their numbers. Instead of `count`.",
+    )
+    channels: tuple[ChannelConfig, ...] = Field(min_length=1, max_length=256, description="What each of them measures.")
+    layout: Layout | None = Field(default=None, description="Layout of this group, where it differs from `[database]`.")
+    durability: Durability | None = Field(
+        default=None, description="Durability of this group, where it differs from `[database]`."
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _free(cls, name: str) -> str:
+        if name in RESERVED_GROUPS:
+            refuse([wrong(f"{name!r} is a table of triggerlog's own", "give the group another name")])
+        if name.endswith(RESERVED_ENDINGS):
+            ends = " and ".join(RESERVED_ENDINGS)
+            refuse([wrong(f"the endings {ends} are for tables that go with a group", "give the group another name")])
+        return name
+
+    @model_validator(mode="after")
+    def _check(self) -> "GroupConfig":
+        refuse(
+            [
+                *_count_or_names(self.count, self.instruments),
+                *twice("instrument", "instruments", "", self.instruments or ()),
+                *twice("channel", "channels", ".name", [channel.name for channel in self.channels]),
+            ]
+        )
+        return self
+
+    def group(self) -> InstrumentGroup:
+        """Give the group as the rest of the daemon knows it."""
+        count = self.count or 0
+        digits = max(3, len(str(count - 1)))
+        names = self.instruments or tuple(f"{self.name}_{i:0{digits}d}" for i in range(count))
+        channels = tuple(Channel(name=c.name, unit=c.unit, dtype=c.dtype) for c in self.channels)
+        return InstrumentGroup(name=self.name, instruments=names, channels=channels)
+
+
+def _count_or_names(count: int | None, instruments: Sequence[str] | None) -> Iterator[Problem]:
+    if count is None and instruments is None:
+        yield wrong("missing", "give `count`, or the names of the `instruments`", "count")
+    if count is not None and instruments is not None:
+        yield wrong("`instruments` is given too", "give one of them, not both", "count")

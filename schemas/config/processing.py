@@ -1,0 +1,88 @@
+"""How readings become triggers, and triggers transactions, and what counts as wrong."""
+
+from pydantic import Field, field_validator, model_validator
+
+from schemas.config.section import Section
+from schemas.problems import refuse, wrong
+
+
+class AssemblyConfig(Section):
+    """How triggers are put together."""
+
+    timeout_ms: float = Field(
+        default=500.0, gt=0, le=600_000, description="An incomplete trigger closes this long after its first reading."
+    )
+    window: int = Field(
+        default=65_536,
+        ge=64,
+        le=16_777_216,
+        description="Trigger numbers kept in mind, half of them behind the newest and half ahead; a power of two. "
+        "Late readings within it are merged, those further away are refused.",
+    )
+    max_open: int = Field(
+        default=4096, ge=16, le=1_048_576, description="Triggers open at once; beyond it the oldest closes early."
+    )
+
+    @field_validator("window")
+    @classmethod
+    def _power_of_two(cls, window: int) -> int:
+        if window & (window - 1):
+            low, high = 1 << (window.bit_length() - 1), 1 << window.bit_length()
+            refuse([wrong(f"{window} is not a power of two", f"use {low} or {high}")])
+        return window
+
+    @model_validator(mode="after")
+    def _fits(self) -> "AssemblyConfig":
+        if self.max_open > self.window // 2:
+            problem = f"{self.max_open} triggers do not fit into the half of `window` that lies behind the newest"
+            refuse([wrong(problem, f"use at most {self.window // 2}, or a larger `window`", "max_open")])
+        return self
+
+
+class CommitterConfig(Section):
+    """How closed triggers become transactions."""
+
+    max_batch_mib: float = Field(default=8.0, gt=0, le=1024, description="Most that one transaction carries, in MiB.")
+    max_waiting_mib: float = Field(
+        default=256.0,
+        gt=0,
+        le=65_536,
+        description="Most that waits in memory for the database, in MiB and for each group; what is beyond it waits in "
+        "the journal alone.",
+    )
+    retry_first_ms: float = Field(default=50.0, gt=0, le=60_000, description="Pause after the first failed commit.")
+    retry_most_ms: float = Field(default=1_000.0, gt=0, le=600_000, description="The pause doubles up to this.")
+
+    @model_validator(mode="after")
+    def _grows(self) -> "CommitterConfig":
+        if self.retry_most_ms < self.retry_first_ms:
+            mend = f"use at least {self.retry_first_ms:g}"
+            refuse([wrong("shorter than the first pause, `retry_first_ms`", mend, "retry_most_ms")])
+        if self.max_batch_mib > self.max_waiting_mib:
+            mend = f"use at most {self.max_waiting_mib:g}, or a larger `max_waiting_mib`"
+            refuse([wrong("one batch is more than may wait", mend, "max_batch_mib")])
+        return self
+
+
+class JournalConfig(Section):
+    """Where closed triggers wait for the database, on disk under `state_dir`; a journal a group."""
+
+    max_mib: float = Field(
+        default=4096.0,
+        ge=0,
+        le=16_777_216,
+        description="Most that a journal may hold, in MiB; 0 keeps none: then only memory is there to wait in. With it "
+        "full TCP senders are held back and datagrams are refused.",
+    )
+    segment_mib: float = Field(
+        default=64.0, ge=1, le=4096, description="Size of its files, in MiB; each goes once the database has all of it."
+    )
+
+
+class AlarmConfig(Section):
+    """Limits beyond which the page and the status call something wrong."""
+
+    stale_s: float = Field(
+        default=2.0, gt=0, description="An instrument silent for longer, while others go on, is stale."
+    )
+    commit_p99_ms: float = Field(default=100.0, gt=0, description="Budget for the commit latency, p99.")

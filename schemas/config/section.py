@@ -1,0 +1,36 @@
+"""What every section of the configuration shares."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.fields import Form
+from schemas.problems import Problem, wrong
+
+Name = Annotated[
+    str,
+    Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32),
+    Form(words="1 to 32 lower-case letters, digits and underscores, a letter first"),
+]
+LoggerName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64),
+    Form(words="1 to 64 letters, digits, `_`, `.` and `-`, a letter or digit first"),
+]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class Section(BaseModel):
+    """A table of the file: unknown keys are refused, and a refused value is never shown: it may be a password."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+
+def twice(what: str, key: str, inner: str, names: Sequence[str]) -> Iterator[Problem]:
+    """Tell of each name that an earlier one has already."""
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if first.setdefault(name, i) != i:
+            other = f"{key}[{first[name]}]{inner}"
+            yield wrong(f"{what} {name!r} is named by {other} already", "give it another name", f"{key}[{i}]{inner}")
