@@ -31,6 +31,10 @@ class LoadedConfig:
         dsn = self.config.database.dsn
         return f"embedded PostgreSQL under {self.state_dir}" if dsn is None else without_passwords(dsn)
 
+    def beside(self, path: str) -> Path:
+        """Where a path of the file leads: a relative one starts at the file's folder."""
+        return _beside(self.path.parent, path)
+
 
 def load_config(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
     """Read, check and resolve a configuration file.
@@ -42,7 +46,7 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ) -> Load
     return LoadedConfig(
         config=config,
         path=path.absolute(),
-        state_dir=(path.absolute().parent / Path(config.state_dir).expanduser()).resolve(),
+        state_dir=_beside(path.absolute().parent, config.state_dir).resolve(),
         password=_password(config, path.absolute().parent, environment),
     )
 
@@ -72,8 +76,12 @@ def _password(config: Config, folder: Path, environment: Mapping[str, str]) -> s
             raise ConfigError([wrong(problem, "set it, or use `password_file`", "database.password_env")])
         return environment[database.password_env]
     if database.password_file is not None:
-        return _password_from(folder / Path(database.password_file).expanduser())
+        return _password_from(_beside(folder, database.password_file))
     return None
+
+
+def _beside(folder: Path, path: str) -> Path:
+    return folder / Path(path).expanduser()
 
 
 def _password_from(path: Path) -> str:
