@@ -4,17 +4,16 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 from backends.base import StoreError
 from backends.throwaway import ServerNotInstalled
+from backends.throwaway.base import ServerProcess
 
 START_TIMEOUT_S = 90
 """A server that was killed recovers before it answers."""
 STOP_TIMEOUT_S = 60
 GREETING_TIMEOUT_S = 2
-POLL_S = 0.02
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
 """Where distributions put servers, which is not on every user's PATH."""
 
@@ -29,7 +28,7 @@ SETTINGS = {
 }
 
 
-class ThrowawayMariadb:
+class ThrowawayMariadb(ServerProcess):
     """A mariadbd with a data folder of its own under `folder`; its user root has no password and comes from loopback.
 
     Args:
@@ -38,56 +37,13 @@ class ThrowawayMariadb:
     """
 
     def __init__(self, folder: Path, **settings: object) -> None:
-        self._folder = folder.resolve()
+        super().__init__(folder, "MariaDB", start_timeout_s=START_TIMEOUT_S, stop_timeout_s=STOP_TIMEOUT_S)
         self._settings = {**SETTINGS, **{name.replace("_", "-"): str(value) for name, value in settings.items()}}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._port: int | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process, None when it does not run."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     @property
     def socket(self) -> Path:
         """The server's Unix socket."""
         return self._folder / "mariadb.sock"
-
-    @property
-    def log(self) -> Path:
-        """What the server says."""
-        return self._folder / "server.log"
-
-    def start(self) -> str:
-        """Start the server, or find that it runs; return its DSN, the same each time. One that was killed recovers.
-
-        Raises:
-            ServerNotInstalled: there is no mariadbd here.
-            StoreError: it does not start; the message has its last error.
-        """
-        if self._port is None or not self._answers(self._port):
-            self._prepare()
-            self._port = self._port or _free_port()
-            self._run(self._port)
-        return f"mysql://root@127.0.0.1:{self._port}"
-
-    def kill(self) -> None:
-        """Kill the server as a crash does, and wait until it is gone; `start` brings it back."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def stop(self) -> None:
-        """Stop the server in good order; by force when it takes too long."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
     @property
     def _data(self) -> Path:
@@ -111,7 +67,7 @@ class ThrowawayMariadb:
             shutil.rmtree(self._data, ignore_errors=True)
             raise StoreError(f"MariaDB cannot be set up in {self._data}: {_last(result.stdout)}")
 
-    def _run(self, port: int) -> None:
+    def _command(self, port: int) -> list[str]:
         options = {
             "datadir": self._data,
             "socket": self.socket,
@@ -120,32 +76,17 @@ class ThrowawayMariadb:
             "port": port,
             **self._settings,
         }
-        command = [_program("mariadbd", "mysqld"), "--no-defaults", *_as_root()]
-        command += [f"--{name}={value}" for name, value in options.items()]
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: S603
-        self._wait(self._process, port)
+        program = [_program("mariadbd", "mysqld"), "--no-defaults", *_as_root()]
+        return [*program, *(f"--{name}={value}" for name, value in options.items())]
+
+    def _dsn(self, port: int) -> str:
+        return f"mysql://root@127.0.0.1:{port}"
 
     def _answers(self, port: int) -> bool:
-        """Whether the server runs; one that was killed just now may still be there for a moment."""
-        while self.pid is not None:
-            if _greets(port):
-                return True
-            time.sleep(POLL_S)
-        return False
+        return _greets(port)
 
-    def _wait(self, process: subprocess.Popen[bytes], port: int) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not _greets(port):
-            if process.poll() is not None:
-                raise StoreError(f"MariaDB does not start: {_last(self.log.read_bytes())} (see {self.log})")
-            if time.monotonic() > deadline:
-                self.stop()
-                raise StoreError(f"MariaDB does not answer within {START_TIMEOUT_S} s of its start (see {self.log})")
-            time.sleep(POLL_S)
-        if process.poll() is not None:
-            # Someone else took the port between our look and the server's start, and it is they who greet.
-            raise StoreError(f"MariaDB does not start: {_last(self.log.read_bytes())} (see {self.log})")
+    def _last_said(self) -> str:
+        return _last(self.log.read_bytes())
 
 
 def _program(*names: str) -> str:
@@ -159,13 +100,6 @@ def _program(*names: str) -> str:
 def _as_root() -> list[str]:
     # Without it the server does not run as root; another account could not pass the folders above ours.
     return ["--user=root"] if os.geteuid() == 0 else []
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _greets(port: int) -> bool:
