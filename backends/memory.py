@@ -28,7 +28,7 @@ NOT_DURABLE = Held(words="NOT durable: in the memory of this process", risk_ms=m
 @dataclass(kw_only=True)
 class _Group:
     group: InstrumentGroup
-    sequence: int = 0
+    position: JournalPosition | None = None
     readings: list[Array] = field(default_factory=list)
     ledger: dict[tuple[int, int], Array] = field(default_factory=dict)
 
@@ -80,18 +80,17 @@ class MemoryStore:
         self._check()
         self.commits += 1
         kept = self._groups[batch.group.name]
-        if batch.position.sequence <= kept.sequence:
+        if kept.position is not None and batch.position.sequence <= kept.position.sequence:
             return
         kept.readings += [_on_time(batch), _late(batch)]
         for row in (*batch.ledger, *batch.revised):
             kept.ledger[int(row["run"]), int(row["trigger"])] = row.copy()
-        kept.sequence = batch.position.sequence
+        kept.position = batch.position
 
     async def position(self, group: str) -> JournalPosition | None:
         """Up to where the group is held."""
         self._check()
-        sequence = self._groups[group].sequence
-        return JournalPosition(sequence=sequence) if sequence else None
+        return self._groups[group].position
 
     async def ask(self, query: Query) -> Array:
         """Answer a question by going through everything."""

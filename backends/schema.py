@@ -1,10 +1,11 @@
 """What a database says of a group it holds, and whether that fits the configuration: the same in every database."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
+from schemas.tables import ACCOUNT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,21 @@ def difference(stored: Stored, group: InstrumentGroup, layout: Layout, logger: s
         if there != here:
             return f"instrument {number} is {there!r}, the configuration says {here!r}; name it as it was, {anew}"
     return None
+
+
+def without_account(schema: str, there: Collection[str], add: str) -> str | None:
+    """Say that `positions` was made before there was an account, and the mend; None when its columns are `there`.
+
+    add: the statement that adds what is missing, up to the columns.
+    """
+    lacking = [name for name in ACCOUNT if name not in there]
+    if not lacking:
+        return None
+    columns = ", ".join(f"ADD COLUMN {name} bigint NOT NULL DEFAULT 0" for name in lacking)
+    return (
+        f"table 'positions' in schema {schema!r} was made by an older triggerlog and has no {' and '.join(lacking)},"
+        f" which count what was committed; let its owner run {add} {columns}"
+    )
 
 
 def _channels_differ(there: Sequence[Channel], here: Sequence[Channel]) -> str | None:

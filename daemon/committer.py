@@ -41,6 +41,7 @@ class Committer:
     settled: called with the number of pieces that are committed (or kept as dead letters) now, of those that closed in
     this process.
     noticed: called when `problem` comes or goes, however short it was.
+    account: how much the store said at the start that this logger ever committed; each batch counts on from there.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Committer:
         events: Events,
         settled: Callable[[int], None],
         noticed: Callable[[], None],
+        account: JournalPosition | None = None,
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -74,6 +76,7 @@ class Committer:
         self._events = events
         self._settled = settled
         self._noticed = noticed
+        self.account_at_start = account or JournalPosition(sequence=0)
 
     def note_risk(self, risk_ms: float) -> None:
         """Be told how young an acknowledged reading may be, in ms, and still be lost with the server."""
@@ -146,8 +149,17 @@ class Committer:
         return Batch(
             **_merge([waiting.piece for waiting in pieces]).parts,
             group=self._group,
-            position=JournalPosition(sequence=pieces[-1].number),
+            position=self._position(pieces),
             durability=self._durability,
+        )
+
+    def _position(self, pieces: list[Waiting]) -> JournalPosition:
+        """Where the store will be once it has these pieces, too."""
+        before, since = self.account_at_start, self.counts
+        return JournalPosition(
+            sequence=pieces[-1].number,
+            triggers=before.triggers + since.triggers + sum(waiting.piece.triggers for waiting in pieces),
+            readings=before.readings + since.readings + sum(waiting.readings for waiting in pieces),
         )
 
     def _count(self, pieces: list[Waiting]) -> None:

@@ -88,6 +88,7 @@ class Pipeline:
             events=events,
             settled=self._settled,
             noticed=noticed,
+            account=position,
         )
         self.watch = Watch(group.size, int(config.alarms.stale_s * 1e9))
         self._events = events

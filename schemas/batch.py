@@ -22,9 +22,16 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class JournalPosition:
-    """Up to where a store holds what a logger closed for a group: pieces are numbered 1, 2, 3, ... without a gap."""
+    """Up to where a store holds what a logger closed for a group, and the account of it.
+
+    sequence: pieces are numbered in ascending order, never twice.
+    triggers, readings: all that this logger ever committed into the group. They are totals and no increments, so that
+    writing a position again changes nothing. Dead letters are not among them.
+    """
 
     sequence: int
+    triggers: int = 0
+    readings: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

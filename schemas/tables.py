@@ -15,6 +15,9 @@ from schemas.batch import Layout
 from schemas.ledger import COUNTS, TIMES
 from schemas.readings import CHANNEL_DTYPES, Channel, InstrumentGroup
 
+ACCOUNT = ("triggers", "readings")
+"""Columns of `positions`: how much the logger ever committed into the group, moved with the position."""
+
 MISSING_OFFSET = -(2**63)
 """In the arrays layout, `time_offset_ns` of an instrument that is missing."""
 
@@ -101,6 +104,7 @@ def shared_tables(schema: str) -> SharedTables:
         sa.Column("logger", sa.Text, primary_key=True),
         sa.Column("group_name", sa.Text, primary_key=True),
         sa.Column("sequence", sa.BigInteger, nullable=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0")) for name in ACCOUNT),
     )
     return SharedTables(groups=groups, channels=channels, instruments=instruments, positions=positions)
 

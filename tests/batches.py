@@ -62,6 +62,7 @@ def batch_of(
     late_of: Array | None = None,
     revised: Array | None = None,
     durability: Durability = Durability.SYNC,
+    position: JournalPosition | None = None,
 ) -> Batch:
     there = np.ones(readings.shape, bool) if present is None else present
     return Batch(
@@ -72,7 +73,7 @@ def batch_of(
         late_of=np.empty(0, np.intp) if late_of is None else late_of,
         revised=np.empty(0, ledger_dtype(group.size)) if revised is None else revised,
         group=group,
-        position=JournalPosition(sequence=sequence),
+        position=position or JournalPosition(sequence=sequence),
         durability=durability,
     )
 

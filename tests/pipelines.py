@@ -13,7 +13,7 @@ from daemon.dead_letters import DeadLetters
 from daemon.events import Events
 from daemon.pipeline import Pipeline
 from daemon.runs import Runs
-from schemas.batch import Durability, Layout
+from schemas.batch import Durability, JournalPosition, Layout
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail, WindowReadings
@@ -55,7 +55,10 @@ class Logger:
 
 @asynccontextmanager
 async def logging_to_memory(
-    *groups: InstrumentGroup, folder: Path = Path("/nonexistent"), **sections: dict[str, float]
+    *groups: InstrumentGroup,
+    folder: Path = Path("/nonexistent"),
+    position: JournalPosition | None = None,
+    **sections: dict[str, float],
 ) -> AsyncIterator[Logger]:
     """Pipelines that commit into memory until the end of the block; sections change the configuration."""
     config = Config.model_validate(
@@ -72,7 +75,7 @@ async def logging_to_memory(
             runs=runs,
             run=1,
             history=np.empty(0, ledger_dtype(group.size)),
-            position=None,
+            position=position,
             dead_letters=DeadLetters(folder),
             events=events,
         )

@@ -10,7 +10,7 @@ import pytest
 from backends.base import BatchRejected, StoreUnavailable
 from backends.memory import MemoryStore
 from daemon.assembly import Origin
-from schemas.batch import Batch
+from schemas.batch import Batch, JournalPosition
 from tests.pipelines import Logger, eventually, logging_to_memory
 from tests.readings import make_block, make_group, time_of, whole
 
@@ -124,6 +124,18 @@ async def test_a_rejected_piece_is_kept_on_disk_and_takes_no_other_with_it(tmp_p
         assert json.loads(str(kept["about"]))["reason"] == "trigger 3 is not welcome"
         assert kept["readings"]["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
         assert kept["ledger"]["time_ns"].tolist() == [time_of(3)]
+
+
+async def test_the_account_counts_on_and_leaves_out_what_was_rejected(tmp_path: Path) -> None:
+    before = JournalPosition(sequence=9, triggers=100, readings=500)
+    async with logging_to_memory(GROUP, folder=tmp_path / "dead", position=before) as logger:
+        logger.store.serving.clear()
+        logger.store.__class__ = Picky
+        put(logger, *range(1, 6))
+        logger.store.serving.set()
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        position = await logger.store.position("bpm")
+        assert position == JournalPosition(sequence=14, triggers=104, readings=520)
 
 
 async def test_a_rejected_piece_waits_while_it_cannot_be_kept(tmp_path: Path) -> None:

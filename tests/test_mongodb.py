@@ -23,7 +23,7 @@ from backends.mongodb import MongodbStore
 from backends.mongodb.documents import id_bytes
 from backends.mongodb.lease import Lease
 from backends.throwaway.mongodb import ThrowawayMongodb
-from schemas.batch import Batch, Durability, Layout
+from schemas.batch import Batch, Durability, JournalPosition, Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, WindowReadings
 from schemas.readings import Array, InstrumentGroup
@@ -321,6 +321,20 @@ async def test_a_position_that_is_gone_is_no_reason_to_drop_batches(
     assert (await store.position("bpm")).sequence == 1
 
 
+async def test_a_position_made_before_there_was_an_account(
+    make: Make, database: AsyncDatabase[dict[str, Any]], rng: np.random.Generator
+) -> None:
+    group = group_of()
+    store = make(group)
+    await store.open()
+    await store.commit(batch_of(group, 1, some(group, 1, 2, rng)))
+    await database["positions"].update_one({"_id": "bpm"}, {"$unset": {"triggers": 1, "readings": 1}})
+    assert await store.position("bpm") == JournalPosition(sequence=1)
+    to = JournalPosition(sequence=2, triggers=1, readings=12)
+    await store.commit(batch_of(group, 2, some(group, 3, 1, rng), position=to))
+    assert await store.position("bpm") == to
+
+
 @BOTH
 async def test_a_batch_larger_than_a_message(
     make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch
@@ -378,7 +392,7 @@ async def test_the_position_never_goes_back(
     await store.open()
     await store.commit(batch_of(group, 5, some(group, 1, 1, rng)))
     lease: Lease = store._writers["bpm"]._lease
-    await lease.move(database, 3, {"w": 1})
+    await lease.move(database, JournalPosition(sequence=3), {"w": 1})
     assert (await store.position("bpm")).sequence == 5
 
 

@@ -99,6 +99,22 @@ async def test_a_check_finds_what_does_not_fit(make: Make, database: asyncpg.Con
     assert "its table 'bpm_ledger' is gone" in await said(make())
 
 
+async def test_positions_made_before_there_was_an_account(
+    make: Make, database: asyncpg.Connection, schema: str
+) -> None:
+    first = make()
+    await first.open()
+    await first.close()
+    await database.execute(f"ALTER TABLE {schema}.positions DROP COLUMN triggers, DROP COLUMN readings")
+    line = await said(make())
+    assert "was made by an older triggerlog and has no triggers and readings" in line
+    await database.execute(line.partition("let its owner run ")[2])
+    assert await make().check() == []
+    store = make()
+    await store.open()
+    assert await store.position("bpm") is None
+
+
 async def test_a_server_that_is_too_old(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.postgresql.schema.OLDEST", 99)
     line = await said(make())

@@ -1,6 +1,7 @@
 """What `backends.base.Store` promises, asked of every store."""
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -15,7 +16,7 @@ from backends.memory import MemoryStore
 from backends.mongodb import MongodbStore
 from backends.mysql import MysqlStore
 from backends.postgresql import PostgresqlStore
-from schemas.batch import Durability, Layout
+from schemas.batch import Durability, JournalPosition, Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import (
     InstrumentReadings,
@@ -440,6 +441,31 @@ async def test_another_layout_or_logger_than_the_one_stored(
         await make_database(group, layout=other).open()
     with pytest.raises(SchemaMismatch, match="written by logger 'main', this is 'second'"):
         await make_database(group, logger="second").open()
+
+
+async def test_the_account_moves_with_the_position(make: Make, opened: Any, rng: np.random.Generator) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    # One trigger goes another way than many, and a few ledger rows another than many.
+    for sequence, count in enumerate((1, 3, 20), 1):
+        readings = readings_of(group, 100 * sequence + np.arange(count), now_and_then(count), rng)
+        to = JournalPosition(sequence=sequence, triggers=5 * sequence, readings=2**40 + sequence)
+        batch = batch_of(group, sequence, readings, position=to)
+        await store.commit(batch)
+        assert await store.position("bpm") == to
+        # The same again, with an account that would be another: it is there, so nothing of it counts.
+        again = JournalPosition(sequence=sequence, triggers=999, readings=999)
+        await store.commit(dataclasses.replace(batch, position=again))
+        assert await store.position("bpm") == to
+
+
+async def test_the_account_is_found_again(make_database: Make, opened: Any, rng: np.random.Generator) -> None:
+    group = group_of()
+    store = await opened(make_database(group))
+    to = JournalPosition(sequence=7, triggers=3, readings=36)
+    await store.commit(batch_of(group, 7, readings_of(group, np.arange(3), now_and_then(3), rng), position=to))
+    await store.close()
+    assert await (await opened(make_database(group))).position("bpm") == to
 
 
 async def test_two_loggers_share_a_schema(make_database: Make, opened: Any, rng: np.random.Generator) -> None:

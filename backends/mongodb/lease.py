@@ -12,6 +12,7 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -21,6 +22,8 @@ from bson import Int64
 from backends.base import GroupLocked, StoreError, StoreUnavailable
 from backends.mongodb.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server import Database
+from schemas.batch import JournalPosition
+from schemas.tables import ACCOUNT
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ class Lease:
         self.is_held = False
         self._renewed_at = 0.0
 
-    async def take(self, database: Database) -> int:
+    async def take(self, database: Database) -> JournalPosition:
         """Take the lease, waiting for one of a daemon that was killed to lapse; return the position, 0 at first.
 
         Raises:
@@ -65,7 +68,7 @@ class Lease:
                     database, {"owner": found.get("owner"), "seen": found.get("seen")}, {"owner": self._owner}
                 ):
                     self.is_held = True
-                    return int(found["sequence"])
+                    return position_in(found)
             if asyncio.get_running_loop().time() > deadline:
                 raise GroupLocked(
                     f"group {self._group!r} in database {self._schema!r} is being written by another daemon"
@@ -73,7 +76,7 @@ class Lease:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def position(self, database: Database) -> int:
+    async def position(self, database: Database) -> JournalPosition:
         """Read the position.
 
         Raises:
@@ -83,7 +86,7 @@ class Lease:
         found = await self._found(database)
         if found is None or found.get("owner") != self._owner:
             await self._lost(database)
-        return int(found["sequence"])
+        return position_in(found)
 
     async def keep(self, database: Database) -> None:
         """See that the lease has not lapsed since it was last renewed.
@@ -99,15 +102,16 @@ class Lease:
         if not await self._update(database, {"owner": self._owner}, {}):
             await self._lost(database)
 
-    async def move(self, database: Database, sequence: int, concern: dict[str, Any]) -> None:
+    async def move(self, database: Database, to: JournalPosition, concern: dict[str, Any]) -> None:
         """Write the position; it never goes back, so that a command which was given up and comes late does nothing.
 
         Raises:
             GroupLocked: another daemon has taken the lease.
             PositionGone: the document was not there.
         """
-        expected = {"owner": self._owner, "sequence": {"$lt": Int64(sequence)}}
-        if not await self._update(database, expected, {"sequence": Int64(sequence)}, concern):
+        values = {name: Int64(value) for name, value in asdict(to).items()}
+        expected = {"owner": self._owner, "sequence": {"$lt": values["sequence"]}}
+        if not await self._update(database, expected, values, concern):
             found = await self._found(database)
             if found is None or found.get("owner") != self._owner:
                 await self._lost(database)
@@ -174,7 +178,14 @@ class Lease:
 
 def first_position(logger: str) -> dict[str, Any]:
     """The update that makes a group's position document where there is none, at 0 and free."""
-    return {"$setOnInsert": {"logger": logger, "sequence": Int64(0), "owner": None, "seen": None}}
+    nothing = {"sequence": Int64(0), **{name: Int64(0) for name in ACCOUNT}}
+    return {"$setOnInsert": {"logger": logger, **nothing, "owner": None, "seen": None}}
+
+
+def position_in(found: Mapping[str, Any]) -> JournalPosition:
+    """The position in a document; one made before there was an account has none, and its account begins at 0."""
+    account = {name: int(found.get(name, 0)) for name in ACCOUNT}
+    return JournalPosition(sequence=int(found["sequence"]), **account)
 
 
 def _is_free(found: Mapping[str, Any], now: datetime, owner: str) -> bool:

@@ -72,7 +72,7 @@ class GroupWriter:
         self._connect = connect
         self._timeout_s = timeout_s
         self._lease = Lease(group=collections.data, schema=schema, logger=logger, target=target, timeout_s=timeout_s)
-        self._sequence: int | None = None
+        self._position: JournalPosition | None = None
         self._turn = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
 
@@ -100,15 +100,15 @@ class GroupWriter:
     async def position(self) -> JournalPosition | None:
         """Up to where the database holds the group."""
         async with self._session() as (database, _):
-            self._sequence = await self._lease.position(database)
-        return JournalPosition(sequence=self._sequence) if self._sequence else None
+            self._position = found = await self._lease.position(database)
+        return found if found.sequence else None
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch, or find that it is there."""
         async with self._session() as (database, server):
-            if self._sequence is None:
-                self._sequence = await self._lease.position(database)
-            if batch.position.sequence <= self._sequence:
+            if self._position is None:
+                self._position = await self._lease.position(database)
+            if batch.position.sequence <= self._position.sequence:
                 return
             await self._lease.keep(database)
             concern = server.write_concern(batch.durability, self._timeout_s)
@@ -118,8 +118,8 @@ class GroupWriter:
             else:
                 await self._put_rows(put, batch)
             await self._put_ledger(put, batch)
-            await self._lease.move(database, batch.position.sequence, concern)
-            self._sequence = batch.position.sequence
+            await self._lease.move(database, batch.position, concern)
+            self._position = batch.position
 
     async def _put_rows(self, put: "_Put", batch: Batch) -> None:
         form = data_format(batch.group, Layout.ROWS)
@@ -175,12 +175,12 @@ class GroupWriter:
             try:
                 with translated(self._target, otherwise=BatchRejected):
                     if not self._lease.is_held:
-                        self._sequence = await self._lease.take(database)
+                        self._position = await self._lease.take(database)
                     with pymongo.timeout(self._timeout_s):
                         yield database, server
             except BaseException:
                 # What of it was done, the position tells.
-                self._sequence = None
+                self._position = None
                 raise
 
 

@@ -18,7 +18,7 @@ from backends.mysql.sql import literal, quoted
 from backends.mysql.tables import create_database, create_shared, create_tables, describe, mysql_tables
 from backends.mysql.view import create_view
 from backends.partitions import Stretch, partitions_of
-from backends.schema import Stored, difference
+from backends.schema import Stored, difference, without_account
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
 from schemas.tables import GroupTables, shared_tables
@@ -151,6 +151,8 @@ class Schema:
         if not there:
             return self._groups
         known = set(self._shared) <= set(there)
+        if "positions" in there:
+            await self._check_account(connection)
         new = []
         for tables in self._groups:
             stored = await self._stored(connection, tables.group.name) if known else None
@@ -162,6 +164,16 @@ class Schema:
                 self._check_free(tables, there)
                 new.append(tables)
         return new
+
+    async def _check_account(self, connection: Connection) -> None:
+        columns = await connection.fetch(
+            "SELECT COLUMN_NAME FROM information_schema.COLUMNS"
+            f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = 'positions'"
+        )
+        there = {str(name) for (name,) in columns}
+        mismatch = without_account(self._schema, there, f"ALTER TABLE {self._table('positions')}")
+        if mismatch is not None:
+            raise SchemaMismatch(mismatch)
 
     def _check_free(self, tables: GroupTables, there: Mapping[str, str]) -> None:
         for name, comment, _ in self._created(tables):

@@ -53,10 +53,11 @@ def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str) 
     if len(batch.revised):
         # The rows come back whole with the batch's ledger rows.
         statements.append(f"DELETE FROM {quoted(schema, tables.ledger.name)} WHERE {_among(batch.revised)}")
-    position = batch.position.sequence
+    to = batch.position
     statements.append(
-        f"UPDATE {quoted(schema, 'positions')} SET sequence = {position}"
-        f" WHERE logger = {literal(logger)} AND group_name = {literal(batch.group.name)} AND sequence < {position}"
+        f"UPDATE {quoted(schema, 'positions')}"
+        f" SET sequence = {to.sequence}, triggers = {to.triggers}, readings = {to.readings}"
+        f" WHERE logger = {literal(logger)} AND group_name = {literal(batch.group.name)} AND sequence < {to.sequence}"
     )
     return ";".join(statements)
 

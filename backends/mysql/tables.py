@@ -55,6 +55,7 @@ def _adapted(table: sa.Table, metadata: sa.MetaData, group: InstrumentGroup | No
             primary_key=column.primary_key or column.name in key,
             nullable=_is_float(column, group) if column.name not in key else False,
             autoincrement=False,
+            server_default=None if column.server_default is None else sa.text("0"),
             quote=True,
         )
         for column in table.c

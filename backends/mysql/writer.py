@@ -78,8 +78,8 @@ class GroupWriter:
         Asked under the group's lock, so that no transaction of a connection that was lost can still be under way.
         """
         async with self._session() as connection:
-            sequence = await self._sequence(connection)
-        return JournalPosition(sequence=sequence) if sequence else None
+            found = await self._position(connection)
+        return found if found and found.sequence else None
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction, or find that it is there."""
@@ -218,18 +218,21 @@ class GroupWriter:
                 f" {self._target} takes at once ({most}): set max_allowed_packet there to 16M, or `layout` to 'rows'"
             )
 
-    async def _sequence(self, connection: Connection) -> int | None:
+    async def _position(self, connection: Connection) -> JournalPosition | None:
         found = await connection.fetch(
-            f"SELECT sequence FROM {quoted(self._schema, 'positions')} WHERE {self._of_group()}"
+            f"SELECT sequence, triggers, readings FROM {quoted(self._schema, 'positions')} WHERE {self._of_group()}"
         )
-        return int(found[0][0]) if found else None
+        if not found:
+            return None
+        sequence, triggers, readings = map(int, found[0])
+        return JournalPosition(sequence=sequence, triggers=triggers, readings=readings)
 
     def _of_group(self) -> str:
         return f"logger = {literal(self._logger)} AND group_name = {literal(self._tables.group.name)}"
 
     async def _check_position(self, connection: Connection) -> None:
         """See that a position which did not move is there at all."""
-        if await self._sequence(connection) is not None:
+        if await self._position(connection) is not None:
             return
         name = self._tables.group.name
         await connection.run(

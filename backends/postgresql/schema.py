@@ -7,7 +7,7 @@ import asyncpg
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
 from backends.postgresql.sql import create_group, create_schema, create_shared, describe_group, literal, quoted
-from backends.schema import Stored, difference
+from backends.schema import Stored, difference, without_account
 from schemas.readings import Channel
 from schemas.tables import GroupTables, shared_tables
 
@@ -104,6 +104,7 @@ async def missing_from(
     shared = await _is_absent(connection, quoted(schema, "positions"))
     rights = [] if shared else _rights_to_shared(schema)
     await _check_rights(connection, rights, user)
+    await _check_account(connection, schema)
     absent = [t for t in groups if shared or not await _is_stored(connection, schema, logger, t)]
     for tables in absent:
         await _check_free(connection, schema, tables)
@@ -142,6 +143,14 @@ async def _check_rights(connection: asyncpg.Connection, rights: Iterable[tuple[s
         lacking = [row["right_name"] for row in await connection.fetch(LACKING, table, needed)]
         if lacking:
             raise StoreError(f"{user} lacks the right to {', '.join(lacking)} on {table}; {_MEND}")
+
+
+async def _check_account(connection: asyncpg.Connection, schema: str) -> None:
+    positions = quoted(schema, "positions")
+    columns = await connection.fetch("SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1)", positions)
+    mismatch = without_account(schema, {row["attname"] for row in columns}, f"ALTER TABLE {positions}")
+    if columns and mismatch is not None:
+        raise SchemaMismatch(mismatch)
 
 
 async def _is_absent(connection: asyncpg.Connection, table: str) -> bool:

@@ -27,24 +27,24 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
     It answers with the number of positions moved. `into` is the end of the partitions' names, or empty.
     """
     ledger, data = (quoted(schema, table.name + into) for table in (tables.ledger, tables.data))
-    # $1 position, $2 run, $3 trigger, $4 bitmap; then the ledger's numbers, then the columns of the data.
-    numbers = [*(f"${5 + k}::int8" for k in range(len(TIMES))), *(f"${5 + len(TIMES) + k}::int4" for k in range(4))]
-    first = 5 + len(TIMES) + len(COUNTS)
+    # $1 position, $2 and $3 the account, $4 run, $5 trigger, $6 bitmap; then the ledger's numbers, then the data's.
+    numbers = [*(f"${7 + k}::int8" for k in range(len(TIMES))), *(f"${7 + len(TIMES) + k}::int4" for k in range(4))]
+    first = 7 + len(TIMES) + len(COUNTS)
     group = tables.group
     types = [SQL_TYPES[STORED_DTYPES[channel.dtype]] + "[]" for channel in group.channels]
     columns = ", ".join(["run", "trigger_id", *_data_names(tables)])
     if tables.layout is Layout.ROWS:
         values = [f"${first + k}::{name}" for k, name in enumerate(["int2[]", "int8[]", *types])]
-        source = f"SELECT $2::int4, $3::int8, u.* FROM moved, unnest({', '.join(values)}) AS u"
+        source = f"SELECT $4::int4, $5::int8, u.* FROM moved, unnest({', '.join(values)}) AS u"
     else:
         values = [f"${first + k}::{name}" for k, name in enumerate(["int8", "int8[]", *types])]
-        source = f"SELECT $2::int4, $3::int8, {', '.join(values)} FROM moved"
+        source = f"SELECT $4::int4, $5::int8, {', '.join(values)} FROM moved"
     names = ", ".join(quoted(name) for name in ("run", "trigger_id", *TIMES, *COUNTS, "missing", "logger"))
     return (
-        f"WITH moved AS (UPDATE {quoted(schema, 'positions')} SET sequence = $1 WHERE logger = {literal(logger)}"
-        f" AND group_name = {literal(group.name)} AND sequence < $1 RETURNING 1),"
+        f"WITH moved AS (UPDATE {quoted(schema, 'positions')} SET sequence = $1, triggers = $2, readings = $3"
+        f" WHERE logger = {literal(logger)} AND group_name = {literal(group.name)} AND sequence < $1 RETURNING 1),"
         f" noted AS (INSERT INTO {ledger} ({names})"
-        f" SELECT $2::int4, $3::int8, {', '.join(numbers)}, $4::bytea, {literal(logger)} FROM moved),"
+        f" SELECT $4::int4, $5::int8, {', '.join(numbers)}, $6::bytea, {literal(logger)} FROM moved),"
         f" put AS (INSERT INTO {data} ({columns}) {source})"
         " SELECT count(*) FROM moved"
     )
@@ -53,7 +53,9 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
 def single_parameters(batch: Batch, tables: GroupTables, payload: Array) -> list[Any]:
     """Its parameters, from the batch and its COPY payload (uint8), which already has every value as it is stored."""
     run, trigger, *numbers, _ = batch.ledger[0].item()  # in the order of the ledger's dtype: TIMES, COUNTS, missing
-    head = [batch.position.sequence, run, trigger, batch.ledger["missing"].tobytes(), *numbers]
+    to = batch.position
+    moved = [to.sequence, to.triggers, to.readings]
+    head = [*moved, run, trigger, batch.ledger["missing"].tobytes(), *numbers]
     group, names = tables.group, _data_names(tables, quote=False)
     if tables.layout is Layout.ROWS:
         rows = rows_format(group).rows(payload)

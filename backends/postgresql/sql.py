@@ -176,10 +176,11 @@ def begin_batch(
     ]
     if len(batch.revised):
         statements.append(_take_out_ledger(batch, tables, schema))
-    position = batch.position.sequence
+    to = batch.position
     move = (
-        f"UPDATE {quoted(schema, 'positions')} SET sequence = {position}"
-        f" WHERE logger = {literal(logger)} AND group_name = {literal(batch.group.name)} AND sequence < {position}"
+        f"UPDATE {quoted(schema, 'positions')}"
+        f" SET sequence = {to.sequence}, triggers = {to.triggers}, readings = {to.readings}"
+        f" WHERE logger = {literal(logger)} AND group_name = {literal(batch.group.name)} AND sequence < {to.sequence}"
     )
     if ledger is not None and len(ledger):
         move = f"WITH moved AS ({move} RETURNING 1) {_insert_ledger(ledger, tables, schema, logger)}"

@@ -93,8 +93,8 @@ class GroupWriter:
         Asked under the group's lock, so that no transaction of a connection that was lost can still be under way.
         """
         async with self._session() as connection:
-            sequence = await self._sequence(connection)
-        return JournalPosition(sequence=sequence) if sequence else None
+            found = await self._position(connection)
+        return found if found and found.sequence else None
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction, or find that it is there."""
@@ -182,12 +182,13 @@ class GroupWriter:
                 " (or through a connection the server has not given up yet); stop that one, or set another `schema`"
             ) from None
 
-    async def _sequence(self, connection: Connection) -> int | None:
-        sequence: int | None = await connection.fetchval(
-            f"SELECT sequence FROM {quoted(self._schema, 'positions')} WHERE logger = $1 AND group_name = $2",
+    async def _position(self, connection: Connection) -> JournalPosition | None:
+        found = await connection.fetchrow(
+            f"SELECT sequence, triggers, readings FROM {quoted(self._schema, 'positions')}"
+            " WHERE logger = $1 AND group_name = $2",
             *(self._logger, self._tables.group.name),
         )
-        return sequence
+        return JournalPosition(**found) if found else None
 
     async def _begin(self, connection: Connection, batch: Batch, ledger: Array | None) -> bool:
         synchronous = self._wanted(batch.durability)
@@ -212,7 +213,7 @@ class GroupWriter:
 
     async def _check_position(self, connection: Connection) -> None:
         """See that a position which did not move is there at all."""
-        if await self._sequence(connection) is not None:
+        if await self._position(connection) is not None:
             return
         await connection.execute(
             f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence) VALUES ($1, $2, 0)",
