@@ -58,7 +58,9 @@ class Backlog:
         lost: Callable[[Amount], None],
     ) -> None:
         self.memory_bytes = 0
-        self.journal_bytes = 0
+        self.journal_bytes = 0 if keeper is None else keeper.kept.nbytes
+        self.bytes_a_reading = 0.0
+        self._journal_room = 0 if keeper is None else keeper.kept.room
         self.is_full = False
         self.problem: str | None = None
         self._keeper = keeper
@@ -84,6 +86,13 @@ class Backlog:
             readings=self._in_memory.readings + self._in_journal.readings,
         )
 
+    @property
+    def room_bytes(self) -> int:
+        """What is free of the place where triggers wait: of the journal, or of memory where there is none."""
+        if self._keeper is None:
+            return self._max_memory - self.memory_bytes
+        return self._journal_room - self._keeper.pending_bytes
+
     def put(self, pieces: Sequence[ClosedTriggers]) -> None:
         """Take pieces in. Never refuses: what is closed is not lost; `full` slows down the sources."""
         now = time.monotonic_ns()
@@ -96,6 +105,7 @@ class Backlog:
             else:
                 self._remember(self._last, piece, now)
         if pieces:
+            self._weigh(pieces)
             self._look()
 
     async def take(self, most_bytes: int) -> list[Waiting]:
@@ -137,7 +147,7 @@ class Backlog:
 
     def told(self, kept: Kept) -> None:
         """The journal's keeper has news."""
-        self.journal_bytes, self.problem = kept.nbytes, kept.problem
+        self.journal_bytes, self._journal_room, self.problem = kept.nbytes, kept.room, kept.problem
         self._look()
 
     async def close(self) -> None:
@@ -145,6 +155,12 @@ class Backlog:
         if self._refill is not None:
             self._refill.cancel()
             await asyncio.gather(self._refill, return_exceptions=True)
+
+    def _weigh(self, pieces: Sequence[ClosedTriggers]) -> None:
+        readings = sum(readings_in(piece) for piece in pieces)
+        if readings:
+            # Of those that came last: what one weighs depends on how many are missing from their triggers.
+            self.bytes_a_reading = sum(piece.nbytes for piece in pieces) / readings
 
     def _remember(self, number: int, piece: ClosedTriggers, put_ns: int | None) -> None:
         waiting = Waiting(number, piece, piece.nbytes, readings_in(piece), put_ns)

@@ -102,7 +102,18 @@ def _counters(status: Status) -> Iterator[Metric]:
 _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
     ("triggers_open", "Triggers being put together.", lambda group: group.triggers.open),
     ("triggers_waiting", "Triggers closed and not yet committed.", lambda group: group.triggers.waiting),
-    ("readings_waiting", "Readings not yet committed.", lambda group: group.readings.waiting),
+    ("readings_waiting", "Readings closed and not yet committed.", lambda group: group.readings.waiting),
+    ("readings_assembling", "Readings of triggers being put together.", lambda group: group.readings.assembling),
+    (
+        "full_in_seconds",
+        "Time for which readings would find room without the database; +Inf while none come in.",
+        lambda group: math.inf if group.full_in_s is None else group.full_in_s,
+    ),
+    (
+        "drained_in_seconds",
+        "Time until the database is abreast of what comes in; +Inf while it does not come nearer.",
+        lambda group: math.inf if group.drained_in_s is None else group.drained_in_s,
+    ),
     (
         "readings_at_risk",
         "Committed readings that a crash of the server now could lose.",

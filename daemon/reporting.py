@@ -9,6 +9,7 @@ import psutil
 
 from daemon.events import Events
 from daemon.metrics import Rates
+from daemon.outlook import drained_in_s, full_in_s
 from daemon.pipeline import Pipeline
 from daemon.sources.base import Source
 from daemon.store_report import StoreReport
@@ -118,6 +119,8 @@ class Reporter:
             journal_mib=pipeline.backlog.journal_bytes / 2**20,
             backlog_mib=pipeline.backlog.memory_bytes / 2**20,
             backpressure=pipeline.is_full,
+            full_in_s=full_in_s(pipeline.backlog.room_bytes, pipeline.backlog.bytes_a_reading, rates[2]),
+            drained_in_s=drained_in_s(pipeline.backlog.waiting.readings, rates[2], rates[3]),
         )
 
 
@@ -149,7 +152,8 @@ def _readings(pipeline: Pipeline, rates: Sequence[float], at_risk: int) -> Readi
         duplicate=counts.duplicate,
         refused=refused,
         dead=committer.counts.dead_readings + pipeline.lost.readings,
-        waiting=pipeline.assembly.held + pipeline.backlog.waiting.readings,
+        waiting=pipeline.backlog.waiting.readings,
+        assembling=pipeline.assembly.held,
         at_risk=at_risk,
         rate=rates[2],
         commit_rate=rates[3],

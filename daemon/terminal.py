@@ -162,12 +162,20 @@ def _figures(group: GroupStatus) -> dict[str, str | Text]:
         "commit p50, p99 (ms)": f"{_ms(group.commit_ms.p50)}, {_ms(group.commit_ms.p99)}",
         "triggers open, waiting": f"{triggers.open:,}, {triggers.waiting:,}",
         "backlog": Text(f"{group.backlog_mib:,.1f} MiB in memory{held}", "bold red" if held else ""),
-        "journal": f"{group.journal_mib:,.1f} MiB on disk",
+        "journal": f"{group.journal_mib:,.1f} MiB on disk{_outlook(group)}",
         "complete, incomplete": f"{triggers.complete:,}, {triggers.incomplete:,}",
         "instruments missing now": Text(lacking, "yellow" if group.missing_now else ""),
         "missing a trigger": f"{group.missing_a_trigger:,.2f}",
         "readings late, duplicate": f"{readings.late:,}, {readings.duplicate:,}",
     }
+
+
+def _outlook(group: GroupStatus) -> str:
+    if group.drained_in_s:
+        return f", drained in {duration(group.drained_in_s)}"
+    if group.full_in_s is None:
+        return ""
+    return f", {'full in' if group.drained_in_s is None else 'room for'} {duration(group.full_in_s)}"
 
 
 def _at_risk(group: GroupStatus) -> str | Text:

@@ -96,9 +96,20 @@ def _probe(backend: str) -> str:
 def _waiting(status: Status) -> str:
     triggers = sum(group.triggers.waiting for group in status.groups.values())
     journal = sum(group.journal_mib for group in status.groups.values())
-    if journal:
-        return f"in the journal ({triggers:,} triggers, {journal:,.0f} MiB)"
-    return f"in memory ({triggers:,} triggers, {sum(group.backlog_mib for group in status.groups.values()):,.0f} MiB)"
+    memory = sum(group.backlog_mib for group in status.groups.values())
+    where, mib = ("the journal", journal) if journal else ("memory", memory)
+    return f"in {where} ({triggers:,} triggers, {mib:,.0f} MiB{_room(status)})"
+
+
+def _room(status: Status) -> str:
+    times = [group.full_in_s for group in status.groups.values() if group.full_in_s is not None]
+    if not times:
+        return ""
+    seconds = min(times)
+    for unit, name, least in ((86_400, "days", 172_800), (3600, "h", 6000), (60, "min", 100)):
+        if seconds >= least:
+            return f", room for {seconds / unit:,.0f} {name} more"
+    return f", room for {seconds:.0f} s more"
 
 
 def _rejected(status: Status) -> Iterator[Alarm]:

@@ -78,6 +78,7 @@ def sections(status: Status) -> Sections:
             "backpressure": group.backpressure,
             "journal_mib": round(group.journal_mib, 1),
         }
+        cut[f"outlook/{name}"] = {"full_in_s": _coarse(group.full_in_s), "drained_in_s": _coarse(group.drained_in_s)}
         cut[f"states/{name}"] = group.states
         cut[f"totals/{name}"] = _totals(group)
     return cut
@@ -100,12 +101,19 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
         "reasons": readings.refused,
         "dead": readings.dead,
         "waiting": readings.waiting,
+        "assembling": readings.assembling,
+        "unaccounted": readings.unaccounted,
         "at_risk": readings.at_risk,
         "late": readings.late,
         "complete": group.triggers.complete,
         "incomplete": group.triggers.incomplete,
         "newest": group.triggers.newest,
     }
+
+
+def _coarse(seconds: float | None) -> float | None:
+    """Two digits: nobody needs more of what is reckoned ahead, and it travels with fewer frames."""
+    return None if seconds is None else float(f"{seconds:.2g}")
 
 
 def _rounded(value: float | None) -> float | None:

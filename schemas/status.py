@@ -49,7 +49,7 @@ class TriggerCounts(_Model):
 class ReadingCounts(_Model):
     """Readings since the daemon started.
 
-    received + recovered = committed + duplicate + refused + dead + waiting, always.
+    received + recovered = committed + duplicate + refused + dead + waiting + assembling, always.
     """
 
     received: int
@@ -61,13 +61,20 @@ class ReadingCounts(_Model):
     dead: int = Field(
         description="in batches the store rejected for good, or damaged in the journal; kept in the state folder"
     )
-    waiting: int = Field(description="being assembled, or closed and not yet committed: in memory or in the journal")
+    waiting: int = Field(description="in triggers that are closed and not yet committed: in memory or in the journal")
+    assembling: int = Field(description="in triggers that are being put together, or held back as strays")
     at_risk: int = Field(
         description="committed so lately (at_risk_ms) that a crash of the server now could lose them; all since the "
         "daemon started where the risk has no limit. What waits is not among them: it is not acknowledged"
     )
     rate: float = Field(description="readings received a second")
     commit_rate: float = Field(description="readings committed a second")
+
+    @property
+    def unaccounted(self) -> int:
+        """What came in and is nowhere: 0, or the daemon has a defect."""
+        went = self.committed + self.duplicate + sum(self.refused.values()) + self.dead + self.waiting + self.assembling
+        return self.received + self.recovered - went
 
 
 class Latency(_Model):
@@ -97,6 +104,15 @@ class GroupStatus(_Model):
     states: str = Field(description="one letter an instrument, in order: o ok, l late, m missing, s silent, n never")
     backlog_mib: float = Field(description="memory held by readings that wait for the store")
     journal_mib: float = Field(description="disk held by the journal")
+    full_in_s: float | None = Field(
+        description="how long what comes in now would find room if the database took nothing any more, in seconds: in "
+        "the journal, up to its limit or the end of its disk's free space; without a journal, in memory. null while "
+        "nothing comes in"
+    )
+    drained_in_s: float | None = Field(
+        description="seconds until no more waits than comes in within one, as fast as readings come and are committed "
+        "now; 0 when it is so, null while it does not become less"
+    )
     backpressure: bool = Field(description="whether TCP senders are being held back now")
 
 

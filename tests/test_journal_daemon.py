@@ -106,7 +106,7 @@ async def counted(dsn: str) -> tuple[int, int, int]:
 def balanced(group: dict) -> bool:
     readings = group["readings"]
     came = readings["received"] + readings["recovered"]
-    went = readings["committed"] + readings["duplicate"] + readings["dead"] + readings["waiting"]
+    went = sum(readings[name] for name in ("committed", "duplicate", "dead", "waiting", "assembling"))
     return bool(came == went + sum(readings["refused"].values()))
 
 

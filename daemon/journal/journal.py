@@ -119,6 +119,14 @@ class Journal:
         """Bytes that may still be appended; a new segment begins with its head."""
         return self._max_bytes - self.nbytes - len(segment_head(self._group))
 
+    def free_room(self) -> int:
+        """Bytes that may be appended before the limit or the end of the disk's free space; 0 if that is unknown."""
+        try:
+            disk = os.statvfs(self._folder)
+        except OSError:
+            return 0
+        return max(0, min(self.room, disk.f_bavail * disk.f_frsize))
+
     def open(self, position: int) -> Recovered:
         """Take the folder, look through its segments, and set aside what is damaged.
 

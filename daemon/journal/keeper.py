@@ -38,6 +38,9 @@ UNWRITTEN_MOST = 64 * 2**20
 SYNC_WITHIN_S = 5.0
 """What nobody waits for is on the disk after this time all the same, unless the database has it by then."""
 
+ROOM_EVERY_S = 5.0
+"""Time between two looks at the free space of the disk, which others use as well."""
+
 AGAIN_S = 1.0
 """After so long what failed is tried again: a full disk may have room by then."""
 
@@ -47,12 +50,14 @@ class Kept:
     """How far the journal is.
 
     written, synced: all pieces up to these numbers survive the end of this process, and of this machine.
+    nbytes, room: what the journal takes of the disk, and what more it may; the room is looked at every few seconds.
     problem: why no more are written, else None.
     """
 
     written: int
     synced: int
     nbytes: int
+    room: int
     problem: str | None
 
 
@@ -75,14 +80,25 @@ class Keeper:
         self._is_ended = False
         self._again_at = math.inf
         self._doubtful = 0
-        self._said: Kept | None = None
         self._written = self._synced = 0
         self._sync_at = math.inf
         self._syncs_at_once = False
         self._next = journal.next  # number of the first that is pending
         self._is_ripe = self._is_writing = False
+        self._room_at = time.monotonic()
+        self._said = Kept(written=0, synced=0, nbytes=journal.nbytes, room=journal.free_room(), problem=None)
         self._timer: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    @property
+    def kept(self) -> Kept:
+        """How far the journal was when it was told of last."""
+        return self._said
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are put and not yet written."""
+        return self._pending_bytes
 
     @property
     def is_behind(self) -> bool:
@@ -187,9 +203,9 @@ class Keeper:
             self._answer(future, after, most_bytes)
         return not is_ended
 
-    def _idle_s(self) -> float | None:
-        until = min(self._sync_at, self._again_at)
-        return None if math.isinf(until) else max(0.0, until - time.monotonic())
+    def _idle_s(self) -> float:
+        until = min(self._sync_at, self._again_at, self._room_at + ROOM_EVERY_S)
+        return max(0.0, until - time.monotonic())
 
     def _has_work(self) -> bool:
         is_time = time.monotonic() >= self._again_at or math.isinf(self._again_at)
@@ -256,10 +272,18 @@ class Keeper:
             future.set_exception(OSError(problem))
 
     def _say(self, problem: str | None) -> None:
-        kept = Kept(written=self._written, synced=self._synced, nbytes=self._journal.nbytes, problem=problem)
+        kept = self._kept(problem)
         if kept != self._said:
             self._said = kept
             self._loop.call_soon_threadsafe(self._told, kept)
+
+    def _kept(self, problem: str | None) -> Kept:
+        nbytes = self._journal.nbytes
+        if time.monotonic() - self._room_at >= ROOM_EVERY_S:
+            room, self._room_at = self._journal.free_room(), time.monotonic()
+        else:
+            room = max(0, self._said.room + self._said.nbytes - nbytes)
+        return Kept(written=self._written, synced=self._synced, nbytes=nbytes, room=room, problem=problem)
 
     def _answer(self, future: "Future[Any]", after: int, most_bytes: int) -> None:
         if not future.set_running_or_notify_cancel():

@@ -33,6 +33,14 @@
     return Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
   };
 
+  /* About how long: one unit, of two digits at most; more would promise what nobody knows. */
+  T.about = function (seconds) {
+    if (seconds < 100) return Math.round(seconds) + " s";
+    if (seconds < 6000) return Math.round(seconds / 60) + " min";
+    if (seconds < 172800) return Math.round(seconds / 3600) + " h";
+    return T.count(seconds / 86400) + " d";
+  };
+
   /* Text is set only where it differs: writing the same text again makes the browser lay out again. */
   T.text = function (element, text) {
     if (element && element.textContent !== text) element.textContent = text;

@@ -30,11 +30,20 @@
     return {
       received: T.number(T.latest(group, "committed")) + " committed /s",
       p99: budget === undefined ? "" : "budget " + budget + " ms",
-      waiting: T.count(T.latest(group, "open")) + " open",
+      waiting: outlook(group),
       absent: T.number(T.latest(group, "missing")) + " missing a trigger",
       written: written(group),
       p50: "longest " + T.number(T.latest(group, "longest")) + " ms",
     };
+  }
+
+  /* How long an outage may last, or how soon one that is over is made up for; what is open says nothing then. */
+  function outlook(group) {
+    const open = T.count(T.latest(group, "open")) + " open";
+    const told = T.section("outlook", group) || {};
+    if (told.drained_in_s) return open + " · drained in " + T.about(told.drained_in_s);
+    const away = (T.section("store") || {}).available === false || told.drained_in_s === null;
+    return told.full_in_s === null ? open : open + " · " + (away ? "full in " : "room for ") + T.about(told.full_in_s);
   }
 
   /* How it is stored, and what of it a crash of the database now would take: nothing is not worth a word. */
@@ -100,14 +109,12 @@
     const told = T.section("totals", group);
     const place = document.getElementById("totals");
     if (!told) return;
-    const sum = told.committed + told.duplicate + told.refused + told.dead + told.waiting;
     if (!place.firstChild) {
       place.append(T.make("h2", "", "Readings since the daemon started"), T.make("p", "equation"), T.make("p", "verdict"));
     }
     terms(place.children[1], told);
-    const came = told.received + told.recovered;
-    const adds = sum === came;
-    const parts = [adds ? "✓ every reading is accounted for" : "✕ " + T.count(came - sum) + " not accounted for"];
+    const adds = told.unaccounted === 0;
+    const parts = [adds ? "✓ every reading is accounted for" : "✕ " + T.count(told.unaccounted) + " not accounted for"];
     if (told.late) parts.push(T.count(told.late) + " late");
     parts.push(T.count(told.complete) + " triggers complete, " + T.count(told.incomplete) + " incomplete");
     if (told.newest !== null) parts.push("newest " + T.count(told.newest));
@@ -117,7 +124,7 @@
 
   function terms(place, told) {
     // What an earlier daemon left in the journal came in, too; most days there is none of it.
-    const names = ["received", "recovered", "committed", "duplicate", "refused", "dead", "waiting"];
+    const names = ["received", "recovered", "committed", "duplicate", "refused", "dead", "waiting", "assembling"];
     if (!place.firstChild) {
       names.forEach((name, i) => {
         const sign = T.make("span", "sign", name === "committed" ? "=" : "+");

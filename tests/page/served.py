@@ -46,6 +46,8 @@ FIGURES: dict[str, Any] = {
     "problem": None,
     "away_s": 0.0,
     "backpressure": False,
+    "full_in_s": 9000.0,
+    "drained_in_s": 0.0,
     "dead": 0,
     "at_risk": 0,
     "at_risk_ms": 0.0,
@@ -77,6 +79,7 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
         "duplicate": counted // 4,
         "dead": figures["dead"],
         "waiting": waiting * size,
+        "assembling": figures["open"] * size // 2,
     }
     return GroupStatus(
         run=1,
@@ -112,6 +115,8 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
         journal_mib=0.0,
         backlog_mib=waiting * size * 56 / 2**20,
         backpressure=figures["backpressure"],
+        full_in_s=figures["full_in_s"],
+        drained_in_s=figures["drained_in_s"],
     )
 
 

@@ -28,7 +28,7 @@ def test_the_numbers_are_those_of_the_status(stage: Stage, page: Page) -> None:
     }.items():
         expect(value(page, column)).to_have_text(shown)
     readings = stage.status()["groups"]["bpm"]["readings"]
-    for term in ("received", "committed", "duplicate", "dead", "waiting"):
+    for term in ("received", "committed", "duplicate", "dead", "waiting", "assembling"):
         expect(page.locator(f"#totals [data-term={term}] b")).to_have_text(f"{readings[term]:,}")
     expect(page.locator("#totals [data-term=refused]")).to_have_text("7 refused (unknown instrument 7)")
     expect(page.locator("#totals")).to_have_attribute("data-adds", "true")

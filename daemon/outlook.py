@@ -1,0 +1,33 @@
+"""The outlook of a group: how long an outage of the database may still last, and when one that is over is made up for.
+
+Both are reckoned with the rates of now, and say so by being None where these tell nothing.
+"""
+
+AT_ONCE_S = 1.0
+"""What comes in during this time may wait without anybody being behind."""
+
+
+def full_in_s(room_bytes: float, bytes_each: float, receive_rate: float) -> float | None:
+    """Time until no more has room, in s, if the database took nothing from now on; None while nothing comes in.
+
+    Args:
+        room_bytes: where closed triggers wait, what is still free of it.
+        bytes_each: what a reading takes there.
+        receive_rate: readings a second.
+    """
+    grows = bytes_each * receive_rate
+    return max(0.0, room_bytes) / grows if grows > 0 else None
+
+
+def drained_in_s(waiting: int, receive_rate: float, commit_rate: float) -> float | None:
+    """Time until the database is abreast of what comes in, in s; 0 when it is, None while it does not come nearer.
+
+    Args:
+        waiting: readings closed and not yet committed.
+        receive_rate: readings a second that come in.
+        commit_rate: readings a second that are committed.
+    """
+    if waiting <= AT_ONCE_S * receive_rate or not waiting:
+        return 0.0
+    gain = commit_rate - receive_rate
+    return waiting / gain if gain > 0 else None
