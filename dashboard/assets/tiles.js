@@ -43,7 +43,7 @@
     const told = T.section("outlook", group) || {};
     if (told.drained_in_s) return open + " · drained in " + T.about(told.drained_in_s);
     const away = (T.section("store") || {}).available === false || told.drained_in_s === null;
-    return told.full_in_s === null ? open : open + " · " + (away ? "full in " : "room for ") + T.about(told.full_in_s);
+    return told.full_in_s == null ? open : open + " · " + (away ? "full in " : "room for ") + T.about(told.full_in_s);
   }
 
   /* How it is stored, and what of it a crash of the database now would take: nothing is not worth a word. */
