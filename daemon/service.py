@@ -6,11 +6,14 @@ import fcntl
 import gc
 import os
 import signal
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from backends.base import Store, StoreError, StoreUnavailable
+from daemon import descriptors
 from daemon.api import ApiServer
 from daemon.configuration import LoadedConfig
 from daemon.database import durability_of, in_its_field, layout_of, store_of, why_refused
@@ -24,6 +27,7 @@ from daemon.runs import Runs
 from daemon.sources.base import Source
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
+from daemon.sources.tls import contexts_of
 from daemon.sources.udp import UdpSource
 from daemon.store_report import StoreReport
 from daemon.stream import StatusStream
@@ -59,6 +63,7 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] | None 
         CommandFailed: the database cannot be used as configured, an address is taken, or another daemon uses the
             state folder.
     """
+    descriptors.raise_limit()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,6 +96,7 @@ class Service:
             self.store: Store = store_of(loaded)
         except StoreError as error:
             raise CommandFailed(in_its_field(error, self.config)) from None
+        self._tls = contexts_of(loaded)
         self._state_dir = loaded.state_dir
         self._sources: list[Source] = []
         self._api = ApiServer(self, self.config.api.host, self.config.api.port)
@@ -191,7 +197,7 @@ class Service:
 
     async def _start_sources(self) -> None:
         for index, section in enumerate(self.config.sources):
-            source = make_source(section, self.pipelines)
+            source = make_source(section, self.pipelines, self.events, self._tls.get(index))
             try:
                 await source.start()
             except OSError as error:
@@ -252,12 +258,18 @@ class Service:
         )
 
 
-def make_source(section: SourceConfig, pipelines: Mapping[str, Pipeline]) -> Source:
-    """Make the source that a section of the configuration describes."""
+def make_source(
+    section: SourceConfig,
+    pipelines: Mapping[str, Pipeline],
+    events: Events,
+    tls: ssl.SSLContext | None = None,
+) -> Source:
+    """Make the source that a section of the configuration describes; `tls` for one that has a certificate."""
+    say = partial(events.say, "warning")
     if isinstance(section, TcpConfig):
-        return TcpSource(section, pipelines)
+        return TcpSource(section, pipelines, tls=tls, say=say)
     if isinstance(section, UdpConfig):
-        return UdpSource(section, pipelines)
+        return UdpSource(section, pipelines, say=say)
     return SimulatedSource(section, pipelines)
 
 

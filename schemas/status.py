@@ -144,6 +144,9 @@ class SourceStatus(_Model):
     received: int = Field(description="readings handed to assembly")
     bytes: int
     refused: dict[str, int] = Field(description="connections, greetings and datagrams turned away, by reason")
+    refused_most: dict[str, int] = Field(
+        default_factory=dict, description="the addresses they came from most; a count is at most too high"
+    )
     lost_datagrams: int = Field(description="gaps in the senders' datagram numbers (UDP)")
 
 

@@ -156,7 +156,7 @@ def test_one_wrong_setting_is_one_line(text: str, line: str) -> None:
         ('kind = "udp"\nprot = 1', "sources[0].prot: unknown key; did you mean `port`?"),
         (
             'kind = "udp"\nudp = 1',
-            "sources[0].udp: unknown key; use one of `kind`, `host`, `port`, `receive_buffer_kib`",
+            "sources[0].udp: unknown key; use one of `kind`, `host`, `port`, `allow`, `receive_buffer_kib`",
         ),
         ('kind = "simulated"', "sources[0].group: missing; give it: The group to simulate"),
         ('kind = "simulated"\ngroup = "bmp"', "sources[0].group: there is no group 'bmp'; did you mean `bpm`?"),

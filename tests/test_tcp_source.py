@@ -1,6 +1,8 @@
 """The TCP source over real sockets: greeting, acknowledgements, backpressure, limits, and hostile senders."""
 
 import asyncio
+import os
+import resource
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -8,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from daemon import descriptors
 from daemon.sources.tcp import TcpSource
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
@@ -52,8 +55,10 @@ class Client:
 
 
 @asynccontextmanager
-async def listening(logger: Logger, **changes: float) -> AsyncIterator[tuple[TcpSource, Callable]]:
-    source = TcpSource(TcpConfig.model_validate({"kind": "tcp", "port": 0, **changes}), logger.pipelines)
+async def listening(
+    logger: Logger, say: Callable[[str], None] = lambda line: None, **changes: object
+) -> AsyncIterator[tuple[TcpSource, Callable]]:
+    source = TcpSource(TcpConfig.model_validate({"kind": "tcp", "port": 0, **changes}), logger.pipelines, say=say)
     await source.start()
     port = int(source.status().address.rpartition(":")[2])
     clients: list[Client] = []
@@ -219,13 +224,96 @@ async def test_a_sender_that_has_not_greeted_when_the_daemon_stops_is_told_so() 
 
 async def test_too_many_connections_are_turned_away_and_the_others_go_on() -> None:
     async with logging_to_memory(GROUP) as logger, listening(logger, max_connections=2) as (source, connect):
-        first, _ = await connect(), await connect()
-        await eventually(lambda: source.status().connections == 2)
-        third = await connect()
-        assert (await third.ended()).startswith(b"ERROR too-many-connections 2 senders are connected")
+        first, second, third = await connect(), await connect(), await connect()
         await first.greet()
+        await second.greet()
+        assert (await third.greet()).startswith("ERROR too-many-connections 2 senders are connected, and no more")
+        assert await third.ended() == b""
         first.send(whole(GROUP, 1))
         await first.acknowledged(5)
+        await second.close()
+        await eventually(lambda: source.status().connections == 1)
+        assert (await (await connect()).greet()).startswith("OK ")
+
+
+async def test_too_many_connections_of_one_address_are_turned_away() -> None:
+    limits = {"max_connections_per_address": 1}
+    async with logging_to_memory(GROUP) as logger, listening(logger, **limits) as (source, connect):
+        first, second = await connect(), await connect()
+        await first.greet()
+        assert (await second.greet()).startswith("ERROR too-many-connections 1 senders are connected from 127.0.0.1")
+        await first.close()
+        await eventually(lambda: source.status().connections == 0)
+        assert (await (await connect()).greet()).startswith("OK ")
+
+
+async def test_the_oldest_that_has_not_greeted_makes_room_and_nobody_else() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger, max_ungreeted=2) as (source, connect):
+        good = await connect()
+        await good.greet()
+        silent = [await connect() for _ in range(4)]
+        for gone in silent[:2]:
+            assert (await gone.ended()).startswith(b"ERROR timeout others have come since")
+        await eventually(lambda: source.status().connections == 3)
+        for left in silent[2:]:
+            assert (await left.greet()).startswith("OK ")
+        good.send(whole(GROUP, 1))
+        await good.acknowledged(5)
+        assert source.status().refused == {"timeout": 2}
+        assert source.status().refused_most == {"127.0.0.1": 2}
+
+
+@pytest.mark.parametrize(("allow", "is_let_in"), [("10.1.0.0/16", False), ("127.0.0.0/8", True), ("127.0.0.1", True)])
+async def test_only_those_in_the_allowed_networks_are_let_in(allow: str, is_let_in: bool) -> None:
+    said: list[str] = []
+    limits = {"allow": [allow, "fd00::/8"]}
+    async with logging_to_memory(GROUP) as logger, listening(logger, said.append, **limits) as (source, connect):
+        client = await connect()
+        if is_let_in:
+            assert (await client.greet()).startswith("OK ")
+            return
+        with suppress(ConnectionError):
+            assert await client.ended() == b""
+        assert source.status().refused == {"not-allowed": 1}
+        address = source.status().address
+        assert said == [f"source tcp {address}: refused 1 x not-allowed, the last from 127.0.0.1"]
+
+
+async def test_without_descriptors_the_others_go_on_and_new_ones_wait() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        good = await connect()
+        await good.greet()
+        taken, soft_hard = [], resource.getrlimit(resource.RLIMIT_NOFILE)
+        # As many files as there are, so that a connection has no descriptor; the sender's own socket is made before.
+        waiting = socket.socket()
+        waiting.setblocking(False)
+        with suppress(BlockingIOError):
+            waiting.connect(("127.0.0.1", int(source.status().address.rpartition(":")[2])))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (waiting.fileno() + 1, soft_hard[1]))
+        try:
+            with suppress(OSError):
+                while True:
+                    taken.append(os.open("/dev/null", os.O_RDONLY))
+            await eventually(lambda: source.status().refused.get("no-descriptors"))
+            good.send(whole(GROUP, 1))
+            await good.acknowledged(5)
+        finally:
+            for descriptor in taken:
+                os.close(descriptor)
+            resource.setrlimit(resource.RLIMIT_NOFILE, soft_hard)
+        reader, writer = await asyncio.open_connection(sock=waiting)
+        late = Client(reader, writer)
+        assert (await late.greet()).startswith("OK ")
+        await late.close()
+
+
+async def test_the_last_descriptors_are_kept_for_what_is_not_a_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "for_senders", lambda: 3)
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        client = await connect()
+        with suppress(ConnectionError):
+            assert await client.ended() == b""
+        assert source.status().refused == {"no-descriptors": 1}
 
 
 async def test_part_of_a_record_at_the_end_is_counted() -> None:
@@ -276,7 +364,7 @@ async def test_a_sender_that_never_reads_its_acknowledgements_cannot_fill_the_me
         client = await connect()
         await client.greet()
         client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection = next(iter(source._connections))
+        connection = source._admission.connections()[0]
         for trigger in range(1, 300):
             client.send(whole(GROUP, trigger))
             await eventually(lambda t=trigger: logger.pipelines["bpm"].committer.counts.triggers >= t)

@@ -5,7 +5,8 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from daemon.sources.udp import SENDERS_MOST, DatagramNumbers, UdpSource
+from daemon.sources.datagram_numbers import GAP_MOST, SENDERS_MOST, DatagramNumbers
+from daemon.sources.udp import UdpSource
 from schemas.config import UdpSource as UdpConfig
 from schemas.readings import Array
 from schemas.wire import datagram_header
@@ -102,8 +103,25 @@ def test_datagram_numbers_tell_what_was_lost() -> None:
     assert (numbers.lost, len(numbers)) == (2, 2)
 
 
-def test_senders_without_end_do_not_fill_the_memory() -> None:
+def test_senders_without_end_do_not_fill_the_memory_or_displace_those_at_work() -> None:
     numbers = DatagramNumbers()
+    for sequence in range(10):
+        numbers.heard(("10.0.0.2", 5), sequence)
     for port in range(SENDERS_MOST + 100):
         numbers.heard(("10.0.0.1", port), 0)
-    assert len(numbers) == SENDERS_MOST
+    assert len(numbers) == SENDERS_MOST + 1
+    numbers.heard(("10.0.0.2", 5), 12)
+    assert numbers.lost == 2
+
+
+def test_forged_numbers_neither_hide_the_gaps_of_others_nor_grow_the_count_without_bound() -> None:
+    numbers = DatagramNumbers()
+    good, bad = ("10.0.0.2", 5), ("10.0.0.1", 5)
+    for sequence in (0, 5):
+        numbers.heard(good, sequence)
+    for sequence in (100, *range(99)):
+        numbers.heard(bad, sequence)
+    assert numbers.lost == 4
+    for sequence in (2**64 - 1, 0, 2**64 - 1, 0, 2**63, GAP_MOST + 2**63 + 1):
+        numbers.heard(bad, sequence)
+    assert numbers.lost == 4 + GAP_MOST

@@ -1,7 +1,6 @@
 """One TCP sender: greeting, then records, acknowledgements the other way."""
 
 import asyncio
-import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 WRITE_MOST = 64 * 2**10
 """Bytes of acknowledgements that may wait for a sender that does not read them; the next one says it all anyway."""
 
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
-
 
 class Listener(Protocol):
     """What a connection needs of the source that accepted it."""
@@ -47,10 +44,10 @@ class Listener(Protocol):
         """Time a sender has for its greeting."""
 
     def admit(self, connection: "Connection") -> None:
-        """Let a connection in, or raise ProtocolError."""
+        """Let a connection that has greeted stay, or raise ProtocolError."""
 
     def joined(self, connection: "Connection") -> None:
-        """The connection has said its greeting."""
+        """The connection belongs to a group, and may have a column of its receipts."""
 
     def left(self, connection: "Connection") -> None:
         """The connection is gone."""
@@ -58,16 +55,20 @@ class Listener(Protocol):
     def ended(self, connection: "Connection") -> None:
         """The connection sends nothing more, and waits for its last acknowledgement."""
 
-    def refuse(self, reason: str) -> None:
-        """Count something that was turned away."""
+    def refuse(self, reason: str, address: str) -> None:
+        """Count something that was turned away, and whence it came."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Speaks `docs/protocol.md` with one sender."""
+    """Speaks `docs/protocol.md` with one sender.
 
-    def __init__(self, listener: Listener) -> None:
-        self.peer = "?"
-        self.sender: str | None = None
+    opening: what sets up the transport, which takes a while with TLS.
+    """
+
+    def __init__(self, listener: Listener, address: str) -> None:
+        self.address = address
+        self.was_made = False
+        self.opening: asyncio.Task[None] | None = None
         self.group: str | None = None
         self.column = NOBODY
         self.received = 0
@@ -79,21 +80,17 @@ class Connection(asyncio.BufferedProtocol):
         self._gather: Gather | None = None
         self._carried = b""
         self._told = (0, 0)
-        self._timer: asyncio.TimerHandle | None = None
+        self._is_tls = False
+        seconds = listener.handshake_timeout_s
+        loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = loop.call_later(seconds, self._timed_out)
 
     # --- asyncio's side -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # noqa: D102
+        self.was_made = True
         self._transport = cast("asyncio.Transport", transport)
-        name = transport.get_extra_info("peername")
-        self.peer = f"{name[0]}:{name[1]}" if name else "?"
-        _keep_alive(transport.get_extra_info("socket"))
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._listener.handshake_timeout_s, self._timed_out)
-        try:
-            self._listener.admit(self)
-        except ProtocolError as error:
-            self._refuse(error)
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: D102
         if self._gather is None:
@@ -110,9 +107,9 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:  # noqa: D102
         self.is_ended = True
         if self._carried:
-            self._listener.refuse("partial_record")
+            self._listener.refuse("partial_record", self.address)
             self._carried = b""
-        if self.column == NOBODY:
+        if self.column == NOBODY or self._is_tls:  # TLS ends both ways at once
             return False
         # A sender that has said all it has to say may still wait for its acknowledgements.
         self._listener.ended(self)
@@ -161,6 +158,23 @@ class Connection(asyncio.BufferedProtocol):
         """Close after what was written has gone out."""
         if self._transport is not None:
             self._transport.close()
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._stop_timer()
+        if self._transport is not None:
+            self._transport.abort()
+        elif self.opening is not None:
+            self.opening.cancel()
+
+    def make_room(self) -> None:
+        """Go, for connections that came later: this one has not greeted, or is not closed after it was refused."""
+        self._refuse(
+            ProtocolError(ErrorCode.TIMEOUT, "others have come since, and there was no greeting; send it first")
+        )
+        self.abort()
 
     # --- greeting and records -----------------------------------------------------------------------------------
 
@@ -172,11 +186,12 @@ class Connection(asyncio.BufferedProtocol):
             greeting = parse_greeting(bytes(self._greeting[:end]))
             answer = answer_greeting(greeting, self._listener.groups)
             _check_spooled(greeting, self._listener.pipelines[greeting.group])
+            self._listener.admit(self)
         except ProtocolError as error:
             self._refuse(error)
             return
         self._stop_timer()
-        self.group, self.sender = greeting.group, greeting.sender
+        self.group = greeting.group
         self._gather = self._listener.gathers[greeting.group]
         pipeline = self._listener.pipelines[greeting.group]
         if greeting.ack is not Ack.NONE:
@@ -185,6 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.write(answer.line())
         self._listener.joined(self)
         early = bytes(self._greeting[end : self._greeted])
+        self._greeting = bytearray()
         if early:
             self._gather.space(early)
             self._take(len(early))
@@ -196,8 +212,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, error: ProtocolError) -> None:
         self._stop_timer()
-        self._listener.refuse(error.code)
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None:
+            self._listener.refuse(error.code, self.address)
+            self.abort()
+        elif not self._transport.is_closing():
+            self._listener.refuse(error.code, self.address)
             self._transport.write(error.line())
             self._transport.close()
 
@@ -226,10 +245,3 @@ def _end_of_line(greeting: bytearray, received: int) -> int | None:
             f"no end of line in the first {GREETING_MAX} bytes; begin with TRIGGERLOG/1 group=<name>",
         )
     return None
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    """Let the kernel find out about senders that vanished without a word, within about 40 s."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)

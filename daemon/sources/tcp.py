@@ -1,42 +1,68 @@
 """Readings over TCP: acknowledged, with backpressure."""
 
 import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
+from daemon.sources.accepting import Acceptor
+from daemon.sources.admission import Admission
 from daemon.sources.base import Pipelines
 from daemon.sources.connection import Connection
 from daemon.sources.gather import NOBODY, Gather
+from daemon.sources.networks import Networks
+from daemon.sources.refusals import Refusals
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
 from schemas.status import SourceStatus
-from schemas.wire import ErrorCode, ProtocolError
-
-BACKLOG = 1024
-"""Connections the kernel holds until they are accepted: all instruments of a machine may connect at once."""
-
 
 AGAIN_S = 0.1
 """Pause before a sender that did not read its acknowledgements, or still waits for its last, is looked at again."""
 
+FAREWELL_S = 5.0
+"""Time that senders have at the end to take their last acknowledgements; a hostile one would take for ever."""
+
 
 class TcpSource:
-    """A listening socket and the senders connected to it."""
+    """A listening socket and the senders connected to it.
 
-    def __init__(self, config: TcpConfig, pipelines: Pipelines) -> None:
+    tls: what it speaks; None is plain TCP. say: told now and then, in one line, what was turned away.
+    """
+
+    def __init__(
+        self,
+        config: TcpConfig,
+        pipelines: Pipelines,
+        *,
+        tls: ssl.SSLContext | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self.pipelines = pipelines
         self.groups = {name: pipeline.group for name, pipeline in pipelines.items()}
         self.gathers = {name: Gather(pipeline) for name, pipeline in pipelines.items()}
         self.handshake_timeout_s = config.handshake_timeout_s
         self._config = config
-        self._server: asyncio.Server | None = None
         self._address = f"{config.host}:{config.port}"
-        self._connections: set[Connection] = set()
+        self._admission: Admission[Connection] = Admission(
+            most=config.max_connections,
+            most_of_address=config.max_connections_per_address,
+            most_ungreeted=config.max_ungreeted,
+        )
+        self._refusals = Refusals(lambda: f"source tcp {self._address}", say)
+        self._acceptor = Acceptor(
+            networks=Networks(config.allow),
+            make=self._arrived,
+            refuse=self._refusals.count,
+            tls=tls,
+            handshake_timeout_s=config.handshake_timeout_s,
+        )
+        self._deserted = asyncio.Event()
         self._columns: dict[str, dict[int, Connection]] = {name: {} for name in pipelines}
         self._told: dict[str, Array] = {name: np.empty(0, np.int64) for name in pipelines}
         self._again: dict[str, set[int]] = {name: set() for name in pipelines}
-        self._refused: dict[str, int] = {}
         self._every_s = config.acknowledge_every_ms / 1e3
         self._timer: asyncio.TimerHandle | None = None
         self._last_round = 0.0
@@ -45,18 +71,12 @@ class TcpSource:
 
     async def start(self) -> None:
         """Listen."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self), self._config.host, self._config.port, backlog=BACKLOG
-        )
-        host, port = self._server.sockets[0].getsockname()[:2]
-        self._address = f"{host}:{port}"
+        self._address = await self._acceptor.listen(self._config.host, self._config.port)
 
     async def stop(self) -> None:
         """Accept nothing more, read nothing more."""
-        if self._server is not None:
-            self._server.close()
-        for connection in list(self._connections):
+        self._acceptor.close()
+        for connection in self._admission.connections():
             connection.stop()
         for gather in self.gathers.values():
             gather.flush()
@@ -66,10 +86,14 @@ class TcpSource:
         self._round()
         if self._timer is not None:
             self._timer.cancel()
-        for connection in list(self._connections):
+        self._deserted.clear()
+        for connection in self._admission.connections():
             connection.close()
-        if self._server is not None:
-            await self._server.wait_closed()
+        if len(self._admission):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._deserted.wait(), FAREWELL_S)
+        for connection in self._admission.connections():
+            connection.abort()
 
     def status(self) -> SourceStatus:
         """How it does."""
@@ -78,28 +102,30 @@ class TcpSource:
         return SourceStatus(
             kind="tcp",
             address=self._address,
-            connections=len(self._connections),
+            connections=len(self._admission),
             received=received,
             bytes=nbytes,
-            refused=dict(self._refused),
+            refused=self._refusals.by_reason(),
+            refused_most=self._refusals.by_address(),
             lost_datagrams=0,
         )
 
     # --- what connections ask for -------------------------------------------------------------------------------
 
+    def _arrived(self, address: str) -> Connection:
+        connection = Connection(self, address)
+        leaving = self._admission.arrive(connection)
+        if leaving is not None:
+            leaving.make_room()
+        return connection
+
     def admit(self, connection: Connection) -> None:
-        """Let a connection in.
+        """Let a connection that has greeted stay.
 
         Raises:
             ProtocolError: there are too many already.
         """
-        if len(self._connections) >= self._config.max_connections:
-            raise ProtocolError(
-                ErrorCode.TOO_MANY_CONNECTIONS,
-                f"{len(self._connections)} senders are connected, and no more are allowed; raise max_connections of "
-                "this source, or let a sender serve several instruments",
-            )
-        self._connections.add(connection)
+        self._admission.greet(connection)
 
     def joined(self, connection: Connection) -> None:
         """Note which column of its group's receipts the connection has."""
@@ -112,7 +138,9 @@ class TcpSource:
 
     def left(self, connection: Connection) -> None:
         """Forget a connection; its readings go on."""
-        self._connections.discard(connection)
+        self._admission.leave(connection)
+        if not len(self._admission):
+            self._deserted.set()
         if connection.group is None:
             return
         self.gathers[connection.group].flush()
@@ -121,9 +149,9 @@ class TcpSource:
             self._again[connection.group].discard(connection.column)
             self.pipelines[connection.group].disconnect(connection.column)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, address: str) -> None:
         """Count a connection, or a part of a record, that was turned away."""
-        self._refused[reason] = self._refused.get(reason, 0) + 1
+        self._refusals.count(reason, address)
 
     def ended(self, connection: Connection) -> None:
         """Note that a connection will send nothing more and waits for its last acknowledgement."""
@@ -136,7 +164,7 @@ class TcpSource:
 
     def settled(self) -> None:
         """Plan to tell senders how far they are, not more often than they were promised."""
-        if self._timer is not None or not self._connections:
+        if self._timer is not None or not len(self._admission):
             return
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(max(loop.time(), self._last_round + self._every_s), self._round)
@@ -166,6 +194,6 @@ class TcpSource:
         self._told[group] = done
 
     def _full(self, group: str, is_full: bool) -> None:
-        for connection in self._connections:
+        for connection in self._admission.connections():
             if connection.group == group:
                 connection.pause(paused=is_full)

@@ -2,10 +2,14 @@
 
 import asyncio
 import socket
-from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
 
 from daemon.sources.base import Pipelines
+from daemon.sources.datagram_numbers import DatagramNumbers
 from daemon.sources.gather import NOBODY, Gather
+from daemon.sources.networks import Networks
+from daemon.sources.refusals import Refusals
 from schemas.config import UdpSource as UdpConfig
 from schemas.status import SourceStatus
 from schemas.wire import DATAGRAM_MAX, ProtocolError, parse_datagram
@@ -13,14 +17,16 @@ from schemas.wire import DATAGRAM_MAX, ProtocolError, parse_datagram
 DATAGRAMS_AT_ONCE = 256
 """Datagrams read before the event loop has its turn again."""
 
-SENDERS_MOST = 4096
-"""Senders whose datagram numbers are remembered; beyond it the one heard longest ago is forgotten."""
-
 
 class UdpSource:
-    """A bound datagram socket."""
+    """A bound datagram socket.
 
-    def __init__(self, config: UdpConfig, pipelines: Pipelines) -> None:
+    say: told now and then, in one line, what was turned away.
+    """
+
+    def __init__(
+        self, config: UdpConfig, pipelines: Pipelines, *, say: Callable[[str], None] = lambda line: None
+    ) -> None:
         self._config = config
         self._pipelines = pipelines
         self._gathers = {name: Gather(pipeline) for name, pipeline in pipelines.items()}
@@ -28,7 +34,8 @@ class UdpSource:
         self._address = f"{config.host}:{config.port}"
         self._buffer = bytearray(DATAGRAM_MAX)
         self._bytes = 0
-        self._refused: dict[str, int] = {}
+        self._networks = Networks(config.allow)
+        self._refusals = Refusals(lambda: f"source udp {self._address}", say)
         self._numbers = DatagramNumbers()
 
     async def start(self) -> None:
@@ -70,7 +77,8 @@ class UdpSource:
             connections=len(self._numbers),
             received=sum(gather.received for gather in self._gathers.values()),
             bytes=self._bytes,
-            refused=dict(self._refused),
+            refused=self._refusals.by_reason(),
+            refused_most=self._refusals.by_address(),
             lost_datagrams=self._numbers.lost,
         )
 
@@ -82,24 +90,27 @@ class UdpSource:
             except BlockingIOError:
                 return
             except OSError:  # an ICMP error of an earlier datagram; the socket itself goes on
-                self._refuse("socket_error")
+                self._refusals.count("socket_error")
                 continue
             self._bytes += nbytes
             self._take(memoryview(self._buffer)[:nbytes], address)
 
-    def _take(self, data: memoryview, address: tuple[str, int]) -> None:
+    def _take(self, data: memoryview, address: tuple[Any, ...]) -> None:
+        if address[0] not in self._networks:
+            self._refusals.count("not-allowed", address[0])
+            return
         try:
             datagram = parse_datagram(data)
         except ProtocolError as error:
-            self._refuse(error.code)
+            self._refusals.count(error.code, address[0])
             return
         gather = self._gathers.get(datagram.group)
         if gather is None:
-            self._refuse("unknown-group")
+            self._refusals.count("unknown-group", address[0])
             return
         pipeline = self._pipelines[datagram.group]
         if datagram.record_size != pipeline.group.record.itemsize:
-            self._refuse("wrong-record-size")
+            self._refusals.count("wrong-record-size", address[0])
             return
         self._numbers.heard(address, datagram.sequence)
         if pipeline.is_full:
@@ -108,32 +119,3 @@ class UdpSource:
         room = gather.space(b"")
         room[: len(datagram.records)] = datagram.records
         gather.take(len(datagram.records), NOBODY, 0)
-
-    def _refuse(self, reason: str) -> None:
-        self._refused[reason] = self._refused.get(reason, 0) + 1
-
-
-class DatagramNumbers:
-    """Counts the gaps in each sender's datagram numbers."""
-
-    def __init__(self) -> None:
-        self.lost = 0
-        self._next: OrderedDict[tuple[str, int], int] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._next)
-
-    def heard(self, address: tuple[str, int], sequence: int) -> None:
-        """Take note of a datagram: a jump ahead is a gap, one that comes after all fills it, 0 is a new beginning."""
-        expected = self._next.get(address, sequence)
-        if sequence >= expected:
-            self.lost += sequence - expected
-            expected = sequence + 1
-        elif sequence == 0:
-            expected = 1
-        elif self.lost:
-            self.lost -= 1
-        self._next[address] = expected
-        self._next.move_to_end(address)
-        if len(self._next) > SENDERS_MOST:
-            self._next.popitem(last=False)

@@ -1,31 +1,84 @@
 """Where readings come from."""
 
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_network
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from schemas.config.section import Name, Port, Section
+from schemas.problems import Problem, refuse, wrong
+
+Networks = Annotated[
+    tuple[str, ...],
+    Field(
+        description="Networks whose senders are let in, such as `10.1.0.0/16`, `192.168.7.20` or `fd00::/8`; all when "
+        "empty."
+    ),
+]
 
 
-class TcpSource(Section):
+class _Listening(Section):
+    """What sources that listen have in common."""
+
+    @field_validator("allow", check_fields=False)
+    @classmethod
+    def _networks(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+        refuse(_unknown_networks(allow))
+        return allow
+
+
+class TcpSource(_Listening):
     """Readings over TCP: acknowledged, with backpressure."""
 
     kind: Literal["tcp"] = Field(description="Says which kind of source this is.")
     host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
     port: Port = Field(default=8122, description="Port to listen on; 0 takes a free one.")
-    max_connections: int = Field(default=1024, ge=1, le=65_536, description="Further senders are turned away.")
-    handshake_timeout_s: float = Field(default=5.0, gt=0, le=600, description="Time a sender has for its greeting.")
+    allow: Networks = ()
+    max_connections: int = Field(
+        default=1024, ge=1, le=65_536, description="Senders connected at once; further ones are turned away."
+    )
+    max_connections_per_address: int = Field(
+        default=512, ge=1, le=65_536, description="The same, of the senders behind one address."
+    )
+    max_ungreeted: int = Field(
+        default=512,
+        ge=1,
+        le=65_536,
+        description="Connections that have not greeted yet; with more the oldest of them is closed, so that they keep "
+        "nobody out.",
+    )
+    handshake_timeout_s: float = Field(
+        default=5.0, gt=0, le=600, description="Time a sender has for its greeting, and before it for TLS."
+    )
     acknowledge_every_ms: float = Field(
         default=50.0, ge=0, le=10_000, description="At most one acknowledgement a connection in this time."
     )
+    tls_certificate: str | None = Field(
+        default=None,
+        description="File with the certificate to show to senders (PEM, the authority's chain behind it), relative to "
+        "the configuration file; with it the source speaks TLS and nothing else.",
+    )
+    tls_key: str | None = Field(default=None, description="File with its private key (PEM, without a passphrase).")
+    tls_client_ca: str | None = Field(
+        default=None,
+        description="File with the authorities of the senders (PEM): with it only those get in who show a certificate "
+        "of theirs.",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> "TcpSource":
+        refuse(_incomplete_tls(self))
+        return self
 
 
-class UdpSource(Section):
+class UdpSource(_Listening):
     """Readings over UDP: not acknowledged; what is lost on the way is seen as gaps and counted."""
 
     kind: Literal["udp"] = Field(description="Says which kind of source this is.")
     host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
     port: Port = Field(default=8122, description="Port to listen on; 0 takes a free one.")
+    allow: Networks = ()
     receive_buffer_kib: int = Field(
         default=4096,
         ge=64,
@@ -45,3 +98,21 @@ class SimulatedSource(Section):
 
 
 Source = Annotated[TcpSource | UdpSource | SimulatedSource, Field(discriminator="kind")]
+
+
+def _unknown_networks(allow: Sequence[str]) -> Iterator[Problem]:
+    for i, network in enumerate(allow):
+        try:
+            ip_network(network)
+        except ValueError as error:
+            mend = "write it as 10.1.0.0/16, 192.168.7.20 or fd00::/8"
+            if "host bits" in str(error):
+                mend = f"write `{ip_network(network, strict=False)}` for the whole network"
+            yield wrong(f"{network[:60]!r} is no network", mend, f"[{i}]")
+
+
+def _incomplete_tls(source: TcpSource) -> Iterator[Problem]:
+    if source.tls_key is None and (source.tls_certificate or source.tls_client_ca):
+        yield wrong("missing", "give the private key of `tls_certificate`", "tls_key")
+    if source.tls_certificate is None and (source.tls_key or source.tls_client_ca):
+        yield wrong("missing", "give the certificate that `tls_key` belongs to", "tls_certificate")

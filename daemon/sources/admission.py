@@ -1,0 +1,84 @@
+"""Admission: how many connections there may be, and which one goes when there are too many.
+
+Those that have said their greeting stay; those that have not are worth nothing to anybody yet, and the oldest of them
+makes room. So a flood of connections that say nothing cannot keep a sender out that greets at once.
+"""
+
+from collections import Counter
+from typing import Generic, Protocol, TypeVar
+
+from schemas.wire import ErrorCode, ProtocolError
+
+
+class Visitor(Protocol):
+    """What admission has to know of a connection."""
+
+    @property
+    def address(self) -> str:
+        """Where it comes from, without the port."""
+
+
+V = TypeVar("V", bound=Visitor)
+
+
+class Admission(Generic[V]):
+    """Connections of one source.
+
+    Args:
+        most: connections that have greeted.
+        most_of_address: of these, behind one address.
+        most_ungreeted: connections that have not greeted, or were refused and are not closed yet.
+    """
+
+    def __init__(self, *, most: int, most_of_address: int, most_ungreeted: int) -> None:
+        self._most, self._most_of_address, self._most_ungreeted = most, most_of_address, most_ungreeted
+        self._ungreeted: dict[V, None] = {}  # in the order they came
+        self._greeted: dict[V, None] = {}
+        self._of_address: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._ungreeted) + len(self._greeted)
+
+    def connections(self) -> list[V]:
+        """All of them, now."""
+        return [*self._ungreeted, *self._greeted]
+
+    def arrive(self, visitor: V) -> V | None:
+        """Take in a new connection; return the one that has to go for it."""
+        self._ungreeted[visitor] = None
+        if len(self._ungreeted) <= self._most_ungreeted:
+            return None
+        oldest = next(iter(self._ungreeted))
+        del self._ungreeted[oldest]
+        return oldest
+
+    def greet(self, visitor: V) -> None:
+        """Let a connection stay.
+
+        Raises:
+            ProtocolError: there are too many already, of its address or in all.
+        """
+        if len(self._greeted) >= self._most:
+            raise ProtocolError(
+                ErrorCode.TOO_MANY_CONNECTIONS,
+                f"{len(self._greeted)} senders are connected, and no more are allowed; raise max_connections of "
+                "this source, or let a sender serve several instruments",
+            )
+        if self._of_address[visitor.address] >= self._most_of_address:
+            raise ProtocolError(
+                ErrorCode.TOO_MANY_CONNECTIONS,
+                f"{self._most_of_address} senders are connected from {visitor.address}, and no more are allowed; raise "
+                "max_connections_per_address of this source, or let a sender serve several instruments",
+            )
+        del self._ungreeted[visitor]
+        self._greeted[visitor] = None
+        self._of_address[visitor.address] += 1
+
+    def leave(self, visitor: V) -> None:
+        """Forget a connection."""
+        self._ungreeted.pop(visitor, None)
+        if visitor in self._greeted:
+            del self._greeted[visitor]
+            self._of_address[visitor.address] -= 1
+            if not self._of_address[visitor.address]:
+                del self._of_address[visitor.address]
