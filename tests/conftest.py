@@ -18,6 +18,10 @@ from backends.throwaway.mongodb import ThrowawayMongodb, named_server
 
 _numbers = itertools.count(1)
 
+# Tests run in several workers, and some run a pytest of their own: that one must not think it is a worker, too.
+for _name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
+    os.environ.pop(_name, None)
+
 
 @pytest.fixture(scope="session")
 def postgresql_dsn() -> Iterator[str]:
