@@ -11,11 +11,14 @@ from backends.base import Held, StoreFacts
 from schemas.batch import Batch, Durability, JournalPosition
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
+    TOTALS,
     InstrumentReadings,
     LedgerRow,
     LedgerTail,
     NewestTrigger,
     Query,
+    Selection,
+    Totals,
     TriggerReadings,
     WindowReadings,
     answer_dtype,
@@ -96,6 +99,9 @@ class MemoryStore:
         """Answer a question by going through everything."""
         self._check()
         kept = self._groups[query.group.name]
+        return _totals(kept) if isinstance(query, Totals) else self._found(kept, query)
+
+    def _found(self, kept: _Group, query: Selection) -> Array:
         match query:
             case NewestTrigger():
                 rows = kept.rows()
@@ -164,6 +170,23 @@ def _of_trigger(kept: _Group, row: Array) -> Array:
         return every[:0]
     found = every[(every["run"] == row["run"][0]) & (every["trigger"] == row["trigger"][0])]
     return np.sort(found, order="instrument")
+
+
+def _totals(kept: _Group) -> Array:
+    every, ledger = kept.everything(), kept.rows()
+    runs = np.union1d(every["run"], ledger["run"])
+    answer = np.zeros(max(1, len(runs)), TOTALS)
+    for row, run in zip(answer, runs, strict=False):
+        mine = ledger[ledger["run"] == run]
+        row["run"], row["stored"], row["triggers"] = run, np.count_nonzero(every["run"] == run), len(mine)
+        row["expected"], row["arrived"] = mine["expected"].sum(), mine["arrived"].sum()
+        if len(mine):
+            row["first_ns"], row["last_ns"] = mine["time_ns"].min(), mine["time_ns"].max()
+    if kept.position is not None:
+        position = kept.position
+        answer["sequence"] = position.sequence
+        answer["account_triggers"], answer["account_readings"] = position.triggers, position.readings
+    return answer
 
 
 def _within(readings: Array, query: InstrumentReadings | WindowReadings) -> Array:

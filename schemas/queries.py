@@ -1,6 +1,7 @@
 """The questions a store answers, and the shape of each answer.
 
-Every answer is a structured array: readings as `answer_dtype(group)`, ledger rows as `ledger_dtype(group.size)`.
+Every answer is a structured array: readings as `answer_dtype(group)`, ledger rows as `ledger_dtype(group.size)`,
+counts as `TOTALS`.
 """
 
 from dataclasses import dataclass
@@ -79,4 +80,48 @@ class LedgerTail:
     most: int
 
 
-Query = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | LedgerRow | LedgerTail
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """How much is stored of a group, counted: `TOTALS`, a row a run in ascending order, and at least one.
+
+    All of it is from one look: of a server without transactions as `moved_triggers` and `moved_readings` say.
+
+    within_s: how long the counting may take, in seconds; the server gives up, too.
+    """
+
+    group: InstrumentGroup
+    within_s: float
+
+
+TOTALS = np.dtype(
+    [
+        ("run", "<i4"),
+        ("stored", "<i8"),
+        ("triggers", "<i8"),
+        ("expected", "<i8"),
+        ("arrived", "<i8"),
+        ("first_ns", "<i8"),
+        ("last_ns", "<i8"),
+        ("sequence", "<i8"),
+        ("account_triggers", "<i8"),
+        ("account_readings", "<i8"),
+        ("moved_triggers", "<i8"),
+        ("moved_readings", "<i8"),
+    ]
+)
+"""What is stored of a run, and the account of the group, which is the same in every row.
+
+run: 0 where nothing is stored.
+stored: rows (documents) of readings: `rows` layout readings, `arrays` layout triggers.
+triggers, expected, arrived: rows of the ledger, and the sums of these columns.
+first_ns, last_ns: times of its first and last trigger in the ledger (ns since 1970-01-01 UTC); 0 without any.
+sequence: the journal position; of several loggers the highest.
+account_triggers, account_readings: sums of the accounts of all loggers that wrote the group, `JournalPosition`.
+moved_triggers, moved_readings: by how much that account grew while it was counted; 0 where it is one snapshot.
+"""
+
+
+Selection = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | LedgerRow | LedgerTail
+"""Questions that are answered with readings or ledger rows as they are stored."""
+
+Query = Selection | Totals

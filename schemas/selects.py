@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from schemas.batch import Layout
 from schemas.ledger import COUNTS, TIMES
 from schemas.queries import InstrumentReadings, WindowReadings
-from schemas.tables import MISSING_OFFSET, GroupTables
+from schemas.tables import ACCOUNT, MISSING_OFFSET, GroupTables, shared_tables
 
 SLACK_NS = 5_000_000_000
 """In the arrays layout, how far a reading's own time may be from its trigger's and still be found by time, in ns.
@@ -107,6 +107,48 @@ def readings_in_window(tables: GroupTables, query: WindowReadings) -> sa.Select[
         .where(data.time_ns >= query.start_ns, data.time_ns < query.end_ns)
         .order_by(data.run, data.trigger_id, data.instrument)
     )
+
+
+def totals(tables: GroupTables) -> sa.Select[Any]:
+    """Select how much is stored, by run, and the account, in the order of `schemas.queries.TOTALS` up to it.
+
+    One statement, which is one snapshot everywhere; each table is gone through once.
+    """
+    data, ledger = tables.data.c, tables.ledger.c
+    zero, nothing = sa.literal(0), sa.cast(sa.null(), sa.BigInteger)
+    counted = sa.union_all(
+        _labelled(data.run, sa.func.count(), zero, zero, zero, nothing, nothing).group_by(data.run),
+        _labelled(
+            *(ledger.run, zero, sa.func.count(), sa.func.sum(ledger.expected), sa.func.sum(ledger.arrived)),
+            *(sa.func.min(ledger.time_ns), sa.func.max(ledger.time_ns)),
+        ).group_by(ledger.run),
+    ).subquery("counted")
+    ends = sa.func.min(counted.c.first_ns), sa.func.max(counted.c.last_ns)
+    sums = [sa.func.sum(counted.c[name]) for name in _COUNTED[1:-2]]
+    by_run = _labelled(counted.c.run, *sums, *ends).group_by(counted.c.run).subquery("by_run")
+    positions = shared_tables(str(tables.data.schema)).positions.c
+    account = (
+        sa.select(
+            sa.func.max(positions.sequence).label("sequence"),
+            *(sa.func.sum(positions[name]).label(f"account_{name}") for name in ACCOUNT),
+        )
+        .where(positions.group_name == tables.group.name)
+        .subquery("account")
+    )
+    columns: list[sa.ColumnElement[Any]] = [*by_run.c, *account.c]
+    # Without any run there is the account all the same.
+    joined = account.outerjoin(by_run, sa.true())
+    whole: list[sa.ColumnElement[Any]] = [
+        sa.cast(sa.func.coalesce(column, 0), sa.BigInteger).label(column.key) for column in columns
+    ]
+    return sa.select(*whole).select_from(joined).order_by(by_run.c.run)
+
+
+_COUNTED = ("run", "stored", "triggers", "expected", "arrived", "first_ns", "last_ns")
+
+
+def _labelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return sa.select(*(column.label(name) for name, column in zip(_COUNTED, columns, strict=True)))
 
 
 def slack(start_ns: int, end_ns: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import SchemaMismatch, Store
+from backends.base import SchemaMismatch, Store, StoreUnavailable
 from backends.memory import MemoryStore
 from backends.mongodb import MongodbStore
 from backends.mysql import MysqlStore
@@ -19,10 +19,12 @@ from backends.postgresql import PostgresqlStore
 from schemas.batch import Durability, JournalPosition, Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import (
+    TOTALS,
     InstrumentReadings,
     LedgerRow,
     LedgerTail,
     NewestTrigger,
+    Totals,
     TriggerReadings,
     WindowReadings,
     answer_dtype,
@@ -457,6 +459,60 @@ async def test_the_account_moves_with_the_position(make: Make, opened: Any, rng:
         again = JournalPosition(sequence=sequence, triggers=999, readings=999)
         await store.commit(dataclasses.replace(batch, position=again))
         assert await store.position("bpm") == to
+
+
+def counted(layout: Layout, **of: int) -> dict[str, int]:
+    """What a store without loss counts."""
+    stored = of["readings"] if layout is Layout.ROWS else of["triggers"]
+    return {"stored": stored, "triggers": of["triggers"], "expected": of["expected"], "arrived": of["readings"]}
+
+
+async def test_totals(request: pytest.FixtureRequest, make: Make, opened: Any, rng: np.random.Generator) -> None:
+    group, other = group_of(size=12), group_of("ict", size=3)
+    store = await opened(make(group, other))
+    kind = request.node.callspec.params["make"]
+    layout = Layout.ROWS if kind == "memory" else layout_of(kind)
+    question = Totals(group=group, within_s=60)
+    (empty,) = await store.ask(question)
+    assert set(empty.item()) == {0}
+
+    present = np.ones((20, 12), bool)
+    present[3, 2:5] = False
+    at = now_and_then(20)
+    readings = readings_of(group, np.arange(1, 21), at, rng)
+    to = JournalPosition(sequence=1, triggers=20, readings=237)
+    first = batch_of(group, 1, readings, present=present, position=to)
+    await store.commit(first)
+    present[3, 2:4] = True
+    late = {"late": readings[3, 2:4], "late_of": np.array([0, 0])}
+    revised = np.array([with_late(first.ledger[3], late["late"], present[3])])
+    to = JournalPosition(sequence=2, triggers=20, readings=239)
+    await store.commit(batch_of(group, 2, readings[:0], **late, revised=revised, position=to))
+    to = JournalPosition(sequence=3, triggers=23, readings=275)
+    again = readings_of(group, np.arange(1, 4), now_and_then(3) + 10**12, rng)
+    last = batch_of(group, 3, again, run=2, position=to)
+    await store.commit(last)
+    await store.commit(batch_of(other, 1, readings_of(other, np.arange(1, 9), now_and_then(8), rng)))
+
+    answer = await store.ask(question)
+    assert answer.dtype == TOTALS
+    assert answer["run"].tolist() == [1, 2]
+    rows = [dict(zip(TOTALS.names, row.item(), strict=True)) for row in answer]
+    account = {"sequence": 3, "account_triggers": 23, "account_readings": 275, "moved_triggers": 0, "moved_readings": 0}
+    for row, batch, wanted in (
+        (rows[0], first, counted(layout, triggers=20, readings=239, expected=240)),
+        (rows[1], last, counted(layout, triggers=3, readings=36, expected=36)),
+    ):
+        ends = {"first_ns": int(batch.ledger["time_ns"].min()), "last_ns": int(batch.ledger["time_ns"].max())}
+        assert row == {"run": row["run"], **wanted, **ends, **account}
+
+
+async def test_totals_take_as_long_as_they_may(make_database: Make, opened: Any) -> None:
+    group = group_of()
+    store = await opened(make_database(group))
+    with pytest.raises(StoreUnavailable):
+        await store.ask(Totals(group=group, within_s=1e-6))
+    assert len(await store.ask(Totals(group=group, within_s=60))) == 1
 
 
 async def test_the_account_is_found_again(make_database: Make, opened: Any, rng: np.random.Generator) -> None:

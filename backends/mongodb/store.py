@@ -11,6 +11,7 @@ from pymongo import ReadPreference
 from backends.base import GroupLocked, SchemaMismatch, StoreError, StoreFacts
 from backends.mongodb import reading
 from backends.mongodb.client import Client, make_client, target_of
+from backends.mongodb.counting import totals
 from backends.mongodb.documents import NotOurDocuments
 from backends.mongodb.errors import login_refused, translated
 from backends.mongodb.formats import arrays_format, data_format, decode_ledger, decode_readings, ledger_format
@@ -26,6 +27,7 @@ from schemas.queries import (
     LedgerTail,
     NewestTrigger,
     Query,
+    Totals,
     TriggerReadings,
     WindowReadings,
     answer_dtype,
@@ -122,7 +124,8 @@ class MongodbStore:
     async def ask(self, query: Query) -> Array:
         """Answer a question; documents are parsed as they come and never become Python objects one by one."""
         of = self._collections[query.group.name]
-        async with self._reader() as (database, server):
+        within_s = query.within_s if isinstance(query, Totals) else None
+        async with self._reader(within_s) as (database, server):
             match query:
                 case NewestTrigger():
                     entry = await self._ledger(database, of, *reading.NEWEST_COMPLETE)
@@ -141,6 +144,8 @@ class MongodbStore:
                     rows = await self._ledger(database, of, {}, reading.NEWEST_FIRST, query.most)
                     # Those of the newest run come first, and no more than asked for can be there.
                     answer = rows[rows["run"] == rows["run"][:1]][::-1]
+                case Totals():
+                    answer = await totals(database, of)
         return answer
 
     async def _instrument(self, database: Database, of: GroupCollections, query: InstrumentReadings) -> Array:
@@ -232,11 +237,11 @@ class MongodbStore:
                 await client.close()
 
     @asynccontextmanager
-    async def _reader(self) -> AsyncIterator[tuple[Database, Server]]:
+    async def _reader(self, within_s: float | None = None) -> AsyncIterator[tuple[Database, Server]]:
         try:
             with translated(self._target):
                 database, server = await self._connect()
-                with pymongo.timeout(self._timeout_s):
+                with pymongo.timeout(within_s or self._timeout_s):
                     yield database, server
         except NotOurDocuments as error:
             raise StoreError(

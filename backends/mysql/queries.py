@@ -1,10 +1,13 @@
 """The questions of `schemas.queries`, asked of MariaDB and MySQL."""
 
+import math
+
 import numpy as np
 import sqlalchemy as sa
 
 from backends.mysql.connection import Connection
 from backends.mysql.records import read_arrays, read_elements, read_ledger, read_rows
+from backends.mysql.server import product_of
 from backends.mysql.sql import compiled, quoted
 from backends.mysql.tables import COMPLETE
 from backends.mysql.view import integer, picked
@@ -12,11 +15,14 @@ from schemas import selects
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
+    TOTALS,
     InstrumentReadings,
     LedgerRow,
     LedgerTail,
     NewestTrigger,
     Query,
+    Selection,
+    Totals,
     TriggerReadings,
     WindowReadings,
     answer_dtype,
@@ -27,6 +33,12 @@ from schemas.tables import MISSING_OFFSET, STORED_DTYPES, GroupTables
 
 async def answer(connection: Connection, tables: GroupTables, query: Query) -> Array:
     """Answer a question; readings come in the binary protocol and never become Python objects one by one."""
+    if isinstance(query, Totals):
+        return await _totals(connection, tables, query.within_s)
+    return await _found(connection, tables, query)
+
+
+async def _found(connection: Connection, tables: GroupTables, query: Selection) -> Array:
     match query:
         case NewestTrigger():
             return await _trigger(connection, tables, await _ledger(connection, tables, _newest_complete(tables)))
@@ -117,6 +129,16 @@ def elements_of_instrument(tables: GroupTables, query: InstrumentReadings) -> st
         f" AND {reading_ns} >= {query.start_ns} AND {reading_ns} < {query.end_ns}"
         f" ORDER BY {reading_ns} DESC LIMIT {query.most}"
     )
+
+
+async def _totals(connection: Connection, tables: GroupTables, within_s: float) -> Array:
+    # Given up here, it would go on there.
+    text = compiled(selects.totals(tables))
+    if product_of(connection.version).backend == "mariadb":
+        text = f"SET STATEMENT max_statement_time = {within_s} FOR {text}"
+    else:
+        text = text.replace("SELECT", f"SELECT /*+ MAX_EXECUTION_TIME({math.ceil(1000 * within_s)}) */", 1)
+    return np.array([(*row, 0, 0) for row in await connection.fetch(text)], TOTALS)
 
 
 def _in_order(readings: Array) -> Array:

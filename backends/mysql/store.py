@@ -16,7 +16,7 @@ from backends.mysql.tables import mysql_tables
 from backends.mysql.writer import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout
 from schemas.config import DatabaseConfig
-from schemas.queries import Query
+from schemas.queries import Query, Totals
 from schemas.readings import Array, InstrumentGroup
 
 READERS = 4
@@ -106,7 +106,8 @@ class MysqlStore:
 
     async def ask(self, query: Query) -> Array:
         """Answer a question."""
-        async with self._reader() as connection:
+        within_s = query.within_s if isinstance(query, Totals) else None
+        async with self._reader(within_s) as connection:
             return await answer(connection, self._tables[query.group.name], query)
 
     async def facts(self) -> StoreFacts:
@@ -144,12 +145,12 @@ class MysqlStore:
             connection.terminate()
 
     @asynccontextmanager
-    async def _reader(self) -> AsyncIterator[Connection]:
+    async def _reader(self, within_s: float | None = None) -> AsyncIterator[Connection]:
         async with self._reading:
             connection: Connection | None = None
             try:
                 with translated(self._target):
-                    async with asyncio.timeout(self._database.command_timeout_s):
+                    async with asyncio.timeout(within_s or self._database.command_timeout_s):
                         connection = self._take_idle() or await self._connect()
                         yield connection
                 self._idle.append(connection)

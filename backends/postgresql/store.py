@@ -1,6 +1,7 @@
 """A store in PostgreSQL, named by a DSN or embedded."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,11 +23,14 @@ from schemas import selects
 from schemas.batch import Batch, JournalPosition, Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import (
+    TOTALS,
     InstrumentReadings,
     LedgerRow,
     LedgerTail,
     NewestTrigger,
     Query,
+    Selection,
+    Totals,
     TriggerReadings,
     WindowReadings,
     answer_dtype,
@@ -133,6 +137,12 @@ class PostgresqlStore:
     async def ask(self, query: Query) -> Array:
         """Answer a question; readings come as binary COPY and never become Python objects one by one."""
         tables = self._tables[query.group.name]
+        if isinstance(query, Totals):
+            async with self._reader(query.within_s) as connection:
+                return await _totals(connection, tables, query.within_s)
+        return await self._found(tables, query)
+
+    async def _found(self, tables: GroupTables, query: Selection) -> Array:
         async with self._reader() as connection:
             match query:
                 case NewestTrigger():
@@ -203,12 +213,12 @@ class PostgresqlStore:
             await self._server.stop()
 
     @asynccontextmanager
-    async def _reader(self) -> AsyncIterator[Connection]:
+    async def _reader(self, within_s: float | None = None) -> AsyncIterator[Connection]:
         async with self._reading:
             connection: Connection | None = None
             try:
                 with translated(self._target):
-                    async with asyncio.timeout(self._database.command_timeout_s):
+                    async with asyncio.timeout(within_s or self._database.command_timeout_s):
                         while self._idle and (connection is None or connection.is_closed()):
                             connection = self._idle.pop()
                         if connection is None or connection.is_closed():
@@ -245,6 +255,14 @@ async def _copied(connection: Connection, select: sa.Select[Any]) -> bytearray:
 
     await connection.copy_from_query(compiled(select), output=take, format="binary")
     return answer
+
+
+async def _totals(connection: Connection, tables: GroupTables, within_s: float) -> Array:
+    async with connection.transaction(readonly=True):
+        # Given up here, it would go on there.
+        await connection.execute(f"SET LOCAL statement_timeout = {math.ceil(1000 * within_s)}")
+        rows = await connection.fetch(compiled(selects.totals(tables)))
+    return np.array([(*row, 0, 0) for row in rows], TOTALS)
 
 
 def _decode(data: bytearray, tables: GroupTables) -> Array:
