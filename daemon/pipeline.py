@@ -113,7 +113,8 @@ class Pipeline:
         run = self.assembly.run
         self._handle(self.assembly.receive(block, origin, now()))
         if self.assembly.run != run:
-            self._events.say(
+            self._events.say_seldom(
+                f"runs of {self.group.name}",
                 "warning",
                 f"group {self.group.name}: trigger numbers start again; run {run} ended, run {self.assembly.run} began",
             )

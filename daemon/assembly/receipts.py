@@ -15,6 +15,12 @@ from schemas.readings import Array
 
 SETTLED = np.iinfo(np.int64).max
 
+OWED_MOST = 1024
+"""Refused stretches a connection is remembered for while earlier readings of it wait; then the newest grow together.
+
+A sender of nothing but refused readings must not fill the memory. What grew together is told when all of it is dealt
+with."""
+
 
 class Receipts:
     """Unsettled readings by connection. Columns and slots grow as needed; a column of -1 means no receipt is wanted."""
@@ -28,10 +34,9 @@ class Receipts:
         self._strays = np.full(0, SETTLED, np.int64)
         self._received = np.zeros(0, np.int64)
         self._refused = np.zeros(0, np.int64)
-        self._refusals: list[Origin] = []  # those not yet counted in _refused
+        self._owed: dict[int, deque[tuple[int, int]]] = {}  # by column: (highest sequence, readings) not in _refused
         self._free: list[int] = []
         self._leaving: list[int] = []
-        self._has_strays = False
 
     def connect(self, *, spooled: bool = False) -> int:
         """Give a new connection its column; `spooled`: the journal is enough for it."""
@@ -49,7 +54,7 @@ class Receipts:
     @property
     def owes_refusals(self) -> bool:
         """Whether readings were refused since acknowledgements were last asked for."""
-        return bool(self._refusals)
+        return bool(self._owed)
 
     def received(self, origin: Origin) -> None:
         """Count readings as received; every reading counts, whatever becomes of it."""
@@ -59,7 +64,16 @@ class Receipts:
 
     def refuse(self, origin: Origin) -> None:
         """These readings are settled by being refused."""
-        self._refusals.append(origin[origin.column >= 0])
+        wanted = origin.column >= 0
+        columns, counts = np.unique(origin.column[wanted], return_counts=True)
+        if not len(columns):
+            return
+        last = np.zeros(int(columns[-1]) + 1, np.int64)
+        last[origin.column[wanted]] = origin.sequence[wanted]  # sequences ascend: the highest lands last
+        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+            owed = self._owed.setdefault(column, deque())
+            until, before = owed.pop() if len(owed) >= OWED_MOST else (-1, 0)
+            owed.append((max(until, int(last[column])), before + count))
 
     def wait_in_slots(self, slots: Array, origin: Origin) -> None:
         """These readings wait in open triggers; slots: intp, shape (n,)."""
@@ -78,11 +92,10 @@ class Receipts:
     def wait_as_strays(self, origin: Origin | None) -> None:
         """These, and no others, are the stray readings now."""
         self._strays[:] = SETTLED
-        self._has_strays = origin is not None
-        self._free_leaving()
         if origin is not None:
             wanted = origin.column >= 0
             _keep_smallest(self._strays, origin.column[wanted], origin.sequence[wanted])
+        self._free_leaving()
 
     def close(self, slots: Array) -> None:
         """Turn these slots, and what waits for the next piece, into a piece; pieces are committed in order."""
@@ -126,28 +139,25 @@ class Receipts:
         return done, self._refused
 
     def _count_refusals(self, done: Array) -> None:
-        rest = []
-        for origin in self._refusals:
-            counted = origin.sequence < done[origin.column]
-            np.add.at(self._refused, origin.column[counted], 1)
-            if not counted.all():
-                rest.append(origin[~counted])
-        self._refusals = rest
+        for column, owed in list(self._owed.items()):
+            while owed and owed[0][0] < done[column]:
+                self._refused[column] += owed.popleft()[1]
+            if not owed:
+                del self._owed[column]
 
     def _free_leaving(self) -> None:
-        # Strays carry the columns they came by; a column must not be given away while they may still settle.
-        if self._has_strays:
-            return
-        for column in self._leaving:
+        # Strays carry the columns they came by; a column must not be given away while its own may still settle.
+        staying = [column for column in self._leaving if self._strays[column] != SETTLED]
+        for column in set(self._leaving).difference(staying):
             self._slots[:, column] = SETTLED
-            for vector in (*self._pieces, self._next, self._strays):
+            for vector in (*self._pieces, self._next):
                 if column < len(vector):
                     vector[column] = SETTLED
-            self._refusals = [origin[origin.column != column] for origin in self._refusals]
+            self._owed.pop(column, None)
             self._received[column] = self._refused[column] = 0
             self._spooled[column] = False
             self._free.append(column)
-        self._leaving.clear()
+        self._leaving = staying
 
     def _widen(self, columns: int) -> None:
         more = columns - len(self._received)
