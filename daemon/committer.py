@@ -42,6 +42,7 @@ class Committer:
     this process.
     noticed: called when `problem` comes or goes, however short it was.
     account: how much the store said at the start that this logger ever committed; each batch counts on from there.
+    steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Committer:
         self.problem: str | None = None
         self.problem_since_ns = 0
         self.committed_ns = 0
+        self.steps = 0
         self.risk_ms = math.inf
         self._recent = Recent()
         self._store = store
@@ -178,6 +180,7 @@ class Committer:
             self.latencies.add(waited / 1e6, triggers, now)
 
     def _note(self, problem: str | None) -> None:
+        self.steps += 1
         is_news = (problem is None) != (self.problem is None)
         if is_news:
             self.problem_since_ns = time.monotonic_ns()

@@ -13,6 +13,7 @@ from daemon.dead_letters import DeadLetters
 from daemon.events import Events
 from daemon.journal import Amount, Journal, Recovered
 from daemon.journal.keeper import Keeper, Kept
+from daemon.progress_watch import Part
 from daemon.runs import Runs
 from daemon.watch import Watch
 from schemas.batch import ClosedTriggers, Durability, JournalPosition, Layout
@@ -90,6 +91,7 @@ class Pipeline:
             noticed=noticed,
             account=position,
         )
+        self._attempt_s = longest_attempt_s(config)
         self.watch = Watch(group.size, int(config.alarms.stale_s * 1e9))
         self._events = events
         self._settled_pieces = 0
@@ -157,6 +159,25 @@ class Pipeline:
         if self._keeper is not None:
             self._keeper.start()
         await self.committer.run()
+
+    def parts(self) -> list[Part]:
+        """What has to move while the daemon runs, for the watchdog."""
+        group, waiting = self.group.name, self.backlog.waiting.pieces
+        deadline = self.assembly.deadline_ns
+        is_overdue = deadline is not None and deadline < now().monotonic_ns and not self.is_full
+        can_commit = self.backlog.memory_bytes > 0 or (waiting > 0 and self.backlog.problem is None)
+        parts = [
+            Part(name=f"the closing of triggers of group {group}", steps=deadline or 0, is_busy=is_overdue),
+            Part(
+                name=f"the committer of group {group}",
+                steps=self.committer.steps,
+                is_busy=can_commit,
+                extra_s=self._attempt_s,
+            ),
+        ]
+        if self._keeper is not None:
+            parts.append(self._keeper.part(f"the journal's thread of group {group}"))
+        return parts
 
     async def close(self) -> None:
         """Put what is not committed on the disk, and let go of the journal.
@@ -252,3 +273,11 @@ class Pipeline:
         elif not is_full and held_ns > LONG_NS:
             self._events.say("info", f"group {self.group.name}: senders were held back for {held_ns / 1e9:.1f} s")
         self._full_ns = moment
+
+
+def longest_attempt_s(config: Config) -> float:
+    """How long a committer may be at one attempt, in s.
+
+    That is a connection and a transaction, each given up after the database's time, and the pause before the next.
+    """
+    return 2 * config.database.command_timeout_s + config.committer.retry_most_ms / 1e3

@@ -19,8 +19,10 @@ from daemon.configuration import LoadedConfig
 from daemon.database import durability_of, in_its_field, layout_of, store_of, why_refused
 from daemon.dead_letters import DeadLetters
 from daemon.events import Events
+from daemon.notify import Notifier
 from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
+from daemon.progress_watch import Part
 from daemon.reporting import Reporter
 from daemon.resume import what_was_left
 from daemon.runs import Runs
@@ -31,6 +33,7 @@ from daemon.sources.tls import contexts_of
 from daemon.sources.udp import UdpSource
 from daemon.store_report import StoreReport
 from daemon.stream import StatusStream
+from daemon.supervision import Supervision, status_line
 from schemas.config import Config
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig
@@ -44,6 +47,11 @@ OPEN_RETRY_S = 1.0
 COMMIT_WITHIN_S = 20.0
 """How long the end of the service waits for the database; what is not committed then is said, and senders that got no
 acknowledgement still have it."""
+
+STOP_MORE_S = COMMIT_WITHIN_S + 10.0
+LET_GO_S = 70.0
+"""What the service manager is asked to wait at the end: for the commits and the journal's last sync, and then for the
+store to close, which for an embedded PostgreSQL is the time it has to stop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +76,16 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] | None 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    notifier = Notifier()
     with _only_one(loaded.state_dir):
-        service = Service(loaded)
+        service = Service(loaded, notifier)
         async with asyncio.TaskGroup() as tasks:
             try:
                 await service.startup(tasks, stop)
-                if not stop.is_set() and ready is not None:
-                    ready(service.addresses)
+                if not stop.is_set():
+                    notifier.ready(status_line(service.reporter.status()))
+                    if ready is not None:
+                        ready(service.addresses)
                 await stop.wait()
             finally:
                 await service.shutdown()
@@ -83,7 +94,7 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] | None 
 class Service:
     """The daemon: a store, a pipeline a group, sources, and the API."""
 
-    def __init__(self, loaded: LoadedConfig) -> None:
+    def __init__(self, loaded: LoadedConfig, notifier: Notifier | None = None) -> None:
         self.config: Config = loaded.config
         self.events = Events()
         asked = {section.name: durability_of(section, self.config) for section in self.config.groups}
@@ -98,6 +109,8 @@ class Service:
             raise CommandFailed(in_its_field(error, self.config)) from None
         self._tls = contexts_of(loaded)
         self._state_dir = loaded.state_dir
+        self._notifier = notifier or Notifier({})
+        self._supervision = Supervision(self._notifier, self.reporter.status, self._parts, self.events)
         self._sources: list[Source] = []
         self._api = ApiServer(self, self.config.api.host, self.config.api.port)
         self._background: list[asyncio.Task[None]] = []
@@ -114,6 +127,7 @@ class Service:
         """Open the API first, so that it can tell what the rest waits for; then the store, and last the sources."""
         self._background.append(tasks.create_task(self._api.serve(), name="api"))
         self._background.append(tasks.create_task(self.stream.run(), name="status stream"))
+        self._background.append(tasks.create_task(self._supervision.run(), name="supervision"))
         await self._open_store(stop)
         if not self._is_open:
             return
@@ -133,11 +147,14 @@ class Service:
     async def shutdown(self) -> None:
         """Take nothing more, commit what is here, tell the senders, and let go."""
         self.reporter.state = State.STOPPING
+        self._notifier.stopping(status_line(self.reporter.status()))
+        self._notifier.extend(STOP_MORE_S)
         for source in self._sources:
             await source.stop()
         for pipeline in self.pipelines.values():
             pipeline.end()
         await self._finish_committing()
+        self._notifier.extend(LET_GO_S)
         for source in self._sources:
             await source.close()
         self._api.stop()
@@ -149,6 +166,11 @@ class Service:
     def open_run(self) -> dict[str, int]:
         """Begin a new run in every group; return its number by group."""
         return {name: pipeline.open_run() for name, pipeline in self.pipelines.items()}
+
+    def _parts(self) -> list[Part]:
+        """What has to move while the daemon runs, for the watchdog."""
+        pipelines = (part for pipeline in self.pipelines.values() for part in pipeline.parts())
+        return [*pipelines, *(part for source in self._sources for part in source.parts())]
 
     # --- starting -----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon.journal.journal import Journal, JournalFull
+from daemon.progress_watch import Part
 from schemas.batch import ClosedTriggers
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class Keeper:
         self._room_at = time.monotonic()
         self._said = Kept(written=0, synced=0, nbytes=journal.nbytes, room=journal.free_room(), problem=None)
         self._timer: asyncio.TimerHandle | None = None
+        self._asked = self._answered = 0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     @property
@@ -108,6 +110,14 @@ class Keeper:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def part(self, name: str) -> Part:
+        """How the thread does, for the watchdog; asks it for a sign of life, which the next look sees."""
+        part = Part(name=name, steps=self._answered, is_busy=self._asked > self._answered)
+        with self._changed:
+            self._asked += 1
+            self._changed.notify()
+        return part
 
     def put(self, pieces: Sequence[ClosedTriggers]) -> None:
         """Keep pieces; in the order in which they come they get the journal's next numbers."""
@@ -195,12 +205,13 @@ class Keeper:
             self._changed.wait_for(self._has_work, self._idle_s())
             pieces, reads, first = list(self._pending), list(self._reads), self._next
             self._reads.clear()
-            trim_to, is_ended = self._trim_to, self._is_ended
+            trim_to, is_ended, asked = self._trim_to, self._is_ended, self._asked
             self._is_ripe, self._is_writing = False, True
         problem = self._trim(trim_to)
         self._say(self._write(first, pieces) or self._sync() or problem)
         for after, most_bytes, future in reads:
             self._answer(future, after, most_bytes)
+        self._answered = asked
         return not is_ended
 
     def _idle_s(self) -> float:
@@ -210,7 +221,10 @@ class Keeper:
     def _has_work(self) -> bool:
         is_time = time.monotonic() >= self._again_at or math.isinf(self._again_at)
         has_to_sync = self._syncs_at_once and max(self._synced, self._trimmed) < self._written
-        return (is_time and (self._is_ripe or has_to_sync)) or bool(self._reads) or self._is_ended
+        return (is_time and (self._is_ripe or has_to_sync)) or self._is_asked()
+
+    def _is_asked(self) -> bool:
+        return bool(self._reads) or self._is_ended or self._asked > self._answered
 
     def _trim(self, position: int) -> str | None:
         self._trimmed = position

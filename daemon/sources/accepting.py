@@ -64,6 +64,11 @@ class Acceptor:
         self._sockets: list[socket.socket] = []
         self._resting: dict[socket.socket, asyncio.TimerHandle] = {}
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether there are sockets to connect to."""
+        return bool(self._sockets)
+
     async def listen(self, host: str, port: int) -> str:
         """Listen at every address of the host; return the first, with its port.
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from daemon.pipeline import Pipeline
+from daemon.progress_watch import Part
 from schemas.status import SourceStatus
 
 Pipelines = Mapping[str, Pipeline]
@@ -27,3 +28,6 @@ class Source(Protocol):
 
     def status(self) -> SourceStatus:
         """How it does."""
+
+    def parts(self) -> list[Part]:
+        """What of it has to move while the daemon runs, for the watchdog."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from daemon.assembly import Origin
 from daemon.pipeline import Pipeline
+from daemon.progress_watch import Part
 
 BUFFER = 4 * 2**20
 """Bytes that gather before they have to be handed on: 75,000 readings of four float64 channels."""
@@ -30,6 +31,7 @@ class Gather:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.received = 0
+        self.handed = 0
         self._pipeline = pipeline
         self._record = pipeline.group.record
         self._buffer = bytearray(BUFFER)
@@ -69,6 +71,11 @@ class Gather:
                 self._plan()
         return readings, carried
 
+    def part(self) -> Part:
+        """Whether what has gathered goes on to the pipeline, for the watchdog."""
+        name = f"readings gathered for group {self._pipeline.group.name}"
+        return Part(name=name, steps=self.handed, is_busy=bool(self._chunks))
+
     def flush(self) -> None:
         """Hand what has gathered to the pipeline."""
         self._cancel()
@@ -79,6 +86,7 @@ class Gather:
         self._chunks = []
         self._end = 0
         self._pipeline.receive(block, origin)
+        self.handed += len(block)
         self._wanted = self._pipeline.assembly.wanted * self._record.itemsize
 
     def _plan(self) -> None:

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from daemon.progress_watch import Part
 from daemon.sources.base import Pipelines
 from schemas.config import SimulatedSource as SimulatedConfig
 from schemas.readings import Array, InstrumentGroup
@@ -55,6 +56,11 @@ class SimulatedSource:
             refused={},
             lost_datagrams=0,
         )
+
+    def parts(self) -> list[Part]:
+        """Whether it is at work."""
+        is_over = self._task is None or self._task.done()
+        return [Part(name=f"the simulated instruments of group {self._config.group}", steps=0, is_busy=is_over)]
 
     async def _run(self, trigger: int) -> None:
         loop = asyncio.get_running_loop()

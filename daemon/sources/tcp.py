@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from daemon.progress_watch import Part
 from daemon.sources.accepting import Acceptor
 from daemon.sources.admission import Admission
 from daemon.sources.base import Pipelines
@@ -109,6 +110,12 @@ class TcpSource:
             refused_most=self._refusals.by_address(),
             lost_datagrams=0,
         )
+
+    def parts(self) -> list[Part]:
+        """Whether it listens, and hands on what it reads."""
+        name = f"listening at tcp {self._address}"
+        listening = Part(name=name, steps=0, is_busy=not self._acceptor.is_listening)
+        return [listening, *(gather.part() for gather in self.gathers.values())]
 
     # --- what connections ask for -------------------------------------------------------------------------------
 

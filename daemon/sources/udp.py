@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from daemon.progress_watch import Part
 from daemon.sources.base import Pipelines
 from daemon.sources.datagram_numbers import DatagramNumbers
 from daemon.sources.gather import NOBODY, Gather
@@ -81,6 +82,11 @@ class UdpSource:
             refused_most=self._refusals.by_address(),
             lost_datagrams=self._numbers.lost,
         )
+
+    def parts(self) -> list[Part]:
+        """Whether it listens, and hands on what it reads."""
+        listening = Part(name=f"listening at udp {self._address}", steps=0, is_busy=self._socket is None)
+        return [listening, *(gather.part() for gather in self._gathers.values())]
 
     def _readable(self) -> None:
         assert self._socket is not None
