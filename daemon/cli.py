@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from backends.base import StoreError
-from daemon import bench_command, check_command, psql_command, schema_command, simulate_command
+from daemon import bench_command, check_command, install_command, psql_command, schema_command, simulate_command
 from daemon.configuration import load_config
 from daemon.logs import LogLevel, start_logging
 from daemon.outcome import CommandFailed, examples
@@ -118,6 +118,7 @@ app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
 
 app.command("check-config", epilog=check_command.EPILOG)(check_command.check_config)
 app.command(epilog=schema_command.EPILOG)(schema_command.schema)
+app.command("install-units", epilog=install_command.EPILOG)(install_command.install_units)
 
 
 @app.command("config-reference", epilog=examples("triggerlog config-reference | less"))

@@ -10,6 +10,12 @@ from urllib.parse import parse_qsl, urlsplit
 from schemas.config import Config, ConfigError, Problem, SimulatedSource, parse_config
 from schemas.problems import without_passwords, wrong
 
+CREDENTIAL = "credential:"
+"""Begins a path that names a credential, which systemd hands to a unit by LoadCredential."""
+
+CREDSTORE = "/etc/credstore"
+"""Where systemd has them from, and where an operator who runs a command by hand finds them, too."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedConfig:
@@ -18,12 +24,14 @@ class LoadedConfig:
     path: the file, absolute.
     state_dir: absolute; it need not exist yet.
     password: for the DSN, from where the file says it is; None without such a place. Never shown.
+    credentials: folder of what the file names as `credential:NAME`.
     """
 
     config: Config
     path: Path
     state_dir: Path
     password: str | None = field(repr=False)
+    credentials: Path
 
     @property
     def target(self) -> str:
@@ -32,8 +40,8 @@ class LoadedConfig:
         return f"embedded PostgreSQL under {self.state_dir}" if dsn is None else without_passwords(dsn)
 
     def beside(self, path: str) -> Path:
-        """Where a path of the file leads: a relative one starts at the file's folder."""
-        return _beside(self.path.parent, path)
+        """Where a path of the file leads: a relative one starts at the file's folder, or it is a credential."""
+        return _beside(self.path.parent, path, self.credentials)
 
 
 def load_config(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
@@ -43,11 +51,13 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ) -> Load
         ConfigError: with every problem found, each naming the field and the mend.
     """
     config = parse_config(_text(path, str(path), "", "give the path of a configuration file"))
+    folder, credentials = path.absolute().parent, Path(environment.get("CREDENTIALS_DIRECTORY", CREDSTORE))
     return LoadedConfig(
         config=config,
         path=path.absolute(),
-        state_dir=_beside(path.absolute().parent, config.state_dir).resolve(),
-        password=_password(config, path.absolute().parent, environment),
+        state_dir=(folder / Path(config.state_dir).expanduser()).resolve(),
+        password=_password(config, folder, credentials, environment),
+        credentials=credentials,
     )
 
 
@@ -67,7 +77,7 @@ def _text(path: Path, field: str, subject: str, mend: str) -> str:
     raise ConfigError([problem])
 
 
-def _password(config: Config, folder: Path, environment: Mapping[str, str]) -> str | None:
+def _password(config: Config, folder: Path, credentials: Path, environment: Mapping[str, str]) -> str | None:
     database = config.database
     if database.password_env is not None:
         if database.password_env not in environment:
@@ -76,11 +86,13 @@ def _password(config: Config, folder: Path, environment: Mapping[str, str]) -> s
             raise ConfigError([wrong(problem, "set it, or use `password_file`", "database.password_env")])
         return environment[database.password_env]
     if database.password_file is not None:
-        return _password_from(_beside(folder, database.password_file))
+        return _password_from(_beside(folder, database.password_file, credentials))
     return None
 
 
-def _beside(folder: Path, path: str) -> Path:
+def _beside(folder: Path, path: str, credentials: Path) -> Path:
+    if path.startswith(CREDENTIAL):
+        return credentials / path.removeprefix(CREDENTIAL)
     return folder / Path(path).expanduser()
 
 

@@ -110,3 +110,14 @@ def test_addresses_that_others_reach_are_warned_of(tmp_path: Path) -> None:
     text = f'{GROUP}[api]\nhost = "0.0.0.0"\n[dashboard]\nhost = "::1"\n[[sources]]\nkind = "tcp"\nhost = "10.0.0.5"\n'
     assert [warning.field for warning in warnings(load(tmp_path, text))] == ["api.host", "sources[0].host"]
     assert warnings(load(tmp_path, GROUP)) == []
+
+
+def test_the_password_may_be_a_credential_that_systemd_hands_over(tmp_path: Path) -> None:
+    (tmp_path / "credentials").mkdir()
+    (tmp_path / "credentials/triggerlog.password").write_text("secret\n")
+    text = f'{GROUP}[database]\ndsn = "{DSN}"\npassword_file = "credential:triggerlog.password"\n'
+    loaded = load(tmp_path, text, {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
+    assert loaded.password == "secret"
+    assert loaded.beside("credential:triggerlog.tls-key") == tmp_path / "credentials/triggerlog.tls-key"
+    missing = said(tmp_path, text.replace("triggerlog.password", "other"), {})
+    assert missing.startswith("database.password_file: /etc/credstore/other cannot be read (no such file or directory)")

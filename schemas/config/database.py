@@ -19,7 +19,11 @@ class DatabaseConfig(Section):
         "`mongodb://user@host:27017`. Without it an embedded PostgreSQL runs under `state_dir`.",
     )
     password_env: str | None = Field(default=None, description="Environment variable that holds the DSN's password.")
-    password_file: str | None = Field(default=None, description="File that holds the DSN's password (first line).")
+    password_file: str | None = Field(
+        default=None,
+        description="File that holds the DSN's password (first line), or `credential:NAME` for what systemd hands over "
+        "by `LoadCredential` (by hand: `/etc/credstore/NAME`).",
+    )
     schema_name: Name = Field(
         default="triggerlog",
         alias="schema",
