@@ -247,6 +247,24 @@ async def test_too_many_connections_of_one_address_are_turned_away() -> None:
         assert (await (await connect()).greet()).startswith("OK ")
 
 
+async def test_who_waits_for_the_last_acknowledgement_takes_nobodys_place() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger, max_connections=1) as (source, connect):
+        logger.store.serving.clear()
+        ended = []
+        for trigger in (1, 2):
+            ended.append(await connect())
+            assert (await ended[-1].greet()).startswith("OK ")
+            ended[-1].send(whole(GROUP, trigger))
+            ended[-1].writer.write_eof()
+            await eventually(lambda t=trigger: source.status().received == 5 * t)
+            await eventually(lambda: not source._admission._greeted)
+        with suppress(ConnectionError):  # the older one makes room; it would send again what was not acknowledged
+            assert await ended[0].ended() == b""
+        assert (await (await connect()).greet()).startswith("OK ")
+        logger.store.serving.set()
+        await ended[1].acknowledged(5)
+
+
 async def test_the_oldest_that_has_not_greeted_makes_room_and_nobody_else() -> None:
     async with logging_to_memory(GROUP) as logger, listening(logger, max_ungreeted=2) as (source, connect):
         good = await connect()

@@ -1,7 +1,8 @@
 """Admission: how many connections there may be, and which one goes when there are too many.
 
 Those that have said their greeting stay; those that have not are worth nothing to anybody yet, and the oldest of them
-makes room. So a flood of connections that say nothing cannot keep a sender out that greets at once.
+makes room. So a flood of connections that say nothing cannot keep a sender out that greets at once. Those that have
+said all, and wait for their last acknowledgement, take nobody's place either: what is not acknowledged is sent again.
 """
 
 from collections import Counter
@@ -25,7 +26,7 @@ class Admission(Generic[V]):
     """Connections of one source.
 
     Args:
-        most: connections that have greeted.
+        most: connections that have greeted and go on; and as many that have said all.
         most_of_address: of these, behind one address.
         most_ungreeted: connections that have not greeted, or were refused and are not closed yet.
     """
@@ -34,23 +35,20 @@ class Admission(Generic[V]):
         self._most, self._most_of_address, self._most_ungreeted = most, most_of_address, most_ungreeted
         self._ungreeted: dict[V, None] = {}  # in the order they came
         self._greeted: dict[V, None] = {}
+        self._ended: dict[V, None] = {}
         self._of_address: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return len(self._ungreeted) + len(self._greeted)
+        return len(self._ungreeted) + len(self._greeted) + len(self._ended)
 
     def connections(self) -> list[V]:
         """All of them, now."""
-        return [*self._ungreeted, *self._greeted]
+        return [*self._ungreeted, *self._greeted, *self._ended]
 
     def arrive(self, visitor: V) -> V | None:
         """Take in a new connection; return the one that has to go for it."""
         self._ungreeted[visitor] = None
-        if len(self._ungreeted) <= self._most_ungreeted:
-            return None
-        oldest = next(iter(self._ungreeted))
-        del self._ungreeted[oldest]
-        return oldest
+        return _too_many(self._ungreeted, self._most_ungreeted)
 
     def greet(self, visitor: V) -> None:
         """Let a connection stay.
@@ -74,11 +72,27 @@ class Admission(Generic[V]):
         self._greeted[visitor] = None
         self._of_address[visitor.address] += 1
 
+    def end(self, visitor: V) -> V | None:
+        """Take note that a connection has said all; return the one that has to go for it."""
+        self.leave(visitor)
+        self._ended[visitor] = None
+        return _too_many(self._ended, self._most)
+
     def leave(self, visitor: V) -> None:
         """Forget a connection."""
         self._ungreeted.pop(visitor, None)
+        self._ended.pop(visitor, None)
         if visitor in self._greeted:
             del self._greeted[visitor]
             self._of_address[visitor.address] -= 1
             if not self._of_address[visitor.address]:
                 del self._of_address[visitor.address]
+
+
+def _too_many(visitors: dict[V, None], most: int) -> V | None:
+    """Take the oldest out if there are too many."""
+    if len(visitors) <= most:
+        return None
+    oldest = next(iter(visitors))
+    del visitors[oldest]
+    return oldest

@@ -163,6 +163,9 @@ class TcpSource:
     def ended(self, connection: Connection) -> None:
         """Note that a connection will send nothing more and waits for its last acknowledgement."""
         assert connection.group is not None
+        leaving = self._admission.end(connection)
+        if leaving is not None:
+            leaving.abort()
         self.gathers[connection.group].flush()
         self._again[connection.group].add(connection.column)
         self.settled()
