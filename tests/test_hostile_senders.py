@@ -3,12 +3,9 @@
 import asyncio
 import itertools
 import json
-import re
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import asyncpg
 import httpx

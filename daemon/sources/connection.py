@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
-from daemon.sources.gather import NOBODY, Gather
+from daemon.sources.gather import NOBODY, READ_MOST, Gather
 from schemas.readings import InstrumentGroup
 from schemas.wire import (
     GREETING_MAX,
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 WRITE_MOST = 64 * 2**10
 """Bytes of acknowledgements that may wait for a sender that does not read them; the next one says it all anyway."""
+
+
+FAST = READ_MOST // 2
+"""Bytes that come at once from a sender which has more of them, most likely."""
 
 
 class Listener(Protocol):
@@ -81,6 +85,8 @@ class Connection(asyncio.BufferedProtocol):
         self._carried = b""
         self._told = (0, 0)
         self._is_tls = False
+        self._is_held = False
+        self._is_giving_way = False
         seconds = listener.handshake_timeout_s
         loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = loop.call_later(seconds, self._timed_out)
@@ -124,12 +130,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause(self, *, paused: bool) -> None:
         """Stop or go on reading; what the kernel cannot take then makes the sender wait."""
-        if self._transport is None or self.is_ended or self._transport.is_closing():
-            return
-        if paused:
-            self._transport.pause_reading()
-        else:
-            self._transport.resume_reading()
+        self._is_held = paused
+        self._read_or_not()
 
     def stop(self) -> None:
         """Read nothing more; a sender that has not greeted yet is told to come again."""
@@ -209,6 +211,27 @@ class Connection(asyncio.BufferedProtocol):
         assert self._gather is not None
         readings, self._carried = self._gather.take(nbytes, self.column, self.received)
         self.received += readings
+        if nbytes >= FAST:
+            self._give_way()
+
+    def _give_way(self) -> None:
+        """Let the others have their turns: uvloop reads up to 32 times in a row while there is more."""
+        if not self._is_giving_way:
+            self._is_giving_way = True
+            self._read_or_not()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_giving_way = False
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        if self._transport is None or self.is_ended or self._transport.is_closing():
+            return
+        if self._is_held or self._is_giving_way:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def _refuse(self, error: ProtocolError) -> None:
         self._stop_timer()
