@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from schemas.batch import Batch, Durability, JournalPosition
+from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.queries import Query
 from schemas.readings import Array
 
@@ -98,7 +98,16 @@ class Store(Protocol):
             BatchRejected: the server will never take it.
         """
 
-    async def position(self, group: str) -> JournalPosition | None:
+    async def rehearse(self, batch: Batch) -> None:
+        """Do all of a commit but its end, to find out whether the batch would be taken; the position stays.
+
+        Nothing of the batch is there afterwards, or (without transactions) nothing that committing it changes.
+
+        Raises:
+            BatchRejected: as `commit`.
+        """
+
+    async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where this store holds what this logger closed for the group; None before the first batch."""
 
     async def ask(self, query: Query) -> Array:

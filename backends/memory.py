@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from backends.base import Held, StoreFacts
-from schemas.batch import Batch, Durability, JournalPosition
+from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
     TOTALS,
@@ -31,7 +31,7 @@ NOT_DURABLE = Held(words="NOT durable: in the memory of this process", risk_ms=m
 @dataclass(kw_only=True)
 class _Group:
     group: InstrumentGroup
-    position: JournalPosition | None = None
+    positions: dict[Stream, JournalPosition] = field(default_factory=dict)
     readings: list[Array] = field(default_factory=list)
     ledger: dict[tuple[int, int], Array] = field(default_factory=dict)
 
@@ -83,17 +83,23 @@ class MemoryStore:
         self._check()
         self.commits += 1
         kept = self._groups[batch.group.name]
-        if kept.position is not None and batch.position.sequence <= kept.position.sequence:
+        before = kept.positions.get(batch.stream)
+        if before is not None and batch.position.sequence <= before.sequence:
             return
         kept.readings += [_on_time(batch), _late(batch)]
         for row in (*batch.ledger, *batch.revised):
             kept.ledger[int(row["run"]), int(row["trigger"])] = row.copy()
-        kept.position = batch.position
+        kept.positions[batch.stream] = batch.position
 
-    async def position(self, group: str) -> JournalPosition | None:
+    async def rehearse(self, batch: Batch) -> None:
+        """Everything is taken."""
+        await self.serving.wait()
+        self._check()
+
+    async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where the group is held."""
         self._check()
-        return self._groups[group].position
+        return self._groups[group].positions.get(stream)
 
     async def ask(self, query: Query) -> Array:
         """Answer a question by going through everything."""
@@ -182,10 +188,10 @@ def _totals(kept: _Group) -> Array:
         row["expected"], row["arrived"] = mine["expected"].sum(), mine["arrived"].sum()
         if len(mine):
             row["first_ns"], row["last_ns"] = mine["time_ns"].min(), mine["time_ns"].max()
-    if kept.position is not None:
-        position = kept.position
-        answer["sequence"] = position.sequence
-        answer["account_triggers"], answer["account_readings"] = position.triggers, position.readings
+    if Stream.JOURNAL in kept.positions:
+        answer["sequence"] = kept.positions[Stream.JOURNAL].sequence
+    answer["account_triggers"] = sum(position.triggers for position in kept.positions.values())
+    answer["account_readings"] = sum(position.readings for position in kept.positions.values())
     return answer
 
 

@@ -8,19 +8,25 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from backends.base import BatchRejected, Store, StoreUnavailable
+from backends.filling import readings_in
 from daemon.backlog import Backlog, Waiting
 from daemon.dead_letters import DeadLetters
+from daemon.dead_letters.announcement import Announcement
 from daemon.events import Events
 from daemon.metrics import Latencies, Recent
-from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition
+from daemon.pieces import keys_of, merge, split
+from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
-from schemas.readings import Array, InstrumentGroup, join
+from schemas.readings import InstrumentGroup
+
+FOLLOWS = "it belongs to a trigger that is a dead letter"
+"""Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
 
 @dataclass(kw_only=True)
@@ -75,7 +81,7 @@ class Committer:
         self._retry_most_s = settings.retry_most_ms / 1e3
         self._backlog = backlog
         self._dead_letters = dead_letters
-        self._events = events
+        self._announcement = Announcement(group.name, events)
         self._settled = settled
         self._noticed = noticed
         self.account_at_start = account or JournalPosition(sequence=0)
@@ -99,28 +105,85 @@ class Committer:
             await self._commit(pieces)
 
     async def _commit(self, pieces: list[Waiting]) -> None:
-        batch = self._batch(pieces)
+        if any(self._dead_letters.concerns(waiting.number, waiting.piece) for waiting in pieces):
+            await self._commit_parts(pieces, None)
+            return
         try:
-            await self._persist(batch)
+            await self._persist(
+                self._store.commit, self._batch([waiting.piece for waiting in pieces], pieces[-1].number)
+            )
         except BatchRejected as error:
-            if len(pieces) > 1:
-                # One bad piece must not take the good ones with it.
-                for piece in pieces:
-                    await self._commit([piece])
-                return
-            await self._bury(batch, str(error))
-            self.counts.dead_triggers += len(batch.ledger)
-            self.counts.dead_readings += pieces[0].readings
-        else:
-            self._count(pieces)
+            await self._commit_parts(pieces, str(error))
+            return
+        self._count([waiting.piece for waiting in pieces], pieces[-1].number)
+        self._measure(pieces)
         self._settled(self._backlog.settle(len(pieces)))
 
-    async def _persist(self, batch: Batch) -> None:
-        """Commit, trying again for as long as the store is not available."""
+    async def _commit_parts(self, pieces: list[Waiting], reason: str | None) -> None:
+        """Commit what cannot be committed together: one bad trigger must not take any other with it."""
+        if len(pieces) > 1:
+            half = len(pieces) // 2
+            await self._commit(pieces[:half])
+            await self._commit(pieces[half:])
+            return
+        (waiting,) = pieces
+        good = await self._without_rejected(waiting, reason)
+        if good:
+            try:
+                await self._persist(self._store.commit, self._batch(good, waiting.number))
+            except BatchRejected as error:
+                # The database has changed its mind since the rehearsal.
+                await self._bury([(part, str(error)) for part in good], waiting.number)
+                good = []
+            else:
+                self._count(good, waiting.number)
+        # All at the same moment, or the status would not add up in between.
+        self.counts.dead_triggers += waiting.piece.triggers - sum(part.triggers for part in good)
+        self.counts.dead_readings += waiting.readings - sum(readings_in(part) for part in good)
+        self._settled(self._backlog.settle(1))
+
+    async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedTriggers]:
+        """Keep as dead letters what the store rejects of a piece; return the rest, which is not committed yet.
+
+        After a crash in between, the piece comes again; what of it was kept by then is left out.
+        """
+        kept = self._dead_letters.of_piece(waiting.number)
+        parts = [(part, keys_of(part)[0]) for part in split(waiting.piece)]
+        # In order: what comes late for a trigger is committed after it.
+        following = [part for part, key in parts if key not in kept and self._dead_letters.has(key)]
+        others = [part for part, key in parts if key not in kept and not self._dead_letters.has(key)]
+        if len(parts) == 1 and reason is not None:
+            rejected = [(0, reason)]
+        else:
+            rejected = await self._rejected(others, waiting.number)
+        await self._bury(
+            [*((part, FOLLOWS) for part in following), *((others[k], why) for k, why in rejected)], waiting.number
+        )
+        bad = {k for k, _ in rejected}
+        return [part for k, part in enumerate(others) if k not in bad]
+
+    async def _rejected(self, parts: list[ClosedTriggers], number: int, first: int = 0) -> list[tuple[int, str]]:
+        """Which of the parts the store rejects, by their index, and why: asked by halves, so that few take long."""
+        if not parts:
+            return []
+        try:
+            await self._persist(self._store.rehearse, self._batch(parts, number))
+        except BatchRejected as error:
+            if len(parts) == 1:
+                return [(first, str(error))]
+            half = len(parts) // 2
+            return [
+                *await self._rejected(parts[:half], number, first),
+                *await self._rejected(parts[half:], number, first + half),
+            ]
+        return []
+
+    async def _persist(self, what: Callable[[Batch], Awaitable[None]], batch: Batch) -> None:
+        """Commit or rehearse, trying again for as long as the store is not available."""
         pause = self._retry_first_s
         while True:
             try:
-                await self._store.commit(batch)
+                await what(batch)
             except StoreUnavailable as error:
                 self._note(str(error))
                 self.counts.retries += 1
@@ -131,48 +194,54 @@ class Committer:
                 self._note(None)
                 return
 
-    async def _bury(self, batch: Batch, reason: str) -> None:
+    async def _bury(self, parts: list[tuple[ClosedTriggers, str]], number: int) -> None:
+        if not parts:
+            return
         pause = self._retry_first_s
+        letters = self._dead_letters.address(parts, number)
         while True:
             try:
-                path = await asyncio.to_thread(self._dead_letters.keep, batch, reason)
+                await self._dead_letters.keep(letters)
             except OSError as error:
-                self._note(f"the store rejected a batch ({reason}), and it cannot be kept on disk: {error}")
+                self._note(f"the store rejected a trigger ({parts[0][1]}), and it cannot be kept on disk: {error}")
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, self._retry_most_s)
             else:
                 self._note(None)
-                self._events.say(
-                    "error", f"group {self._group.name}: a batch was rejected and kept in {path}: {reason}"
-                )
+                self._announcement.buried([letter for letter, _ in letters])
                 return
 
-    def _batch(self, pieces: list[Waiting]) -> Batch:
+    def _batch(self, parts: list[ClosedTriggers], number: int) -> Batch:
         return Batch(
-            **_merge([waiting.piece for waiting in pieces]).parts,
+            **merge(parts).parts,
             group=self._group,
-            position=self._position(pieces),
+            position=self._position(parts, number),
             durability=self._durability,
+            stream=Stream.JOURNAL,
         )
 
-    def _position(self, pieces: list[Waiting]) -> JournalPosition:
-        """Where the store will be once it has these pieces, too."""
+    def _position(self, parts: list[ClosedTriggers], number: int) -> JournalPosition:
+        """Where the store will be once it has these, too."""
         before, since = self.account_at_start, self.counts
         return JournalPosition(
-            sequence=pieces[-1].number,
-            triggers=before.triggers + since.triggers + sum(waiting.piece.triggers for waiting in pieces),
-            readings=before.readings + since.readings + sum(waiting.readings for waiting in pieces),
+            sequence=number,
+            triggers=before.triggers + since.triggers + sum(part.triggers for part in parts),
+            readings=before.readings + since.readings + sum(readings_in(part) for part in parts),
         )
 
-    def _count(self, pieces: list[Waiting]) -> None:
+    def _count(self, parts: list[ClosedTriggers], number: int) -> None:
+        self._dead_letters.passed(number)
         now = time.monotonic_ns()
-        closing = [waiting for waiting in pieces if waiting.piece.triggers]
         self.counts.commits += 1
         self.committed_ns = now
-        readings = sum(waiting.readings for waiting in pieces)
-        self.counts.triggers += sum(waiting.piece.triggers for waiting in closing)
+        readings = sum(readings_in(part) for part in parts)
+        self.counts.triggers += sum(part.triggers for part in parts)
         self.counts.readings += readings
         self._recent.add(readings, now)
+
+    def _measure(self, pieces: list[Waiting]) -> None:
+        now = self.committed_ns
+        closing = [waiting for waiting in pieces if waiting.piece.triggers]
         # How long something waited that was read back from the journal says nothing of how commits do now.
         fresh = [(now - waiting.put_ns, waiting.piece.triggers) for waiting in closing if waiting.put_ns is not None]
         if fresh:
@@ -187,33 +256,3 @@ class Committer:
         self.problem = problem
         if is_news:
             self._noticed()
-
-
-def _merge(pieces: list[ClosedTriggers]) -> ClosedTriggers:
-    if len(pieces) == 1:
-        return pieces[0]
-    closing = [piece for piece in pieces if piece.triggers] or pieces[:1]
-    late, late_of, revised = _merge_revised([piece for piece in pieces if len(piece.revised)] or pieces[:1])
-    return ClosedTriggers(
-        readings=join([piece.readings for piece in closing]),
-        present=np.concatenate([piece.present for piece in closing]),
-        ledger=np.concatenate([piece.ledger for piece in closing]),
-        late=late,
-        late_of=late_of,
-        revised=revised,
-    )
-
-
-def _merge_revised(pieces: list[ClosedTriggers]) -> tuple[Array, Array, Array]:
-    """Join late readings and revised rows; of a row that was revised several times, keep the last."""
-    revised = np.concatenate([piece.revised for piece in pieces])
-    starts = np.cumsum([0, *(len(piece.revised) for piece in pieces[:-1])])
-    late_of = np.concatenate([piece.late_of + start for piece, start in zip(pieces, starts, strict=True)])
-    order = np.lexsort((np.arange(len(revised)), revised["trigger"], revised["run"]))
-    ordered = revised[order]
-    is_last = np.ones(len(revised), bool)
-    is_last[:-1] = (ordered["run"][1:] != ordered["run"][:-1]) | (ordered["trigger"][1:] != ordered["trigger"][:-1])
-    row_of = np.empty(len(revised), np.intp)
-    # Of rows that belong together, the last one follows the others: each belongs to the next last one.
-    row_of[order] = np.cumsum(is_last) - is_last
-    return join([piece.late for piece in pieces]), row_of[late_of], ordered[is_last]

@@ -10,6 +10,7 @@ from daemon.backlog import Backlog
 from daemon.clock import now
 from daemon.committer import Committer
 from daemon.dead_letters import DeadLetters
+from daemon.dead_letters.retrying import Retrying
 from daemon.events import Events
 from daemon.journal import Amount, Journal, Recovered
 from daemon.journal.keeper import Keeper, Kept
@@ -79,6 +80,8 @@ class Pipeline:
             lost=self._lost,
         )
         self.lost = Amount()
+        self.dead_letters = dead_letters
+        self.retrying = Retrying(store, group, dead_letters)
         self.committer = Committer(
             store,
             group,

@@ -15,6 +15,7 @@ from daemon.sources.base import Source
 from daemon.store_report import StoreReport
 from schemas.config import Config
 from schemas.status import (
+    DeadLetterCounts,
     GroupStatus,
     Latency,
     ReadingCounts,
@@ -112,6 +113,7 @@ class Reporter:
             at_risk_ms=risk_ms if math.isfinite(risk_ms) else None,
             triggers=_triggers(pipeline, rates),
             readings=_readings(pipeline, rates, pipeline.committer.at_risk(moment)),
+            dead_letters=_dead_letters(pipeline),
             commit_ms=Latency(p50=p50, p99=p99, max=most),
             missing_now=sum(states.count(letter) for letter in "msn"),
             missing_a_trigger=pipeline.watch.missing_a_trigger(moment),
@@ -136,6 +138,16 @@ def _triggers(pipeline: Pipeline, rates: Sequence[float]) -> TriggerCounts:
         newest=pipeline.assembly.newest,
         rate=rates[0],
         commit_rate=rates[1],
+    )
+
+
+def _dead_letters(pipeline: Pipeline) -> DeadLetterCounts:
+    lying = pipeline.dead_letters.amount
+    return DeadLetterCounts(
+        letters=lying.pieces,
+        triggers=lying.triggers,
+        readings=lying.readings,
+        retried=pipeline.retrying.readings,
     )
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from backends.base import Store
+from daemon.dead_letters import DeadLetters, Found, folder_of, said_of
 from daemon.events import Events
 from daemon.history import history_of
-from daemon.journal import Journal, JournalError, Recovered
+from daemon.journal import Amount, Journal, JournalError, Recovered
 from daemon.outcome import CommandFailed, reason_of
-from schemas.batch import JournalPosition
+from schemas.batch import ClosedTriggers, JournalPosition, Stream
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail
@@ -22,13 +23,14 @@ from schemas.readings import Array, InstrumentGroup
 class Left:
     """What was left of one group.
 
-    history: ledger rows of the newest run, ascending. journal: opened; None where none is kept.
+    history: ledger rows of the newest run, ascending. journal, dead_letters: opened; no journal where none is kept.
     """
 
     history: Array
     position: JournalPosition | None
     journal: Journal | None
     recovered: Recovered | None
+    dead_letters: DeadLetters
 
     @property
     def run(self) -> int | None:
@@ -41,15 +43,21 @@ async def what_was_left(store: Store, group: InstrumentGroup, config: Config, st
 
     Raises:
         StoreUnavailable: the database does not answer.
-        CommandFailed: the journal cannot be used.
+        CommandFailed: the journal, or the dead letters, cannot be used.
     """
     most = config.assembly.window // 2
     found = await store.ask(LedgerTail(group=group, most=most))
     tail = np.zeros(len(found), ledger_dtype(group.size))
     tail[:] = found
     position = await store.position(group.name)
+    dead_letters = DeadLetters(folder_of(state_dir, group.name), group)
+    retried = await store.position(group.name, Stream.DEAD_LETTERS)
+    held = position.sequence if position else 0, retried.sequence if retried else 0
+    unread, buried = await asyncio.to_thread(_open_dead_letters, dead_letters, held, most)
+    _say_dead(group.name, unread, dead_letters.amount, events)
     if not config.journal.max_mib:
-        return Left(history=tail, position=position, journal=None, recovered=None)
+        history = history_of(tail, buried, most)
+        return Left(history=history, position=position, journal=None, recovered=None, dead_letters=dead_letters)
     journal = Journal(
         state_dir / "journal" / group.name,
         group,
@@ -64,7 +72,34 @@ async def what_was_left(store: Store, group: InstrumentGroup, config: Config, st
     except OSError as error:
         raise CommandFailed(f"the journal under {state_dir} cannot be used: {reason_of(error)}") from None
     _say(group.name, recovered, events)
-    return Left(history=history_of(tail, pieces, most), position=position, journal=journal, recovered=recovered)
+    return Left(
+        history=history_of(tail, [*buried, *pieces], most),
+        position=position,
+        journal=journal,
+        recovered=recovered,
+        dead_letters=dead_letters,
+    )
+
+
+def _open_dead_letters(
+    letters: DeadLetters, held: tuple[int, int], most: int
+) -> tuple[list[Found], list[ClosedTriggers]]:
+    """Open them; return what cannot be read, and the last ones: what comes late for them is to find its trigger."""
+    try:
+        return letters.open(position=held[0], retried=held[1]), letters.read_last(most)
+    except OSError as error:
+        raise CommandFailed(f"the dead letters cannot be used: {error}") from None
+
+
+def _say_dead(group: str, unread: list[Found], lying: Amount, events: Events) -> None:
+    for found in unread:
+        events.say("error", f"group {group}: {said_of(found)}")
+    if lying.pieces:
+        events.say(
+            "warning",
+            f"group {group}: {lying.readings} readings of {lying.triggers} triggers lie in the dead letters; see"
+            " `triggerlog dead-letters list FILE`",
+        )
 
 
 def _say(group: str, recovered: Recovered, events: Events) -> None:

@@ -17,7 +17,6 @@ from daemon import descriptors
 from daemon.api import ApiServer
 from daemon.configuration import LoadedConfig
 from daemon.database import durability_of, in_its_field, layout_of, store_of, why_refused
-from daemon.dead_letters import DeadLetters
 from daemon.events import Events
 from daemon.notify import Notifier
 from daemon.outcome import CommandFailed, reason_of
@@ -197,7 +196,6 @@ class Service:
             for name, group in self.groups.items()
         }
         runs = Runs(max((found.run for found in left.values() if found.run is not None), default=1))
-        dead_letters = DeadLetters(self._state_dir / "dead-letters")
         for section in self.config.groups:
             found = left[section.name]
             self.pipelines[section.name] = Pipeline(
@@ -212,7 +210,7 @@ class Service:
                 position=found.position,
                 journal=found.journal,
                 recovered=found.recovered,
-                dead_letters=dead_letters,
+                dead_letters=found.dead_letters,
                 events=self.events,
                 noticed=self.reporter.look_at_store,
             )

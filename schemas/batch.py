@@ -20,13 +20,26 @@ class Layout(StrEnum):
     ARRAYS = "arrays"  # a row (document) a trigger, an array a channel
 
 
+class Stream(StrEnum):
+    """Which position a batch moves: each stream has one of its own, with an account of its own."""
+
+    JOURNAL = "journal"
+    DEAD_LETTERS = "dead-letters"  # what was rejected once and is tried again; its numbers are those of the letters
+
+
+def position_owner(logger: str, stream: Stream) -> str:
+    """The name under which a logger's position in a stream is stored."""
+    return logger if stream is Stream.JOURNAL else f"{logger}/{stream}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class JournalPosition:
     """Up to where a store holds what a logger closed for a group, and the account of it.
 
     sequence: pieces are numbered in ascending order, never twice.
     triggers, readings: all that this logger ever committed into the group. They are totals and no increments, so that
-    writing a position again changes nothing. Dead letters are not among them.
+    writing a position again changes nothing. Dead letters are not among them; those that were retried are in the
+    account of their own stream.
     """
 
     sequence: int
@@ -79,3 +92,4 @@ class Batch(ClosedTriggers):
     group: InstrumentGroup
     position: JournalPosition
     durability: Durability
+    stream: Stream = Stream.JOURNAL

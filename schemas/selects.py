@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from schemas.batch import Layout
+from schemas.batch import Layout, Stream
 from schemas.ledger import COUNTS, TIMES
 from schemas.queries import InstrumentReadings, WindowReadings
 from schemas.tables import ACCOUNT, MISSING_OFFSET, GroupTables, shared_tables
@@ -129,7 +129,10 @@ def totals(tables: GroupTables) -> sa.Select[Any]:
     positions = shared_tables(str(tables.data.schema)).positions.c
     account = (
         sa.select(
-            sa.func.max(positions.sequence).label("sequence"),
+            # The other streams of a position have numbers of their own; what they committed counts.
+            sa.func.max(sa.case((~positions.logger.endswith(f"/{Stream.DEAD_LETTERS}"), positions.sequence))).label(
+                "sequence"
+            ),
             *(sa.func.sum(positions[name]).label(f"account_{name}") for name in ACCOUNT),
         )
         .where(positions.group_name == tables.group.name)

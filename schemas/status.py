@@ -77,6 +77,15 @@ class ReadingCounts(_Model):
         return self.received + self.recovered - went
 
 
+class DeadLetterCounts(_Model):
+    """What the database rejected for good and nobody has dealt with; it lies in the state folder, whenever it came."""
+
+    letters: int = Field(default=0, description="triggers, and what came late for one, each by itself")
+    triggers: int = 0
+    readings: int = 0
+    retried: int = Field(default=0, description="readings committed from there since the daemon started")
+
+
 class Latency(_Model):
     """From a trigger's closing to the store's acknowledgement, in milliseconds, over the last ten seconds."""
 
@@ -98,6 +107,7 @@ class GroupStatus(_Model):
     )
     triggers: TriggerCounts
     readings: ReadingCounts
+    dead_letters: DeadLetterCounts = DeadLetterCounts()
     commit_ms: Latency
     missing_now: int = Field(description="instruments in state missing, silent or never")
     missing_a_trigger: float = Field(description="mean number of instruments missing from the triggers closed lately")

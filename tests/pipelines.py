@@ -76,7 +76,7 @@ async def logging_to_memory(
             run=1,
             history=np.empty(0, ledger_dtype(group.size)),
             position=position,
-            dead_letters=DeadLetters(folder),
+            dead_letters=DeadLetters(folder / group.name, group),
             events=events,
         )
         for group in groups

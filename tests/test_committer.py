@@ -1,16 +1,16 @@
 """The committer: batching, retry, rejection, backlog."""
 
 import asyncio
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from backends.base import BatchRejected, StoreUnavailable
 from backends.memory import MemoryStore
 from daemon.assembly import Origin
-from schemas.batch import Batch, JournalPosition
+from daemon.dead_letters import DeadLetters
+from daemon.journal import Amount
+from schemas.batch import Batch, JournalPosition, Stream
 from tests.pipelines import Logger, eventually, logging_to_memory
 from tests.readings import make_block, make_group, time_of, whole
 
@@ -96,39 +96,126 @@ async def test_database_away_loses_nothing_and_is_said() -> None:
 
 
 class Picky(MemoryStore):
-    """Rejects what holds trigger 3."""
+    """Rejects what holds or revises trigger 3, and counts how often it was asked."""
+
+    asked = 0
+
+    def _refuse(self, batch: Batch) -> None:
+        self.asked += 1
+        if 3 in batch.ledger["trigger"] or 3 in batch.revised["trigger"]:
+            raise BatchRejected("trigger 3 is not welcome")
 
     async def commit(self, batch: Batch) -> None:
-        if 3 in batch.ledger["trigger"]:
-            raise BatchRejected("trigger 3 is not welcome")
+        self._refuse(batch)
         await super().commit(batch)
 
+    async def rehearse(self, batch: Batch) -> None:
+        self._refuse(batch)
+        await super().rehearse(batch)
 
-async def test_a_rejected_piece_is_kept_on_disk_and_takes_no_other_with_it(tmp_path: Path) -> None:
-    async with logging_to_memory(GROUP, folder=tmp_path / "dead") as logger:
+
+def letters_in(folder: Path) -> DeadLetters:
+    letters = DeadLetters(folder / "bpm", GROUP)
+    assert letters.open() == []
+    return letters
+
+
+async def test_a_rejected_trigger_is_kept_on_disk_and_takes_no_other_with_it(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
         pipeline = logger.pipelines["bpm"]
         column = pipeline.assembly.receipts.connect()
         logger.store.serving.clear()
         logger.store.__class__ = Picky
-        pipeline.receive(whole(GROUP, *range(1, 3)), Origin.of(column, 0, 10))
-        for trigger in (3, 4, 5):
+        # A piece of five triggers, and three of one.
+        pipeline.receive(whole(GROUP, *range(1, 6)), Origin.of(column, 0, 25))
+        for trigger in (6, 7, 8):
             pipeline.receive(whole(GROUP, trigger), Origin.of(column, 5 * trigger - 5, 5))
         logger.store.serving.set()
         await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
         assert (pipeline.committer.counts.dead_triggers, pipeline.committer.counts.dead_readings) == (1, 5)
-        assert pipeline.assembly.receipts.acknowledged()[0][column] == 25
+        assert pipeline.dead_letters.amount == Amount(pieces=1, triggers=1, readings=5)
+        assert pipeline.assembly.receipts.acknowledged()[0][column] == 40
         assert "trigger 3 is not welcome" in logger.events.newest()[0].text
-    assert sorted(set((await logger.stored(GROUP))["trigger"].tolist())) == [1, 2, 4, 5]
-    (path,) = (tmp_path / "dead").iterdir()
-    with np.load(path) as kept:
-        assert json.loads(str(kept["about"]))["reason"] == "trigger 3 is not welcome"
-        assert kept["readings"]["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
-        assert kept["ledger"]["time_ns"].tolist() == [time_of(3)]
+        assert "trigger 3 of run 1" in logger.events.newest()[0].text
+        assert await logger.store.position("bpm") == JournalPosition(sequence=4, triggers=7, readings=35)
+    assert sorted(set((await logger.stored(GROUP))["trigger"].tolist())) == [1, 2, 4, 5, 6, 7, 8]
+    letters = letters_in(tmp_path)
+    (letter,) = letters.lying
+    assert (letter.key, letter.reason, letter.number) == ((1, 3), "trigger 3 is not welcome", 1)
+    piece = letters.read(letter)
+    assert piece.readings["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
+    assert piece.ledger["time_ns"].tolist() == [time_of(3)]
+
+
+async def test_one_bad_trigger_of_many_is_found_by_halves(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        logger.store.__class__ = Picky
+        logger.pipelines["bpm"].receive(whole(GROUP, *range(1, 257)))
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        # The commit, 2 rehearsals for each of 8 halvings and the first, and the commit of the rest.
+        assert logger.store.asked == 1 + 1 + 2 * 8 + 1
+    assert len(await logger.ledger(GROUP)) == 255
+
+
+async def test_what_comes_late_for_a_dead_letter_follows_it_and_both_are_retried_in_order(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path, assembly={"timeout_ms": 5.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.__class__ = Picky
+        pipeline.receive(make_block(GROUP, [(3, 0), (3, 1)]))
+        await eventually(lambda: pipeline.dead_letters.amount.pieces == 1)
+        logger.store.__class__ = MemoryStore
+        # The database would take it now, but not before the trigger itself.
+        pipeline.receive(make_block(GROUP, [(3, 2)]))
+        await eventually(lambda: pipeline.dead_letters.amount.pieces == 2)
+        pipeline.receive(make_block(GROUP, [(3, 3), (3, 4)]))
+        await eventually(lambda: pipeline.dead_letters.amount.pieces == 3)
+        assert len(await logger.stored(GROUP)) == 0
+        outcome = await pipeline.retrying.round()
+        assert (outcome.committed, outcome.readings, outcome.rejected) == (3, 5, 0)
+        assert pipeline.dead_letters.amount.pieces == 0
+        # From now on what comes for it goes its way.
+        pipeline.receive(make_block(GROUP, [(3, 4)]))
+        await eventually(lambda: pipeline.assembly.counts.duplicate == 1)
+    stored = await logger.stored(GROUP)
+    assert stored["instrument"].tolist() == [0, 1, 2, 3, 4]
+    (row,) = await logger.ledger(GROUP)
+    assert (row["arrived"], row["late"], int(row["missing"].sum())) == (5, 3, 0)
+    assert list((tmp_path / "bpm").glob("*.dead")) == []
+
+
+async def test_retrying_what_is_rejected_again_keeps_it_and_commits_the_others(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+
+        class Hostile(Picky):
+            def _refuse(self, batch: Batch) -> None:
+                raise BatchRejected("nothing is welcome")
+
+        logger.store.__class__ = Hostile
+        put(logger, *range(1, 11))
+        await eventually(lambda: pipeline.dead_letters.amount.triggers == 10)
+        outcome = await pipeline.retrying.round()
+        assert (outcome.committed, outcome.rejected, outcome.reasons) == (0, 10, {"nothing is welcome": 10})
+        logger.store.__class__ = Picky
+        outcome = await pipeline.retrying.round()
+        assert (outcome.committed, outcome.rejected, outcome.reasons) == (9, 1, {"trigger 3 is not welcome": 1})
+        position = await logger.store.position("bpm", Stream.DEAD_LETTERS)
+        assert (position.triggers, position.readings) == (9, 45)
+        # The database's position says which of them it has; the one that stays has made way.
+        (letter,) = pipeline.dead_letters.lying
+        assert letter.serial > position.sequence
+        assert (letter.key, letter.origin) == ((1, 3), 3)
+        again = letters_in(tmp_path)
+        assert [each.key for each in again.lying] == [(1, 3)]
+        logger.store.__class__ = MemoryStore
+        assert (await pipeline.retrying.round()).committed == 1
+        assert (await pipeline.retrying.round()).committed == 0
+    assert sorted((await logger.stored(GROUP))["trigger"].tolist()) == sorted(5 * list(range(1, 11)))
 
 
 async def test_the_account_counts_on_and_leaves_out_what_was_rejected(tmp_path: Path) -> None:
     before = JournalPosition(sequence=9, triggers=100, readings=500)
-    async with logging_to_memory(GROUP, folder=tmp_path / "dead", position=before) as logger:
+    async with logging_to_memory(GROUP, folder=tmp_path, position=before) as logger:
         logger.store.serving.clear()
         logger.store.__class__ = Picky
         put(logger, *range(1, 6))

@@ -13,7 +13,7 @@ from backends.mongodb.documents import id_bytes
 from backends.mongodb.lease import position_in
 from backends.mongodb.schema import GroupCollections
 from backends.mongodb.server import Database
-from schemas.batch import JournalPosition
+from schemas.batch import JournalPosition, Stream
 from schemas.queries import TOTALS
 from schemas.readings import Array
 
@@ -61,7 +61,14 @@ async def _look(database: Database, of: GroupCollections) -> Array:
 
 async def _account(database: Database, of: GroupCollections) -> JournalPosition:
     found = await database.get_collection("positions").find_one({"_id": of.data})
-    return position_in(found) if found else JournalPosition(sequence=0)
+    if not found:
+        return JournalPosition(sequence=0)
+    streams = [position_in(found, stream) for stream in Stream]
+    return JournalPosition(
+        sequence=position_in(found).sequence,
+        triggers=sum(position.triggers for position in streams),
+        readings=sum(position.readings for position in streams),
+    )
 
 
 async def _by_run(database: Database, collection: str, what: int | str) -> dict[int, int]:

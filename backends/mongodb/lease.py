@@ -22,7 +22,7 @@ from bson import Int64
 from backends.base import GroupLocked, StoreError, StoreUnavailable
 from backends.mongodb.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server import Database
-from schemas.batch import JournalPosition
+from schemas.batch import JournalPosition, Stream
 from schemas.tables import ACCOUNT
 
 log = logging.getLogger(__name__)
@@ -76,8 +76,8 @@ class Lease:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def position(self, database: Database) -> JournalPosition:
-        """Read the position.
+    async def position(self, database: Database, stream: Stream = Stream.JOURNAL) -> JournalPosition:
+        """Read the position in a stream.
 
         Raises:
             GroupLocked: another daemon has taken the lease.
@@ -86,7 +86,7 @@ class Lease:
         found = await self._found(database)
         if found is None or found.get("owner") != self._owner:
             await self._lost(database)
-        return position_in(found)
+        return position_in(found, stream)
 
     async def keep(self, database: Database) -> None:
         """See that the lease has not lapsed since it was last renewed.
@@ -102,15 +102,19 @@ class Lease:
         if not await self._update(database, {"owner": self._owner}, {}):
             await self._lost(database)
 
-    async def move(self, database: Database, to: JournalPosition, concern: dict[str, Any]) -> None:
+    async def move(
+        self, database: Database, to: JournalPosition, concern: dict[str, Any], stream: Stream = Stream.JOURNAL
+    ) -> None:
         """Write the position; it never goes back, so that a command which was given up and comes late does nothing.
 
         Raises:
             GroupLocked: another daemon has taken the lease.
             PositionGone: the document was not there.
         """
-        values = {name: Int64(value) for name, value in asdict(to).items()}
-        expected = {"owner": self._owner, "sequence": {"$lt": values["sequence"]}}
+        values = {_field(stream, name): Int64(value) for name, value in asdict(to).items()}
+        sequence = _field(stream, "sequence")
+        behind = [{sequence: {"$lt": values[sequence]}}, {sequence: {"$exists": False}}]
+        expected = {"owner": self._owner, "$or": behind}
         if not await self._update(database, expected, values, concern):
             found = await self._found(database)
             if found is None or found.get("owner") != self._owner:
@@ -182,10 +186,15 @@ def first_position(logger: str) -> dict[str, Any]:
     return {"$setOnInsert": {"logger": logger, **nothing, "owner": None, "seen": None}}
 
 
-def position_in(found: Mapping[str, Any]) -> JournalPosition:
+def position_in(found: Mapping[str, Any], stream: Stream = Stream.JOURNAL) -> JournalPosition:
     """The position in a document; one made before there was an account has none, and its account begins at 0."""
-    account = {name: int(found.get(name, 0)) for name in ACCOUNT}
-    return JournalPosition(sequence=int(found["sequence"]), **account)
+    account = {name: int(found.get(_field(stream, name), 0)) for name in ACCOUNT}
+    return JournalPosition(sequence=int(found.get(_field(stream, "sequence"), 0)), **account)
+
+
+def _field(stream: Stream, name: str) -> str:
+    """The field of a position's part: all streams of a group are in one document, under one lease."""
+    return name if stream is Stream.JOURNAL else f"{stream}_{name}".replace("-", "_")
 
 
 def _is_free(found: Mapping[str, Any], now: datetime, owner: str) -> bool:

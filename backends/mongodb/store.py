@@ -18,7 +18,7 @@ from backends.mongodb.formats import arrays_format, data_format, decode_ledger, 
 from backends.mongodb.schema import GroupCollections, check_width, create_or_check, missing_from
 from backends.mongodb.server import Database, Server, ask_server, check_server, held
 from backends.mongodb.writer import GroupWriter
-from schemas.batch import Batch, JournalPosition, Layout
+from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
@@ -117,9 +117,13 @@ class MongodbStore:
         """Commit a batch: readings, ledger, position, in this order."""
         await self._writers[batch.group.name].commit(batch)
 
-    async def position(self, group: str) -> JournalPosition | None:
+    async def rehearse(self, batch: Batch) -> None:
+        """Do all of a commit but its end."""
+        await self._writers[batch.group.name].rehearse(batch)
+
+    async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where the database holds the group."""
-        return await self._writers[group].position()
+        return await self._writers[group].position(stream)
 
     async def ask(self, query: Query) -> Array:
         """Answer a question; documents are parsed as they come and never become Python objects one by one."""

@@ -24,7 +24,7 @@ from backends.mongodb.lease import Lease
 from backends.mongodb.reading import by_ids
 from backends.mongodb.schema import GroupCollections
 from backends.mongodb.server import Database, Server
-from schemas.batch import Batch, JournalPosition, Layout
+from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.readings import Array
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class GroupWriter:
         self._connect = connect
         self._timeout_s = timeout_s
         self._lease = Lease(group=collections.data, schema=schema, logger=logger, target=target, timeout_s=timeout_s)
-        self._position: JournalPosition | None = None
+        self._positions: dict[Stream, JournalPosition] = {}
         self._turn = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
 
@@ -97,29 +97,39 @@ class GroupWriter:
                 except StoreError as error:
                     log.warning("the lease of group %r is left to lapse: %s", self._collections.data, error)
 
-    async def position(self) -> JournalPosition | None:
+    async def position(self, stream: Stream) -> JournalPosition | None:
         """Up to where the database holds the group."""
         async with self._session() as (database, _):
-            self._position = found = await self._lease.position(database)
+            self._positions[stream] = found = await self._lease.position(database, stream)
         return found if found.sequence else None
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch, or find that it is there."""
         async with self._session() as (database, server):
-            if self._position is None:
-                self._position = await self._lease.position(database)
-            if batch.position.sequence <= self._position.sequence:
-                return
-            await self._lease.keep(database)
             concern = server.write_concern(batch.durability, self._timeout_s)
-            put = _Put(database, server, concern, self._target)
-            if self._collections.layout is Layout.ARRAYS:
-                await self._put_arrays(put, batch)
-            else:
-                await self._put_rows(put, batch)
-            await self._put_ledger(put, batch)
-            await self._lease.move(database, batch.position, concern)
-            self._position = batch.position
+            if await self._put_documents(database, server, batch, concern):
+                await self._lease.move(database, batch.position, concern, batch.stream)
+                self._positions[batch.stream] = batch.position
+
+    async def rehearse(self, batch: Batch) -> None:
+        """Write a batch without its position: its documents are the same when it is committed, and are left then."""
+        async with self._session() as (database, server):
+            await self._put_documents(database, server, batch, server.write_concern(batch.durability, self._timeout_s))
+
+    async def _put_documents(self, database: Database, server: Server, batch: Batch, concern: dict[str, Any]) -> bool:
+        """Write readings and ledger; False where the position says that they are there."""
+        if batch.stream not in self._positions:
+            self._positions[batch.stream] = await self._lease.position(database, batch.stream)
+        if batch.position.sequence <= self._positions[batch.stream].sequence:
+            return False
+        await self._lease.keep(database)
+        put = _Put(database, server, concern, self._target)
+        if self._collections.layout is Layout.ARRAYS:
+            await self._put_arrays(put, batch)
+        else:
+            await self._put_rows(put, batch)
+        await self._put_ledger(put, batch)
+        return True
 
     async def _put_rows(self, put: "_Put", batch: Batch) -> None:
         form = data_format(batch.group, Layout.ROWS)
@@ -175,12 +185,12 @@ class GroupWriter:
             try:
                 with translated(self._target, otherwise=BatchRejected):
                     if not self._lease.is_held:
-                        self._position = await self._lease.take(database)
+                        self._positions = {Stream.JOURNAL: await self._lease.take(database)}
                     with pymongo.timeout(self._timeout_s):
                         yield database, server
             except BaseException:
                 # What of it was done, the position tells.
-                self._position = None
+                self._positions = {}
                 raise
 
 

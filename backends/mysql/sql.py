@@ -8,7 +8,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from backends.filling import revised_with_late
-from schemas.batch import Batch
+from schemas.batch import Batch, Stream, position_owner
 from schemas.readings import Array
 from schemas.tables import GroupTables
 
@@ -53,11 +53,17 @@ def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str) 
     if len(batch.revised):
         # The rows come back whole with the batch's ledger rows.
         statements.append(f"DELETE FROM {quoted(schema, tables.ledger.name)} WHERE {_among(batch.revised)}")
-    to = batch.position
+    to, owner = batch.position, literal(position_owner(logger, batch.stream))
+    if batch.stream is not Stream.JOURNAL:
+        # Unlike the journal's it is not made with the group.
+        row = f"({owner}, {literal(batch.group.name)}, 0)"
+        statements.append(
+            f"INSERT IGNORE INTO {quoted(schema, 'positions')} (logger, group_name, sequence) VALUES {row}"
+        )
     statements.append(
         f"UPDATE {quoted(schema, 'positions')}"
         f" SET sequence = {to.sequence}, triggers = {to.triggers}, readings = {to.readings}"
-        f" WHERE logger = {literal(logger)} AND group_name = {literal(batch.group.name)} AND sequence < {to.sequence}"
+        f" WHERE logger = {owner} AND group_name = {literal(batch.group.name)} AND sequence < {to.sequence}"
     )
     return ";".join(statements)
 

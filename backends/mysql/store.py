@@ -14,7 +14,7 @@ from backends.mysql.server import SETTINGS, held, product_of
 from backends.mysql.sql import literal
 from backends.mysql.tables import mysql_tables
 from backends.mysql.writer import GroupWriter
-from schemas.batch import Batch, JournalPosition, Layout
+from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
 from schemas.queries import Query, Totals
 from schemas.readings import Array, InstrumentGroup
@@ -100,9 +100,13 @@ class MysqlStore:
         """
         await self._writers[batch.group.name].commit(batch)
 
-    async def position(self, group: str) -> JournalPosition | None:
+    async def rehearse(self, batch: Batch) -> None:
+        """Do all of a commit but its end."""
+        await self._writers[batch.group.name].rehearse(batch)
+
+    async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where the database holds the group."""
-        return await self._writers[group].position()
+        return await self._writers[group].position(stream)
 
     async def ask(self, query: Query) -> Array:
         """Answer a question."""

@@ -18,7 +18,7 @@ from backends.mysql.partitioner import Partitioner
 from backends.mysql.records import GroupFormats, lay_arrays, lay_ledger, lay_rows, parse_arrays
 from backends.mysql.sql import begin_batch, insert_into, literal, quoted, see_arrays, take_out_arrays
 from backends.partitions import Stretch
-from schemas.batch import Batch, JournalPosition, Layout
+from schemas.batch import Batch, JournalPosition, Layout, Stream, position_owner
 from schemas.readings import Array
 from schemas.tables import GroupTables
 
@@ -72,13 +72,13 @@ class GroupWriter:
                 except (OSError, TimeoutError, MySQLError):
                     connection.terminate()
 
-    async def position(self) -> JournalPosition | None:
+    async def position(self, stream: Stream) -> JournalPosition | None:
         """Up to where the database holds the group.
 
         Asked under the group's lock, so that no transaction of a connection that was lost can still be under way.
         """
         async with self._session() as connection:
-            found = await self._position(connection)
+            found = await self._position(connection, stream)
         return found if found and found.sequence else None
 
     async def commit(self, batch: Batch) -> None:
@@ -92,7 +92,18 @@ class GroupWriter:
                 moved = await self._commit_new(connection, batch, begin, into)
             if not moved:
                 await connection.run("ROLLBACK")
-                await self._check_position(connection)
+                if batch.stream is Stream.JOURNAL:
+                    await self._check_position(connection)
+
+    async def rehearse(self, batch: Batch) -> None:
+        """Go through the transaction of a batch, and take it back."""
+        async with self._session() as connection:
+            into = await self._partitioner.make(connection, self._times(batch))
+            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger)
+            if self._tables.layout is Layout.ARRAYS and len(revised_with_late(batch)):
+                await self._commit_with_earlier(connection, batch, begin, into, end="ROLLBACK")
+            elif await connection.run(begin):
+                await self._insert(connection, self._inserts(batch, None, into), end="ROLLBACK")
 
     async def _commit_new(self, connection: Connection, batch: Batch, begin: str, into: str) -> bool:
         inserts = self._inserts(batch, None, into)
@@ -100,15 +111,17 @@ class GroupWriter:
             return await self._commit_ahead(connection, inserts, begin)
         return await connection.run(begin) > 0 and await self._insert(connection, inserts)
 
-    async def _commit_with_earlier(self, connection: Connection, batch: Batch, begin: str, into: str) -> bool:
+    async def _commit_with_earlier(
+        self, connection: Connection, batch: Batch, begin: str, into: str, end: str = "COMMIT"
+    ) -> bool:
         """Commit a batch with late readings for arrays that may be in the table: they are taken out and merged."""
         if not await connection.run(begin):
             return False
         earlier = parse_arrays(await connection.select(see_arrays(batch, self._tables, self._schema)), batch.group)
         await connection.run(take_out_arrays(batch, self._tables, self._schema))
-        return await self._insert(connection, self._inserts(batch, earlier, into))
+        return await self._insert(connection, self._inserts(batch, earlier, into), end)
 
-    async def _insert(self, connection: Connection, inserts: list[Insert]) -> bool:
+    async def _insert(self, connection: Connection, inserts: list[Insert], end: str = "COMMIT") -> bool:
         assert self._inserter is not None
         ahead = self._formats.indicated
         for insert in inserts:
@@ -116,7 +129,7 @@ class GroupWriter:
         waiting = sum([await self._inserter.send(insert, ahead=ahead) for insert in inserts])
         for _ in range(waiting):
             await connection.answer()
-        await connection.run("COMMIT")
+        await connection.run(end)
         return True
 
     async def _commit_ahead(self, connection: Connection, inserts: list[Insert], begin: str) -> bool:
@@ -218,17 +231,19 @@ class GroupWriter:
                 f" {self._target} takes at once ({most}): set max_allowed_packet there to 16M, or `layout` to 'rows'"
             )
 
-    async def _position(self, connection: Connection) -> JournalPosition | None:
+    async def _position(self, connection: Connection, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         found = await connection.fetch(
-            f"SELECT sequence, triggers, readings FROM {quoted(self._schema, 'positions')} WHERE {self._of_group()}"
+            f"SELECT sequence, triggers, readings FROM {quoted(self._schema, 'positions')}"
+            f" WHERE {self._of_group(stream)}"
         )
         if not found:
             return None
         sequence, triggers, readings = map(int, found[0])
         return JournalPosition(sequence=sequence, triggers=triggers, readings=readings)
 
-    def _of_group(self) -> str:
-        return f"logger = {literal(self._logger)} AND group_name = {literal(self._tables.group.name)}"
+    def _of_group(self, stream: Stream) -> str:
+        owner = position_owner(self._logger, stream)
+        return f"logger = {literal(owner)} AND group_name = {literal(self._tables.group.name)}"
 
     async def _check_position(self, connection: Connection) -> None:
         """See that a position which did not move is there at all."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from backends.postgresql.copy import arrays_format, rows_format
 from backends.postgresql.sql import literal, quoted
-from schemas.batch import Batch, Layout
+from schemas.batch import Batch, Layout, Stream
 from schemas.ledger import COUNTS, TIMES
 from schemas.readings import Array
 from schemas.tables import STORED_DTYPES, GroupTables
@@ -17,8 +17,9 @@ SQL_TYPES = {"<i2": "int2", "<i4": "int4", "<i8": "int8", "<f4": "float4", "<f8"
 
 
 def is_single(batch: Batch) -> bool:
-    """Whether the batch is one trigger and nothing else."""
-    return len(batch.ledger) == 1 and not len(batch.late) and not len(batch.revised)
+    """Whether the batch is one trigger of the journal and nothing else."""
+    is_one = len(batch.ledger) == 1 and not len(batch.late) and not len(batch.revised)
+    return is_one and batch.stream is Stream.JOURNAL
 
 
 def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str) -> str:

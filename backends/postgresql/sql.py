@@ -10,7 +10,7 @@ from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from backends.filling import revised_with_late
 from backends.partitions import Partition
-from schemas.batch import Batch, Layout
+from schemas.batch import Batch, Layout, Stream, position_owner
 from schemas.readings import Array, InstrumentGroup
 from schemas.tables import MISSING_OFFSET, STORED_DTYPES, GroupTables, SharedTables
 
@@ -176,11 +176,18 @@ def begin_batch(
     ]
     if len(batch.revised):
         statements.append(_take_out_ledger(batch, tables, schema))
-    to = batch.position
+    to, owner = batch.position, literal(position_owner(logger, batch.stream))
+    if batch.stream is not Stream.JOURNAL:
+        # Unlike the journal's it is not made with the group.
+        row = f"({owner}, {literal(batch.group.name)}, 0)"
+        statements.append(
+            f"INSERT INTO {quoted(schema, 'positions')} (logger, group_name, sequence) VALUES {row}"
+            " ON CONFLICT DO NOTHING"
+        )
     move = (
         f"UPDATE {quoted(schema, 'positions')}"
         f" SET sequence = {to.sequence}, triggers = {to.triggers}, readings = {to.readings}"
-        f" WHERE logger = {literal(logger)} AND group_name = {literal(batch.group.name)} AND sequence < {to.sequence}"
+        f" WHERE logger = {owner} AND group_name = {literal(batch.group.name)} AND sequence < {to.sequence}"
     )
     if ledger is not None and len(ledger):
         move = f"WITH moved AS ({move} RETURNING 1) {_insert_ledger(ledger, tables, schema, logger)}"

@@ -20,7 +20,7 @@ from backends.postgresql.schema import Missing, create_or_check, missing_from
 from backends.postgresql.sql import compiled, quoted
 from backends.postgresql.writer import Connection, GroupWriter
 from schemas import selects
-from schemas.batch import Batch, JournalPosition, Layout
+from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
 from schemas.queries import (
     TOTALS,
@@ -130,9 +130,13 @@ class PostgresqlStore:
         """Commit a batch in one transaction: position, readings, ledger."""
         await self._writers[batch.group.name].commit(batch)
 
-    async def position(self, group: str) -> JournalPosition | None:
+    async def rehearse(self, batch: Batch) -> None:
+        """Do all of a commit but its end."""
+        await self._writers[batch.group.name].rehearse(batch)
+
+    async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where the database holds the group."""
-        return await self._writers[group].position()
+        return await self._writers[group].position(stream)
 
     async def ask(self, query: Query) -> Array:
         """Answer a question; readings come as binary COPY and never become Python objects one by one."""

@@ -18,7 +18,7 @@ from backends.postgresql.copy import arrays_format, encode_arrays, encode_ledger
 from backends.postgresql.errors import one_line, translated
 from backends.postgresql.single import is_single, single_parameters, single_statement
 from backends.postgresql.sql import begin_batch, create_partition, literal, quoted, take_out_arrays
-from schemas.batch import Batch, Durability, JournalPosition, Layout
+from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream, position_owner
 from schemas.readings import Array
 from schemas.tables import GroupTables
 
@@ -87,13 +87,13 @@ class GroupWriter:
                 except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     connection.terminate()
 
-    async def position(self) -> JournalPosition | None:
+    async def position(self, stream: Stream) -> JournalPosition | None:
         """Up to where the database holds the group.
 
         Asked under the group's lock, so that no transaction of a connection that was lost can still be under way.
         """
         async with self._session() as connection:
-            found = await self._position(connection)
+            found = await self._position(connection, stream)
         return found if found and found.sequence else None
 
     async def commit(self, batch: Batch) -> None:
@@ -122,7 +122,11 @@ class GroupWriter:
             self._prepared = into, await connection.prepare(text)
         return self._prepared[1]
 
-    async def _commit_by_copy(self, batch: Batch) -> None:
+    async def rehearse(self, batch: Batch) -> None:
+        """Go through the transaction of a batch, and take it back; what is checked at its end is checked before."""
+        await self._commit_by_copy(batch, end="SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK")
+
+    async def _commit_by_copy(self, batch: Batch, end: str = "COMMIT") -> None:
         ledger = ledger_rows(batch)
         with_begin = len(ledger) <= LEDGER_ROWS_WITH_BEGIN
         rows = encode_rows(batch, batch.group) if self._tables.layout is Layout.ROWS else None
@@ -136,8 +140,8 @@ class GroupWriter:
             if not with_begin:
                 payload = encode_ledger(ledger, batch.group.size, self._logger.encode())
                 await self._copy(connection, self._tables.ledger.name + into, payload)
-            outcome = await connection.execute("COMMIT")
-            if outcome != "COMMIT":
+            outcome = await connection.execute(end)
+            if not end.endswith(outcome):
                 raise StoreUnavailable(f"{self._target} rolled the batch back")
 
     @asynccontextmanager
@@ -182,11 +186,11 @@ class GroupWriter:
                 " (or through a connection the server has not given up yet); stop that one, or set another `schema`"
             ) from None
 
-    async def _position(self, connection: Connection) -> JournalPosition | None:
+    async def _position(self, connection: Connection, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         found = await connection.fetchrow(
             f"SELECT sequence, triggers, readings FROM {quoted(self._schema, 'positions')}"
             " WHERE logger = $1 AND group_name = $2",
-            *(self._logger, self._tables.group.name),
+            *(position_owner(self._logger, stream), self._tables.group.name),
         )
         return JournalPosition(**found) if found else None
 
@@ -198,7 +202,8 @@ class GroupWriter:
         if not (await connection.execute(text)).endswith(" 0"):
             return True
         await connection.execute("ROLLBACK")
-        await self._check_position(connection)
+        if batch.stream is Stream.JOURNAL:
+            await self._check_position(connection)
         return False
 
     def _wanted(self, durability: Durability) -> str:

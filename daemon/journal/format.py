@@ -134,8 +134,8 @@ def encode(sequence: int, piece: ClosedTriggers, group: InstrumentGroup) -> list
     return [_header(sequence, length, checksum, group_checksum(group)), *body]
 
 
-def parse_header(data: bytes | memoryview) -> Header:
-    """Read a record's header.
+def parse_header(data: bytes | memoryview, magic: int = RECORD_MAGIC) -> Header:
+    """Read a record's header; `magic` is what it begins with.
 
     Raises:
         BadRecord: it is none, or not whole.
@@ -143,10 +143,7 @@ def parse_header(data: bytes | memoryview) -> Header:
     if len(data) < RECORD.itemsize:
         raise BadRecord("it is shorter than a record's header")
     header = np.frombuffer(data, RECORD, count=1)[0]
-    if (
-        header["magic"] != RECORD_MAGIC
-        or zlib.crc32(data[_CHECKED_FROM : RECORD.itemsize]) != header["header_checksum"]
-    ):
+    if header["magic"] != magic or zlib.crc32(data[_CHECKED_FROM : RECORD.itemsize]) != header["header_checksum"]:
         raise BadRecord("no record begins there")
     if header["length"] > BODY_MAX:
         raise BadRecord("its length is beyond belief")
@@ -224,8 +221,14 @@ class _Taken:
             raise BadRecord("it is longer than its parts")
 
 
-def _header(sequence: int, length: int, checksum: int, group: int) -> bytes:
-    header = np.array([(RECORD_MAGIC, 0, checksum, group, sequence, length)], RECORD)
+def framed(sequence: int, text: bytes, group: InstrumentGroup, magic: int) -> bytes:
+    """Lay out a text as a record of another kind; it is padded with spaces."""
+    body = text + b" " * (-len(text) % 8)
+    return _header(sequence, len(body), zlib.crc32(body), group_checksum(group), magic) + body
+
+
+def _header(sequence: int, length: int, checksum: int, group: int, magic: int = RECORD_MAGIC) -> bytes:
+    header = np.array([(magic, 0, checksum, group, sequence, length)], RECORD)
     header["header_checksum"] = zlib.crc32(header.tobytes()[_CHECKED_FROM:])
     return header.tobytes()
 

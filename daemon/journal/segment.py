@@ -62,9 +62,9 @@ class Scan:
 class SegmentWriter:
     """The segment being written."""
 
-    def __init__(self, folder: Path, first: int, group: InstrumentGroup) -> None:
+    def __init__(self, folder: Path, first: int, group: InstrumentGroup, ending: str = ENDING) -> None:
         """Begin a segment whose first record has the number `first`; raises OSError when it cannot be made."""
-        self.path = folder / f"{first:020d}{ENDING}"
+        self.path = folder / f"{first:020d}{ending}"
         self.last = first - 1
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         try:
