@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 KEPT = FOLDER.parent / ".benchmarks"
 WIDTH = 120
 """Columns of the report in a file; on a terminal it has what the terminal has."""
-MEASURES = ("throughput", "latency", "load")
+MEASURES = ("throughput", "latency", "load", "outages")
 EPILOG = """\
 examples:
   python -m benchmarks                        all, in less than ten minutes (make bench)

@@ -13,6 +13,7 @@ from benchmarks.contenders import contenders
 from benchmarks.latency import windows
 from benchmarks.plan import Plan
 from benchmarks.remaining import Measure, Remaining
+from benchmarks.workload import LAYOUTS
 from schemas.dsn import Backend
 
 STARTING_S = 2.0
@@ -87,11 +88,15 @@ def expected(plan: Plan, backends: Sequence[Backend], only: str | None) -> dict[
     ]
     load = (len(plan.cpu_rates) + bool(plan.memory_s)) if Backend.POSTGRESQL in backends else 0
     load_s = (len(plan.cpu_rates) * plan.cpu_s + plan.memory_s) / max(load, 1)
+    rounds, drains = 2 * plan.rounds * len(LAYOUTS), plan.drains * len(LAYOUTS)
+    outages = rounds + drains if Backend.POSTGRESQL in backends else 0
+    outages_s = (rounds * plan.send_s + drains * plan.outage_s) / max(outages, 1)
     measures = {
         "warm-up": ("throughput", len(ways), 1.0),
         "throughput": ("throughput", plan.rounds * len(ways), plan.write_s),
         "latency": ("latency", sum(seen), plan.window_s),
         "load": ("load", load, load_s),
+        "outages": ("outages", outages, outages_s),
     }
     return {
         name: Measure(steps=steps if only in (None, part) else 0, seconds=seconds + STARTING_S)

@@ -280,6 +280,8 @@ def _words(run: Run) -> Iterator[str]:
         yield "--only latency"
     elif run.loads and not run.ways:
         yield "--only load"
+    elif run.drains and not run.ways:
+        yield "--only outages"
     if all(server.own for server in run.servers.values()):
         if len(run.servers) < len(Backend):
             yield from (f"--backend {backend}" for backend in run.servers)

@@ -9,12 +9,13 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import latency, throughput
+from benchmarks import latency, outages, throughput
 from benchmarks.contenders import contenders
 from benchmarks.plan import PLANS, Plan
 from benchmarks.progress import say
 from benchmarks.rounds import Round
 from benchmarks.servers import Servers, running
+from benchmarks.servers.base import Server
 from benchmarks.servers.disk import fdatasync_ms
 from schemas.dsn import Backend
 
@@ -77,6 +78,14 @@ def servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
+def server(servers: Servers) -> Server:
+    """PostgreSQL, which is what the daemon runs on when nobody says otherwise, for what is measured on one alone."""
+    if Backend.POSTGRESQL not in servers:
+        pytest.skip("measured with PostgreSQL alone")
+    return servers[Backend.POSTGRESQL]
+
+
+@pytest.fixture(scope="session")
 def throughput_rounds(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
     """All rounds of the throughput, interleaved, by contender."""
     say("throughput")
@@ -88,6 +97,13 @@ def latency_rounds(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
     """All windows of the latency, interleaved, by their names."""
     say("latency")
     return latency.measure(servers, plan)
+
+
+@pytest.fixture(scope="session")
+def journal_rounds(server: Server, plan: Plan) -> dict[str, list[Round]]:
+    """All rounds with the journal and without, interleaved, by their names."""
+    say("outages")
+    return outages.journal(server, plan)
 
 
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import psutil
 from benchmarks.servers.base import Server
 from benchmarks.workload import CHANNELS, GROUP, INSTRUMENTS, LOGGER
 from schemas.batch import Durability, Layout
-from schemas.config import TcpSource
+from schemas.config import JournalConfig, TcpSource
 from schemas.status import GroupStatus, Status
 
 CONFIGURATION = """\
@@ -36,6 +36,9 @@ dsn = "{dsn}"
 schema = "{schema}"
 layout = "{layout}"
 durability = "{durability}"
+
+[journal]
+max_mib = {journal_mib}
 
 [api]
 port = 0
@@ -91,6 +94,7 @@ def running_daemon(
     *,
     durability: Durability = Durability.SYNC,
     acknowledge_every_ms: float = TcpSource(kind="tcp").acknowledge_every_ms,
+    journal_mib: float = JournalConfig().max_mib,
 ) -> Iterator[DaemonProcess]:
     """Run a daemon with a fresh schema, with all settings as they come but those in CONFIGURATION.
 
@@ -114,6 +118,7 @@ def running_daemon(
             schema=schema,
             layout=layout.value,
             durability=durability.value,
+            journal_mib=journal_mib,
         )
     )
     with log.open("wb") as output:

@@ -16,6 +16,9 @@ ONE_COPY_AIM = 5.0
 BEST_AIMS = {Layout.ROWS: 2.5, Layout.ARRAYS: 5.0}
 """Against the best strategy with a trigger a commit, of the same durability, in MariaDB and MongoDB."""
 LATENCY_AIM = 2.0
+JOURNAL_AIM = 0.8
+DRAIN_AIM = 5.0
+"""Against the rate without a journal, and against the live rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +35,7 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
     """Make the tables of whatever the report holds; a measure that was left out has none."""
     run = run_of(report)
     made: list[Table | None] = [_throughput(run, backend) for backend in run.servers]
-    made += [_ratios(run), _latency(run), _cpu(run), _memory(run)]
+    made += [_ratios(run), _latency(run), _cpu(run), _memory(run), journal_cost(run), drains(run)]
     return [table for table in made if table is not None]
 
 
@@ -209,6 +212,62 @@ def _memory(run: Run) -> Table | None:
         rows=(row,),
         note="The slope is over the second half. Up to 256 MiB of it (`max_waiting_mib`) waits for the database, since "
         "the sender is faster.",
+    )
+
+
+def journal_cost(run: Run) -> Table | None:
+    """Full speed with the journal against that without; None where it was not measured."""
+    if not run.journals:
+        return None
+    rows = []
+    for cost in run.journals:
+        found = ratio(cost.with_journal, cost.without)
+        rates = (_text(spread(rates), "{:,.0f}") for rates in (cost.with_journal, cost.without))
+        rows.append(
+            (cost.layout.value, *rates, _text(found, "{:.2f}"), *_aim(found.median, JOURNAL_AIM, at_least=True))
+        )
+    return Table(
+        title="What the journal costs",
+        columns=("", "triggers/s with it", "without", "ratio", "aim", "reached"),
+        rows=tuple(rows),
+        note=f"Medians of {run.rounds_of_journal} interleaved rounds at full speed, the ratio of each round.",
+    )
+
+
+def drains(run: Run) -> Table | None:
+    """How outages were made up for; None where none was measured."""
+    if not run.drains:
+        return None
+    rows = []
+    for drain in run.drains:
+        times = [rate / drain.live_rate for rate in drain.rates]
+        rows.append(
+            (
+                f"{drain.layout}, away for {drain.outage_s:g} s",
+                f"{spread(drain.waiting).median:,.0f}",
+                f"{spread(drain.first_commit_s).median:.2f}",
+                f"{spread(drain.seconds).median:.2f}",
+                f"{spread(drain.live).median:,.0f}",
+                _text(spread(times), "{:.1f}"),
+                *_aim(spread(times).median, DRAIN_AIM, at_least=True),
+            )
+        )
+    return Table(
+        title="After an outage of the database",
+        columns=(
+            "",
+            "triggers waited",
+            "first commit, s",
+            "drained, s",
+            "live/s meanwhile",
+            "drain / live",
+            "aim",
+            "reached",
+        ),
+        rows=tuple(rows),
+        note=f"The database was killed while {run.drains[0].live_rate:g} triggers/s came in, and went on coming in."
+        " Times are from the moment in which it takes connections again; drained is when less than a second's triggers"
+        " wait. Afterwards it held every reading once.",
     )
 
 

@@ -122,6 +122,34 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JournalCost:
+    """Full speed of a layout, in triggers/s a round, with the journal and without; rounds took turns."""
+
+    layout: Layout
+    with_journal: Sequence[float]
+    without: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drain:
+    """Outages of a layout, a value each.
+
+    live_rate: triggers/s that come in all the time. rates: triggers/s drained, counted from the moment in which the
+    database was back. waiting: triggers. first_commit_s, seconds: from that moment to the first commit, and to the end.
+    live: triggers/s that came in meanwhile.
+    """
+
+    layout: Layout
+    live_rate: float
+    outage_s: float
+    rates: Sequence[float]
+    waiting: Sequence[float]
+    first_commit_s: Sequence[float]
+    seconds: Sequence[float]
+    live: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """A whole kept run."""
 
@@ -140,6 +168,8 @@ class Run:
     latencies: Sequence[Latency]
     loads: Sequence[Load]
     memory: Memory | None
+    journals: Sequence[JournalCost] = ()
+    drains: Sequence[Drain] = ()
 
     def ways_of(self, backend: Backend) -> list[Way]:
         """The ways measured on a database, in the order they were given."""
@@ -153,6 +183,11 @@ class Run:
     def rounds(self) -> int:
         """Rounds of the throughput; 0 where it was not measured."""
         return max((len(way.rates) for way in self.ways), default=0)
+
+    @property
+    def rounds_of_journal(self) -> int:
+        """Rounds with the journal and without; 0 where it was not measured."""
+        return max((len(found.with_journal) for found in self.journals), default=0)
 
     @property
     def windows(self) -> int:
@@ -195,6 +230,8 @@ def _run(report: Mapping[str, Any]) -> Run:
         latencies=[found for item in groups.get("latency, p99", []) for found in _latencies(item)],
         loads=[_load(found) for found in groups.get("CPU a trigger", [])],
         memory=memory[0] if memory else None,
+        journals=_journals(groups.get("journal", [])),
+        drains=[_drain(found) for found in groups.get("drain", [])],
     )
 
 
@@ -269,6 +306,34 @@ def _memory(found: Mapping[str, Any]) -> Memory:
         least_mib=extra["MiB least"][0],
         most_mib=extra["MiB most"][0],
         slope_mib=extra["MiB a minute"][0],
+    )
+
+
+def _journals(found: Sequence[Mapping[str, Any]]) -> list[JournalCost]:
+    rates = {
+        (Layout(item["extra_info"]["layout"]), bool(item["extra_info"]["with_journal"])): [
+            1 / seconds for seconds in item["stats"]["data"]
+        ]
+        for item in found
+    }
+    return [
+        JournalCost(layout=layout, with_journal=rates[layout, True], without=rates[layout, False])
+        for layout in Layout
+        if (layout, True) in rates
+    ]
+
+
+def _drain(found: Mapping[str, Any]) -> Drain:
+    extra = found["extra_info"]
+    return Drain(
+        layout=Layout(extra["layout"]),
+        live_rate=float(extra["live_rate"]),
+        outage_s=float(extra["outage_s"]),
+        rates=[1 / seconds for seconds in found["stats"]["data"]],
+        waiting=_each(extra, "triggers waiting"),
+        first_commit_s=_each(extra, "seconds to first commit"),
+        seconds=_each(extra, "seconds of drain"),
+        live=_each(extra, "live triggers a second meanwhile"),
     )
 
 

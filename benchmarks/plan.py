@@ -14,7 +14,7 @@ class Plan:
     rates: triggers a second of the latency measure. windows: of window_s seconds at each rate; further_windows: on
     other databases than PostgreSQL.
     cpu_rates, cpu_s: rates and seconds of the CPU measure. memory_s: seconds at full speed of the memory measure, 0
-    for none.
+    for none. drains: outages of outage_s seconds, in each layout.
     """
 
     rounds: int
@@ -30,6 +30,8 @@ class Plan:
     cpu_rates: tuple[int, ...] = (10, 100)
     cpu_s: float
     memory_s: float
+    drains: int
+    outage_s: float
 
 
 PLANS = {
@@ -45,6 +47,8 @@ PLANS = {
         window_s=1.0,
         cpu_s=2.0,
         memory_s=4.0,
+        drains=1,
+        outage_s=2.0,
     ),
     "short": Plan(
         rounds=3,
@@ -56,6 +60,8 @@ PLANS = {
         window_s=5.0,
         cpu_s=4.5,
         memory_s=0.0,
+        drains=1,
+        outage_s=15.0,
     ),
     "full": Plan(
         rounds=7,
@@ -67,5 +73,7 @@ PLANS = {
         window_s=10.0,
         cpu_s=60.0,
         memory_s=300.0,
+        drains=3,
+        outage_s=60.0,
     ),
 }

@@ -6,17 +6,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks import load
 from benchmarks.plan import Plan
 from benchmarks.rounds import RECORDED_CLOCK, replay
-from benchmarks.servers import Servers
 from benchmarks.servers.base import Server
-from schemas.dsn import Backend
-
-
-@pytest.fixture
-def server(servers: Servers) -> Server:
-    """PostgreSQL, which is what the daemon runs on when nobody says otherwise."""
-    if Backend.POSTGRESQL not in servers:
-        pytest.skip("the load is measured with PostgreSQL")
-    return servers[Backend.POSTGRESQL]
 
 
 @pytest.mark.benchmark(group="CPU a trigger", timer=RECORDED_CLOCK)

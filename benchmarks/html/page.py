@@ -7,6 +7,7 @@ from benchmarks.html.conditions import conditions, cost
 from benchmarks.html.distributions import distributions
 from benchmarks.html.latency import latency
 from benchmarks.html.markup import Markup, raw, tag
+from benchmarks.html.outages import outages
 from benchmarks.html.ways import ways
 from benchmarks.measured import MeasuredServer, Run
 from benchmarks.wording import between, number, times
@@ -27,7 +28,16 @@ def page(run: Run, command: str) -> str:
     body = tag(
         "body",
         _header(run),
-        tag("main", _choice(run), ways(run), distributions(run), latency(run), cost(run), conditions(run, command)),
+        tag(
+            "main",
+            _choice(run),
+            ways(run),
+            distributions(run),
+            latency(run),
+            outages(run),
+            cost(run),
+            conditions(run, command),
+        ),
         tag("footer", "triggerlog bench · one file, no script, nothing from outside"),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
@@ -37,6 +47,10 @@ def _header(run: Run) -> Markup:
     names = " · ".join(f"{server.name} {server.version}" for server in run.servers.values())
     facts = f"{INSTRUMENTS} instruments a trigger · {names} · {run.cpu}, {run.cores} cores · {run.date}"
     return tag("header", tag("h1", TITLE), tag("p", facts, class_="soft"))
+
+
+def _measures(run: Run) -> tuple[Markup, ...]:
+    return ways(run), distributions(run), latency(run), outages(run), cost(run)
 
 
 def _choice(run: Run) -> Markup:
