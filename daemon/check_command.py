@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from backends.base import StoreError
-from daemon.configuration import LoadedConfig, load_config, warnings
+from daemon.api_token import FILE, configured_token
+from daemon.configuration import LoadedConfig, identity_of, load_config, warnings
+from daemon.dashboard_command import page_password
 from daemon.database import Look, durability_of, in_its_field, layout_of, look_at_database
 from daemon.outcome import examples
 from daemon.store_report import in_use
-from schemas.config import ConfigError, SimulatedSource
+from schemas.addresses import in_url
+from schemas.config import ConfigError, Problem, SimulatedSource
 
 EPILOG = examples("triggerlog check-config beam.toml", "triggerlog check-config beam.toml --offline")
 
@@ -27,6 +30,7 @@ def check_config(
     """
     try:
         loaded = load_config(file)
+        _see_doors(loaded)
         look = Look() if offline else asyncio.run(look_at_database(loaded))
     except ConfigError as error:
         _fail(map(str, error.problems))
@@ -35,8 +39,22 @@ def check_config(
     typer.echo(f"{file}: nothing is wrong.")
     for name, text in _summary(loaded, look):
         typer.echo(f"  {name:<10} {text}")
-    for warning in (*warnings(loaded), *look.warnings):
+    for warning in (*warnings(loaded), *page_problems(loaded), *look.warnings):
         typer.echo(f"warning: {warning}", err=True)
+
+
+def _see_doors(loaded: LoadedConfig) -> None:
+    configured_token(loaded)
+    identity_of(loaded, loaded.config.api, "api")
+
+
+def page_problems(loaded: LoadedConfig) -> Iterator[Problem]:
+    """What keeps the page from starting, as far as this user sees: it is a process of its own, perhaps of another."""
+    for look in (lambda: page_password(loaded), lambda: identity_of(loaded, loaded.config.dashboard, "dashboard")):
+        try:
+            look()
+        except ConfigError as error:
+            yield from error.problems
 
 
 def _fail(lines: Iterator[str] | list[str]) -> None:
@@ -61,8 +79,10 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
     yield "database", f"{loaded.target}, schema {config.database.schema_name}"
     yield from _found(loaded, look)
     yield "state", str(loaded.state_dir)
-    yield "API", f"http://{config.api.host}:{config.api.port}"
-    yield "page", f"http://{config.dashboard.host}:{config.dashboard.port}"
+    kept = f"token in {loaded.state_dir / FILE}, made at the start"
+    own = config.api.token_env is not None or config.api.token_file is not None
+    yield "API", f"{config.api.scheme}://{in_url(config.api.host)}:{config.api.port}; {'own token' if own else kept}"
+    yield "page", f"{config.dashboard.scheme}://{in_url(config.dashboard.host)}:{config.dashboard.port}"
 
 
 def _found(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:

@@ -14,10 +14,21 @@ import typer
 from rich.console import Console
 
 from backends.base import StoreError
-from daemon import bench_command, check_command, install_command, psql_command, schema_command, simulate_command
+from daemon import (
+    bench_command,
+    check_command,
+    dashboard_command,
+    install_command,
+    open_run_command,
+    psql_command,
+    schema_command,
+    simulate_command,
+)
 from daemon.configuration import load_config
 from daemon.logs import LogLevel, start_logging
 from daemon.outcome import CommandFailed, examples
+from daemon.reach import CaFile, DaemonUrl, TokenFile, reach
+from daemon.reach import ConfigFile as MaybeConfigFile
 from schemas.config import ConfigError
 
 app = typer.Typer(
@@ -30,9 +41,6 @@ app = typer.Typer(
 )
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)]
-DaemonUrl = Annotated[
-    str, typer.Option("--daemon", envvar="TRIGGERLOG_DAEMON", metavar="URL", help="The daemon's control API.")
-]
 
 
 class Loop(StrEnum):
@@ -134,11 +142,16 @@ def config_reference() -> None:
         "triggerlog status",
         "triggerlog status --once",
         "triggerlog status --json | jq .groups.bpm.triggers",
-        "triggerlog status --daemon http://control-node-1:8120",
+        "triggerlog status beam.toml",
+        "triggerlog status --daemon https://control-node-1:8120 --ca site-ca.crt --token-file token",
     )
 )
 def status(
-    daemon: DaemonUrl = "http://127.0.0.1:8120",
+    file: MaybeConfigFile = None,
+    *,
+    daemon: DaemonUrl = None,
+    token_file: TokenFile = None,
+    ca: CaFile = None,
     once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it once, as the API gives it.")] = False,
     every: Annotated[float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Time between two looks.")] = 0.5,
@@ -147,34 +160,27 @@ def status(
     from daemon.terminal import DaemonGone, fetch, overview, watch
 
     console = Console()
+    found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
     if not (once or as_json or not console.is_terminal):
         try:
-            asyncio.run(watch(daemon, every, console))
+            asyncio.run(watch(found, every, console))
         except KeyboardInterrupt:
             return
     try:
-        found = asyncio.run(fetch(daemon))
+        answer = asyncio.run(fetch(found))
     except DaemonGone as gone:
         raise CommandFailed(str(gone)) from None
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(answer.model_dump_json(indent=2))
     else:
-        console.print(overview(found, daemon))
+        console.print(overview(answer, found.url))
 
 
+app.command("open-run", epilog=open_run_command.EPILOG)(open_run_command.open_run)
 app.command(context_settings={"ignore_unknown_options": True}, epilog=psql_command.EPILOG)(psql_command.psql)
 
 
-@app.command(epilog=examples("triggerlog dashboard", "triggerlog dashboard --daemon http://10.0.0.5:8120 --port 9000"))
-def dashboard(
-    daemon: DaemonUrl = "http://127.0.0.1:8120",
-    host: Annotated[str, typer.Option(help="Address the page listens on; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one.")] = 8121,
-) -> None:
-    """Serve the live page, fed by a daemon's control API."""
-    # The page is a program of its own and this process becomes it: the daemon's code never imports it.
-    arguments = ["--daemon", daemon, "--host", host, "--port", str(port)]
-    os.execv(sys.executable, [sys.executable, "-m", "dashboard", *arguments])  # noqa: S606 - no shell is wanted
+app.command(epilog=dashboard_command.EPILOG)(dashboard_command.dashboard)
 
 
 @app.command(epilog=examples("triggerlog demo", "triggerlog demo --rate 100 --state /var/tmp/triggerlog"))

@@ -3,11 +3,14 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from doors.secrets import from_environment, from_file
+from doors.tls import Identity
+from schemas.addresses import is_loopback
 from schemas.config import Config, ConfigError, Problem, SimulatedSource, parse_config
+from schemas.config.doors import Door
 from schemas.problems import without_passwords, wrong
 
 CREDENTIAL = "credential:"
@@ -44,8 +47,10 @@ class LoadedConfig:
         return _beside(self.path.parent, path, self.credentials)
 
 
-def load_config(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
+def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks_database: bool = True) -> LoadedConfig:
     """Read, check and resolve a configuration file.
+
+    asks_database: whether the database's password is needed; who only asks the daemon may not be able to read it.
 
     Raises:
         ConfigError: with every problem found, each naming the field and the mend.
@@ -56,9 +61,20 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ) -> Load
         config=config,
         path=path.absolute(),
         state_dir=(folder / Path(config.state_dir).expanduser()).resolve(),
-        password=_password(config, folder, credentials, environment),
+        password=_password(config, folder, credentials, environment) if asks_database else None,
         credentials=credentials,
     )
+
+
+def identity_of(loaded: LoadedConfig, door: Door, field: str) -> Identity | None:
+    """The certificate of a door; None where it has none.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    if door.tls_certificate is None or door.tls_key is None:
+        return None
+    return Identity(loaded.beside(door.tls_certificate), loaded.beside(door.tls_key), field)
 
 
 def warnings(loaded: LoadedConfig) -> list[Problem]:
@@ -80,13 +96,10 @@ def _text(path: Path, field: str, subject: str, mend: str) -> str:
 def _password(config: Config, folder: Path, credentials: Path, environment: Mapping[str, str]) -> str | None:
     database = config.database
     if database.password_env is not None:
-        if database.password_env not in environment:
-            # The name is not shown: someone may have put the password itself where its name belongs.
-            problem = "the environment variable it names is not set"
-            raise ConfigError([wrong(problem, "set it, or use `password_file`", "database.password_env")])
-        return environment[database.password_env]
+        return from_environment(database.password_env, environment, field="database.password_env")
     if database.password_file is not None:
-        return _password_from(_beside(folder, database.password_file, credentials))
+        path = _beside(folder, database.password_file, credentials)
+        return from_file(path, field="database.password_file")
     return None
 
 
@@ -94,15 +107,6 @@ def _beside(folder: Path, path: str, credentials: Path) -> Path:
     if path.startswith(CREDENTIAL):
         return credentials / path.removeprefix(CREDENTIAL)
     return folder / Path(path).expanduser()
-
-
-def _password_from(path: Path) -> str:
-    field = "database.password_file"
-    mend = "give a file that the daemon may read, with the password in its first line"
-    password = _text(path, field, f"{path} ", mend).partition("\n")[0].removesuffix("\r")
-    if not password:
-        raise ConfigError([wrong(f"the first line of {path} is empty", "write the password into it", field)])
-    return password
 
 
 def _inline_password(config: Config) -> Iterator[Problem]:
@@ -116,22 +120,13 @@ def _inline_password(config: Config) -> Iterator[Problem]:
 
 
 def _open_to_all(config: Config) -> Iterator[Problem]:
-    for name, host in [("api.host", config.api.host), ("dashboard.host", config.dashboard.host)]:
-        if not _loopback(host):
-            yield wrong(f"{host} is reachable from other machines, and whoever reaches it may read", _MEND_HOST, name)
+    for name, door, what in (("api", config.api, "the token"), ("dashboard", config.dashboard, "the password")):
+        if not door.is_local and door.tls_certificate is None:
+            problem = (
+                f"{door.host} is reachable from other machines, and without TLS whoever is between can read {what}"
+            )
+            yield wrong(problem, "give `tls_certificate` and `tls_key` (docs/security.md)", f"{name}.host")
     for i, source in enumerate(config.sources):
-        if not isinstance(source, SimulatedSource) and not _loopback(source.host):
+        if not isinstance(source, SimulatedSource) and not is_loopback(source.host):
             problem = f"{source.host} is reachable from other machines, and whoever reaches it may send readings"
-            yield wrong(problem, _MEND_HOST, f"sources[{i}].host")
-
-
-_MEND_HOST = "see that only those you trust do, or use 127.0.0.1"
-
-
-def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a name; where it leads is not known without asking the network
-        return False
+            yield wrong(problem, "see that only those you trust do, or use 127.0.0.1", f"sources[{i}].host")

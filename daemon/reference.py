@@ -23,7 +23,7 @@ the daemon.
   to an embedded PostgreSQL under `state_dir`.
 - Unknown keys are errors, not ignored.
 - Passwords stay out of the file: name an environment variable (`password_env`) or a file (`password_file`).
-- Relative paths (`state_dir`, `password_file`) start at the folder of the configuration file.
+- Relative paths (`state_dir`, `password_file`, `tls_key` and the like) start at the folder of the configuration file.
 - Complete examples: [docs/examples](examples).
 
 This page is printed by `triggerlog config-reference`; `make reference` writes it again.
@@ -97,11 +97,19 @@ commit_p99_ms = 50.0
 """,
     "api": """\
 [api]
+host = "0.0.0.0"                # for other machines: docs/security.md
 port = 8120
+token_file = "/etc/triggerlog/api-token"
+tls_certificate = "/etc/triggerlog/node.crt"
+tls_key = "/etc/triggerlog/node.key"
 """,
     "dashboard": """\
 [dashboard]
+host = "0.0.0.0"
 port = 8121
+password_file = "/etc/triggerlog/page-password"
+tls_certificate = "/etc/triggerlog/node.crt"
+tls_key = "/etc/triggerlog/node.key"
 """,
 }
 """An example of every section, by its path; all of them together, in this order, are a valid configuration."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from backends.base import Store, StoreError, StoreUnavailable
 from daemon import descriptors
-from daemon.api import ApiServer
+from daemon.api import api_server
 from daemon.configuration import LoadedConfig
 from daemon.database import durability_of, in_its_field, layout_of, store_of, why_refused
 from daemon.events import Events
@@ -111,7 +111,7 @@ class Service:
         self._notifier = notifier or Notifier({})
         self._supervision = Supervision(self._notifier, self.reporter.status, self._parts, self.events)
         self._sources: list[Source] = []
-        self._api = ApiServer(self, self.config.api.host, self.config.api.port)
+        self._api = api_server(self, loaded)
         self._background: list[asyncio.Task[None]] = []
         self._committing: list[asyncio.Task[None]] = []
         self._is_open = False

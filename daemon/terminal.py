@@ -13,6 +13,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from daemon.reach import Reach
+from doors.tls import why_untrusted
 from schemas.status import Event, GroupStatus, State, Status, StoreStatus
 
 PATH = "/api/v1/status"
@@ -31,46 +33,69 @@ class DaemonGone(Exception):
     """The daemon does not answer; the message is one line for an operator."""
 
 
+async def ask(client: httpx.AsyncClient, method: str, path: str) -> httpx.Response:
+    """Ask the daemon something, or tell it to do something.
+
+    Raises:
+        DaemonGone: it does not answer, or refuses.
+    """
+    where = str(client.base_url).rstrip("/")
+    try:
+        answer = await client.request(method, path)
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        untrusted = why_untrusted(error)
+        if untrusted is not None:
+            raise DaemonGone(f"{where}: {untrusted} (--daemon, --ca)") from None
+        reason = str(error) or type(error).__name__
+        raise DaemonGone(f"no daemon at {where} ({reason}); start it with `triggerlog run FILE`") from None
+    if answer.is_success:
+        return answer
+    raise DaemonGone(_refusal(where, answer))
+
+
+def _refusal(where: str, answer: httpx.Response) -> str:
+    try:
+        detail = str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"{where} answers {answer.status_code}; is it a triggerlog daemon?"
+    mend = " (name the configuration file, or give --token-file or TRIGGERLOG_TOKEN)" * (answer.status_code == 401)
+    return f"{where} answers {answer.status_code}: {detail}{mend}"
+
+
 async def ask_status(client: httpx.AsyncClient) -> Status:
     """Ask the daemon how it is.
 
     Raises:
         DaemonGone: it does not answer, or what answers is no triggerlog daemon of this version.
     """
-    where = str(client.base_url).rstrip("/")
+    answer = await ask(client, "GET", PATH)
     try:
-        answer = await client.get(PATH)
-        answer.raise_for_status()
         return Status.model_validate_json(answer.content)
-    except httpx.HTTPStatusError as error:
-        raise DaemonGone(f"{where} answers {error.response.status_code}; is it a triggerlog daemon?") from None
     except ValidationError:
+        where = str(client.base_url).rstrip("/")
         raise DaemonGone(f"{where} answers in a way this version does not know; compare the versions") from None
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-        reason = str(error) or type(error).__name__
-        raise DaemonGone(f"no daemon at {where} ({reason}); start it with `triggerlog run FILE`") from None
 
 
-async def fetch(url: str) -> Status:
+async def fetch(daemon: Reach) -> Status:
     """Ask once.
 
     Raises:
         DaemonGone: the daemon does not answer.
     """
-    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, trust_env=False) as client:
+    async with daemon.client(PATIENCE_S) as client:
         return await ask_status(client)
 
 
-async def watch(url: str, every_s: float, console: Console) -> None:
+async def watch(daemon: Reach, every_s: float, console: Console) -> None:
     """Show the status over and over until cancelled; while the daemon is gone say so, and since when."""
     last: Status | None = None
     answered = time.monotonic()
-    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, trust_env=False) as client:
+    async with daemon.client(PATIENCE_S) as client:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
             while True:
                 try:
                     last, answered = await ask_status(client), time.monotonic()
-                    view = overview(last, url)
+                    view = overview(last, daemon.url)
                 except DaemonGone as gone:
                     view = absence(last, str(gone), time.monotonic() - answered)
                 live.update(view, refresh=True)

@@ -18,6 +18,7 @@ from daemon.pipeline import Pipeline
 from daemon.reporting import Reporter
 from daemon.store_report import StoreReport
 from daemon.stream import StatusStream
+from doors.tls import Identity
 from schemas.batch import Durability
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
@@ -26,6 +27,8 @@ from tests.pipelines import Logger, eventually, logging_to_memory
 from tests.readings import PERIOD_NS, make_block, make_group, time_of, whole
 
 GROUP = make_group()
+TOKEN = "a token for these tests"
+WITH_TOKEN = {"authorization": f"Bearer {TOKEN}"}
 CONFIG = Config.model_validate({"groups": [{"name": "bpm", "count": 5, "channels": [{"name": "x"}]}]})
 
 KEPT = Held(words="sync (tested)", risk_ms=0)
@@ -66,7 +69,7 @@ class Served:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[Served]:
+async def served(host: str = "127.0.0.1", identity: Identity | None = None) -> AsyncIterator[Served]:
     async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
         report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
         report.answered(facts(KEPT))
@@ -76,13 +79,14 @@ async def served() -> AsyncIterator[Served]:
         service = Service(
             reporter=reporter, stream=stream, store=logger.store, groups={"bpm": GROUP}, pipelines=logger.pipelines
         )
-        server = ApiServer(service, "127.0.0.1", 0)
+        server = ApiServer(service, host, 0, token=TOKEN, identity=identity)
         serving = asyncio.create_task(server.serve())
         streaming = asyncio.create_task(stream.run())
         await eventually(lambda: not server.address.endswith(":0"))
         try:
-            async with httpx.AsyncClient(base_url=server.address, trust_env=False) as client:
-                yield Served(logger=logger, service=service, report=report, client=client, url=server.address)
+            url = server.address.replace("0.0.0.0", "127.0.0.1")
+            async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+                yield Served(logger=logger, service=service, report=report, client=client, url=url)
         finally:
             server.stop()
             await serving
@@ -242,10 +246,10 @@ async def test_pages_of_other_hosts_neither_listen_nor_give_orders() -> None:
         address = api.url.replace("http", "ws") + "/api/v1/stream"
         with pytest.raises(websockets.InvalidStatus):
             await websockets.connect(address, origin="http://evil.example", proxy=None)
-        foreign = {"origin": "http://evil.example"}
+        foreign = {"origin": "http://evil.example", **WITH_TOKEN}
         assert (await api.client.post("/api/v1/run", headers=foreign)).status_code == 403
         assert api.logger.pipelines["bpm"].assembly.run == 1
-        assert (await api.client.post("/api/v1/run", headers={"origin": api.url})).json() == {"bpm": 2}
+        assert (await api.client.post("/api/v1/run", headers={"origin": api.url, **WITH_TOKEN})).json() == {"bpm": 2}
 
 
 async def test_newest_complete_trigger() -> None:

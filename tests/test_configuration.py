@@ -107,8 +107,14 @@ def test_a_password_inside_the_dsn_works_and_is_warned_of(tmp_path: Path, dsn: s
 
 
 def test_addresses_that_others_reach_are_warned_of(tmp_path: Path) -> None:
-    text = f'{GROUP}[api]\nhost = "0.0.0.0"\n[dashboard]\nhost = "::1"\n[[sources]]\nkind = "tcp"\nhost = "10.0.0.5"\n'
-    assert [warning.field for warning in warnings(load(tmp_path, text))] == ["api.host", "sources[0].host"]
+    doors = '[api]\nhost = "0.0.0.0"\ntoken_file = "token"\n[dashboard]\nhost = "::1"\n'
+    text = f'{GROUP}{doors}[[sources]]\nkind = "tcp"\nhost = "10.0.0.5"\n'
+    found = warnings(load(tmp_path, text))
+    assert [warning.field for warning in found] == ["api.host", "sources[0].host"]
+    assert str(found[0]) == (
+        "api.host: 0.0.0.0 is reachable from other machines, and without TLS whoever is between can read the token; "
+        "give `tls_certificate` and `tls_key` (docs/security.md)"
+    )
     assert warnings(load(tmp_path, GROUP)) == []
 
 
@@ -121,3 +127,33 @@ def test_the_password_may_be_a_credential_that_systemd_hands_over(tmp_path: Path
     assert loaded.beside("credential:triggerlog.tls-key") == tmp_path / "credentials/triggerlog.tls-key"
     missing = said(tmp_path, text.replace("triggerlog.password", "other"), {})
     assert missing.startswith("database.password_file: /etc/credstore/other cannot be read (no such file or directory)")
+
+
+@pytest.mark.parametrize(
+    ("doors", "what"),
+    [
+        (
+            '[api]\nhost = "0.0.0.0"\n',
+            "api.host: 0.0.0.0 is reachable from other machines, and everybody who reaches it could read; name its "
+            "token in `token_file` or `token_env`, or listen on 127.0.0.1",
+        ),
+        (
+            '[dashboard]\nhost = "node-1"\n',
+            "dashboard.host: node-1 is reachable from other machines, and everybody who",
+        ),
+        ('[api]\ntoken_file = "a"\ntoken_env = "B"\n', "api.token_file: `token_env` is given too; give one of them"),
+        (
+            '[api]\ntls_key = "a"\n',
+            "api.tls_certificate: `tls_key` is given without it; give both, or take `tls_key` out",
+        ),
+        ('[dashboard]\ntls_certificate = "a"\n', "dashboard.tls_key: `tls_certificate` is given without it; give both"),
+    ],
+)
+def test_a_door_without_what_it_needs_is_refused(tmp_path: Path, doors: str, what: str) -> None:
+    assert said(tmp_path, GROUP + doors).startswith(what)
+
+
+def test_who_only_asks_the_daemon_need_not_know_the_password_of_the_database(tmp_path: Path) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_text(f'{GROUP}[database]\ndsn = "{DSN}"\npassword_file = "secret"\n')
+    assert load_config(file, {}, asks_database=False).password is None

@@ -19,7 +19,7 @@ from schemas.fields import keys, sections_of
 from tests.processes import LISTENERS, Daemon, running, triggerlog
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = {"schemas", "backends", "daemon", "dashboard", "benchmarks"}
+PACKAGES = {"schemas", "backends", "doors", "daemon", "dashboard", "benchmarks"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("systemd/*.md")])

@@ -5,9 +5,10 @@ import time
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, HTTPException, Path, Query, Response
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Response
 
 from daemon.answers import group_answer, ledger_answer, newest_answer, readings_answer
+from daemon.api.gate import Gate
 from daemon.api.service import Told
 from schemas.queries import InstrumentReadings, LedgerRow, NewestTrigger
 from schemas.readings import InstrumentGroup
@@ -23,6 +24,7 @@ GroupName = Annotated[str, Path(description="Name of an instrument group.", exam
 def readings_routes(service: Told) -> APIRouter:
     """Groups, newest trigger, readings of an instrument, ledger."""
     routes = APIRouter()
+    gate = Depends(Gate())
 
     @routes.get("/api/v1/groups", tags=["readings"])
     async def groups() -> list[str]:
@@ -34,13 +36,13 @@ def readings_routes(service: Told) -> APIRouter:
         """Instruments and channels of a group."""
         return group_answer(_group_of(service, group))
 
-    @routes.get("/api/v1/groups/{group}/newest", tags=["readings"])
+    @routes.get("/api/v1/groups/{group}/newest", tags=["readings"], dependencies=[gate])
     async def newest(group: GroupName) -> Response:
         """The newest complete trigger: every instrument's channels."""
         asked = _group_of(service, group)
         return _json(newest_answer(asked, await service.store.ask(NewestTrigger(group=asked))))
 
-    @routes.get("/api/v1/groups/{group}/readings", tags=["readings"])
+    @routes.get("/api/v1/groups/{group}/readings", tags=["readings"], dependencies=[gate])
     async def readings(
         group: GroupName,
         instrument: Annotated[str, Query(description="Name or number.", examples=["bpm_007", "7"])],
@@ -67,7 +69,7 @@ def readings_routes(service: Told) -> APIRouter:
         )
         return _json(answer)
 
-    @routes.get("/api/v1/groups/{group}/ledger/{trigger}", tags=["readings"])
+    @routes.get("/api/v1/groups/{group}/ledger/{trigger}", tags=["readings"], dependencies=[gate])
     async def ledger(
         group: GroupName,
         trigger: Annotated[int, Path(ge=0, lt=2**62)],

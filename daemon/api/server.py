@@ -4,28 +4,58 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
-import uvicorn
-
 from daemon.api.app import make_app
 from daemon.api.service import Told
+from daemon.api_token import api_token
+from daemon.configuration import LoadedConfig, identity_of
 from daemon.outcome import CommandFailed, reason_of
+from doors.http import Limits
+from doors.server import DoorServer, bound
+from doors.tls import Identity
+from schemas.addresses import in_url, is_loopback
+
+LIMITS = Limits()
+
+
+class _Server(DoorServer):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # The service ends on signals by itself: first the sources, the API last.
+        yield
 
 
 class ApiServer:
-    """The API on a socket of its own, in the daemon's event loop."""
+    """The API on a socket of its own, in the daemon's event loop.
 
-    def __init__(self, service: Told, host: str, port: int) -> None:
-        self.address = f"http://{host}:{port}"
+    Args:
+        service: what it tells of.
+        host: address to listen on.
+        port: 0 takes a free one.
+        token: what opens everything; reading needs none on loopback.
+        identity: turns TLS on.
+    """
+
+    def __init__(
+        self,
+        service: Told,
+        host: str,
+        port: int,
+        *,
+        token: str,
+        identity: Identity | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
         self._host, self._port = host, port
-        config = uvicorn.Config(
-            make_app(service),
-            log_config=None,
-            access_log=False,
+        self._scheme = "https" if identity else "http"
+        self.address = f"{self._scheme}://{in_url(host)}:{port}"
+        self._server = _Server(
+            make_app(service, token=token, reads_freely=is_loopback(host)),
+            limits,
+            identity,
             lifespan="off",
             # A status stream stays open for ever: without a limit the daemon would never end.
             timeout_graceful_shutdown=2,
         )
-        self._server = _Server(config)
 
     async def serve(self) -> None:
         """Listen until `stop`.
@@ -35,7 +65,7 @@ class ApiServer:
         """
         listening = self._bind()
         host, port = listening.getsockname()[:2]
-        self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self.address = f"{self._scheme}://{in_url(host)}:{port}"
         with contextlib.closing(listening):
             await self._server.serve(sockets=[listening])
 
@@ -45,22 +75,20 @@ class ApiServer:
 
     def _bind(self) -> socket.socket:
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            listening = socket.socket(family, kind, protocol)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
+            return bound(self._host, self._port)
         except OSError as error:
             raise CommandFailed(
                 f"api.port: cannot listen on {self._host}:{self._port} ({reason_of(error)}); "
                 "stop what uses it, or give another port"
             ) from None
-        return listening
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        # The service ends on signals by itself: first the sources, the API last.
-        yield
+def api_server(service: Told, loaded: LoadedConfig) -> ApiServer:
+    """The API of a configuration.
+
+    Raises:
+        ConfigError: its token, certificate or key is not where it says, or cannot be used.
+        CommandFailed: the token that the daemon makes cannot be kept in the state folder.
+    """
+    api = loaded.config.api
+    return ApiServer(service, api.host, api.port, token=api_token(loaded), identity=identity_of(loaded, api, "api"))

@@ -5,13 +5,16 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Response, WebSocket, WebSocketDisconnect
+from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from daemon.api.origin import is_own_page
 from daemon.api.service import Told
 from daemon.exposition import StatusCollector
 from schemas.status import State, Status
+
+STREAMS = 64
+"""Who may listen at the same time: a page counts as one, however many browsers look at it."""
 
 
 def status_routes(service: Told) -> APIRouter:
@@ -47,8 +50,9 @@ def status_routes(service: Told) -> APIRouter:
     @routes.websocket("/api/v1/stream")
     async def stream(socket: WebSocket) -> None:
         """Stream the status, four times a second, each frame a whole snapshot."""
-        if not is_own_page(socket.headers.get("origin"), socket.headers.get("host")):
-            await socket.close(code=1008, reason="pages of other hosts may not listen")
+        if service.stream.listeners >= STREAMS:
+            detail = {"detail": f"{STREAMS} listen to the status already; try again later"}
+            await socket.send_denial_response(JSONResponse(detail, 503, {"Retry-After": "10"}))
             return
         await socket.accept()
         async with contextlib.aclosing(service.stream.snapshots()) as snapshots:

@@ -1,19 +1,86 @@
 """Where people and programs ask the daemon: the control API and the page."""
 
-from pydantic import Field
+from collections.abc import Iterator
+from typing import Self
 
+from pydantic import Field, model_validator
+
+from schemas.addresses import is_loopback
 from schemas.config.section import Port, Section
+from schemas.problems import Problem, refuse, wrong
 
 
-class ApiConfig(Section):
+class Door(Section):
+    """A place to listen at, with or without TLS."""
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
+    port: Port = Field(default=0, description="Port to listen on; 0 takes a free one.")
+    tls_certificate: str | None = Field(
+        default=None, description="File with the certificate (PEM, with what leads to its authority): turns TLS on."
+    )
+    tls_key: str | None = Field(default=None, description="File with the certificate's private key (PEM).")
+
+    @property
+    def scheme(self) -> str:
+        """Of its address."""
+        return "https" if self.tls_certificate is not None else "http"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback(self.host)
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            missing, given = ("tls_key", "tls_certificate") if self.tls_key is None else ("tls_certificate", "tls_key")
+            refuse([wrong(f"`{given}` is given without it", f"give both, or take `{given}` out", missing)])
+        return self
+
+
+class ApiConfig(Door):
     """The control API."""
 
-    host: str = Field(default="127.0.0.1", description="Address to listen on. Anyone who reaches it may read.")
+    host: str = Field(
+        default="127.0.0.1",
+        description="Address to listen on; `0.0.0.0` for all. On loopback anyone may read; elsewhere everything needs "
+        "the token.",
+    )
     port: Port = Field(default=8120, description="Port to listen on; 0 takes a free one.")
+    token_env: str | None = Field(default=None, description="Environment variable that holds the API's token.")
+    token_file: str | None = Field(
+        default=None,
+        description="File that holds the API's token (first line). Without either the daemon makes one: `api-token` in "
+        "`state_dir`.",
+    )
+
+    @model_validator(mode="after")
+    def _one_token(self) -> Self:
+        refuse(_secret(self, "token", "everybody who reaches it could read"))
+        return self
 
 
-class DashboardConfig(Section):
-    """The page; a process of its own (`triggerlog dashboard`)."""
+class DashboardConfig(Door):
+    """The page; a process of its own (`triggerlog dashboard FILE`)."""
 
-    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    host: str = Field(
+        default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all. Off loopback it needs a password."
+    )
     port: Port = Field(default=8121, description="Port to listen on; 0 takes a free one.")
+    password_env: str | None = Field(default=None, description="Environment variable that holds the page's password.")
+    password_file: str | None = Field(default=None, description="File that holds the page's password (first line).")
+
+    @model_validator(mode="after")
+    def _one_password(self) -> Self:
+        refuse(_secret(self, "password", "everybody who reaches it could look on"))
+        return self
+
+
+def _secret(door: Door, what: str, danger: str) -> Iterator[Problem]:
+    env, file = f"{what}_env", f"{what}_file"
+    given = [key for key in (env, file) if getattr(door, key) is not None]
+    if len(given) == 2:
+        yield wrong(f"`{env}` is given too", "give one of them, not both", file)
+    if not given and not door.is_local:
+        mend = f"name its {what} in `{file}` or `{env}`, or listen on 127.0.0.1"
+        yield wrong(f"{door.host} is reachable from other machines, and {danger}", mend, "host")

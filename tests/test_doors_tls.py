@@ -1,4 +1,4 @@
-"""daemon.tls: contexts from real files, and what is said of files that will not do."""
+"""doors.tls: contexts from real files, and what is said of files that will not do."""
 
 import asyncio
 import ssl
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.tls import client_context, own_certificate, server_context
+from doors.tls import client_context, own_certificate, server_context
 from schemas.config import ConfigError
 from tests.certificates import Authority, Certificate
 

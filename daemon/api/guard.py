@@ -1,0 +1,87 @@
+"""Who may ask the API what: everything goes past here."""
+
+import logging
+import time
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from doors.denial import Denial, client_of, header
+from doors.origin import is_local_name, is_own_page
+from doors.rates import Rates
+from doors.secrets import same
+
+OPEN = frozenset({"/health"})
+"""Says that the process lives, and nothing else."""
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+REQUESTS = {"burst": 400.0, "per_s": 200.0}
+"""Of one address: the page and a monitor together ask a few a second."""
+GUESSES = {"burst": 10.0, "per_s": 1 / 6}
+"""Wrong tokens of one address that are answered as such; the right one is never kept waiting."""
+
+WHERE = "it is in `api-token` in the daemon's state_dir, or where token_file or token_env in [api] says"
+CHALLENGE = 'Bearer realm="triggerlog"'
+
+log = logging.getLogger(__name__)
+
+
+class Guard:
+    """Lets through what may pass.
+
+    Args:
+        token: what opens everything.
+        reads_freely: whether reading needs no token, because only this machine reaches the API.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, reads_freely: bool) -> None:
+        self._app = app
+        self._token = token
+        self._reads_freely = reads_freely
+        self._requests = Rates(**REQUESTS)
+        self._guesses = Rates(**GUESSES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer in place of the application what may not pass."""
+        denial = self._denial(scope, time.monotonic())
+        if denial is not None:
+            await denial.answer(scope, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        except ClientDisconnect:
+            return  # whoever hung up amid the own request wants no answer, and is no defect of ours
+
+    def _denial(self, scope: Scope, now_s: float) -> Denial | None:
+        wait = self._requests.take(client_of(scope), now_s)
+        if wait:
+            return Denial(status=429, detail="too many requests from this address; ask less often", wait_s=wait)
+        is_reading = scope["type"] == "http" and scope["method"] in READING
+        if not is_reading and not is_own_page(header(scope, b"origin"), header(scope, b"host")):
+            return Denial(status=403, detail="pages of other hosts may neither listen nor give orders")
+        if scope["path"] in OPEN:
+            return None
+        return self._without_token(scope, is_reading or scope["type"] == "websocket", now_s)
+
+    def _without_token(self, scope: Scope, is_reading: bool, now_s: float) -> Denial | None:
+        kind, _, given = (header(scope, b"authorization") or "").partition(" ")
+        if kind.lower() == "bearer" and same(given.strip(), self._token):
+            return None
+        if given:
+            return self._wrong(client_of(scope), now_s)
+        if not (is_reading and self._reads_freely):
+            detail = f"this needs the API's token: send `Authorization: Bearer TOKEN`; {WHERE}"
+            return Denial(status=401, detail=detail, challenge=CHALLENGE)
+        if not is_local_name(header(scope, b"host")):
+            return Denial(status=403, detail="ask by the address 127.0.0.1 and not by a name, or send the API's token")
+        return None
+
+    def _wrong(self, client: str, now_s: float) -> Denial:
+        wait = self._guesses.take(client, now_s)
+        if wait:
+            detail = "too many wrong tokens from this address; wait, or send the right one"
+            return Denial(status=429, detail=detail, challenge=CHALLENGE, wait_s=wait)
+        if self._guesses.wait_s(client, now_s):
+            # Once for each time that the patience runs out, which happens seldom: nobody fills the log by guessing.
+            log.warning("%s sends wrong API tokens, and is now answered seldom", client)
+        detail = f"this is not the API's token (`Authorization: Bearer TOKEN`); {WHERE}"
+        return Denial(status=401, detail=detail, challenge=f'{CHALLENGE}, error="invalid_token"')
