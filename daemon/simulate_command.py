@@ -1,5 +1,6 @@
 """`triggerlog simulate`: its options."""
 
+import ssl
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,7 @@ from daemon.configuration import load_config
 from daemon.outcome import CommandFailed, examples
 from daemon.sender import SenderError
 from daemon.simulate import SettingsError, SimulateReport, SimulateSettings, run_simulate
+from daemon.tls import client_context, own_certificate
 from schemas.readings import InstrumentGroup
 from schemas.wire import Ack, ProtocolError
 
@@ -32,6 +34,17 @@ def simulate(
     ack: Annotated[
         Literal["committed", "spooled"], typer.Option(help="Acknowledged when in the database, or in the journal.")
     ] = "committed",
+    tls: Annotated[bool, typer.Option("--tls", help="Speak TLS, as a source with a certificate wants.")] = False,
+    ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authority that signed the daemon's certificate, with --tls.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate to show to the daemon, with --tls.")
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Key of --certificate.", show_default="the file of --certificate"),
+    ] = None,
     group: Annotated[
         list[str] | None,
         typer.Option(help="Group to simulate, several times for several.", show_default="bpm, or all of --config"),
@@ -99,6 +112,7 @@ def simulate(
             finish_timeout_s=finish_timeout_s,
             buffer_mib=buffer_mib,
             datagram_bytes=datagram_bytes,
+            tls=_tls(tls, ca, certificate, key),
             jitter_ms=jitter_ms,
             missing=missing,
             late=late,
@@ -117,6 +131,20 @@ def simulate(
 
 def _layouts(config: Path | None) -> tuple[InstrumentGroup, ...]:
     return () if config is None else tuple(section.group() for section in load_config(config).config.groups)
+
+
+def _tls(wanted: bool, ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if not wanted:
+        for name, path in (("--ca", ca), ("--certificate", certificate), ("--key", key)):
+            if path is not None:
+                raise CommandFailed(f"{name}: goes with TLS; add --tls")
+        return None
+    if key is not None and certificate is None:
+        raise CommandFailed("--key: is of no use alone; give --certificate, too")
+    context = client_context(ca)
+    if certificate is not None:
+        own_certificate(context, certificate, key or certificate, names=("--certificate", "--key"))
+    return context
 
 
 def _connections(text: str) -> int | Literal["each"]:

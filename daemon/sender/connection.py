@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import ssl
 from typing import Protocol, cast
 
 from schemas.wire import ACKNOWLEDGEMENT, ANSWER_MAX, Answer, Greeting, ProtocolError, parse_answer
@@ -42,6 +43,7 @@ class Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._owner = owner
         self._rest = b""
+        self._is_plain = True
         self.paused = False
         self.answer: asyncio.Future[Answer] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
@@ -49,7 +51,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep nothing in the transport once it says "go on": a caller may write to its block again."""
         self.transport = cast("asyncio.WriteTransport", transport)
-        self.transport.set_write_buffer_limits(high=0)
+        # TLS is given copies; and with a limit of 0 its transports pause and never say "go on".
+        self._is_plain = transport.get_extra_info("sslcontext") is None
+        if self._is_plain:
+            self.transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
         """Take the answer apart, then hand on whole acknowledgement frames."""
@@ -83,13 +88,16 @@ class Connection(asyncio.Protocol):
         """Tell whoever waits for the answer, and the owner."""
         self.paused = False
         if not self.answer.done():
-            self.answer.set_exception(exc or ConnectionResetError("it closed the connection without an answer"))
+            why = "does it want TLS?" if self._is_plain else "does it trust this sender's certificate?"
+            self.answer.set_exception(ConnectionResetError(f"it closed the connection without an answer ({why})"))
         self.closed.set_result(None)
         self._owner.lost(self, exc)
 
 
-async def greet(owner: Owner, host: str, port: int, greeting: Greeting, timeout_s: float) -> Connection:
-    """Connect, greet, and wait for an answer that accepts.
+async def greet(
+    owner: Owner, host: str, port: int, greeting: Greeting, *, timeout_s: float, tls: ssl.SSLContext | None
+) -> Connection:
+    """Connect, in TLS if there is a context for it, greet, and wait for an answer that accepts.
 
     Raises:
         SenderError: nobody answers there, or not in time.
@@ -99,12 +107,16 @@ async def greet(owner: Owner, host: str, port: int, greeting: Greeting, timeout_
     connection: Connection | None = None
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await asyncio.get_running_loop().create_connection(lambda: Connection(owner), host, port)
+            loop = asyncio.get_running_loop()
+            _, connection = await loop.create_connection(lambda: Connection(owner), host, port, ssl=tls)
             connection.transport.write(line)
             await asyncio.shield(connection.answer)
     except TimeoutError:
         await _give_up(connection)
         raise SenderError(f"{host}:{port} did not answer within {timeout_s:g} s; is this the daemon's port?") from None
+    except ssl.SSLError as error:
+        await _give_up(connection)
+        raise SenderError(f"no TLS with {host}:{port}: {_reason_of_tls(error)}") from None
     except OSError as error:
         await _give_up(connection)
         raise SenderError(f"cannot reach a daemon at {host}:{port}: {_reason(error)}; is it running?") from None
@@ -119,6 +131,13 @@ def _reason(error: OSError) -> str:
     if isinstance(error, socket.gaierror) or not error.errno:
         return error.strerror or str(error)
     return os.strerror(error.errno)
+
+
+def _reason_of_tls(error: ssl.SSLError) -> str:
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}); give the authority that signed it"
+    return f"{reason}; is this the daemon's port, and does its source have tls_certificate?"
 
 
 async def _give_up(connection: Connection | None) -> None:

@@ -1,6 +1,7 @@
 """A sender: what a program with readings uses to hand them to a triggerlog daemon over TCP (wire protocol v1)."""
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
@@ -42,8 +43,18 @@ class Sender:
     Not for several threads. Several tasks may send; blocks never mix.
     """
 
-    def __init__(self, host: str, port: int, greeting: Greeting, *, reconnect: bool, buffer_mib: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        greeting: Greeting,
+        *,
+        reconnect: bool,
+        buffer_mib: float,
+        tls: ssl.SSLContext | None,
+    ) -> None:
         self._host, self._port, self._greeting = host, port, greeting
+        self._tls = tls
         self._reconnects_itself = reconnect
         self._keep_bytes = int(buffer_mib * 2**20)
         self._answer = Answer(group=greeting.group, record=np.dtype([]), instruments=0)
@@ -77,6 +88,7 @@ class Sender:
         buffer_mib: float = 16.0,
         timeout_s: float = 5.0,
         on_problem: Callable[[str], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> Self:
         """Connect and greet.
 
@@ -92,17 +104,19 @@ class Sender:
             buffer_mib: with `reconnect`, how much may wait for its acknowledgement before `send` waits, in MiB.
             timeout_s: time for connecting and greeting, in seconds.
             on_problem: told in one line whenever the connection is lost or found again.
+            tls: for a source with a certificate: what to trust, and perhaps a certificate to show
+                (`daemon.tls.client_context`); None is plain TCP.
 
         Raises:
-            SenderError: nobody answers there, or not in time.
+            SenderError: nobody answers there, or not in time, or one does not trust the other.
             ProtocolError: the daemon refuses, with its code and its sentence; or what answers is no daemon.
         """
         if reconnect and ack is Ack.NONE:
             raise ValueError("reconnect needs acknowledgements: without them nobody knows what to send again")
         greeting = Greeting(group=group, sender=sender, ack=ack, instrument=instrument)
-        self = cls(host, port, greeting, reconnect=reconnect, buffer_mib=buffer_mib)
+        self = cls(host, port, greeting, reconnect=reconnect, buffer_mib=buffer_mib, tls=tls)
         self._tell = on_problem
-        connection = await greet(self, host, port, greeting, timeout_s)
+        connection = await greet(self, host, port, greeting, timeout_s=timeout_s, tls=tls)
         self._answer = connection.answer.result()
         self._take(connection)
         return self
@@ -163,6 +177,8 @@ class Sender:
         first, self._sent = self._sent, self._sent + len(block)
         if self._reconnects_itself:
             data: bytes | memoryview = self._keep(block)
+        elif self._tls is not None:
+            data = block.tobytes()  # what TLS cannot encrypt at once it keeps, and the caller may write to its block
         else:
             data = np.ascontiguousarray(block).view(np.uint8).data
         # While the records before it are being sent again, this block waits its turn among those kept.
@@ -260,7 +276,10 @@ class Sender:
         connection = self._connection
         if connection is None:
             return
-        connection.transport.write_eof()
+        if connection.transport.can_write_eof():
+            connection.transport.write_eof()
+        else:
+            connection.transport.close()  # TLS ends both ways at once
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.shield(connection.closed)
@@ -325,7 +344,7 @@ class Sender:
         pause = RETRY_FIRST_S
         while True:
             try:
-                connection = await greet(self, self._host, self._port, self._greeting, timeout_s=5.0)
+                connection = await greet(self, self._host, self._port, self._greeting, timeout_s=5.0, tls=self._tls)
                 break
             except SenderError:
                 pass

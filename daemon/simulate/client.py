@@ -156,6 +156,7 @@ async def _connect(settings: SimulateSettings, name: str, number: int, problems:
         reconnect=True,
         buffer_mib=share,
         on_problem=problems.tell,
+        tls=settings.tls,
     )
 
 

@@ -1,6 +1,7 @@
 """What is to be simulated."""
 
 import math
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -36,6 +37,7 @@ class SimulateSettings:
     account: file (.npz) for the exact account of what was sent.
     buffer_mib: what may wait for its acknowledgement on the one connection; a sixteenth of it on each of several.
     finish_timeout_s: how long to wait for the last acknowledgements.
+    tls: for a TCP source with a certificate; None is plain TCP.
     datagram_bytes: size of a datagram at most; 1472 fits an Ethernet frame.
     """
 
@@ -66,6 +68,7 @@ class SimulateSettings:
     finish_timeout_s: float = 60.0
     datagram_bytes: int = 1472
     sender: str = "simulate"
+    tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
         for name in ("missing", "late", "duplicated", "out_of_order"):
