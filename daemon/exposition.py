@@ -128,6 +128,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
     ("journal_bytes", "Disk held by the journal.", lambda group: group.journal_mib * 2**20),
     ("backpressure", "1 while TCP senders are held back.", lambda group: group.backpressure),
     ("instruments_missing", "Instruments missing, silent or never seen.", lambda group: group.missing_now),
+    (
+        "instruments_desynchronised",
+        "Instruments whose trigger numbers or clock are out of step.",
+        lambda group: group.desynchronised_now,
+    ),
     ("run", "Number of the run.", lambda group: group.run),
 )
 
@@ -138,6 +143,26 @@ def _gauges(status: Status) -> Iterator[Metric]:
         for name, group in status.groups.items():
             family.add_metric([name], float(value(group)))
         yield family
+    yield from _slips(status)
+
+
+def _slips(status: Status) -> Iterator[Metric]:
+    labels = ["group", "instrument"]
+    triggers = GaugeMetricFamily(
+        "triggerlog_slip_triggers",
+        "Triggers that an instrument out of step is ahead of its timestamps; negative: behind; 0: its clock is off.",
+        labels=labels,
+    )
+    offset = GaugeMetricFamily(
+        "triggerlog_slip_offset_seconds",
+        "Timestamps of an instrument out of step less those of the others.",
+        labels=labels,
+    )
+    for name, group in status.groups.items():
+        for slip in group.slips:
+            triggers.add_metric([name, slip.instrument], slip.triggers)
+            offset.add_metric([name, slip.instrument], slip.offset_ms / 1e3)
+    yield from (triggers, offset)
 
 
 def _sources(status: Status) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ from daemon.clock import now
 from daemon.committer import Committer
 from daemon.dead_letters import DeadLetters
 from daemon.dead_letters.retrying import Retrying
+from daemon.desync import Announcer, Desync
 from daemon.events import Events
 from daemon.journal import Amount, Journal, Recovered
 from daemon.journal.keeper import Keeper, Kept
@@ -96,6 +97,8 @@ class Pipeline:
         )
         self._attempt_s = longest_attempt_s(config)
         self.watch = Watch(group.size, int(config.alarms.stale_s * 1e9))
+        self.desync = Desync(group.size, limit_ns=int(config.alarms.clock_offset_ms * 1e6))
+        self._announcer = Announcer(group.name, group.instruments)
         self._events = events
         self._settled_pieces = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -125,6 +128,23 @@ class Pipeline:
             )
         if self._on_settled and self.assembly.receipts.owes_refusals:
             self._tell_settled()
+
+    def look(self) -> None:
+        """Look after the instruments, a few times a second: say which fell silent, and which are out of step."""
+        in_hand = self.assembly.in_hand(self.desync.most)
+        moment = now().monotonic_ns
+        # Whose number falls back or stands still is heard, though nothing of it gets into a trigger.
+        self.watch.hear(in_hand.strays["instrument"], moment)
+        self.watch.hear(in_hand.doubles["instrument"], moment)
+        self.desync.look(in_hand)
+        for severity, text in self._announcer.lines(self.desync.findings):
+            self._events.say(severity, text)
+        for severity, text in self.watch.changes(self.group, moment):
+            self._events.say(severity, text)
+
+    def states(self, monotonic_ns: int) -> str:
+        """One letter an instrument, in order (see `schemas.status.STATE_LETTERS`)."""
+        return self.watch.states(monotonic_ns, out_of_step=list(self.desync.findings))
 
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
@@ -203,6 +223,7 @@ class Pipeline:
             moment = now().monotonic_ns
             for piece in pieces:
                 self.watch.note(piece, moment)
+                self.desync.note(piece)
             self.backlog.put(pieces)
         if rearm and self._timer is None:
             self._arm()

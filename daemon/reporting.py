@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from itertools import islice
 
 import psutil
 
@@ -19,10 +20,14 @@ from schemas.status import (
     GroupStatus,
     Latency,
     ReadingCounts,
+    Slip,
     State,
     Status,
     TriggerCounts,
 )
+
+SLIPS_TOLD = 100
+"""Instruments out of step that a status lists; it counts all of them."""
 
 
 class Reporter:
@@ -52,6 +57,7 @@ class Reporter:
         moment = time.monotonic_ns()
         self.look_at_store()
         for name, pipeline in self.pipelines.items():
+            pipeline.look()
             assembly, committed = pipeline.assembly.counts, pipeline.committer.counts
             rates = self._rates.setdefault(name, Rates())
             self._current[name] = rates.sample(
@@ -103,7 +109,7 @@ class Reporter:
     def _group(self, pipeline: Pipeline, moment: int) -> GroupStatus:
         rates = self._current.get(pipeline.group.name, [0.0] * 4)
         p50, p99, most = pipeline.committer.latencies.percentiles(moment, 50, 99, 100)
-        states = pipeline.watch.states(moment)
+        states = pipeline.states(moment)
         risk_ms = pipeline.committer.risk_ms
         return GroupStatus(
             run=pipeline.assembly.run,
@@ -118,12 +124,26 @@ class Reporter:
             missing_now=sum(states.count(letter) for letter in "msn"),
             missing_a_trigger=pipeline.watch.missing_a_trigger(moment),
             states=states,
+            desynchronised_now=len(pipeline.desync.findings),
+            slips=_slips(pipeline),
             journal_mib=pipeline.backlog.journal_bytes / 2**20,
             backlog_mib=pipeline.backlog.memory_bytes / 2**20,
             backpressure=pipeline.is_full,
             full_in_s=full_in_s(pipeline.backlog.room_bytes, pipeline.backlog.bytes_a_reading, rates[2]),
             drained_in_s=drained_in_s(pipeline.backlog.waiting.readings, rates[2], rates[3]),
         )
+
+
+def _slips(pipeline: Pipeline) -> list[Slip]:
+    return [
+        Slip(
+            instrument=pipeline.group.instruments[finding.instrument],
+            triggers=finding.triggers,
+            offset_ms=finding.offset_ms,
+            since_trigger=finding.since_trigger,
+        )
+        for finding in islice(pipeline.desync.findings.values(), SLIPS_TOLD)
+    ]
 
 
 def _triggers(pipeline: Pipeline, rates: Sequence[float]) -> TriggerCounts:

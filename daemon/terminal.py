@@ -190,6 +190,7 @@ def _figures(group: GroupStatus) -> dict[str, str | Text]:
         "journal": f"{group.journal_mib:,.1f} MiB on disk{_outlook(group)}",
         "complete, incomplete": f"{triggers.complete:,}, {triggers.incomplete:,}",
         "instruments missing now": Text(lacking, "yellow" if group.missing_now else ""),
+        "out of step": Text(_out_of_step(group), "bold yellow" if group.desynchronised_now else ""),
         "missing a trigger": f"{group.missing_a_trigger:,.2f}",
         "readings late, duplicate": f"{readings.late:,}, {readings.duplicate:,}",
     }
@@ -201,6 +202,15 @@ def _outlook(group: GroupStatus) -> str:
     if group.full_in_s is None:
         return ""
     return f", {'full in' if group.drained_in_s is None else 'room for'} {duration(group.full_in_s)}"
+
+
+def _out_of_step(group: GroupStatus) -> str:
+    if not group.slips:
+        return "0"
+    first = group.slips[0]
+    size = f"{first.triggers:+,} triggers" if first.triggers else f"{first.offset_ms:+,.1f} ms"
+    more = f" and {group.desynchronised_now - 1:,} more" if group.desynchronised_now > 1 else ""
+    return f"≠ {first.instrument} {size}{more}"
 
 
 def _at_risk(group: GroupStatus) -> str | Text:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
+from dashboard.slips import words
 from schemas.status import STATE_LETTERS, GroupStatus, InstrumentState, State, Status
 
 CLEAR_AFTER_S = 3.0
@@ -31,7 +32,7 @@ class Alarm:
 
 def alarms(status: Status) -> list[Alarm]:
     """Every alarm a snapshot gives rise to, gravest first; many instruments failing together are one alarm."""
-    causes = (_store, _rejected, _held_back, _durability, _instruments, _latency)
+    causes = (_store, _rejected, _held_back, _durability, _desynchronised, _instruments, _latency)
     found = [alarm for cause in causes for alarm in cause(status)]
     return sorted(found, key=lambda alarm: alarm.severity)
 
@@ -154,6 +155,29 @@ def _durability(status: Status) -> Iterator[Alarm]:
         )
 
 
+NAMED = 3
+"""Instruments out of step that the alarm names."""
+
+
+def _desynchronised(status: Status) -> Iterator[Alarm]:
+    """A warning: nothing is lost, but until it is mended readings stand in a trigger that is not theirs."""
+    count = sum(group.desynchronised_now for group in status.groups.values())
+    slips = [slip for group in status.groups.values() for slip in group.slips]
+    if not count:
+        return
+    named = "; ".join(f"{slip.instrument} is {words(slip)}" for slip in slips[:NAMED])
+    more = f"; and {count - NAMED:,} more" if count > NAMED else ""
+    numbers = any(slip.triggers for slip in slips)
+    yield Alarm(
+        key="desynchronised",
+        severity=Severity.WARNING,
+        text=f"{count:,} instrument{'s' if count != 1 else ''} out of step: {named}{more}",
+        action="Set its trigger counter right; until then its readings stand in the wrong triggers."
+        if numbers
+        else "Set its clock right; its trigger numbers are those of the others or cannot be checked.",
+    )
+
+
 def _instruments(status: Status) -> Iterator[Alarm]:
     counts = dict.fromkeys((InstrumentState.SILENT, InstrumentState.NEVER, InstrumentState.MISSING), 0)
     for group in status.groups.values():
@@ -163,12 +187,12 @@ def _instruments(status: Status) -> Iterator[Alarm]:
     if not any(counts.values()):
         return
     stale = status.limits.get("stale_s")
-    words = {
+    said = {
         InstrumentState.SILENT: "silent" if stale is None else f"silent for more than {stale:g} s",
         InstrumentState.NEVER: "never heard",
         InstrumentState.MISSING: "missing from some of the last triggers",
     }
-    parts = [f"{n} {words[state]}" for state, n in counts.items() if n]
+    parts = [f"{n} {said[state]}" for state, n in counts.items() if n]
     gone = counts[InstrumentState.SILENT] + counts[InstrumentState.NEVER]
     yield Alarm(
         key="instruments",

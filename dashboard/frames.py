@@ -6,6 +6,7 @@ cut into sections, and a section travels only in the frames in which it changed.
 
 from typing import Any
 
+from dashboard.slips import by_name
 from schemas.status import GroupStatus, Status
 
 COLUMNS: tuple[str, ...] = (
@@ -80,6 +81,7 @@ def sections(status: Status) -> Sections:
         }
         cut[f"outlook/{name}"] = {"full_in_s": _coarse(group.full_in_s), "drained_in_s": _coarse(group.drained_in_s)}
         cut[f"states/{name}"] = group.states
+        cut[f"slips/{name}"] = by_name(group)
         cut[f"totals/{name}"] = _totals(group)
     return cut
 

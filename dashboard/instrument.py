@@ -10,6 +10,7 @@ from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 from dashboard.client import DaemonApi, DaemonUnavailable, Readings
 from dashboard.figures import TREND_HEIGHT, TRENDS, graph_config, trends
 from dashboard.hub import Hub
+from dashboard.slips import by_name
 from schemas.status import STATE_LETTERS, InstrumentState
 
 HIDDEN: dict[str, Any] = {"aria-hidden": "true"}
@@ -21,6 +22,7 @@ STATE_WORDS: dict[InstrumentState, tuple[str, str]] = {
     InstrumentState.OK: ("●", "ok: in every one of the last triggers"),
     InstrumentState.LATE: ("◐", "late: its last readings came after their trigger had closed"),
     InstrumentState.MISSING: ("✕", "missing: absent from some of the last triggers"),
+    InstrumentState.DESYNCHRONISED: ("≠", "out of step: its trigger numbers or its clock differ from the others'"),
     InstrumentState.SILENT: ("▲", "silent: nothing from it lately, while triggers go on"),
     InstrumentState.NEVER: ("○", "never: nothing from it since the daemon started"),
 }
@@ -92,23 +94,24 @@ def register(app: Dash, *, hub: Hub, api: DaemonApi) -> None:
     async def show(picked: dict[str, Any] | None, _again: int | None) -> tuple[Any, str, Any]:
         if picked is None:
             return "", "", None
-        return await _shown(hub, api, picked["group"], int(picked["instrument"]))
+        return await _shown(hub, api, picked)
 
 
-async def _shown(hub: Hub, api: DaemonApi, group: str, instrument: int) -> tuple[Any, str, Any]:
+async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any, str, Any]:
+    group, instrument, name = picked["group"], int(picked["instrument"]), picked["name"]
     if hub.problem is not None:
-        return state(hub, group, instrument), f"No readings to show: {hub.problem}.", None
+        return state(hub, group, instrument, name), f"No readings to show: {hub.problem}.", None
     now_ns = hub.status.time_ns if hub.status is not None else time.time_ns()
     start_ns = now_ns - TREND_S * 1_000_000_000
     try:
         readings = await api.readings(group, instrument, start_ns=start_ns, end_ns=now_ns, points=POINTS)
     except DaemonUnavailable as problem:
-        return state(hub, group, instrument), f"No readings to show: {problem}.", None
-    return state(hub, group, instrument), note(readings), _graph(readings, now_ns, start_ns)
+        return state(hub, group, instrument, name), f"No readings to show: {problem}.", None
+    return state(hub, group, instrument, name), note(readings), _graph(readings, now_ns, start_ns)
 
 
-def state(hub: Hub, group: str, instrument: int) -> Any:
-    """The instrument's state in words, with its glyph."""
+def state(hub: Hub, group: str, instrument: int, name: str) -> Any:
+    """The instrument's state in words, with its glyph; of one that is out of step also by how much."""
     if hub.problem is not None or hub.status is None or group not in hub.status.groups:
         return "state not known: the daemon is not heard"
     states = hub.status.groups[group].states
@@ -116,6 +119,9 @@ def state(hub: Hub, group: str, instrument: int) -> Any:
         return f"the daemon has no instrument {instrument} in {group}"
     found = STATE_LETTERS[states[instrument]]
     glyph, words = STATE_WORDS[found]
+    slipped = by_name(hub.status.groups[group]).get(name)
+    if slipped is not None:
+        words = f"{words}; {slipped}"
     shown: dict[str, Any] = {"data-state": found.value}
     return html.Span([html.Span(f"{glyph} ", **HIDDEN), words], **shown)
 

@@ -24,6 +24,7 @@ class InstrumentState(StrEnum):
     OK = "ok"
     LATE = "late"  # its last readings came after their trigger had closed
     MISSING = "missing"  # absent from some of the last triggers
+    DESYNCHRONISED = "desynchronised"  # its trigger numbers or its clock are out of step with those of the others
     SILENT = "silent"  # nothing received for longer than the staleness limit, while triggers go on
     NEVER = "never"  # nothing received since the daemon started
 
@@ -94,6 +95,18 @@ class Latency(_Model):
     max: float | None
 
 
+class Slip(_Model):
+    """An instrument that is out of step with the others."""
+
+    instrument: str = Field(description="its name")
+    triggers: int = Field(
+        description="how many its trigger numbers are ahead of its timestamps (negative: behind); 0 when its clock is "
+        "off by something that is no trigger"
+    )
+    offset_ms: float = Field(description="its timestamps less those of most others with the same trigger number")
+    since_trigger: int = Field(description="the number that the first such reading carried")
+
+
 class GroupStatus(_Model):
     """One instrument group."""
 
@@ -111,7 +124,11 @@ class GroupStatus(_Model):
     commit_ms: Latency
     missing_now: int = Field(description="instruments in state missing, silent or never")
     missing_a_trigger: float = Field(description="mean number of instruments missing from the triggers closed lately")
-    states: str = Field(description="one letter an instrument, in order: o ok, l late, m missing, s silent, n never")
+    states: str = Field(
+        description="one letter an instrument, in order: o ok, l late, m missing, d desynchronised, s silent, n never"
+    )
+    desynchronised_now: int = Field(description="instruments whose trigger numbers or clock are out of step")
+    slips: list[Slip] = Field(description="these instruments, the first 100 of them")
     backlog_mib: float = Field(description="memory held by readings that wait for the store")
     journal_mib: float = Field(description="disk held by the journal")
     full_in_s: float | None = Field(
@@ -194,6 +211,7 @@ STATE_LETTERS: dict[str, InstrumentState] = {
     "o": InstrumentState.OK,
     "l": InstrumentState.LATE,
     "m": InstrumentState.MISSING,
+    "d": InstrumentState.DESYNCHRONISED,
     "s": InstrumentState.SILENT,
     "n": InstrumentState.NEVER,
 }

@@ -99,6 +99,28 @@ def test_many_instruments_are_one_alarm() -> None:
     assert alarm.severity is Severity.WARNING
 
 
+def test_an_instrument_out_of_step_is_a_warning_with_its_size() -> None:
+    (alarm,) = alarms(status(states={"bpm": {"7": "d"}}))
+    assert alarm.severity is Severity.WARNING
+    assert alarm.text == (
+        "1 instrument out of step: bpm_007 is 1 trigger behind its timestamps (+100.2 ms) since trigger 1234"
+    )
+    assert "trigger counter" in alarm.action
+
+
+def test_a_clock_that_is_off_asks_for_another_mend_than_a_slip() -> None:
+    slips = {"bpm": {"7": {"triggers": 0, "offset_ms": -37.04, "since_trigger": 5}}}
+    (alarm,) = alarms(status(states={"bpm": {"7": "d"}}, slips=slips))
+    assert alarm.text.endswith("bpm_007 is by its clock 37.0 ms behind the others since trigger 5")
+    assert alarm.action.startswith("Set its clock right")
+
+
+def test_many_out_of_step_are_one_alarm_that_names_some() -> None:
+    (alarm,) = alarms(status(states={"bpm": {str(i): "d" for i in range(12)}}))
+    assert alarm.text.startswith("12 instruments out of step: bpm_000 is 1 trigger behind")
+    assert alarm.text.endswith("; and 9 more")
+
+
 def test_instruments_that_only_miss_triggers_are_a_note() -> None:
     assert [alarm.severity for alarm in alarms(status(states={"bpm": {"6": "m"}}))] == [Severity.NOTE]
 

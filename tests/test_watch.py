@@ -62,3 +62,32 @@ def test_late_readings_are_not_missing() -> None:
     watch.note(closed(all_but(2)), SECOND)
     watch.note(closed(all_but()[:0], make_block(GROUP, [(t, 2) for t in range(10)])), SECOND)
     assert watch.missing_a_trigger(SECOND) == 0
+
+
+def test_who_is_out_of_step_is_shown_so_unless_it_is_silent() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    watch.note(closed(all_but(4)), 10 * SECOND)
+    watch.note(closed(all_but(2, 3, 4)), 11 * SECOND)
+    assert watch.states(11 * SECOND, out_of_step=[0, 3, 4]) == "domdn"
+    watch.note(closed(all_but(3, 4)), 13 * SECOND)
+    assert watch.states(13 * SECOND, out_of_step=[0, 3, 4]) == "domsn"
+
+
+def test_who_only_sends_what_fits_no_trigger_is_heard_all_the_same() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    watch.note(closed(all_but()), 10 * SECOND)
+    watch.hear(np.array([3, 3]), 13 * SECOND)
+    watch.note(closed(all_but(3)), 13 * SECOND)
+    assert watch.states(13 * SECOND)[3] != "s"
+
+
+def test_falling_silent_and_being_heard_again_is_said_once() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    watch.note(closed(all_but(4)), 10 * SECOND)
+    assert watch.changes(GROUP, 12 * SECOND) == []
+    watch.note(closed(all_but(1, 2, 4)), 12 * SECOND + 1)
+    (line,) = watch.changes(GROUP, 12 * SECOND + 1)
+    assert line == ("warning", "group bpm: bpm_001, bpm_002 are silent, for 2.0 s now")
+    assert watch.changes(GROUP, 13 * SECOND) == []
+    watch.note(closed(all_but(2, 4)), 14 * SECOND)
+    assert watch.changes(GROUP, 14 * SECOND) == [("info", "group bpm: bpm_001 is heard again")]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from daemon.assembly.closing import ONE_MOMENT_NS, close_slots
+from daemon.assembly.in_hand import DOUBLES_KEPT, InHand
 from daemon.assembly.origin import Instant, Origin
 from daemon.assembly.pool import FREE, Pool
 from daemon.assembly.progress import NEVER, Progress
@@ -14,7 +15,7 @@ from daemon.assembly.strays import Move, Strays
 from daemon.assembly.window import CLOSED, UNKNOWN, Merged, Window
 from schemas.batch import ClosedTriggers
 from schemas.ledger import ledger_dtype
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, InstrumentGroup, join
 
 SLICE = 16_384
 """Readings worked on at once: enough to make numpy's fixed costs small, few enough to stay in the cache."""
@@ -68,9 +69,10 @@ class Assembly:
         self._max_open = max_open
         self._slice = min(SLICE, window // 4)
         self._pool = Pool(group, max_open)
-        self._strays = Strays(group.size)
+        self._strays = Strays(group.size, group.record)
         self._window = Window(window, group.size, run)
         self._progress = Progress(group.size, self._window.half)
+        self._doubles = np.empty(0, group.record)
         self._before: Window | None = None
         self._started_ns = NEVER
         if history is not None and len(history):
@@ -109,6 +111,19 @@ class Assembly:
         if self._strays.oldest_ns is not None:
             oldest.append(self._strays.oldest_ns)
         return min(oldest) + self._timeout_ns if oldest else None
+
+    def in_hand(self, most: int) -> InHand:
+        """What has come for triggers that are not closed yet (the newest `most` of these), and what fits none."""
+        trigger, times, present = self._pool.newest(most)
+        doubles, self._doubles = self._doubles, self._doubles[:0]
+        return InHand(
+            run=self.run,
+            trigger=trigger,
+            times=times,
+            present=present,
+            strays=self._strays.held(),
+            doubles=doubles,
+        )
 
     def receive(self, block: Array, origin: Origin | None, now: Instant) -> list[ClosedTriggers]:
         """Take readings: record dtype, shape (n,). A timestamp of 0 is replaced by the time of receipt, in place."""
@@ -288,6 +303,8 @@ class Assembly:
         self.receipts.wait_in_slots(slots, origin)
         taken, touched = self._pool.scatter(slots, block)
         accepted = int(np.count_nonzero(taken))
+        if accepted < len(block):
+            self._keep_doubles(block[~taken])
         self.counts.accepted += accepted
         self.counts.duplicate += len(block) - accepted
         self._pool.last_received[touched] = now.utc_ns
@@ -298,8 +315,13 @@ class Assembly:
         merged = window.merge(block, now.utc_ns)
         self.counts.accepted += len(merged.late)
         self.counts.late += len(merged.late)
-        self.counts.duplicate += merged.duplicates
+        self.counts.duplicate += len(merged.doubles)
+        self._keep_doubles(merged.doubles)
         return merged
+
+    def _keep_doubles(self, doubles: Array) -> None:
+        if len(doubles):
+            self._doubles = join([self._doubles, doubles[-DOUBLES_KEPT:]])[-DOUBLES_KEPT:]
 
     def _close(self, slots: Array, now: Instant, out: list[ClosedTriggers], merged: Merged | None = None) -> None:
         """Close these slots, in the order of their triggers, and hand out one piece with what was merged before."""

@@ -7,6 +7,8 @@ from schemas.readings import Array, InstrumentGroup, words
 
 FREE = np.iinfo(np.int64).max
 FIRST_SLOTS = 64
+_TIME_WORD = 1
+"""Where the timestamp lies in a record, in words of 8 bytes (see `schemas.readings.HEADER`)."""
 
 
 class Pool:
@@ -100,6 +102,13 @@ class Pool:
         """The slots of the open triggers with the lowest numbers: intp, shape (min(count, open),)."""
         count = min(count, self.open)
         return np.argsort(self.trigger, kind="stable")[:count]
+
+    def newest(self, most: int) -> tuple[Array, Array, Array]:
+        """The `most` highest open triggers: numbers, int64 (t,), ascending; times and presence (t, instruments)."""
+        slots = np.flatnonzero(self.trigger != FREE)
+        slots = slots[np.argsort(self.trigger[slots])][-most:]
+        times = self._words[slots, :, _TIME_WORD]
+        return self.trigger[slots], times, self.present[slots]
 
     def _grow(self, size: int) -> None:
         more = size - len(self.trigger)

@@ -8,6 +8,7 @@ held for the assembly timeout and nothing came of it, it is let go.
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,8 @@ class Verdict:
 class Strays:
     """Stray readings of one group, in the order they came."""
 
-    def __init__(self, instruments: int) -> None:
+    def __init__(self, instruments: int, record: np.dtype[Any]) -> None:
+        self._none = np.empty(0, record)
         self._blocks: list[tuple[Array, Origin, int]] = []
         self._held = np.zeros(instruments, np.int32)
 
@@ -83,6 +85,10 @@ class Strays:
         for block, _ in out:
             np.subtract.at(self._held, block["instrument"], 1)
         return out
+
+    def held(self) -> Array:
+        """All that is held, in the order it came: record dtype, shape (n,)."""
+        return join([self._none, *(block for block, _, _ in self._blocks)])
 
     def instruments(self) -> Array:
         """Numbers of the instruments of which something is held."""

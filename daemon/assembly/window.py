@@ -17,13 +17,13 @@ class Merged:
     """Readings of closed triggers, merged into their ledger rows.
 
     late: record dtype (l,), the readings that were missing. late_of: intp (l,), their rows in `revised`.
-    revised: ledger dtype (r,), the rows as they are now. duplicates: readings that were there already.
+    revised: ledger dtype (r,), the rows as they are now. doubles: record dtype (d,), those that were there already.
     """
 
     late: Array
     late_of: Array
     revised: Array
-    duplicates: int
+    doubles: Array
 
 
 class Window:
@@ -89,7 +89,7 @@ class Window:
             late=block[late],
             late_of=row_of[late],
             revised=self._ledger[rows],
-            duplicates=len(block) - int(np.count_nonzero(late)),
+            doubles=block[~late],
         )
 
 

@@ -6,13 +6,14 @@
     o: { name: "ok", glyph: "", words: "ok" },
     l: { name: "late", glyph: "◐", words: "late" },
     m: { name: "missing", glyph: "✕", words: "missing" },
+    d: { name: "desynchronised", glyph: "≠", words: "out of step" },
     s: { name: "silent", glyph: "▲", words: "silent" },
     n: { name: "never", glyph: "○", words: "never heard" },
   };
   const LEGEND = { o: "■" };
   const GAP = 4; // px between cells, as in grid.css
   const LARGE = 600; // instruments that still lie before one's eyes at once
-  const drawn = {}; // group -> {root, cells, states, names}
+  const drawn = {}; // group -> {root, cells, names, states, liveness, slips}
 
   T.instrumentName = function (group, number) {
     const names = T.section("names", group);
@@ -41,6 +42,7 @@
         place.append(drawn[group].root);
       }
       update(drawn[group], group, T.section("states", group), liveness);
+      explain(drawn[group], group, T.section("slips", group) || {});
     }
   };
 
@@ -94,7 +96,7 @@
     grid.addEventListener("keydown", (event) => move(event, cells));
     grid.addEventListener("focusin", (event) => rove(event.target, cells));
     root.append(head, grid);
-    return { root, cells, names, states: "", liveness: null };
+    return { root, cells, names, states: "", liveness: null, slips: null };
   }
 
   function update(grid, group, states, liveness) {
@@ -112,6 +114,16 @@
     grid.states = states;
     grid.liveness = liveness;
     legend(grid.root.querySelector(".legend"), states);
+  }
+
+  /* By how much an instrument is out of step, where the pointer rests on its cell. */
+  function explain(grid, group, slips) {
+    if (slips === grid.slips) return;
+    for (const cell of grid.cells) {
+      const name = T.instrumentName(group, Number(cell.dataset.number));
+      T.attribute(cell, "title", Object.hasOwn(slips, name) ? name + ": " + slips[name] : name);
+    }
+    grid.slips = slips;
   }
 
   function legend(place, states) {

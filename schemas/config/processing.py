@@ -85,4 +85,12 @@ class AlarmConfig(Section):
     stale_s: float = Field(
         default=2.0, gt=0, description="An instrument silent for longer, while others go on, is stale."
     )
+    clock_offset_ms: float = Field(
+        default=20.0,
+        gt=0,
+        le=10_000,
+        description="An instrument whose timestamps differ from those of most by more is out of step: its trigger "
+        "numbers slipped, or its clock is off. Raise it where instruments send no time of their own over a slow "
+        "network.",
+    )
     commit_p99_ms: float = Field(default=100.0, gt=0, description="Budget for the commit latency, p99.")

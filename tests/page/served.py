@@ -20,6 +20,7 @@ from schemas.status import (
     InstrumentState,
     Latency,
     ReadingCounts,
+    Slip,
     SourceStatus,
     State,
     Status,
@@ -29,7 +30,7 @@ from schemas.status import (
 
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
 STARTED_NS = time.time_ns()
-WELL = (InstrumentState.OK, InstrumentState.LATE)
+WELL = (InstrumentState.OK, InstrumentState.LATE, InstrumentState.DESYNCHRONISED)
 
 FIGURES: dict[str, Any] = {
     "groups": {"bpm": 120},
@@ -42,6 +43,7 @@ FIGURES: dict[str, Any] = {
     "waiting": 1,
     "open": 2,
     "states": {},
+    "slips": {},
     "available": True,
     "problem": None,
     "away_s": 0.0,
@@ -61,7 +63,16 @@ FIGURES: dict[str, Any] = {
     "events": [],
 }
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
-`count` holds the totals still."""
+`slips` says how an instrument in
+state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the totals still."""
+
+
+SLIPPED = {"triggers": -1, "offset_ms": 100.2, "since_trigger": 1234}
+
+
+def _slips(name: str, letters: list[str], figures: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    given = figures["slips"].get(name, {})
+    return [(n, SLIPPED | given.get(str(n), {})) for n, letter in enumerate(letters) if letter == "d"]
 
 
 def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -> GroupStatus:
@@ -112,6 +123,8 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
         missing_now=sum(STATE_LETTERS[letter] not in WELL for letter in letters),
         missing_a_trigger=figures["missing_a_trigger"],
         states="".join(letters),
+        desynchronised_now=letters.count("d"),
+        slips=[Slip(instrument=f"{name}_{n:03d}", **slip) for n, slip in _slips(name, letters, figures)],
         journal_mib=0.0,
         backlog_mib=waiting * size * 56 / 2**20,
         backpressure=figures["backpressure"],

@@ -10,7 +10,7 @@ from tests.page.stage import Stage, until
 
 pytestmark = pytest.mark.page
 
-MIXED = {"6": "m", "13": "l", "32": "s", "42": "n", "51": "m"}
+MIXED = {"6": "m", "13": "l", "32": "s", "42": "n", "51": "m", "70": "d"}
 
 
 def test_the_numbers_are_those_of_the_status(stage: Stage, page: Page) -> None:
@@ -49,6 +49,7 @@ def test_a_state_is_told_by_glyph_words_and_colour(stage: Stage, page: Page) -> 
         (0, "ok", "", "ok"),
         (13, "late", "◐", "late"),
         (6, "missing", "✕", "missing"),
+        (70, "desynchronised", "≠", "out of step"),
         (32, "silent", "▲", "silent"),
         (42, "never", "○", "never heard"),
     ):
@@ -60,17 +61,18 @@ def test_a_state_is_told_by_glyph_words_and_colour(stage: Stage, page: Page) -> 
     expect(cells).to_have_count(120)
     colours = [
         page.locator(f".cell[data-number='{n}']").evaluate("e => getComputedStyle(e).background")
-        for n in (0, 13, 6, 32)
+        for n in (0, 13, 6, 32, 70)
     ]
-    assert len(set(colours)) == 4
-    for name, count in (("ok", "115"), ("late", "1"), ("missing", "2"), ("silent", "1"), ("never", "1")):
+    assert len(set(colours)) == 5
+    counts = {"ok": "114", "late": "1", "missing": "2", "desynchronised": "1", "silent": "1", "never": "1"}
+    for name, count in counts.items():
         expect(page.locator(f".legend [data-state={name}] b")).to_have_text(count)
 
 
 def test_the_strip_is_empty_when_all_is_well_and_else_names_the_gravest_first(stage: Stage, page: Page) -> None:
     expect(page.locator(".alarm")).to_have_count(0, timeout=8_000)
     stage.figures(available=False, problem="connection refused", away_s=75.0, p99=50.0, states={"bpm": MIXED})
-    expect(page.locator(".alarm")).to_have_count(3)
+    expect(page.locator(".alarm")).to_have_count(4)
     expect(page.locator(".alarm").first).to_have_attribute("data-severity", "critical")
     expect(page.locator(".alarm").first).to_contain_text("Database away: connection refused")
     expect(page.locator(".alarm").first.locator(".since")).to_contain_text("1 min")
@@ -139,6 +141,23 @@ def test_a_cell_opens_the_trend_of_its_instrument_and_the_address_remembers_it(s
     expect(page.locator(".mantine-Drawer-title")).to_have_count(0)
     expect(page.locator(".cell").nth(6)).to_be_focused()
     assert "instrument" not in page.url
+
+
+def test_an_instrument_out_of_step_tells_by_how_much(stage: Stage, fresh: Watched) -> None:
+    page, cell = fresh.page, fresh.page.locator(".cell").nth(7)
+    expect(cell).to_have_attribute("title", "bpm_007")
+    stage.figures(states={"bpm": {"7": "d"}})
+    size = "1 trigger behind its timestamps (+100.2 ms) since trigger 1234"
+    alarm = page.locator(".alarm", has_text="out of step")
+    expect(alarm).to_have_attribute("data-severity", "warning")
+    expect(alarm).to_contain_text(f"1 instrument out of step: bpm_007 is {size}")
+    expect(cell).to_have_attribute("title", f"bpm_007: {size}")
+    cell.click()
+    expect(page.locator("#trend-state")).to_contain_text("out of step: its trigger numbers or its clock")
+    expect(page.locator("#trend-state")).to_contain_text(size)
+    stage.figures(states={})
+    expect(cell).to_have_attribute("title", "bpm_007")
+    expect(alarm).to_have_count(0, timeout=8_000)
 
 
 def test_readings_that_cannot_be_had_are_explained(stage: Stage, fresh: Watched) -> None:
@@ -234,7 +253,7 @@ def test_axe_finds_nothing_serious(stage: Stage, fresh: Watched, drawer: bool) -
     page = fresh.page
     stage.figures(states={"bpm": MIXED}, p99=50.0, available=False, problem="connection refused", refused={"far": 2})
     stage.figures(events=[{"time_ns": 1_700_000_000_000_000_000, "severity": "error", "text": "database away"}])
-    expect(page.locator(".alarm")).to_have_count(3)
+    expect(page.locator(".alarm")).to_have_count(4)
     if drawer:
         page.locator(".cell").nth(6).click()
         expect(page.locator("#trend-chart .main-svg").first).to_be_visible()
@@ -254,7 +273,7 @@ def test_a_phone_needs_no_sideways_scroll(stage: Stage, browser: Browser) -> Non
     watched = Watched(browser, stage.page.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     live(watched.page)
     expect(watched.page.locator(".grid")).to_have_count(2)
-    expect(watched.page.locator(".alarm")).to_have_count(2)
+    expect(watched.page.locator(".alarm")).to_have_count(3)
     width = "() => document.documentElement.scrollWidth"
     assert watched.page.evaluate(width) <= 390
     watched.page.locator(".cell").first.tap()
