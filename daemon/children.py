@@ -1,4 +1,4 @@
-"""Processes that the demonstration starts, and that never outlive it."""
+"""Processes that the demonstration and the drills start, and that never outlive it."""
 
 import asyncio
 import ctypes
@@ -41,6 +41,16 @@ class Child:
         return cls(name, process, log)
 
     @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.returncode
+
+    @property
     def running(self) -> bool:
         """Whether it has not ended yet."""
         return self._process.returncode is None
@@ -62,6 +72,12 @@ class Child:
             await self._process.wait()
             return False
         return True
+
+    async def kill(self) -> None:
+        """Kill it, and wait until it is gone."""
+        if self.running:
+            self._process.kill()
+        await self._process.wait()
 
     def obituary(self) -> str:
         """Say in one line how it ended, with the last that it said."""

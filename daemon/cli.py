@@ -18,6 +18,7 @@ from daemon import (
     bench_command,
     check_command,
     dashboard_command,
+    drill_command,
     install_command,
     open_run_command,
     psql_command,
@@ -122,6 +123,7 @@ def _new_uvloop() -> asyncio.AbstractEventLoop:
 
 app.command(epilog=bench_command.EPILOG)(bench_command.bench)
 app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
+app.command(epilog=drill_command.EPILOG)(drill_command.drill)
 
 
 app.command("check-config", epilog=check_command.EPILOG)(check_command.check_config)

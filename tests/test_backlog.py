@@ -1,6 +1,7 @@
 """The backlog over a real journal: in order, nothing lost, nothing twice, and memory bounded."""
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -212,3 +213,21 @@ async def test_taking_waits_until_there_is_something(tmp_path: Path, pieces: int
         assert not taking.done()
         here.backlog.put([piece_of(number) for number in range(1, pieces + 1)])
         assert len(await asyncio.wait_for(taking, WITHIN_S)) == pieces
+
+
+async def test_what_a_full_disk_never_takes_is_committed_all_the_same(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    async with opened(tmp_path, memory=2 * PIECE_BYTES) as here:
+        first = here.backlog._last + 1
+        # Somebody else has filled the disk, and keeps it so.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+        try:
+            for number in range(1, 31):
+                here.backlog.put([piece_of(number)])
+            await here.until(lambda: here.backlog.is_full)
+            assert await here.drained(30) == list(range(first, first + 30))
+            await here.until(lambda: not here.backlog.is_full)
+            assert here.backlog.waiting == Amount()
+            assert here.lost == []
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

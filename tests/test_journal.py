@@ -252,6 +252,25 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
         assert list(everything(journal)) == [last - 1, last]
 
 
+def test_a_full_disk_has_room_again_when_what_filled_it_is_trimmed(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with opened(tmp_path) as journal:
+        last = journal.append([piece_of(1)])
+        # The disk is the files here: no limit of the journal's own is anywhere near.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (segments(tmp_path)[0].stat().st_size, hard))
+        try:
+            with pytest.raises(JournalFull, match="is full"):
+                journal.append([piece_of(2)])
+            assert list(everything(journal)) == [last]
+            journal.trim(last)
+            assert segments(tmp_path) == []
+            assert journal.nbytes == 0
+            assert journal.append([piece_of(1)]) == last + 1
+            assert same(everything(journal)[last + 1], piece_of(1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with opened(tmp_path), pytest.raises(JournalError, match="used by another daemon"), opened(tmp_path):
         pass

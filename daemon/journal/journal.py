@@ -230,6 +230,7 @@ class Journal:
             writer.append(records)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                self._end_segment()
                 raise JournalFull(f"the disk of {self._folder} is full") from error
             raise
         for (sequence, buffers), piece in zip(records, pieces, strict=True):
@@ -253,6 +254,20 @@ class Journal:
         writer, records = self._writer, np.array(self._written, INDEX)
         self._sealed.append(_Sealed(path=writer.path, nbytes=writer.nbytes, records=records, unsynced=writer))
         self._writer, self._written = None, deque()
+
+    def _end_segment(self) -> None:
+        """Let the segment being written grow no more: a full disk has room again only when it can go."""
+        if self._written:
+            self._seal()
+        elif self._writer is not None:
+            self._drop_segment()
+
+    def _drop_segment(self) -> None:
+        assert self._writer is not None
+        writer, self._writer = self._writer, None
+        writer.close()
+        writer.path.unlink()
+        self.nbytes -= writer.nbytes
 
     def sync(self) -> int:
         """Wait until all that was appended is on the disk; return its last number.
@@ -336,11 +351,7 @@ class Journal:
         while self._written and self._written[0][0] <= position:
             self._written.popleft()
         if self._writer is not None and not self._written and self._writer.nbytes >= self._segment_bytes:
-            path, nbytes = self._writer.path, self._writer.nbytes
-            self._writer.close()
-            self._writer = None
-            path.unlink()
-            self.nbytes -= nbytes
+            self._drop_segment()
 
     def close(self) -> None:
         """Put what was appended on the disk, and give the folder back; a segment that holds nothing more goes.

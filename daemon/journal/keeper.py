@@ -165,6 +165,8 @@ class Keeper:
     async def read(self, after: int, most_bytes: int) -> Pieces:
         """Read the first pieces with numbers above `after`, of those put before; see `Journal.read`.
 
+        Those that a full disk does not take come from memory, when the journal has none before them.
+
         Raises:
             OSError: the disk failed.
         """
@@ -303,6 +305,13 @@ class Keeper:
         if not future.set_running_or_notify_cancel():
             return
         try:
-            future.set_result(self._journal.read(after, most_bytes))
+            future.set_result(self._journal.read(after, most_bytes) or self._unwritten(after, most_bytes))
         except OSError as error:
             future.set_exception(error)
+
+    def _unwritten(self, after: int, most_bytes: int) -> Pieces:
+        """The first pieces above `after` that wait to be written; their numbers are above all in the journal."""
+        with self._changed:
+            waiting = [(self._next + k, piece) for k, piece in enumerate(self._pending) if self._next + k > after]
+        sizes = itertools.accumulate(piece.nbytes for _, piece in waiting)
+        return waiting[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= most_bytes, sizes)))]
