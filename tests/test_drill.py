@@ -134,11 +134,21 @@ async def test_it_finds_what_somebody_took_out_of_the_database(state_dir: Path, 
         await asyncio.to_thread(server.stop)
 
 
+def test_a_folder_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    ended = triggerlog("drill", TMPDIR=str(folder))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "too long a name for a socket in it; use a shorter one (TMPDIR)" in ended.stderr
+    assert not list(folder.iterdir())
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_whole_drill_on_a_throw_away_server(tmp_path: Path) -> None:
+def test_the_whole_drill_on_a_throw_away_server(state_dir: Path) -> None:
     options = ("--instruments", "8", "--rate", "40", "--seconds", "0.6")
-    ended = triggerlog("drill", *options, "--json", timeout_s=500, TMPDIR=str(tmp_path))
+    folder = state_dir.parent
+    ended = triggerlog("drill", *options, "--json", timeout_s=500, TMPDIR=str(folder))
     assert ended.returncode == 0, ended.stderr
     results = json.loads(ended.stdout)["drills"]
     assert [result["name"] for result in results] == [drill.name for drill in DRILLS]
@@ -153,7 +163,7 @@ def test_the_whole_drill_on_a_throw_away_server(tmp_path: Path) -> None:
         **dict.fromkeys(("both-killed", "outage", "hang", "full-disk"), 1),
         **dict.fromkeys(("slow-instrument", "clock-step", "garbage"), 0),
     }
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
 
 
 def test_a_named_database_is_not_touched_without_a_word(tmp_path: Path) -> None:

@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from pathlib import Path
 
 import psutil
 
-from backends.base import StoreUnavailable
-from backends.postgresql.embedded import START_TIMEOUT_S, EmbeddedPostgresql
+from backends.base import StoreError, StoreUnavailable
+from backends.postgresql.embedded import LONGEST_SOCKET, SOCKET, START_TIMEOUT_S, EmbeddedPostgresql
 from backends.throwaway.base import POLL_S, ThrowawayServer
 
 GONE_TIMEOUT_S = 30
@@ -20,10 +21,15 @@ class ThrowawayPostgresql(ThrowawayServer):
 
     Args:
         folder: one that the server's account can pass, when root runs it; whoever made it removes it after `stop`.
+
+    Raises:
+        StoreError: the folder's name is too long: the server would listen elsewhere after each start.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
+        if len(os.fsencode(self._folder / "postgresql" / SOCKET)) > LONGEST_SOCKET:
+            raise StoreError(f"{self._folder} is too long a name for a socket in it; use a shorter one (TMPDIR)")
         self._server = EmbeddedPostgresql(self._folder)
 
     @property
