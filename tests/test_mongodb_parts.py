@@ -2,7 +2,10 @@
 
 import json
 import math
+import os
 import re
+import subprocess
+import sys
 from typing import Any
 
 import bson
@@ -29,6 +32,7 @@ from backends.mongodb.documents import (
 )
 from backends.mongodb.errors import check_answer
 from backends.mongodb.formats import arrays_format, encode_arrays, encode_rows, rows_format
+from backends.mongodb.owner import is_dead, new_owner
 from backends.mongodb.reading import readings_in_window, readings_of_trigger
 from backends.mongodb.schema import NEEDED, GroupCollections, lacking_rights
 from backends.mongodb.server import Server, check_server, held
@@ -293,3 +297,38 @@ def test_the_script_makes_all_of_it(layout: Layout) -> None:
     assert f'NumberLong("{MISSING_OFFSET}")' in text or layout is Layout.ROWS
     assert json.dumps(wanted.description("main")) in text
     assert 'db.positions.updateOne({"_id": "bpm"}' in text
+
+
+# --- owners of leases -----------------------------------------------------------------------------------------------
+
+OWNER = "from backends.mongodb.owner import new_owner; print(new_owner(), flush=True); input()"
+
+
+def test_an_owner_is_dead_once_its_process_is() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        owner = process.stdout.readline().strip()
+        assert owner.split(":")[1] == str(process.pid)
+        assert not is_dead(owner)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert is_dead(owner), "a zombie writes nothing"
+    assert is_dead(owner)
+
+
+def test_nobody_is_called_dead_who_may_live() -> None:
+    mine = new_owner()
+    host, pid, mark = mine.split(":")
+    where, born, unique = mark.split("-")
+    assert not is_dead(mine)
+    assert is_dead(f"{host}:{pid}:{where}-{int(born) - 1}-{unique}"), "another process has the number by now"
+    for owner in (
+        f"{host}:{pid}:{where[:-1]}-1-{unique}",  # another boot, or another container
+        f"{host}:{2**22 + 1}:elsewhere-1-{unique}",
+        f"{host}:{2**22 + 1}:0123abcd",  # of an earlier release
+        f"{host}:{2**22 + 1}:-1-{unique}",
+        "somebody",
+        "",
+    ):
+        assert not is_dead(owner)

@@ -1,16 +1,14 @@
 """One writer a group, without sessions that hold locks: a lease in the group's position document.
 
-The owner renews it while it runs, by the server's clock; whoever finds it lapsed may take it. Taking and renewing are
-single updates of one document that name the owner they expect, which MongoDB does atomically. FerretDB 1 does not
+The owner renews it while it runs, by the server's clock; whoever finds it lapsed may take it, and at once where it was
+that of a process of the same machine that is gone: a daemon that is started again does not wait. Taking and renewing
+are single updates of one document that name the owner they expect, which MongoDB does atomically. FerretDB 1 does not
 quite: of two that take a lapsed lease within the same millisecond one finds at its next renewal that it has lost, and
 until then both may write documents, which are the same under the same `_id` or refused.
 """
 
 import asyncio
 import logging
-import os
-import socket
-import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -21,6 +19,7 @@ from bson import Int64
 
 from backends.base import GroupLocked, StoreError, StoreUnavailable
 from backends.mongodb.errors import DUPLICATE_KEY, check_answer, translated
+from backends.mongodb.owner import is_dead, new_owner
 from backends.mongodb.server import Database
 from schemas.batch import JournalPosition, Stream
 from schemas.tables import ACCOUNT
@@ -46,12 +45,12 @@ class Lease:
         self._logger = logger
         self._target = target
         self._timeout_s = timeout_s
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._owner = new_owner()
         self.is_held = False
         self._renewed_at = 0.0
 
     async def take(self, database: Database) -> JournalPosition:
-        """Take the lease, waiting for one of a daemon that was killed to lapse; return the position, 0 at first.
+        """Take the lease, waiting for one of a daemon that died elsewhere to lapse; return the position, 0 at first.
 
         Raises:
             GroupLocked: another daemon holds it.
@@ -198,7 +197,7 @@ def _field(stream: Stream, name: str) -> str:
 
 
 def _is_free(found: Mapping[str, Any], now: datetime, owner: str) -> bool:
-    if found.get("owner") in (None, owner) or found.get("seen") is None:
+    if found.get("owner") in (None, owner) or found.get("seen") is None or is_dead(str(found["owner"])):
         return True
     # Either way: a server whose clock is put back would else keep a dead daemon's lease for as long.
     seen: datetime = found["seen"]
