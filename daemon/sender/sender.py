@@ -17,7 +17,7 @@ PASSING = frozenset({ErrorCode.TOO_MANY_CONNECTIONS, ErrorCode.TIMEOUT, ErrorCod
 """Refusals that may be over when the sender tries again; all the others need somebody to mend something."""
 
 RETRY_FIRST_S = 0.05
-RETRY_MOST_S = 2.0
+RETRY_MOST_S = 1.0
 """Pause between attempts to connect again; it doubles from the first to the most."""
 
 
