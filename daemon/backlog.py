@@ -93,6 +93,11 @@ class Backlog:
             return self._max_memory - self.memory_bytes
         return self._journal_room - self._keeper.pending_bytes
 
+    def change_limit(self, max_memory: int) -> None:
+        """Let so many bytes wait in memory from now on."""
+        self._max_memory = max_memory
+        self._look()
+
     def put(self, pieces: Sequence[ClosedTriggers]) -> None:
         """Take pieces in. Never refuses: what is closed is not lost; `full` slows down the sources."""
         now = time.monotonic_ns()

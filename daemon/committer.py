@@ -76,15 +76,19 @@ class Committer:
         self._store = store
         self._group = group
         self._durability = durability
-        self._max_batch = int(settings.max_batch_mib * 2**20)
-        self._retry_first_s = settings.retry_first_ms / 1e3
-        self._retry_most_s = settings.retry_most_ms / 1e3
+        self.change(settings)
         self._backlog = backlog
         self._dead_letters = dead_letters
         self._announcement = Announcement(group.name, events)
         self._settled = settled
         self._noticed = noticed
         self.account_at_start = account or JournalPosition(sequence=0)
+
+    def change(self, settings: CommitterConfig) -> None:
+        """Batch and pause so from now on."""
+        self._max_batch = int(settings.max_batch_mib * 2**20)
+        self._retry_first_s = settings.retry_first_ms / 1e3
+        self._retry_most_s = settings.retry_most_ms / 1e3
 
     def note_risk(self, risk_ms: float) -> None:
         """Be told how young an acknowledged reading may be, in ms, and still be lost with the server."""

@@ -111,6 +111,21 @@ class Pipeline:
         """Whether the backlog is at its limit, so that sources hold back."""
         return self.backlog.is_full
 
+    def change(self, config: Config) -> None:
+        """Take over what of a configuration can change while the daemon runs; see `daemon.reload`."""
+        self.committer.change(config.committer)
+        self._attempt_s = longest_attempt_s(config)
+        self.watch.change_stale(int(config.alarms.stale_s * 1e9))
+        if self._keeper is not None:
+            max_bytes, segment_bytes = (
+                int(mib * 2**20) for mib in (config.journal.max_mib, config.journal.segment_mib)
+            )
+            self._keeper.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
+        self.backlog.change_limit(int(config.committer.max_waiting_mib * 2**20))
+        self.assembly.change_timeout(int(config.assembly.timeout_ms * 1e6))
+        self._disarm()
+        self._arm()
+
     def subscribe(self, *, settled: Callable[[], None], full: Callable[[bool], None]) -> None:
         """Be told when acknowledgements may have moved on, and when backpressure begins (True) and ends (False)."""
         self._on_settled.append(settled)

@@ -52,6 +52,10 @@ class Reporter:
         self._away_since_ns: int | None = None
         self._cpu_at_ns = self._started_ns
 
+    def change(self, config: Config) -> None:
+        """Tell these limits from now on."""
+        self._config = config
+
     def sample(self) -> None:
         """Take the counters for the rates."""
         moment = time.monotonic_ns()

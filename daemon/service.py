@@ -22,6 +22,7 @@ from daemon.notify import Notifier
 from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
 from daemon.progress_watch import Part
+from daemon.reload import Reloader
 from daemon.reporting import Reporter
 from daemon.resume import what_was_left
 from daemon.runs import Runs
@@ -62,7 +63,7 @@ class Addresses:
 
 
 async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] | None = None) -> None:
-    """Run the daemon until SIGTERM or SIGINT.
+    """Run the daemon until SIGTERM or SIGINT; SIGHUP reads the configuration again.
 
     ready: called once readings are taken.
 
@@ -78,6 +79,8 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] | None 
     notifier = Notifier()
     with _only_one(loaded.state_dir):
         service = Service(loaded, notifier)
+        # In a terminal that signal says that it was closed.
+        loop.add_signal_handler(signal.SIGHUP, stop.set if os.isatty(0) else service.reload_wanted.set)
         async with asyncio.TaskGroup() as tasks:
             try:
                 await service.startup(tasks, stop)
@@ -114,6 +117,14 @@ class Service:
         self._api = api_server(self, loaded)
         self._background: list[asyncio.Task[None]] = []
         self._committing: list[asyncio.Task[None]] = []
+        self.reload_wanted = asyncio.Event()
+        self._reloader = Reloader(
+            loaded,
+            apply=self._change,
+            begun=self._notifier.reloading,
+            ended=lambda: self._notifier.ready(status_line(self.reporter.status())),
+            events=self.events,
+        )
         self._is_open = False
         self._unknown: str | None = None
 
@@ -138,6 +149,7 @@ class Service:
         self._tell_risk()
         await self._start_sources()
         self.reporter.state = State.RUNNING
+        self._background.append(tasks.create_task(self._reloader.run(self.reload_wanted), name="reloads"))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
         gc.freeze()
@@ -165,6 +177,15 @@ class Service:
     def open_run(self) -> dict[str, int]:
         """Begin a new run in every group; return its number by group."""
         return {name: pipeline.open_run() for name, pipeline in self.pipelines.items()}
+
+    def _change(self, config: Config) -> None:
+        """Take over what of a configuration can change while the daemon runs."""
+        self.config = config
+        self.reporter.change(config)
+        for pipeline in self.pipelines.values():
+            pipeline.change(config)
+        for source, section in zip(self._sources, config.sources, strict=True):
+            source.change(section)
 
     def _parts(self) -> list[Part]:
         """What has to move while the daemon runs, for the watchdog."""

@@ -26,6 +26,10 @@ class Watch:
         self._missing = np.zeros((_SECONDS, instruments), np.int64)
         self._late = np.zeros((_SECONDS, instruments), np.int64)
 
+    def change_stale(self, stale_ns: int) -> None:
+        """Call an instrument silent after so long from now on."""
+        self._stale_ns = stale_ns
+
     def note(self, piece: ClosedTriggers, monotonic_ns: int) -> None:
         """Take note of closed triggers and late readings."""
         row = self._row(monotonic_ns)

@@ -151,6 +151,10 @@ class Assembly:
         self._pool.opened[self._pool.opened != FREE] = now.monotonic_ns
         self._strays.restart(now.monotonic_ns)
 
+    def change_timeout(self, timeout_ns: int) -> None:
+        """Close triggers so long after their first reading from now on, those that are open too."""
+        self._timeout_ns = timeout_ns
+
     def flush(self, now: Instant) -> list[ClosedTriggers]:
         """Close everything, as at the end of the service."""
         out: list[ClosedTriggers] = []

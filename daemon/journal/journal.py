@@ -107,8 +107,7 @@ class Journal:
         self.unreadable: list[Damage] = []
         self._folder = folder
         self._group = group
-        self._max_bytes = max_bytes
-        self._segment_bytes = min(segment_bytes, max(1, max_bytes // 4))
+        self.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
         self._sealed: deque[_Sealed] = deque()
         self._writer: SegmentWriter | None = None
         self._written: deque[tuple[int, ...]] = deque()  # as INDEX
@@ -126,6 +125,11 @@ class Journal:
         except OSError:
             return 0
         return max(0, min(self.room, disk.f_bavail * disk.f_frsize))
+
+    def change_limits(self, *, max_bytes: int, segment_bytes: int) -> None:
+        """Let it hold so much from now on; may be called from any thread, and what it holds already stays."""
+        self._max_bytes = max_bytes
+        self._segment_bytes = min(segment_bytes, max(1, max_bytes // 4))
 
     def open(self, position: int) -> Recovered:
         """Take the folder, look through its segments, and set aside what is damaged.

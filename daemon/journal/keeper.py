@@ -111,6 +111,10 @@ class Keeper:
         """Start the thread."""
         self._thread.start()
 
+    def change_limits(self, *, max_bytes: int, segment_bytes: int) -> None:
+        """Let the journal hold so much from now on."""
+        self._journal.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
+
     def part(self, name: str) -> Part:
         """How the thread does, for the watchdog; asks it for a sign of life, which the next look sees."""
         part = Part(name=name, steps=self._answered, is_busy=self._asked > self._answered)

@@ -32,11 +32,15 @@ class Admission(Generic[V]):
     """
 
     def __init__(self, *, most: int, most_of_address: int, most_ungreeted: int) -> None:
-        self._most, self._most_of_address, self._most_ungreeted = most, most_of_address, most_ungreeted
+        self.change(most=most, most_of_address=most_of_address, most_ungreeted=most_ungreeted)
         self._ungreeted: dict[V, None] = {}  # in the order they came
         self._greeted: dict[V, None] = {}
         self._ended: dict[V, None] = {}
         self._of_address: Counter[str] = Counter()
+
+    def change(self, *, most: int, most_of_address: int, most_ungreeted: int) -> None:
+        """Let so many in from now on; nobody has to go for it."""
+        self._most, self._most_of_address, self._most_ungreeted = most, most_of_address, most_ungreeted
 
     def __len__(self) -> int:
         return len(self._ungreeted) + len(self._greeted) + len(self._ended)

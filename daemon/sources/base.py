@@ -1,7 +1,7 @@
 """What every source offers to the service."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from daemon.pipeline import Pipeline
 from daemon.progress_watch import Part
@@ -28,6 +28,9 @@ class Source(Protocol):
 
     def status(self) -> SourceStatus:
         """How it does."""
+
+    def change(self, config: Any) -> None:
+        """Take over what of its section of the configuration can change while it runs; see `daemon.reload`."""
 
     def parts(self) -> list[Part]:
         """What of it has to move while the daemon runs, for the watchdog."""

@@ -57,6 +57,9 @@ class SimulatedSource:
             lost_datagrams=0,
         )
 
+    def change(self, config: SimulatedConfig) -> None:
+        """Nothing of it changes while it runs."""
+
     def parts(self) -> list[Part]:
         """Whether it is at work."""
         is_over = self._task is None or self._task.done()

@@ -111,6 +111,15 @@ class TcpSource:
             lost_datagrams=0,
         )
 
+    def change(self, config: TcpConfig) -> None:
+        """Take over the limits; those who are connected stay."""
+        self._every_s = config.acknowledge_every_ms / 1e3
+        self._admission.change(
+            most=config.max_connections,
+            most_of_address=config.max_connections_per_address,
+            most_ungreeted=config.max_ungreeted,
+        )
+
     def parts(self) -> list[Part]:
         """Whether it listens, and hands on what it reads."""
         name = f"listening at tcp {self._address}"

@@ -83,6 +83,9 @@ class UdpSource:
             lost_datagrams=self._numbers.lost,
         )
 
+    def change(self, config: UdpConfig) -> None:
+        """Nothing of it changes while it runs."""
+
     def parts(self) -> list[Part]:
         """Whether it listens, and hands on what it reads."""
         listening = Part(name=f"listening at udp {self._address}", steps=0, is_busy=self._socket is None)
