@@ -126,6 +126,19 @@ bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of 
 soak: $(INSTALLED) ## Run the long tests: full speed for minutes, memory flat, nothing lost
 	@TRIGGERLOG_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
 
+.PHONY: test-systemd
+test-systemd: $(INSTALLED) ## Run the units under a real systemd, in a Debian tree made for it (as root; minutes the first time)
+	@if [ "$$(id -u)" != 0 ]; then echo "make test-systemd boots a machine: run it as root." >&2; exit 1; fi
+	wanted=
+	command -v debootstrap >/dev/null || wanted="$$wanted debootstrap"
+	command -v systemd-nspawn >/dev/null || wanted="$$wanted systemd-container"
+	if [ -n "$$wanted" ]; then
+		command -v apt-get >/dev/null || { echo "make test-systemd needs$$wanted." >&2; exit 1; }
+		echo "Installing$$wanted ..."
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$wanted >/dev/null
+	fi
+	TRIGGERLOG_SYSTEMD=1 $(BIN)/python -m pytest tests/systemd $(ARGS)
+
 .PHONY: screenshots
 screenshots: $(INSTALLED) tools ## Make the pictures of the page in docs/images again
 	@TRIGGERLOG_SCREENSHOTS=1 $(BIN)/python -m pytest -m page $(ARGS)

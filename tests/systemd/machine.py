@@ -8,10 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.processes import until
 
+STATUS = "http://127.0.0.1:8120/api/v1/status"
 STOPPER = Path(__file__).parent.parent / "stopped_threads.py"
 
 
@@ -55,16 +57,24 @@ class Machine:
 
     def run(self, *command: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a command in it to its end."""
-        enter = ("nsenter", "--target", str(self._leader), "--all", "/usr/bin/env", "-i")
-        path = "PATH=/opt/triggerlog/.venv/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         return subprocess.run(
-            [*enter, path, "COLUMNS=200", *command],
+            self._inside(command),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=timeout_s,
             check=False,
         )
+
+    def start(self, *command: str) -> "subprocess.Popen[str]":
+        """Run a command in it beside the test."""
+        return subprocess.Popen(
+            self._inside(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def _inside(self, command: Sequence[str]) -> list[str]:
+        enter = ("nsenter", "--target", str(self._leader), "--all", "/usr/bin/env", "-i")
+        return [*enter, "PATH=/opt/triggerlog/.venv/bin:/usr/sbin:/usr/bin:/sbin:/bin", "COLUMNS=200", *command]
 
     def done(self, *command: str, timeout_s: float = 120) -> str:
         """Run a command that has to succeed; return what it says."""
@@ -87,7 +97,10 @@ class Machine:
 
     def status(self) -> dict:
         """What the daemon's API says."""
-        return json.loads(self.done("triggerlog", "status", "--json"))
+        ask = f"import urllib.request; print(urllib.request.urlopen('{STATUS}').read().decode())"
+        enter = ("nsenter", "--target", str(self._leader), "--net")
+        said = subprocess.run([*enter, sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+        return json.loads(said)
 
     def outer_pid(self, inner: int) -> int:
         """The number that a process of the machine has outside of it."""

@@ -1,0 +1,217 @@
+"""The units under a real systemd: installed, started, reloaded, stopped, killed, stuck, without power. Nothing is lost.
+
+The tests are steps of one story on one machine, in the order of this file: `make test-systemd`, as root.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.processes import until
+from tests.systemd.machine import Machine
+from tests.systemd.tree import tree
+
+pytestmark = [
+    pytest.mark.systemd,
+    pytest.mark.skipif(os.environ.get("TRIGGERLOG_SYSTEMD") != "1", reason="boots a machine: make test-systemd"),
+    pytest.mark.timeout(900),
+]
+
+CONFIG = "/etc/triggerlog.toml"
+UNIT = "triggerlog.service"
+INSTRUMENTS = 120
+WATCHDOG_S = 8
+COUNTED = "SELECT count(*), count(DISTINCT (run, trigger_id, instrument)), count(DISTINCT (run, trigger_id)) FROM bpm"
+
+
+@dataclass
+class Site:
+    """The machine, and what was sent to it so far."""
+
+    machine: Machine
+    triggers: int = 0
+    config: str = ""
+
+    def simulate(self, triggers: int, *, rate: float = 0, ack: str = "committed") -> tuple[str, ...]:
+        """The command that sends the next so many triggers."""
+        first, self.triggers = self.triggers + 1, self.triggers + triggers
+        numbers = ("--first-trigger", str(first), "--triggers", str(triggers), "--rate", f"{rate:g}")
+        return ("triggerlog", "simulate", "--json", "--ack", ack, "--finish-timeout-s", "240", *numbers)
+
+    def send(self, triggers: int, *, ack: str = "committed") -> None:
+        """Send triggers, and see each reading of them acknowledged."""
+        self.acknowledged(self.machine.done(*self.simulate(triggers, ack=ack)), triggers)
+
+    def acknowledged(self, said: str, triggers: int) -> None:
+        (group,) = json.loads(said)["groups"]
+        assert group["acknowledged"] == group["distinct"] == triggers * INSTRUMENTS, group
+
+    def check_stored(self) -> None:
+        """Everything that was sent is in the database, once."""
+        until(lambda: self.machine.status()["groups"]["bpm"]["readings"]["waiting"] == 0, "all is committed", 120)
+        counted = self.machine.done("triggerlog", "psql", CONFIG, "-At", "-c", COUNTED)
+        assert counted.strip() == f"{self.triggers * INSTRUMENTS}|{self.triggers * INSTRUMENTS}|{self.triggers}"
+
+    @property
+    def main(self) -> int:
+        return int(self.machine.shows(UNIT, "MainPID")["MainPID"])
+
+    @property
+    def restarts(self) -> int:
+        return int(self.machine.shows(UNIT, "NRestarts")["NRestarts"])
+
+    def until_active(self) -> None:
+        until(lambda: self.machine.run("systemctl", "is-active", UNIT).stdout == "active\n", "the unit is active", 120)
+
+    def until_flowing(self) -> None:
+        """Wait until triggers come in and are committed."""
+        before = self.committed()
+        until(lambda: self.committed() > before + 20, "triggers are committed", 120)
+
+    def committed(self) -> int:
+        return int(self.machine.status()["groups"]["bpm"]["triggers"]["committed"])
+
+    def write(self, path: str, text: str) -> None:
+        file = self.machine.root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    machine = Machine(tree(), Path(tempfile.mkdtemp(prefix="triggerlog-machine-")))
+    try:
+        machine.boot()
+        yield Site(machine)
+    finally:
+        machine.close()
+
+
+def test_it_is_installed_and_starts(site: Site) -> None:
+    machine = site.machine
+    assert machine.done("triggerlog", "install-units").count(": new") == 3
+    assert machine.done("triggerlog", "install-units").count("as it should be") == 2
+    site.config = (machine.root / CONFIG[1:]).read_text() + "\n[database]\ncommand_timeout_s = 5.0\n"
+    site.write(CONFIG, site.config)
+    site.write("/etc/credstore/triggerlog.password", "secret\n")
+    site.write(f"/etc/systemd/system/{UNIT}.d/test.conf", f"[Service]\nWatchdogSec={WATCHDOG_S}\n")
+    machine.done("systemctl", "daemon-reload")
+    machine.done("systemctl", "enable", "--now", "triggerlog", "triggerlog-dashboard")
+    shown = machine.shows(UNIT, "ActiveState", "StatusText", "Result")
+    assert shown["ActiveState"] == "active"
+    assert shown["StatusText"].startswith("running: ")
+    assert "taking readings" in machine.journal(), "it is active when readings are taken"
+    until(lambda: "page: http://127.0.0.1:8121" in machine.journal(), "the page is there")
+
+
+def test_it_may_do_little(site: Site) -> None:
+    process = dict(
+        line.split(":", 1) for line in site.machine.done("cat", f"/proc/{site.main}/status").splitlines() if ":" in line
+    )
+    uid = int(process["Uid"].split()[0])
+    assert 61184 <= uid <= 65519, "a user that is there while the unit runs"
+    assert int(process["CapEff"], 16) == int(process["CapBnd"], 16) == 0
+    assert (process["NoNewPrivs"].strip(), process["Seccomp"].strip()) == ("1", "2")
+    handed = ("nsenter", "-t", str(site.main), "-m", "cat", f"/run/credentials/{UNIT}/triggerlog.password")
+    assert site.machine.done(*handed) == "secret\n"
+
+
+def test_triggers_are_logged(site: Site) -> None:
+    site.send(500)
+    site.check_stored()
+
+
+def test_a_reload_takes_over_what_can_change_and_refuses_what_is_wrong(site: Site) -> None:
+    machine, main = site.machine, site.main
+    site.write(CONFIG, site.config + "[alarms]\nstale_s = 7.5\n")
+    machine.done("systemctl", "reload", UNIT)
+    machine.until_logged("alarms.stale_s has changed, and is used from now on")
+    assert machine.status()["limits"]["stale_s"] == 7.5
+    site.write(CONFIG, site.config + "[alarms]\nstale_s = 0\n")
+    assert machine.run("systemctl", "reload", UNIT).returncode != 0
+    machine.until_logged("alarms.stale_s: ")
+    site.write(CONFIG, site.config)
+    machine.done("systemctl", "reload", UNIT)
+    until(lambda: machine.status()["limits"]["stale_s"] == 2.0, "it is as it was")
+    site.until_active()
+    assert (site.main, site.restarts) == (main, 0)
+
+
+def test_a_stop_in_full_flow_ends_in_order_and_loses_nothing(site: Site) -> None:
+    machine = site.machine
+    command = site.simulate(600, rate=40)
+    with machine.start(*command) as sending:
+        site.until_flowing()
+        machine.done("systemctl", "stop", UNIT)
+        shown = machine.shows(UNIT, "ActiveState", "Result", "ExecMainStatus")
+        assert shown == {"ActiveState": "inactive", "Result": "success", "ExecMainStatus": "0"}
+        machine.done("systemctl", "start", UNIT)
+        site.acknowledged(sending.communicate(timeout=240)[0], 600)
+    site.check_stored()
+
+
+def test_after_kill_9_it_comes_back_and_loses_nothing(site: Site) -> None:
+    machine, restarts = site.machine, site.restarts
+    command = site.simulate(2000, rate=40)
+    with machine.start(*command) as sending:
+        for k in range(3):
+            site.until_flowing()
+            machine.done("kill", "-KILL", str(site.main))
+            until(lambda k=k: site.restarts == restarts + k + 1, "it is started again")
+            site.until_active()
+        site.acknowledged(sending.communicate(timeout=240)[0], 1500)
+    site.check_stored()
+
+
+def test_a_stuck_pipeline_is_restarted_by_the_watchdog(site: Site) -> None:
+    """The threads stand still as before a disk that hangs: the journal is not written, and the event loop goes on."""
+    machine, restarts = site.machine, site.restarts
+    site.send(20)
+    with machine.stop_threads(site.main) as stopper:
+        machine.until_logged("the journal's thread of group bpm without progress", timeout_s=10 * WATCHDOG_S)
+        assert machine.status()["state"] == "running", "the event loop answers"
+        machine.until_logged("Failed with result 'watchdog'", timeout_s=10 * WATCHDOG_S)
+        stopper.wait(60)
+    until(lambda: site.restarts == restarts + 1, "it is started again")
+    site.until_active()
+    site.send(20)
+    site.check_stored()
+
+
+def test_a_database_away_is_no_reason_to_start_again_and_a_cut_of_the_power_then_loses_nothing(site: Site) -> None:
+    machine, restarts = site.machine, site.restarts
+    machine.done("pkill", "-STOP", "postgres")
+    site.send(1000, ack="spooled")
+    until(lambda: machine.status()["state"] == "store_away", "it is seen that the database is away")
+    assert machine.status()["groups"]["bpm"]["triggers"]["waiting"] == 1000
+    fed = machine.shows(UNIT, "WatchdogTimestampMonotonic")["WatchdogTimestampMonotonic"]
+    until(lambda: _is_later(machine, fed, 3 * WATCHDOG_S), "the watchdog is fed", 60)
+    assert site.restarts == restarts
+    machine.lose_power()
+    machine.boot()
+    site.until_active()
+    machine.until_logged("were left in the journal, and are committed now")
+    site.check_stored()
+    site.send(10)
+    site.check_stored()
+
+
+def test_it_ends_with_the_machine(site: Site) -> None:
+    site.send(50)
+    site.machine.shut_down()
+    site.machine.boot()
+    site.until_active()
+    site.check_stored()
+    ended = site.machine.journal("--boot=-1")
+    assert "Failed with result" not in ended
+    assert "Killing process" not in ended
+
+
+def _is_later(machine: Machine, before: str, seconds: float) -> bool:
+    now = machine.shows(UNIT, "WatchdogTimestampMonotonic")["WatchdogTimestampMonotonic"]
+    return int(now) > int(before) + seconds * 1e6
