@@ -9,7 +9,7 @@ import typer
 from daemon.configuration import load_config
 from daemon.outcome import CommandFailed, examples
 from daemon.sender import SenderError
-from daemon.simulate import SettingsError, SimulateReport, SimulateSettings, run_simulate
+from daemon.simulate import SettingsError, SimulateReport, SimulateSettings, Step, run_simulate
 from daemon.tls import client_context, own_certificate
 from schemas.readings import InstrumentGroup
 from schemas.wire import Ack, ProtocolError
@@ -18,6 +18,7 @@ EPILOG = examples(
     "triggerlog simulate --rate 10",
     "triggerlog simulate --rate 100 --connections each --jitter-ms 5 --missing 0.02 --duplicated 0.01 --late 0.01",
     "triggerlog simulate --protocol udp --config beam.toml --triggers 1000",
+    "triggerlog simulate --slip 7:-1@5 --clock-step 9:37@8",
     "triggerlog simulate --rate 0 --triggers 100000 --json",
 )
 
@@ -87,6 +88,22 @@ def simulate(
         int | None, typer.Option(help="Instrument whose trigger number gets stuck.", rich_help_panel=FAULTS)
     ] = None,
     stuck_from: Annotated[int, typer.Option(help="From which trigger on.", rich_help_panel=FAULTS)] = 0,
+    slip: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="INSTRUMENT:TRIGGERS@SECONDS",
+            help="Its trigger numbers are off from then on, like 7:-1@5.",
+            rich_help_panel=FAULTS,
+        ),
+    ] = None,
+    clock_step: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="INSTRUMENT:MS@SECONDS",
+            help="Its clock is off from then on, like 7:37.5@5.",
+            rich_help_panel=FAULTS,
+        ),
+    ] = None,
     restart_after: Annotated[
         int | None, typer.Option(min=1, help="Numbers start from 1 again after so many.", rich_help_panel=FAULTS)
     ] = None,
@@ -107,6 +124,8 @@ def simulate(
             duration_s=duration_s,
             connections=_connections(connections),
             seed=seed,
+            slips=tuple(Step.parse(text, "slip") for text in slip or ()),
+            clock_steps=tuple(Step.parse(text, "clock_step") for text in clock_step or ()),
             first_trigger=first_trigger,
             account=account,
             finish_timeout_s=finish_timeout_s,
@@ -165,6 +184,8 @@ def _as_option(problem: str) -> str:
 def _simulated(settings: SimulateSettings) -> SimulateReport:
     try:
         return run_simulate(settings, say=lambda line: typer.echo(f"triggerlog: {line}", err=True))
+    except SettingsError as error:
+        raise CommandFailed(_as_option(str(error))) from None
     except (SenderError, ProtocolError) as error:
         raise CommandFailed(str(error)) from None
 

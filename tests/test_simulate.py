@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.sender import SenderError
-from daemon.simulate import SettingsError, SimulateSettings, simulate
+from daemon.simulate import SettingsError, SimulateSettings, Step, simulate
 from daemon.simulate.account import Account
 from daemon.simulate.plan import COPY, LATE, STUCK, SWAPPED, Numbering, chunks, dealt, rounds, shares
 from daemon.simulate.values import record_bank
@@ -197,6 +197,39 @@ async def test_what_is_reported_is_what_arrives(connections, tmp_path) -> None:
     assert json.loads(report.to_json())["groups"][0]["sent"] == group.sent
 
 
+async def test_slips_and_clock_steps_begin_when_asked_and_the_account_stays_exact(tmp_path) -> None:
+    path = tmp_path / "account.npz"
+    async with listening(BPM) as listener:
+        wanted = SimulateSettings(
+            port=listener.port,
+            rate=200,
+            triggers=100,
+            slips=(Step(instrument=3, size=-7, from_s=0.1), Step(instrument=4, size=5, from_s=0.2)),
+            clock_steps=(Step(instrument=5, size=-37.5, from_s=0.25),),
+            account=path,
+        )
+        report = await simulate(wanted)
+        records = listener.records
+    by_instrument = {i: records[records["instrument"] == i] for i in range(8)}
+    off = {i: (mine["trigger"] - by_instrument[0]["trigger"]).tolist() for i, mine in by_instrument.items()}
+    assert off[3] == [0] * 20 + [-7] * 80
+    assert off[4] == [0] * 40 + [5] * 60
+    assert off[5] == [0] * 100
+    stamps = (by_instrument[5]["time_ns"] - by_instrument[0]["time_ns"]) / 1e6
+    assert stamps.tolist() == pytest.approx([0.0] * 50 + [-37.5] * 50, abs=0.01)
+    (group,) = report.groups
+    assert group.slipped == 140
+    assert group.sent == len(records) == 12_000
+    assert group.distinct == len(np.unique(records[["trigger", "instrument"]]))
+    check_account(records, report, "bpm", path)
+
+
+@pytest.mark.parametrize("text", ["", "7", "7:1", "7:x@5", "-7:1@5", "7:1@-5", "7:1.5@5", "7:-1@0", "7:nan@1"])
+def test_a_slip_that_cannot_be_is_refused_by_name(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"^slip: give "):
+        SimulateSettings(slips=(Step.parse(text, "slip"),))
+
+
 async def test_as_fast_as_possible_sends_everything_once(tmp_path) -> None:
     path = tmp_path / "account.npz"
     async with listening(BPM, TOROID) as listener:
@@ -305,6 +338,9 @@ async def test_a_group_that_is_not_there_is_refused() -> None:
             await simulate(SimulateSettings(port=listener.port, groups=("bpm", "bpx"), triggers=1))
         with pytest.raises(SettingsError, match="stuck: toroid has instruments 0 to 2; give one of these"):
             await simulate(SimulateSettings(port=listener.port, groups=("toroid",), stuck=3))
+        slip = Step(instrument=7, size=1, from_s=0)
+        with pytest.raises(SettingsError, match="slip or clock-step: toroid has instruments 0 to 2; give one of these"):
+            await simulate(SimulateSettings(port=listener.port, groups=("toroid",), slips=(slip,)))
     with pytest.raises(SenderError, match="cannot reach a daemon"):
         await simulate(SimulateSettings(port=listener.port, triggers=1))
 

@@ -10,7 +10,7 @@ from daemon.assembly import InHand
 from daemon.desync.record import Record
 from daemon.desync.rows import NONE, Rows, references, tame
 from daemon.desync.timeline import Timeline
-from daemon.desync.verdicts import EVIDENCE, Kind, Verdicts, judge, too_early
+from daemon.desync.verdicts import EVIDENCE, NEAR, Kind, Verdicts, judge, too_early
 from daemon.desync.words import Finding
 from schemas.batch import ClosedTriggers
 from schemas.readings import Array, join
@@ -148,7 +148,7 @@ class Desync:
         unplaced: record dtype (u,), readings that got into no trigger.
         """
         own_ns, known = self._timeline.when(rows.trigger)
-        plain_ns = min(self._limit_ns, self._shortest_gap() // 3)
+        plain_ns = min(self._limit_ns, self._shortest_gap() // NEAR)
         plain = known[:, None] & (np.abs(np.where(rows.times == NONE, 0, rows.times - own_ns[:, None])) <= plain_ns)
         telling = (rows.times != NONE) & (~plain | self._record.watched)
         row, instrument = np.nonzero(telling)

@@ -12,7 +12,7 @@ from schemas.readings import Array
 APART = 4
 """Triggers can be told apart by time when they lie so many times further apart than the instruments' timestamps."""
 
-NEAR = 3
+NEAR = 5
 """A timestamp is that of a trigger when it lies within this part of the way to the next trigger."""
 
 

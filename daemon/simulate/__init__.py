@@ -2,6 +2,6 @@
 
 from daemon.simulate.client import run_simulate, simulate
 from daemon.simulate.report import GroupReport, SimulateReport
-from daemon.simulate.settings import SettingsError, SimulateSettings
+from daemon.simulate.settings import SettingsError, SimulateSettings, Step
 
-__all__ = ["GroupReport", "SettingsError", "SimulateReport", "SimulateSettings", "run_simulate", "simulate"]
+__all__ = ["GroupReport", "SettingsError", "SimulateReport", "SimulateSettings", "Step", "run_simulate", "simulate"]

@@ -121,8 +121,9 @@ async def _open(
         links.append(first)
         layout = Answer(group=name, record=first.record, instruments=first.instruments)
         mine = [first, *await _connect_rest(settings, name, layout.instruments, links, problems)]
-    if settings.stuck is not None and settings.stuck >= layout.instruments:
-        raise SettingsError(f"stuck: {name} has instruments 0 to {layout.instruments - 1}; give one of these")
+    if settings.instruments > layout.instruments:
+        which = "stuck" if settings.stuck == settings.instruments - 1 else "slip or clock-step"
+        raise SettingsError(f"{which}: {name} has instruments 0 to {layout.instruments - 1}; give one of these")
     return GroupStream(settings, layout, mine, salt=number)
 
 

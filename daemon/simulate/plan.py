@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from daemon.simulate.settings import SimulateSettings
+from daemon.simulate.settings import SimulateSettings, Step
 from schemas.readings import Array
 
-LATE, COPY, SWAPPED, STUCK = 1, 2, 4, 8
+LATE, COPY, SWAPPED, STUCK, SLIPPED = 1, 2, 4, 8, 16
 """What is the matter with a reading in a plan; a copy is the second sending of a duplicated one."""
 
 READING = np.dtype(
@@ -27,7 +27,7 @@ READING = np.dtype(
     ]
 )
 """One reading to be sent: when (ns after the start), index of the trigger it is taken at, index of the trigger whose
-number it carries (another one only when stuck), and which connection sends it."""
+number it carries (another one only when stuck or slipped), and which connection sends it."""
 
 TICK_NS = 5_000_000
 """Readings due within the same 5 ms are written together; 200 rounds a second cost little."""
@@ -104,6 +104,7 @@ def chunks(settings: SimulateSettings, *, instruments: int, connections: int, sa
     if settings.rate:
         size = max(1, min(size, round(settings.rate)))
     carried, start = np.empty(0, READING), 0
+    behind = max((-int(slip.size) for slip in settings.slips if slip.size < 0), default=0)
     while settings.end is None or start < settings.end:
         stop = start + size if settings.end is None else min(start + size, settings.end)
         rng = np.random.default_rng([settings.seed, salt, start])
@@ -112,7 +113,7 @@ def chunks(settings: SimulateSettings, *, instruments: int, connections: int, sa
         # Nothing planned later is due before the next chunk's first trigger.
         now = readings["due_ns"] // TICK_NS < numbering.time_ns(np.array(stop)) // TICK_NS
         carried, readings = readings[~now], readings[now]
-        yield Chunk(readings=_ordered(readings), settled=min(int(carried["index"].min(initial=stop)), stop))
+        yield Chunk(readings=_ordered(readings), settled=min(int(carried["index"].min(initial=stop)), stop) - behind)
         start = stop
     if len(carried):
         yield Chunk(readings=_ordered(carried), settled=start)
@@ -133,6 +134,10 @@ def _chunk(
     late = rng.random(len(row), np.float32) < settings.late
     readings["due_ns"][late] += int(settings.late_by_ms * 1e6)
     readings["kind"][late] |= LATE
+    for slip in settings.slips:
+        slipped = (readings["instrument"] == slip.instrument) & begun(slip, numbering, readings["index"])
+        readings["target"][slipped] += int(slip.size)
+        readings["kind"][slipped] |= SLIPPED
     if settings.stuck is not None:
         stuck = (readings["instrument"] == settings.stuck) & (readings["index"] > settings.stuck_from)
         readings["target"][stuck] = settings.stuck_from
@@ -141,6 +146,20 @@ def _chunk(
     copies["kind"] |= COPY
     readings = np.concatenate([readings, copies])
     return _swapped(readings[np.lexsort((readings["due_ns"], readings["connection"]))], rng, settings.out_of_order)
+
+
+def begun(step: Step, numbering: Numbering, index: Array) -> Array:
+    """At which triggers a step has been made: bool of the shape of `index`."""
+    return np.asarray(numbering.time_ns(index) >= step.from_s * 1e9)
+
+
+def clock_steps_ns(settings: SimulateSettings, numbering: Numbering, readings: Array) -> Array:
+    """How far the timestamps of planned readings are off, in ns: int64 of shape (n,)."""
+    off = np.zeros(len(readings), np.int64)
+    for step in settings.clock_steps:
+        stepped = (readings["instrument"] == step.instrument) & begun(step, numbering, readings["index"])
+        off[stepped] += int(step.size * 1e6)
+    return off
 
 
 def _swapped(readings: Array, rng: np.random.Generator, fraction: float) -> Array:

@@ -16,7 +16,8 @@ class GroupReport:
 
     expected: triggers times instruments. sent: handed over, copies too; sent again after a reconnect counts once.
     distinct: different (trigger, instrument). missing: expected less distinct. duplicated: sent less distinct; of
-    these `stuck` carry the number of a trigger long past. late, out_of_order: sent that way.
+    these `stuck` carry the number of a trigger long past. slipped: sent with a number that is off.
+    late, out_of_order: sent that way.
     acknowledged, refused: by the daemon, refused among the acknowledged; None over UDP.
     sent_again: sent once more after a reconnect. elapsed_s: the time triggers went on;
     late readings may follow.
@@ -34,6 +35,7 @@ class GroupReport:
     late: int
     out_of_order: int
     stuck: int
+    slipped: int
     acknowledged: int | None
     refused: int | None
     reconnects: int
@@ -91,6 +93,7 @@ def _lines(group: GroupReport) -> list[str]:
         ("distinct", group.distinct, f"of {group.expected:,} expected"),
         ("missing", group.missing, "not sent"),
         ("duplicated", group.duplicated, f"of these stuck: {group.stuck:,}" if group.stuck else ""),
+        *([("slipped", group.slipped, "with the number of another trigger")] if group.slipped else []),
         ("late", group.late, ""),
         ("out of order", group.out_of_order, ""),
         ("acknowledged", group.acknowledged, "" if group.settled else f"{_left(group):,} NOT acknowledged"),

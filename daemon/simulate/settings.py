@@ -1,6 +1,7 @@
 """What is to be simulated."""
 
 import math
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,23 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Step:
+    """From `from_s` seconds on, by the triggers' times, something of an instrument is off by `size`."""
+
+    instrument: int
+    size: float
+    from_s: float
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> "Step":
+        """Read INSTRUMENT:SIZE@SECONDS, e.g. `7:-1@5`. Raises SettingsError, which calls it `name`."""
+        found = re.fullmatch(r"(\d+):([+-]?\d+(?:\.\d+)?)@(\d+(?:\.\d+)?)", text)
+        _check(found is not None, name, f"instrument:size@seconds, like 7:-1@5 (this is {text!r})")
+        assert found is not None
+        return cls(instrument=int(found[1]), size=float(found[2]), from_s=float(found[3]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class SimulateSettings:
     """What is sent, where to, and what goes wrong with it. Raises SettingsError.
 
@@ -31,6 +49,8 @@ class SimulateSettings:
     missing, late, duplicated, out_of_order: fractions of the readings that are not sent, sent `late_by_ms` after their
         trigger, sent twice, swapped with the next one of their connection.
     stuck, stuck_from: instrument number whose trigger number stays what it was at the trigger with this index.
+    slips: the trigger numbers of an instrument are off by `size`, a whole number, from then on; ahead if positive.
+    clock_steps: the timestamps of an instrument are off by `size` ms from then on.
     first_trigger: number of the first trigger.
     restart_after: after so many triggers, again and again, the numbers start from 1, after a pause of restart_pause_ms.
     seed: same seed, same readings, same faults.
@@ -59,6 +79,8 @@ class SimulateSettings:
     out_of_order: float = 0.0
     stuck: int | None = None
     stuck_from: int = 0
+    slips: tuple[Step, ...] = ()
+    clock_steps: tuple[Step, ...] = ()
     first_trigger: int = 1
     restart_after: int | None = None
     restart_pause_ms: float = 0.0
@@ -81,6 +103,11 @@ class SimulateSettings:
         _check(self.duration_s is None or self.duration_s > 0, "duration_s", "more than 0 seconds")
         _check(self.buffer_mib > 0, "buffer_mib", "more than 0")
         _check(self.stuck is None or self.stuck >= 0, "stuck", "the number of an instrument, from 0")
+        for slip in self.slips:
+            _check(slip.size == int(slip.size), "slip", "a whole number of triggers, like 7:-1@5")
+            begins = math.ceil(slip.from_s * 1e9 / self.period_ns)
+            _check(begins + slip.size >= 0, "slip", "a later beginning: there is no trigger so far back yet")
+        _check(not self.slips or self.restart_after is None, "slip", "either a slip or a restart of the numbers")
         _check(self.connections == "each" or self.connections >= 1, "connections", "1 or more, or `each`")
         _check(self.protocol in ("tcp", "udp"), "protocol", "tcp or udp")
         _check(
@@ -99,10 +126,16 @@ class SimulateSettings:
         return 1e9 / (self.rate or VIRTUAL_RATE)
 
     @property
+    def instruments(self) -> int:
+        """How many instruments a group must have for all that are named here; 0 when none is."""
+        named = [step.instrument for step in (*self.slips, *self.clock_steps)]
+        return max([*named, -1 if self.stuck is None else self.stuck]) + 1
+
+    @property
     def regular(self) -> bool:
         """Whether every reading is sent once, in order and in time."""
         faults = (self.jitter_ms, self.missing, self.late, self.duplicated, self.out_of_order)
-        return self.stuck is None and not any(faults)
+        return self.stuck is None and not any(faults) and not self.slips and not self.clock_steps
 
     @property
     def end(self) -> int | None:

@@ -9,7 +9,19 @@ from typing import Protocol
 import numpy as np
 
 from daemon.simulate.account import Account
-from daemon.simulate.plan import COPY, LATE, STUCK, SWAPPED, Numbering, chunks, dealt, rounds, shares
+from daemon.simulate.plan import (
+    COPY,
+    LATE,
+    SLIPPED,
+    STUCK,
+    SWAPPED,
+    Numbering,
+    chunks,
+    clock_steps_ns,
+    dealt,
+    rounds,
+    shares,
+)
 from daemon.simulate.report import GroupReport
 from daemon.simulate.settings import SimulateSettings
 from daemon.simulate.values import clock_offsets, record_bank
@@ -67,7 +79,8 @@ class GroupStream:
         self._links = links
         self._salt = salt
         self._numbering = Numbering.of(settings)
-        self._kinds = dict.fromkeys((LATE, SWAPPED, STUCK), 0)
+        self._kinds = dict.fromkeys((LATE, SWAPPED, STUCK, SLIPPED), 0)
+        self._newest = -1
         self._begun = self._ended = 0.0
         self.account = Account(layout.instruments, keep=settings.account is not None)
 
@@ -112,6 +125,7 @@ class GroupStream:
             block = bank[readings["index"] % len(bank), readings["instrument"]]
             block["trigger"] = self._numbering.trigger(readings["target"])
             block["time_ns"] = self._numbering.time_ns(readings["index"]) + offsets[readings["instrument"]]
+            block["time_ns"] += clock_steps_ns(settings, self._numbering, readings)
             for a, b in rounds(readings):
                 await self._due(int(readings["due_ns"][b - 1]))
                 await self._round(readings[a:b], block[a:b])
@@ -123,14 +137,17 @@ class GroupStream:
             link = self._links[readings["connection"][a]]
             link.put(block[a:b])
             links.append(link)
-        if int(readings["index"].max()) >= self.account.triggers:
+        # Counted by index: an instrument that slipped names triggers that are still to come.
+        if int(readings["index"].max()) > self._newest:
+            self._newest = int(readings["index"].max())
             self._ended = asyncio.get_running_loop().time()
         # Booked before anything is waited for: whoever stops here finds the account exact.
         self.account.add(readings["target"], readings["instrument"])
         kind = readings["kind"]
         for what in self._kinds:
             self._kinds[what] += int(np.count_nonzero((kind & (what | COPY)) == what))
-        self._kinds[STUCK] += int(np.count_nonzero((kind & STUCK != 0) & (kind & COPY != 0)))
+        for what in (STUCK, SLIPPED):
+            self._kinds[what] += int(np.count_nonzero((kind & what != 0) & (kind & COPY != 0)))
         await self._sent(links)
 
     async def _due(self, due_ns: int) -> None:
@@ -165,6 +182,7 @@ class GroupStream:
             late=self._kinds[LATE],
             out_of_order=self._kinds[SWAPPED],
             stuck=self._kinds[STUCK],
+            slipped=self._kinds[SLIPPED],
             acknowledged=sum(link.acknowledged for link in self._links) if tcp else None,
             refused=sum(link.refused for link in self._links) if tcp else None,
             reconnects=sum(link.reconnects for link in self._links),
