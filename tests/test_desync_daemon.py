@@ -70,7 +70,7 @@ async def test_simulated_slips_and_clock_steps_are_flagged_by_a_daemon(tmp_path:
             await sending
         async with httpx.AsyncClient(base_url=daemon.api, trust_env=False, timeout=30) as client:
             status, metrics = (await client.get("/api/v1/status")).json(), (await client.get("/metrics")).text
-        shown = await asyncio.to_thread(triggerlog, "status", "--url", daemon.api)
+        shown = await asyncio.to_thread(triggerlog, "status", "--once", "--daemon", daemon.api)
     found = {slip["instrument"]: slip for slip in group["slips"]}
     assert set(found) == {"bpm_007", "bpm_009", "bpm_030"}
     assert [found[name]["triggers"] for name in sorted(found)] == [-1, 0, 12]
