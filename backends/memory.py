@@ -189,7 +189,8 @@ def _totals(kept: _Group) -> Array:
         if len(mine):
             row["first_ns"], row["last_ns"] = mine["time_ns"].min(), mine["time_ns"].max()
     if Stream.JOURNAL in kept.positions:
-        answer["sequence"] = kept.positions[Stream.JOURNAL].sequence
+        journal = kept.positions[Stream.JOURNAL]
+        answer["sequence"], answer["journal_readings"] = journal.sequence, journal.readings
     answer["account_triggers"] = sum(position.triggers for position in kept.positions.values())
     answer["account_readings"] = sum(position.readings for position in kept.positions.values())
     return answer

@@ -22,6 +22,7 @@ from daemon import (
     install_command,
     open_run_command,
     psql_command,
+    reconcile_command,
     schema_command,
     simulate_command,
 )
@@ -129,6 +130,7 @@ app.command(epilog=drill_command.EPILOG)(drill_command.drill)
 app.command("check-config", epilog=check_command.EPILOG)(check_command.check_config)
 app.command(epilog=schema_command.EPILOG)(schema_command.schema)
 app.command("install-units", epilog=install_command.EPILOG)(install_command.install_units)
+app.command(epilog=reconcile_command.EPILOG)(reconcile_command.reconcile)
 
 
 @app.command("config-reference", epilog=examples("triggerlog config-reference | less"))

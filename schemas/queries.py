@@ -105,6 +105,7 @@ TOTALS = np.dtype(
         ("sequence", "<i8"),
         ("account_triggers", "<i8"),
         ("account_readings", "<i8"),
+        ("journal_readings", "<i8"),
         ("moved_triggers", "<i8"),
         ("moved_readings", "<i8"),
     ]
@@ -117,6 +118,7 @@ triggers, expected, arrived: rows of the ledger, and the sums of these columns.
 first_ns, last_ns: times of its first and last trigger in the ledger (ns since 1970-01-01 UTC); 0 without any.
 sequence: the journal position; of several loggers the highest.
 account_triggers, account_readings: sums of the accounts of all loggers that wrote the group, `JournalPosition`.
+journal_readings: that of the journal's stream alone, without what was retried of dead letters.
 moved_triggers, moved_readings: by how much that account grew while it was counted; 0 where it is one snapshot.
 """
 

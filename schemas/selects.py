@@ -127,13 +127,13 @@ def totals(tables: GroupTables) -> sa.Select[Any]:
     sums = [sa.func.sum(counted.c[name]) for name in _COUNTED[1:-2]]
     by_run = _labelled(counted.c.run, *sums, *ends).group_by(counted.c.run).subquery("by_run")
     positions = shared_tables(str(tables.data.schema)).positions.c
+    of_journal = ~positions.logger.endswith(f"/{Stream.DEAD_LETTERS}")
     account = (
         sa.select(
             # The other streams of a position have numbers of their own; what they committed counts.
-            sa.func.max(sa.case((~positions.logger.endswith(f"/{Stream.DEAD_LETTERS}"), positions.sequence))).label(
-                "sequence"
-            ),
+            sa.func.max(sa.case((of_journal, positions.sequence))).label("sequence"),
             *(sa.func.sum(positions[name]).label(f"account_{name}") for name in ACCOUNT),
+            sa.func.sum(sa.case((of_journal, positions.readings))).label("journal_readings"),
         )
         .where(positions.group_name == tables.group.name)
         .subquery("account")

@@ -41,6 +41,7 @@ class TriggerCounts(_Model):
     complete: int = Field(description="closed with every instrument there")
     incomplete: int = Field(description="closed by timeout with instruments missing")
     committed: int = Field(description="acknowledged by the store")
+    account_at_start: int = Field(description="committed before the daemon started, as the store's account said then")
     waiting: int = Field(description="closed, not yet committed (the backlog)")
     newest: int | None = Field(description="the highest trigger number closed in this run")
     rate: float = Field(description="triggers closed a second")
@@ -56,6 +57,7 @@ class ReadingCounts(_Model):
     received: int
     recovered: int = Field(description="found in the journal at the start: left by an earlier daemon")
     committed: int
+    account_at_start: int = Field(description="committed before the daemon started, as the store's account said then")
     late: int = Field(description="accepted after their trigger had closed")
     duplicate: int = Field(description="of an instrument whose reading was already there; not stored")
     refused: dict[str, int] = Field(description="never stored, by reason")

@@ -4,7 +4,7 @@ There is no snapshot over several collections on a server of its own, so the acc
 look is repeated where it moved: what is committed between two questions is in one answer and not in the other.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from bson import ObjectId
@@ -19,6 +19,13 @@ from schemas.readings import Array
 
 LOOKS = 3
 """So often at most; under a daemon that commits all the time none is still, and the answer says how much it moved."""
+
+
+class Amount(NamedTuple):
+    """How much an account says was committed."""
+
+    triggers: int
+    readings: int
 
 
 async def totals(database: Database, of: GroupCollections) -> Array:
@@ -36,7 +43,7 @@ def _is_still(answer: Array, of: GroupCollections) -> bool:
 
 
 async def _look(database: Database, of: GroupCollections) -> Array:
-    before = await _account(database, of)
+    before, _ = await _account(database, of)
     # A question for each sum: FerretDB 1 sums only the first of several.
     columns = {
         "stored": await _by_run(database, of.data, 1),
@@ -44,10 +51,10 @@ async def _look(database: Database, of: GroupCollections) -> Array:
         "expected": await _by_run(database, of.ledger, "$expected"),
         "arrived": await _by_run(database, of.ledger, "$arrived"),
     }
-    after = await _account(database, of)
+    after, journal = await _account(database, of)
     runs = sorted({run for counts in columns.values() for run in counts})
     answer = np.zeros(max(1, len(runs)), TOTALS)
-    answer["sequence"] = after.sequence
+    answer["sequence"], answer["journal_readings"] = journal.sequence, journal.readings
     answer["account_triggers"], answer["account_readings"] = after.triggers, after.readings
     answer["moved_triggers"] = after.triggers - before.triggers
     answer["moved_readings"] = after.readings - before.readings
@@ -59,16 +66,12 @@ async def _look(database: Database, of: GroupCollections) -> Array:
     return answer
 
 
-async def _account(database: Database, of: GroupCollections) -> JournalPosition:
+async def _account(database: Database, of: GroupCollections) -> tuple[Amount, JournalPosition]:
+    """The account of all streams, and the position in that of the journal."""
     found = await database.get_collection("positions").find_one({"_id": of.data})
-    if not found:
-        return JournalPosition(sequence=0)
-    streams = [position_in(found, stream) for stream in Stream]
-    return JournalPosition(
-        sequence=position_in(found).sequence,
-        triggers=sum(position.triggers for position in streams),
-        readings=sum(position.readings for position in streams),
-    )
+    streams = [position_in(found or {}, stream) for stream in Stream]
+    account = Amount(sum(position.triggers for position in streams), sum(position.readings for position in streams))
+    return account, position_in(found or {})
 
 
 async def _by_run(database: Database, collection: str, what: int | str) -> dict[int, int]:

@@ -104,6 +104,7 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
             complete=committed,
             incomplete=0,
             committed=committed,
+            account_at_start=0,
             waiting=waiting,
             newest=committed + waiting,
             rate=figures["rate"] + swing * 0.4,
@@ -112,6 +113,7 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
         readings=ReadingCounts(
             received=sum(parts.values()) + refused + figures["off_by"],
             recovered=0,
+            account_at_start=0,
             late=counted // 8,
             at_risk=figures["at_risk"],
             refused=figures["refused"],
