@@ -139,6 +139,12 @@ test-systemd: $(INSTALLED) ## Run the units under a real systemd, in a Debian tr
 	fi
 	TRIGGERLOG_SYSTEMD=1 $(BIN)/python -m pytest tests/systemd $(ARGS)
 
+# atheris has wheels for Linux on x86-64 alone, so that it is not among the locked packages.
+.PHONY: fuzz
+fuzz: $(INSTALLED) ## Fuzz sources, journal and configuration, guided by coverage, for ten minutes (ARGS="--minutes 60")
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r tests/fuzz/requirements.txt
+	exec $(BIN)/python -m tests.fuzz $(ARGS)
+
 .PHONY: screenshots
 screenshots: $(INSTALLED) tools ## Make the pictures of the page in docs/images again
 	@TRIGGERLOG_SCREENSHOTS=1 $(BIN)/python -m pytest -m page $(ARGS)

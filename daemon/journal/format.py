@@ -111,7 +111,13 @@ def parse_segment_head(data: bytes) -> tuple[dict[str, Any], int]:
     text = data[HEAD.itemsize : HEAD.itemsize + int(head["length"])]
     if len(text) != head["length"] or zlib.crc32(text) != head["checksum"]:
         raise BadRecord("its head is damaged")
-    description: dict[str, Any] = json.loads(text)
+    # A checksum that fits is no proof: that of no bytes at all is 0, as in a head that was never written out.
+    try:
+        description = json.loads(text)
+    except ValueError:
+        raise BadRecord("its head is no description of a group") from None
+    if not isinstance(description, dict):
+        raise BadRecord("its head is no description of a group")
     return description, HEAD.itemsize + len(text)
 
 
