@@ -18,6 +18,7 @@ from daemon import (
     bench_command,
     check_command,
     dashboard_command,
+    dead_letters_command,
     drill_command,
     install_command,
     open_run_command,
@@ -129,6 +130,7 @@ app.command(epilog=drill_command.EPILOG)(drill_command.drill)
 
 app.command("check-config", epilog=check_command.EPILOG)(check_command.check_config)
 app.command(epilog=schema_command.EPILOG)(schema_command.schema)
+app.add_typer(dead_letters_command.app)
 app.command("install-units", epilog=install_command.EPILOG)(install_command.install_units)
 app.command(epilog=reconcile_command.EPILOG)(reconcile_command.reconcile)
 

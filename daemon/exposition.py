@@ -90,6 +90,12 @@ def _counters(status: Status) -> Iterator[Metric]:
         for name, group in status.groups.items():
             family.add_metric([name], getattr(group.readings, key))
         yield family
+    retried = CounterMetricFamily(
+        "triggerlog_readings_retried", "Readings committed from the dead letters.", labels=["group"]
+    )
+    for name, group in status.groups.items():
+        retried.add_metric([name], group.dead_letters.retried)
+    yield retried
     refused = CounterMetricFamily(
         "triggerlog_readings_refused", "Readings never stored, by reason.", labels=["group", "reason"]
     )
@@ -127,6 +133,12 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
     ("backlog_bytes", "Memory held by readings that wait for the store.", lambda group: group.backlog_mib * 2**20),
     ("journal_bytes", "Disk held by the journal.", lambda group: group.journal_mib * 2**20),
     ("backpressure", "1 while TCP senders are held back.", lambda group: group.backpressure),
+    (
+        "dead_letters",
+        "Triggers, and late parts of triggers, that lie in the dead letters.",
+        lambda group: group.dead_letters.letters,
+    ),
+    ("dead_letter_readings", "Readings that lie in the dead letters.", lambda group: group.dead_letters.readings),
     ("instruments_missing", "Instruments missing, silent or never seen.", lambda group: group.missing_now),
     (
         "instruments_desynchronised",

@@ -10,7 +10,7 @@ from daemon.backlog import Backlog
 from daemon.clock import now
 from daemon.committer import Committer
 from daemon.dead_letters import DeadLetters
-from daemon.dead_letters.retrying import Retrying
+from daemon.dead_letters.retrying import Outcome, Retrying
 from daemon.desync import Announcer, Desync
 from daemon.events import Events
 from daemon.journal import Amount, Journal, Recovered
@@ -232,6 +232,32 @@ class Pipeline:
         self._disarm()
         self._handle(self.assembly.flush(now()), rearm=False)
         self.backlog.end()
+
+    async def retry(self) -> Outcome:
+        """Offer the dead letters to the store again.
+
+        Raises:
+            StoreError: the store went away.
+            OSError: the disk failed.
+        """
+        outcome = await self.retrying.round()
+        if outcome.committed or outcome.rejected or outcome.unreadable:
+            self._events.say(
+                "warning" if outcome.rejected or outcome.unreadable else "info",
+                f"group {self.group.name}: dead letters were retried on request: {outcome.told}",
+            )
+        return outcome
+
+    async def discard(self) -> Amount:
+        """Throw the dead letters away; raises OSError."""
+        gone = await self.dead_letters.discard()
+        if gone.pieces:
+            self._events.say(
+                "warning",
+                f"group {self.group.name}: {gone.readings} readings of {gone.triggers} triggers were discarded from the"
+                " dead letters on request",
+            )
+        return gone
 
     def _handle(self, pieces: Sequence[ClosedTriggers], *, rearm: bool = True) -> None:
         if pieces:

@@ -2,15 +2,13 @@
 
 import asyncio
 import contextlib
-import fcntl
 import gc
 import os
 import signal
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from backends.base import Store, StoreError, StoreUnavailable
 from daemon import descriptors
@@ -31,6 +29,7 @@ from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
 from daemon.sources.tls import contexts_of
 from daemon.sources.udp import UdpSource
+from daemon.state_folder import only_one
 from daemon.store_report import StoreReport
 from daemon.stream import StatusStream
 from daemon.supervision import Supervision, status_line
@@ -77,7 +76,7 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] | None 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     notifier = Notifier()
-    with _only_one(loaded.state_dir):
+    with only_one(loaded.state_dir):
         service = Service(loaded, notifier)
         # In a terminal that signal says that it was closed.
         loop.add_signal_handler(signal.SIGHUP, stop.set if os.isatty(0) else service.reload_wanted.set)
@@ -312,25 +311,3 @@ def make_source(
     if isinstance(section, UdpConfig):
         return UdpSource(section, pipelines, say=say)
     return SimulatedSource(section, pipelines)
-
-
-@contextlib.contextmanager
-def _only_one(state_dir: Path) -> Iterator[None]:
-    """Hold the state folder: two daemons in one folder would both write its dead letters and run its database."""
-    try:
-        state_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise CommandFailed(
-            f"state_dir: {state_dir} cannot be used ({reason_of(error)}); name a folder the daemon may write to"
-        ) from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CommandFailed(
-                f"state_dir: another daemon uses {state_dir}; stop it, or give this one a folder of its own"
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)

@@ -228,6 +228,9 @@ def _refused(status: Status) -> list[str]:
     sources = [(f"{source.kind} {source.address}: ", source.refused) for source in status.sources]
     reasons = [f"{who}{reason} {times:,}" for who, refused in groups + sources for reason, times in refused.items()]
     dead = [f"{name}: dead {g.readings.dead:,}" for name, g in status.groups.items() if g.readings.dead]
+    dead += [
+        f"{n}: dead letters {g.dead_letters.readings:,}" for n, g in status.groups.items() if g.dead_letters.letters
+    ]
     lost = [f"{s.kind} {s.address}: lost datagrams {s.lost_datagrams:,}" for s in status.sources if s.lost_datagrams]
     return [*(reason for reason in reasons if not reason.endswith(" 0")), *dead, *lost]
 

@@ -114,8 +114,16 @@ def _room(status: Status) -> str:
 
 
 def _rejected(status: Status) -> Iterator[Alarm]:
-    dead = sum(group.readings.dead for group in status.groups.values())
-    if dead:
+    lying = sum(group.dead_letters.readings for group in status.groups.values())
+    dead = sum(group.readings.dead - group.dead_letters.retried for group in status.groups.values())
+    if lying:
+        yield Alarm(
+            key="dead",
+            severity=Severity.CRITICAL,
+            text=f"{lying:,} readings lie in the dead letters: the database rejected them for good",
+            action="`triggerlog dead-letters list FILE` tells why; mend the cause, then `dead-letters retry FILE`.",
+        )
+    elif dead > 0:
         yield Alarm(
             key="dead",
             severity=Severity.CRITICAL,

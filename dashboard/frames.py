@@ -102,6 +102,7 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
         "refused": sum(readings.refused.values()),
         "reasons": readings.refused,
         "dead": readings.dead,
+        "dead_letters": group.dead_letters.readings,
         "waiting": readings.waiting,
         "assembling": readings.assembling,
         "unaccounted": readings.unaccounted,

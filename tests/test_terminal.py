@@ -58,6 +58,7 @@ def test_refusals_are_told_by_reason() -> None:
     assert "unknown-instrument 1,234" in text
     assert "trigger-far-away" not in text
     assert "dead 7" in text
+    assert "dead letters" not in text
     assert "Refused" not in shown(overview(status_of(), "here"))
 
 

@@ -6,6 +6,7 @@ from fastapi_offline import FastAPIOffline
 
 from backends.base import StoreUnavailable
 from daemon.api.control import control_routes
+from daemon.api.dead_letters import dead_letter_routes
 from daemon.api.guard import Guard
 from daemon.api.readings import readings_routes
 from daemon.api.service import Told
@@ -36,8 +37,8 @@ def make_app(service: Told, *, token: str, reads_freely: bool) -> FastAPI:
         redoc_url=None,
     )
     app.exception_handler(StoreUnavailable)(_store_away)
-    for router in (status_routes(service), readings_routes(service), control_routes(service)):
-        app.include_router(router)
+    for routes in (status_routes, readings_routes, control_routes, dead_letter_routes):
+        app.include_router(routes(service))
     app.add_middleware(Guard, token=token, reads_freely=reads_freely)
     app.add_middleware(SecurityHeaders, policy=POLICY)
     return app

@@ -80,12 +80,13 @@ class DeadLetters:
         """
         self._retried, self._passed = max(retried, self._noted()), position
         found = [scan(path, self._group) for path in sorted(self._folder.glob(f"*{ENDING}"))]
-        newest = {letter.origin: letter.serial for segment in found for letter in segment.letters}
-        for segment in found:
-            self._segments[segment.path] = _Segment(has_more=segment.is_other or bool(segment.damaged))
+        ours = [segment for segment in found if not segment.is_other]
+        newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
+        for segment in ours:
+            self._segments[segment.path] = _Segment(has_more=bool(segment.damaged))
             for letter in segment.letters:
                 self._remember(letter, lies=newest[letter.origin] == letter.serial and letter.serial > self._retried)
-        self._next = max([self._retried, *newest.values()]) + 1
+        self._next = max([self._retried, *(letter.serial for segment in found for letter in segment.letters)]) + 1
         return [segment for segment in found if segment.is_other or segment.damaged]
 
     def _noted(self) -> int:

@@ -36,7 +36,7 @@ class Letter:
     serial: its number in the folder; ascending, never used twice. origin: the serial that it had first: a letter that
     has to make way for later ones is written again behind them. number: of the journal's piece that it was part of.
     key: run and number of its trigger. part, parts: its place among the letters that were kept together.
-    path, start, end: where its record is.
+    group: checksum of the group's description. path, start, end: where its record is.
     """
 
     serial: int
@@ -49,6 +49,7 @@ class Letter:
     reason: str
     part: int = 0
     parts: int = 1
+    group: int = 0
     path: Path = Path()
     start: int = 0
     end: int = 0
@@ -105,22 +106,21 @@ def _scanned(path: Path, mapped: mmap.mmap, data: memoryview, group: InstrumentG
     letters: list[Letter] = []
     good_until, damaged = at, 0
     while at < len(data):
-        letter = _whole(path, data, at, group)
+        letter = _whole(path, data, at)
         if letter is None:
             found = mapped.find(NOTE_MAGIC.to_bytes(4, "little"), at + 8)
             at = found if found >= 0 else len(data)
             continue
         damaged += at - good_until
-        if isinstance(letter, int):
-            return Found(path=path, nbytes=len(data), is_other=True)
         letters.append(letter)
         at = good_until = letter.end
     damaged += len(data) - good_until
-    return Found(path=path, nbytes=len(data), letters=tuple(_together(letters)), damaged=damaged)
+    is_other = any(letter.group != group_checksum(group) for letter in letters)
+    return Found(path=path, nbytes=len(data), letters=tuple(_together(letters)), damaged=damaged, is_other=is_other)
 
 
-def _whole(path: Path, data: memoryview, at: int, group: InstrumentGroup) -> Letter | int | None:
-    """The letter that begins there; the checksum of another group, or None where there is no whole one."""
+def _whole(path: Path, data: memoryview, at: int) -> Letter | None:
+    """The letter that begins there; None where there is no whole one."""
     try:
         note = parse_header(data[at : at + RECORD.itemsize], NOTE_MAGIC)
         start = at + RECORD.itemsize + note.length
@@ -132,8 +132,6 @@ def _whole(path: Path, data: memoryview, at: int, group: InstrumentGroup) -> Let
         check_body(header, body)
     except BadRecord:
         return None
-    if note.group_checksum != group_checksum(group):
-        return note.group_checksum
     about = json.loads(bytes(text))
     triggers, readings = counted(body)
     return Letter(
@@ -147,6 +145,7 @@ def _whole(path: Path, data: memoryview, at: int, group: InstrumentGroup) -> Let
         reason=about["reason"],
         part=about["part"],
         parts=about["parts"],
+        group=note.group_checksum,
         path=path,
         start=start,
         end=end,

@@ -8,7 +8,7 @@ offered in the order in which they were kept; one that is rejected again has to 
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from backends.base import BatchRejected, Store
 from daemon.dead_letters.folder import DeadLetters
@@ -16,6 +16,8 @@ from daemon.dead_letters.format import Letter
 from daemon.pieces import merge
 from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition, Stream
 from schemas.readings import InstrumentGroup
+
+REASONS_TOLD = 3
 
 TOGETHER = 64
 """Letters offered in one transaction; of these the rejected ones are found by halves."""
@@ -33,7 +35,16 @@ class Outcome:
     readings: int = 0
     rejected: int = 0
     unreadable: int = 0
-    reasons: dict[str, int]
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """In one line."""
+        parts = [f"{self.committed:,} committed ({self.readings:,} readings)", f"{self.rejected:,} rejected again"]
+        if self.unreadable:
+            parts.append(f"{self.unreadable:,} damaged on the disk and left there")
+        reasons = [f"{count:,} x {reason}" for reason, count in self.reasons.items()]
+        return "; ".join([", ".join(parts), *reasons[:REASONS_TOLD]])
 
 
 class Retrying:
@@ -123,7 +134,7 @@ class _Round:
     """One round: what became of the letters, by their origin."""
 
     def __init__(self) -> None:
-        self.outcome = Outcome(reasons={})
+        self.outcome = Outcome()
         self.rejected: set[int] = set()
 
     def reject(self, letter: Letter, reason: str) -> None:
