@@ -16,6 +16,7 @@ from rich.table import Table
 
 from daemon.configuration import LoadedConfig, load_config
 from daemon.dead_letters import DeadLetters, Letter, folder_of, said_of
+from daemon.dead_letters.format import kind_of
 from daemon.outcome import CommandFailed, examples
 from daemon.reach import DaemonUrl, Reach, TokenFile, reach
 from daemon.state_folder import StateFolderInUse, only_one
@@ -197,6 +198,6 @@ def _table(kept: Kept) -> Table:
 
 
 def _alike(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
-    """Letters that follow each other with the same run and reason, in one line."""
-    for _, alike in itertools.groupby(letters, key=lambda letter: (letter.key[0], letter.reason)):
+    """Letters that follow each other with the same run and the same kind of reason, in one line."""
+    for _, alike in itertools.groupby(letters, key=lambda letter: (letter.key[0], kind_of(letter.reason))):
         yield list(alike)

@@ -3,6 +3,7 @@
 import json
 import mmap
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,11 @@ class Found:
     letters: tuple[Letter, ...] = ()
     damaged: int = 0
     is_other: bool = False
+
+
+def kind_of(reason: str) -> str:
+    """What reasons have in common that differ in numbers only: databases name the row."""
+    return re.sub(r"[0-9.]+", "0", reason)
 
 
 def encode_letter(letter: Letter, piece: ClosedTriggers, group: InstrumentGroup) -> list[Buffer]:

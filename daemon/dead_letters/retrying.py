@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from backends.base import BatchRejected, Store
 from daemon.dead_letters.folder import DeadLetters
-from daemon.dead_letters.format import Letter
+from daemon.dead_letters.format import Letter, kind_of
 from daemon.pieces import merge
 from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition, Stream
 from schemas.readings import InstrumentGroup
@@ -136,7 +136,9 @@ class _Round:
     def __init__(self) -> None:
         self.outcome = Outcome()
         self.rejected: set[int] = set()
+        self._first: dict[str, str] = {}
 
     def reject(self, letter: Letter, reason: str) -> None:
         self.rejected.add(letter.origin)
-        self.outcome.reasons[reason] = self.outcome.reasons.get(reason, 0) + 1
+        first = self._first.setdefault(kind_of(reason), reason)
+        self.outcome.reasons[first] = self.outcome.reasons.get(first, 0) + 1
