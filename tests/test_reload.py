@@ -78,6 +78,12 @@ def test_every_field_that_can_change_is_one_of_the_configuration() -> None:
     assert known >= RELOADABLE
 
 
+def test_the_document_names_the_fields_that_can_change() -> None:
+    text = (Path(__file__).parent.parent / "systemd/README.md").read_text()
+    listed = text.partition("change while the daemon runs: ")[2].partition(". Each other")[0]
+    assert set(re.findall(r"`([^`]+)`", listed)) == RELOADABLE
+
+
 # --- what takes it over -------------------------------------------------------------------------------------------
 
 
