@@ -12,9 +12,7 @@ from typing import Annotated
 
 import typer
 
-from daemon.configuration import LoadedConfig, load_config
 from daemon.outcome import CommandFailed, examples, reason_of
-from schemas.config import ConfigError
 
 EPILOG = examples(
     "triggerlog install-units --dry-run",
@@ -28,7 +26,6 @@ FOLDER = Path("/etc/systemd/system")
 
 COMMAND = "/opt/triggerlog/.venv/bin/triggerlog"
 CONFIG = "/etc/triggerlog.toml"
-ADDRESSES = "--daemon http://127.0.0.1:8120 --host 127.0.0.1 --port 8121"
 """What the units in the folder `systemd` name, and what is put in its place."""
 
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - named, not used
@@ -110,11 +107,9 @@ def check_reachable(command: Path) -> None:
 
 def files_for(command: Path, config: Path, root: Path) -> Iterator[File]:
     """Give the files of an installation, in the order in which they are written."""
-    here = _under(root, config)
-    yield File(path=here, text=template(EXAMPLE), is_ours=False)
-    addresses = _addresses(_loaded(here))
+    yield File(path=_under(root, config), text=template(EXAMPLE), is_ours=False)
     for name in UNITS:
-        text = template(name).replace(ADDRESSES, addresses).replace(COMMAND, str(command)).replace(CONFIG, str(config))
+        text = template(name).replace(COMMAND, str(command)).replace(CONFIG, str(config))
         yield File(path=_under(root, FOLDER / name), text=text, is_ours=True)
 
 
@@ -123,26 +118,6 @@ def template(name: str) -> str:
     packaged = Path(__file__).parent / "units"
     folder = packaged if packaged.is_dir() else Path(__file__).parent.parent / "systemd"
     return (folder / name).read_text(encoding="utf-8")
-
-
-def _loaded(config: Path) -> LoadedConfig | None:
-    """The configuration, where there is one and it can be used; `check-config` says what is wrong with it."""
-    try:
-        return load_config(config) if config.exists() else None
-    except ConfigError as error:
-        typer.echo(f"warning: {error.problems[0]}; the page's unit gets the default addresses", err=True)
-        return None
-
-
-def _addresses(loaded: LoadedConfig | None) -> str:
-    """Where the page finds the daemon, and where it listens itself."""
-    if loaded is None:
-        return ADDRESSES
-    api, page = loaded.config.api, loaded.config.dashboard
-    # One that listens everywhere is on this machine, too.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(api.host, api.host)  # noqa: S104 - compared, not listened on
-    daemon = f"[{host}]" if ":" in host else host
-    return f"--daemon http://{daemon}:{api.port} --host {page.host} --port {page.port}"
 
 
 def _check_path(option: str, path: Path) -> None:

@@ -84,21 +84,22 @@ def test_it_writes_units_and_a_configuration_that_can_be_used(tmp_path: Path) ->
     ]
     daemon, page = (installed(tmp_path, name).read_text() for name in UNITS)
     assert "ExecStart=/opt/elsewhere/bin/triggerlog run /etc/triggerlog.toml\n" in daemon
-    assert "ExecStart=/opt/elsewhere/bin/triggerlog dashboard --daemon http://127.0.0.1:8120 " in page
+    assert "ExecStart=/opt/elsewhere/bin/triggerlog dashboard /etc/triggerlog.toml\n" in page
     assert "/opt/triggerlog" not in daemon + page
     assert parse_config((tmp_path / "etc/triggerlog.toml").read_text()).state_dir == "/var/lib/triggerlog"
 
 
 def test_a_second_time_changes_nothing_and_what_is_the_operators_stays(tmp_path: Path) -> None:
     install(tmp_path)
-    config = tmp_path / "etc/triggerlog.toml"
-    config.write_text(config.read_text() + '[api]\nhost = "0.0.0.0"\nport = 9000\n')
+    config, page = tmp_path / "etc/triggerlog.toml", installed(tmp_path, UNITS[1])
+    config.write_text(config.read_text() + "[api]\nport = 9000\n")
+    page.write_text("[Service]\n")
     mine = config.read_text()
     said = install(tmp_path)
     assert "triggerlog.toml: there already, left as it is" in said
     assert "triggerlog.service: as it should be" in said
     assert "triggerlog-dashboard.service: written again" in said
-    assert "--daemon http://127.0.0.1:9000 " in installed(tmp_path, UNITS[1]).read_text()
+    assert "ExecStart=/bin/true dashboard /etc/triggerlog.toml" in page.read_text()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     assert install(tmp_path).count("as it should be") == 2
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -124,15 +125,6 @@ def test_what_a_unit_cannot_name_is_refused(arguments: list[str], line: str, tmp
     assert done.returncode == 1
     assert done.stderr.startswith(f"triggerlog: {line}")
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_wrong_configuration_is_told_and_no_reason_not_to_install(tmp_path: Path) -> None:
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/triggerlog.toml").write_text("groups = 1\n")
-    done = triggerlog("install-units", "--root", str(tmp_path), "--command", "/bin/true")
-    assert done.returncode == 0
-    assert "warning: groups" in done.stderr
-    assert all(installed(tmp_path, name).exists() for name in UNITS)
 
 
 def test_a_command_that_units_cannot_get_at_is_refused(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_after_kill_9_it_comes_back_and_loses_nothing(site: Site) -> None:
             machine.done("kill", "-KILL", str(site.main))
             until(lambda k=k: site.restarts == restarts + k + 1, "it is started again")
             site.until_active()
-        site.acknowledged(sending.communicate(timeout=240)[0], 1500)
+        site.acknowledged(sending.communicate(timeout=240)[0], 2000)
     site.check_stored()
 
 
