@@ -8,8 +8,8 @@ import numpy as np
 
 from daemon.assembly import InHand
 from daemon.desync.record import Record
-from daemon.desync.rows import NONE, Rows, references, tame
-from daemon.desync.timeline import Timeline
+from daemon.desync.rows import LEAST, NONE, Rows, references, tame
+from daemon.desync.timeline import KEPT, Timeline
 from daemon.desync.verdicts import EVIDENCE, NEAR, Kind, Verdicts, judge, too_early
 from daemon.desync.words import Finding
 from schemas.batch import ClosedTriggers
@@ -29,6 +29,16 @@ class _Closed:
     late: Array
 
 
+@dataclass(frozen=True)
+class _Calm:
+    """Triggers in which all lie so close together that nobody can be out of step: int64 each, shape (t,)."""
+
+    trigger: Array
+    time_ns: Array
+    width_ns: Array
+    arrived: int
+
+
 class Desync:
     """Tells which instruments' trigger numbers or clocks have gone from those of the others.
 
@@ -42,6 +52,8 @@ class Desync:
         self.most = max(8, min(ROWS, TIMES // instruments))
         self._closed: deque[_Closed] = deque()
         self._waiting = 0
+        self._calm: deque[_Calm] = deque(maxlen=KEPT)
+        self._calm_ns = -1
         self._overflowed = False
         self._run: int | None = None
         self._timeline = Timeline()
@@ -75,7 +87,12 @@ class Desync:
             self._begin(int(piece.ledger["run"][-1]))
         if len(late):  # readings of the run before still come for a while
             late = late[piece.revised["run"][piece.late_of] == self._run]
-        newest = slice(-self.most, None)
+        if self._is_calm(piece):
+            if not len(late):
+                return
+            newest = slice(0, 0)
+        else:
+            newest = slice(-self.most, None)
         self._closed.append(
             _Closed(
                 piece.ledger["trigger"][newest].copy(),
@@ -99,15 +116,35 @@ class Desync:
         if not len(self._timeline):
             return
         evidence = self._evidence(rows, join([in_hand.strays, in_hand.doubles]))
+        self._calm_ns = -1
         if not len(evidence):
+            # Half of what is plain, since the middle of such a trigger is only roughly the median.
+            self._calm_ns = -1 if self._record.watched.any() else self._plain_ns() // 2
             return
         verdicts = judge(evidence, self._timeline, limit_ns=self._limit_ns, spread_ns=self._spread_ns)
         self._record.take(evidence, verdicts)
         self._remember(evidence, verdicts)
 
+    def _is_calm(self, piece: ClosedTriggers) -> bool:
+        """Whether nothing in these triggers needs a closer look; then all that is kept of them is when they were."""
+        ledger = piece.ledger
+        if not len(ledger) or self._calm_ns < 0:
+            return False
+        width_ns, arrived = ledger["last_ns"] - ledger["first_ns"], int(ledger["arrived"].min())
+        # Negative where garbage overflowed.
+        is_calm = int(width_ns.min()) >= 0 and int(width_ns.max()) <= self._calm_ns
+        if not is_calm or 2 * arrived <= self._active or arrived < LEAST:
+            return False
+        self._calm.append(
+            _Calm(ledger["trigger"].copy(), ledger["first_ns"] + width_ns // 2, width_ns, int(ledger["arrived"].max()))
+        )
+        return True
+
     def _begin(self, run: int) -> None:
         if self._run is not None and run > self._run:
             self._closed.clear()
+            self._calm.clear()
+            self._calm_ns = -1
             self._waiting = 0
             self._timeline.clear()
             self._again = self._again[:0]
@@ -115,7 +152,14 @@ class Desync:
         self._run = run if self._run is None else max(run, self._run)
 
     def _anything(self, in_hand: InHand) -> bool:
-        parts: tuple[Sized, ...] = (self._closed, self._again, in_hand.trigger, in_hand.strays, in_hand.doubles)
+        parts: tuple[Sized, ...] = (
+            self._closed,
+            self._calm,
+            self._again,
+            in_hand.trigger,
+            in_hand.strays,
+            in_hand.doubles,
+        )
         return any(len(part) for part in parts)
 
     def _cost(self, closed: _Closed) -> int:
@@ -134,9 +178,16 @@ class Desync:
         if self._overflowed:
             self._timeline.clear()
             self._overflowed = False
-        here = int((rows.times != NONE).any(axis=0).sum())
+        here = max([int((rows.times != NONE).any(axis=0).sum()), *(calm.arrived for calm in self._calm)])
         # One look may see a part of a trigger; who is gone for good fades out of the count within seconds.
         self._active = max(here, self._active - 1 - self._active // 16)
+        if self._calm:
+            self._spread_ns = int(np.median(np.concatenate([calm.width_ns for calm in self._calm])))
+            numbers = np.concatenate([calm.trigger for calm in self._calm])
+            self._timeline.add(numbers, np.concatenate([calm.time_ns for calm in self._calm]))
+            self._calm.clear()
+        if not len(rows.trigger):
+            return
         told = references(rows, self._active)
         if told.known.any():
             self._spread_ns = told.spread_ns
@@ -148,8 +199,8 @@ class Desync:
         unplaced: record dtype (u,), readings that got into no trigger.
         """
         own_ns, known = self._timeline.when(rows.trigger)
-        plain_ns = min(self._limit_ns, self._shortest_gap() // NEAR)
-        plain = known[:, None] & (np.abs(np.where(rows.times == NONE, 0, rows.times - own_ns[:, None])) <= plain_ns)
+        plain = np.abs(np.where(rows.times == NONE, 0, rows.times - own_ns[:, None])) <= self._plain_ns()
+        plain &= known[:, None]
         telling = (rows.times != NONE) & (~plain | self._record.watched)
         row, instrument = np.nonzero(telling)
         found = np.zeros(len(row) + len(unplaced), EVIDENCE)
@@ -163,9 +214,10 @@ class Desync:
         fresh["final"] |= np.isin(_keys(fresh), _keys(self._again))
         return np.concatenate([again, fresh])
 
-    def _shortest_gap(self) -> int:
+    def _plain_ns(self) -> int:
+        """How far a timestamp may be from its trigger's time without being anybody else's."""
         gaps = np.diff(np.sort(self._timeline.time_ns[-2 * self.most :]))
-        return int(gaps.min(initial=np.iinfo(np.int64).max))
+        return min(self._limit_ns, int(gaps.min(initial=np.iinfo(np.int64).max)) // NEAR)
 
     def _remember(self, evidence: Array, verdicts: Verdicts) -> None:
         """A reading is judged once, though it be seen in assembly and again when its trigger has closed."""
