@@ -13,6 +13,7 @@ from daemon.configuration import LoadedConfig, identity_of, load_config, warning
 from daemon.dashboard_command import page_password
 from daemon.database import Look, durability_of, in_its_field, layout_of, look_at_database
 from daemon.outcome import examples
+from daemon.sources.tls import contexts_of
 from daemon.store_report import in_use
 from schemas.addresses import in_url
 from schemas.config import ConfigError, Problem, SimulatedSource
@@ -46,6 +47,7 @@ def check_config(
 def _see_doors(loaded: LoadedConfig) -> None:
     configured_token(loaded)
     identity_of(loaded, loaded.config.api, "api")
+    contexts_of(loaded)
 
 
 def page_problems(loaded: LoadedConfig) -> Iterator[Problem]:
