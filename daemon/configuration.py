@@ -11,6 +11,7 @@ from doors.tls import Identity
 from schemas.addresses import is_loopback
 from schemas.config import Config, ConfigError, Problem, SimulatedSource, parse_config
 from schemas.config.doors import Door
+from schemas.dsn import CHECKED, backend_of, files_of, is_private
 from schemas.problems import without_passwords, wrong
 
 CREDENTIAL = "credential:"
@@ -56,6 +57,8 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks
         ConfigError: with every problem found, each naming the field and the mend.
     """
     config = parse_config(_text(path, str(path), "", "give the path of a configuration file"))
+    if asks_database:
+        _see_files(config)
     folder, credentials = path.absolute().parent, Path(environment.get("CREDENTIALS_DIRECTORY", CREDSTORE))
     return LoadedConfig(
         config=config,
@@ -79,7 +82,7 @@ def identity_of(loaded: LoadedConfig, door: Door, field: str) -> Identity | None
 
 def warnings(loaded: LoadedConfig) -> list[Problem]:
     """Say what works, and is unwise all the same."""
-    return [*_inline_password(loaded.config), *_open_to_all(loaded.config)]
+    return [*_inline_password(loaded.config), *_readable_on_the_way(loaded.config), *_open_to_all(loaded.config)]
 
 
 def _text(path: Path, field: str, subject: str, mend: str) -> str:
@@ -117,6 +120,33 @@ def _inline_password(config: Config) -> Iterator[Problem]:
     if parts.password or "password" in dict(parse_qsl(parts.query)):
         mend = "move it out, into `password_env` or `password_file`"
         yield wrong("holds a password that every reader of this file sees", mend, "database.dsn")
+
+
+def _readable_on_the_way(config: Config) -> Iterator[Problem]:
+    dsn = config.database.dsn
+    if dsn is not None and not is_private(dsn):
+        problem = "leads to another machine, and whoever is between can read and change what travels"
+        yield wrong(problem, f"let TLS check the server: {CHECKED[backend_of(dsn)]}", "database.dsn")
+
+
+def _see_files(config: Config) -> None:
+    """See that the files exist which the DSN names: drivers tell of them in words that name neither option nor file.
+
+    Raises:
+        ConfigError: one cannot be read, or is not named by its whole path.
+    """
+    for option, path in files_of(config.database.dsn or ""):
+        what = None
+        if not Path(path).is_absolute():
+            what = f"`{option}` is {path}, and where that starts is not known", "write the whole path"
+        else:
+            try:
+                Path(path).open("rb").close()
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                what = f"{path} of `{option}` cannot be read ({reason})", "give a file that the daemon may read"
+        if what is not None:
+            raise ConfigError([wrong(*what, "database.dsn")])
 
 
 def _open_to_all(config: Config) -> Iterator[Problem]:

@@ -12,13 +12,12 @@ from daemon.configuration import LoadedConfig, load_config
 from daemon.outcome import examples
 from daemon.reach import CaFile, ConfigFile, DaemonUrl, Reach, TokenFile, reach
 from doors.secrets import from_environment, from_file, long_enough
+from schemas.config.doors import LEAST_PASSWORD
 
 EPILOG = examples(
     "triggerlog dashboard beam.toml",
     "triggerlog dashboard --daemon https://node:8120 --ca site-ca.crt --token-file token --port 9000",
 )
-LEAST = 8
-"""Characters of the page's password, which is guessed at no more than once a second."""
 
 
 def dashboard(
@@ -86,8 +85,8 @@ def page_password(loaded: LoadedConfig, environment: Mapping[str, str] = os.envi
     page = loaded.config.dashboard
     if page.password_env is not None:
         field = "dashboard.password_env"
-        return long_enough(from_environment(page.password_env, environment, field=field), LEAST, field=field)
+        return long_enough(from_environment(page.password_env, environment, field=field), LEAST_PASSWORD, field=field)
     if page.password_file is not None:
         field = "dashboard.password_file"
-        return long_enough(from_file(loaded.beside(page.password_file), field=field), LEAST, field=field)
+        return long_enough(from_file(loaded.beside(page.password_file), field=field), LEAST_PASSWORD, field=field)
     return None

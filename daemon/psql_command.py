@@ -48,5 +48,7 @@ def client_of(database: DatabaseConfig) -> str:
         place = ["--socket", socket[0]]
     else:
         place = ["-h", parts.hostname or "localhost", *(["-P", str(parts.port)] if parts.port else [])]
+    authority = parse_qs(parts.query).get("ssl_ca")
+    trust = ["--ssl-ca", authority[0], "--ssl-verify-server-cert"] if authority else []
     user = ["-u", unquote(parts.username)] if parts.username else []
-    return f"`{shlex.join(['mariadb', *place, *user, '-p', database.schema_name])}`"
+    return f"`{shlex.join(['mariadb', *place, *trust, *user, '-p', database.schema_name])}`"

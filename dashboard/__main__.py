@@ -2,67 +2,118 @@
 
 import argparse
 import asyncio
+import logging
+import os
 import socket
+import ssl
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
-import uvicorn
+from fastapi import FastAPI
 
 from dashboard.app import build_app
+from dashboard.client import Daemon
+from doors.http import Limits
+from doors.secrets import from_file, long_enough
+from doors.server import DoorServer, bound
+from doors.tls import Identity, client_context, pinned_context
+from schemas.addresses import in_url, is_loopback
+from schemas.config.doors import LEAST_PASSWORD as LEAST
+from schemas.problems import ConfigError, wrong
+
+LIMITS = Limits(connections=1024, body_bytes=1024 * 1024)
+"""A browser keeps one connection for its stream and a few for what is clicked on."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Serve the page until told to stop; returns the exit status."""
     given = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.WARNING)
     try:
-        listening = _listen(given.host, given.port)
+        app, identity = _made(given, os.environ)
+    except ConfigError as error:
+        sys.stderr.writelines(f"triggerlog page: {problem}\n" for problem in error.problems)
+        return 1
+    try:
+        listening = bound(given.host, given.port)
     except OSError as problem:
         sys.stderr.write(f"{_cannot_listen(given.host, given.port, problem)}\n")
         return 1
-    app = build_app(daemon=given.daemon, origins=frozenset(given.origin))
-    config = uvicorn.Config(
+    server = _Announced(
         app,
-        log_level="warning",
-        access_log=False,
+        LIMITS,
+        identity,
         # The frames are small, and compressing them anew for every browser would cost what encoding them once saves.
         ws_per_message_deflate=False,
         # Streams never end by themselves: without a limit a stop would wait for the last browser to leave.
         timeout_graceful_shutdown=1,
     )
     with listening:
-        asyncio.run(_serve(config, listening))
+        asyncio.run(server.serve(sockets=[listening]))
     return 0
 
 
-class _Announced(uvicorn.Server):
+def _made(given: argparse.Namespace, environment: Mapping[str, str]) -> tuple[FastAPI, Identity | None]:
+    password = _password(given, environment)
+    identity = _identity(given)
+    daemon = Daemon(url=given.daemon, token=_token(given, environment), context=_context(given))
+    app = build_app(
+        daemon=daemon,
+        origins=frozenset(given.origin),
+        password=password,
+        is_secure=identity is not None or any(origin.startswith("https:") for origin in given.origin),
+    )
+    return app, identity
+
+
+def _password(given: argparse.Namespace, environment: Mapping[str, str]) -> str | None:
+    password = environment.get("TRIGGERLOG_PAGE_PASSWORD") or None
+    field = "TRIGGERLOG_PAGE_PASSWORD"
+    if given.password_file is not None:
+        field = "--password-file"
+        password = from_file(given.password_file, field=field)
+    if password is not None:
+        return long_enough(password, LEAST, field=field)
+    if not is_loopback(given.host):
+        problem = f"{given.host} is reachable from other machines, and everybody who reaches it could look on"
+        mend = "give the page a password with --password-file or TRIGGERLOG_PAGE_PASSWORD, or listen on 127.0.0.1"
+        raise ConfigError([wrong(problem, mend, "--host")])
+    return None
+
+
+def _identity(given: argparse.Namespace) -> Identity | None:
+    if given.tls_certificate is None and given.tls_key is None:
+        return None
+    if given.tls_certificate is None or given.tls_key is None:
+        missing = "--tls-key" if given.tls_key is None else "--tls-certificate"
+        raise ConfigError([wrong("it takes a certificate and its key", "give both, or none", missing)])
+    return Identity(given.tls_certificate, given.tls_key, "dashboard")
+
+
+def _token(given: argparse.Namespace, environment: Mapping[str, str]) -> str | None:
+    if given.token_file is not None:
+        return from_file(given.token_file, field="--token-file", what="token")
+    return environment.get("TRIGGERLOG_TOKEN") or None
+
+
+def _context(given: argparse.Namespace) -> ssl.SSLContext | None:
+    if not given.daemon.startswith("https:"):
+        return None
+    if given.daemon_certificate is not None:
+        return pinned_context(given.daemon_certificate, "--daemon-certificate")
+    return client_context(given.ca)
+
+
+class _Announced(DoorServer):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         assert sockets is not None
         if self.started:
-            sys.stdout.write(f"page: {_address(sockets[0])}\n")
+            host, port = sockets[0].getsockname()[:2]
+            sys.stdout.write(f"page: {self.scheme}://{in_url(host)}:{port}\n")
             sys.stdout.flush()
-
-
-async def _serve(config: uvicorn.Config, listening: socket.socket) -> None:
-    await _Announced(config).serve(sockets=[listening])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(128)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
-
-
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _cannot_listen(host: str, port: int, problem: OSError) -> str:
@@ -91,6 +142,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--daemon", type=_daemon, default="http://127.0.0.1:8120", help="the daemon's control API")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for all")
+    parser.add_argument("--token-file", type=Path, metavar="PATH", help="file with the API's token")
+    parser.add_argument("--ca", type=Path, metavar="PATH", help="certificate of the authority that signed the daemon's")
+    parser.add_argument(
+        "--daemon-certificate",
+        type=Path,
+        metavar="PATH",
+        help="the daemon's own certificate, trusted as it is, whatever it names",
+    )
+    parser.add_argument(
+        "--password-file",
+        type=Path,
+        metavar="PATH",
+        help="file with the password that opens the page; or TRIGGERLOG_PAGE_PASSWORD. Needed off loopback.",
+    )
+    parser.add_argument("--tls-certificate", type=Path, metavar="PATH", help="the page's certificate: turns TLS on")
+    parser.add_argument("--tls-key", type=Path, metavar="PATH", help="the certificate's private key")
     parser.add_argument("--port", type=_port, default=8121, help="port to listen on; 0 takes a free one")
     parser.add_argument(
         "--origin",

@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 
 from dash import Dash
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dashboard import instrument, live
-from dashboard.client import DaemonApi, DaemonUnavailable, StatusStream
+from dashboard.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.hub import Hub, Viewer
+from dashboard.login import Doorkeeper
+from doors.headers import SecurityHeaders
 from schemas.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
@@ -31,10 +32,13 @@ INDEX = """<!DOCTYPE html>
 </head>
 <body>
 {%app_entry%}
+<!-- log out -->
 <noscript>This page draws live data and needs JavaScript.</noscript>
 <footer>{%config%}{%scripts%}{%renderer%}</footer>
 </body>
 </html>"""
+
+LOG_OUT = '<form id="log-out" method="post" action="/logout"><button type="submit">Log out</button></form>'
 
 POLICY = (
     "default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -53,7 +57,7 @@ class Feed:
         self._api = api
         self._named: tuple[int, tuple[str, ...]] | None = None
         self._unnamed = asyncio.Event()
-        self._stream = StatusStream(api.url, on_status=self._take, on_loss=hub.lost)
+        self._stream = StatusStream(api.daemon, on_status=self._take, on_loss=hub.lost)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -86,13 +90,21 @@ class Feed:
             self._unnamed.clear()
 
 
-def build_app(*, daemon: str, origins: frozenset[str] = frozenset()) -> FastAPI:
-    """The page for the daemon at `daemon` (http://host:port).
+def build_app(
+    *,
+    daemon: Daemon,
+    origins: frozenset[str] = frozenset(),
+    password: str | None = None,
+    is_secure: bool = False,
+) -> FastAPI:
+    """The page for a daemon.
 
+    password: asked of everybody who comes; None asks nobody.
+    is_secure: whether it is served over TLS.
     origins: further origins (scheme://host[:port]) whose pages may open the stream, for a proxy that changes the Host.
     """
     build = _build()
-    hub = Hub(daemon=daemon, build=build)
+    hub = Hub(daemon=daemon.url, build=build)
     questions = DaemonApi(daemon)
 
     @asynccontextmanager
@@ -124,11 +136,14 @@ def build_app(*, daemon: str, origins: frozenset[str] = frozenset()) -> FastAPI:
     async def health() -> dict[str, str | int | None]:
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
-    _mount_dash(api, hub, questions, build)
+    policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
+    api.add_middleware(Doorkeeper, password=password, is_secure=is_secure, origins=origins)
+    api.add_middleware(SecurityHeaders, policy=policy)
     return api
 
 
-def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str) -> None:
+def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_out: str) -> str:
+    """Mount the page; returns the policy that its scripts need."""
     app = Dash(
         __name__,
         server=False,
@@ -136,7 +151,7 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str) -> Non
         title="triggerlog",
         update_title="",
         assets_folder=str(ASSETS),
-        index_string=INDEX,
+        index_string=INDEX.replace("<!-- log out -->", way_out),
         serve_locally=True,
     )
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
@@ -144,26 +159,12 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str) -> Non
     app.layout = live.page(build)
     instrument.register(app, hub=hub, api=questions)
     app.init_app(api)
-    api.add_middleware(_Policy, policy=POLICY.format(scripts=" ".join(f"'{digest}'" for digest in _digests(app))))
+    return POLICY.format(scripts=" ".join(f"'{digest}'" for digest in _digests(app)))
 
 
 def _digests(app: Dash) -> list[str]:
     """Of the scripts that Dash writes into the page itself."""
     return [str(digest).strip("'") for digest in app.csp_hashes()]
-
-
-class _Policy:
-    def __init__(self, app: ASGIApp, policy: str) -> None:
-        self._app = app
-        self._headers = ((b"content-security-policy", policy.encode()), (b"x-content-type-options", b"nosniff"))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def stamped(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._headers]
-            await send(message)
-
-        await self._app(scope, receive, stamped if scope["type"] == "http" else send)
 
 
 async def _serve(socket: WebSocket, viewer: Viewer) -> None:

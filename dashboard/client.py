@@ -4,14 +4,19 @@ import asyncio
 import logging
 import os
 import random
+import ssl
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Annotated, TypeVar
 
 import httpx
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidHandshake, WebSocketException
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
+from doors.tls import why_untrusted
 from schemas.status import Status
 
 RECONNECT_MOST_S = 2.0
@@ -61,13 +66,39 @@ class Readings(_Answer):
     units: Annotated[dict[str, str], Field(default_factory=dict)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """Where the daemon is, and what gets in there.
+
+    url: http(s)://host:port.
+    token: None asks only what is open to everybody.
+    context: of TLS; None where there is none.
+    """
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    context: ssl.SSLContext | None = field(default=None, repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a request carries."""
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+
 class DaemonApi:
     """Questions to the daemon's control API."""
 
-    def __init__(self, url: str) -> None:
-        # A proxy named in the environment must not come between the page and a daemon on loopback.
-        self._http = httpx.AsyncClient(base_url=f"{url}/api/v1", timeout=httpx.Timeout(5.0), trust_env=False)
-        self.url = url
+    def __init__(self, daemon: Daemon) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=f"{daemon.url}/api/v1",
+            timeout=httpx.Timeout(5.0),
+            headers=daemon.headers,
+            verify=daemon.context or True,
+            # A proxy named in the environment must not come between the page and a daemon on loopback.
+            trust_env=False,
+        )
+        self.daemon = daemon
+        self.url = daemon.url
 
     async def group(self, name: str) -> GroupDescription:
         """Names and channels of a group's instruments. Raises DaemonUnavailable."""
@@ -100,8 +131,9 @@ class DaemonApi:
 class StatusStream:
     """Follows the daemon's status stream for ever: reconnects by itself, and says when it is gone and why."""
 
-    def __init__(self, url: str, *, on_status: Callable[[Status], None], on_loss: Callable[[str], None]) -> None:
-        self._url = url.replace("http", "ws", 1) + "/api/v1/stream"
+    def __init__(self, daemon: Daemon, *, on_status: Callable[[Status], None], on_loss: Callable[[str], None]) -> None:
+        self._daemon = daemon
+        self._url = daemon.url.replace("http", "ws", 1) + "/api/v1/stream"
         self._on_status = on_status
         self._on_loss = on_loss
 
@@ -112,7 +144,13 @@ class StatusStream:
             frames = 0
             try:
                 async with connect(
-                    self._url, open_timeout=SILENCE_S, close_timeout=1.0, max_size=LARGEST_FRAME, proxy=None
+                    self._url,
+                    open_timeout=SILENCE_S,
+                    close_timeout=1.0,
+                    max_size=LARGEST_FRAME,
+                    proxy=None,
+                    additional_headers=self._daemon.headers,
+                    ssl=self._daemon.context,
                 ) as socket:
                     while True:
                         async with asyncio.timeout(SILENCE_S):
@@ -123,6 +161,8 @@ class StatusStream:
                 self._on_loss(f"no frame for {SILENCE_S:g} s")
             except ValidationError as problem:
                 self._on_loss(f"its status is not one this page knows, start page and daemon alike ({_first(problem)})")
+            except InvalidStatus as problem:
+                self._on_loss(_refusal(problem))
             except InvalidHandshake as problem:
                 self._on_loss(f"it does not offer a status stream ({problem})")
             except (OSError, WebSocketException) as problem:
@@ -132,7 +172,22 @@ class StatusStream:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
 
 
+def _refusal(problem: InvalidStatus) -> str:
+    """Why the daemon opens no stream, and what mends it."""
+    status = problem.response.status_code
+    try:
+        detail = str(orjson.loads(problem.response.body or b"")["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"it does not offer a status stream ({problem})"
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
+        return f"it refuses the token of this page: {detail}; start the page with --token-file, or TRIGGERLOG_TOKEN"
+    return f"it refuses the page: {detail}"
+
+
 def _word(problem: Exception) -> str:
+    untrusted = why_untrusted(problem)
+    if untrusted is not None:
+        return f"{untrusted}: --ca, --daemon"
     if isinstance(problem, OSError) and problem.errno:
         # asyncio's own text names the call and the address, and not what is wrong with it.
         return os.strerror(problem.errno).lower()

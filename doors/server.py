@@ -34,6 +34,11 @@ class DoorServer(uvicorn.Server):
         super().__init__(config)
         self._identity = identity
 
+    @property
+    def scheme(self) -> str:
+        """Of its address."""
+        return "http" if self._identity is None else "https"
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen; as uvicorn does, but with a limit for the TLS handshake and a context that can be renewed."""
         assert sockets is not None

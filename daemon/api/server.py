@@ -46,8 +46,6 @@ class ApiServer:
         limits: Limits = LIMITS,
     ) -> None:
         self._host, self._port = host, port
-        self._scheme = "https" if identity else "http"
-        self.address = f"{self._scheme}://{in_url(host)}:{port}"
         self._server = _Server(
             make_app(service, token=token, reads_freely=is_loopback(host)),
             limits,
@@ -56,6 +54,7 @@ class ApiServer:
             # A status stream stays open for ever: without a limit the daemon would never end.
             timeout_graceful_shutdown=2,
         )
+        self.address = f"{self._server.scheme}://{in_url(host)}:{port}"
 
     async def serve(self) -> None:
         """Listen until `stop`.
@@ -65,7 +64,7 @@ class ApiServer:
         """
         listening = self._bind()
         host, port = listening.getsockname()[:2]
-        self.address = f"{self._scheme}://{in_url(host)}:{port}"
+        self.address = f"{self._server.scheme}://{in_url(host)}:{port}"
         with contextlib.closing(listening):
             await self._server.serve(sockets=[listening])
 

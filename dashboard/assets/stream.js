@@ -6,6 +6,7 @@
   const NO_DATA_MS = 4000;
   const SILENCE_MS = 4000; // the page sends 4 frames a second, or a heartbeat each second when the daemon is gone
   const RECONNECT_MOST_MS = 2000;
+  const SESSION_ENDED = 4401;
 
   let socket = null;
   let pause = 100;
@@ -24,14 +25,24 @@
     const opened = (socket = new WebSocket(scheme + location.host + "/ws" + resume));
     heard = performance.now();
     opened.onmessage = (event) => receive(JSON.parse(event.data));
-    opened.onclose = () => {
+    opened.onclose = (event) => {
+      if (event.code === SESSION_ENDED) location.reload(); // which leads to the way in
       if (opened !== socket) return;
+      stillIn();
       socket = null;
       T.pageProcess.up = false;
       pause = Math.min(RECONNECT_MOST_MS, pause * 2);
       setTimeout(connect, pause * (0.5 + Math.random() / 2));
       schedule();
     };
+  }
+
+  /* A browser is not told why a stream was refused: a page that was restarted knows no session of before. */
+  function stillIn() {
+    fetch("/healthz", { headers: { accept: "application/json" }, redirect: "error" })
+      .then((answer) => answer.json())
+      .then((told) => "daemon" in told || location.reload())
+      .catch(() => {}); // nobody answers: the banner says so
   }
 
   function receive(message) {

@@ -9,6 +9,9 @@ from schemas.addresses import is_loopback
 from schemas.config.section import Port, Section
 from schemas.problems import Problem, refuse, wrong
 
+LEAST_PASSWORD = 8
+"""Characters of the page's password, which is guessed at no more than once in two seconds."""
+
 
 class Door(Section):
     """A place to listen at, with or without TLS."""

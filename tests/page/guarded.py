@@ -1,0 +1,28 @@
+"""The served status behind TLS and a token, as a daemon has it; arguments: port, certificate, key, token."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from daemon.api.guard import Guard
+from doors.http import Limits
+from doors.server import DoorServer, bound
+from doors.tls import Identity
+from tests.page.served import Served, build_app
+
+
+async def main(port: int, certificate: Path, key: Path, token: str) -> None:
+    """Serve on loopback until ended."""
+    served = Served()
+    app = build_app(served)
+    app.get("/health")(lambda: {"status": "alive"})
+    app.add_middleware(Guard, token=token, reads_freely=False)
+    server = DoorServer(app, Limits(), Identity(certificate, key, "api"), timeout_graceful_shutdown=1)
+    ticking = asyncio.create_task(served.run())
+    with bound("127.0.0.1", port) as listening:
+        await server.serve(sockets=[listening])
+    ticking.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]))

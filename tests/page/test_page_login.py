@@ -1,0 +1,207 @@
+"""The way into the page: password, session, TLS; in a real browser and over real sockets."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from dashboard.login import ENDED
+from dashboard.session import LASTS_S, Sessions
+from doors.tls import client_context
+from tests.certificates import Authority
+from tests.page.browser import Watched, live
+from tests.page.stage import ROOT, Process, ask, until
+
+PASSWORD = "vacuum & <beam>"
+TOKEN = "a token of the served daemon"
+
+
+@contextmanager
+def page(*arguments: str, **environment: str) -> Iterator[str]:
+    """A page in a process of its own; its address."""
+    command = [sys.executable, "-m", "dashboard", "--port", "0", *arguments]
+    settings = {**os.environ, **environment}
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=settings) as running:
+        assert running.stdout is not None
+        try:
+            yield running.stdout.readline().removeprefix("page: ").strip().replace("0.0.0.0", "127.0.0.1")
+        finally:
+            running.send_signal(signal.SIGTERM)
+            running.wait(20)
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Process]:
+    daemon = Process("-m", "tests.page.served", "{port}", health="/api/v1/status")
+    daemon.start()
+    yield daemon
+    daemon.kill()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def guarded(daemon: Process, authority: Authority) -> Iterator[str]:
+    """A page that everybody reaches: over TLS, with a password."""
+    own = authority.certificate("page", "IP:127.0.0.1")
+    tls = ["--tls-certificate", str(own.certificate), "--tls-key", str(own.key)]
+    with page("--host", "0.0.0.0", "--daemon", daemon.url, *tls, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url:
+        assert url.startswith("https://")
+        yield url
+
+
+@pytest.fixture
+def client(guarded: str, authority: Authority) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=guarded, verify=client_context(authority.ca), trust_env=False, timeout=30) as client:
+        yield client
+
+
+def closed(stream: ClientConnection) -> int | None:
+    """With which code the stream was closed; None while it goes on."""
+    try:
+        stream.recv(30)
+    except ConnectionClosed as end:
+        return end.rcvd.code if end.rcvd is not None else None
+    return None
+
+
+def log_in(client: httpx.Client, password: str = PASSWORD, following: str = "/", **headers: str) -> httpx.Response:
+    return client.post("/login", data={"password": password, "next": following}, headers=headers)
+
+
+def test_nobody_sees_anything_without_the_password(client: httpx.Client, guarded: str, authority: Authority) -> None:
+    for path in ("/_dash-layout", "/_dash-dependencies", "/assets/stream.js", "/nothing"):
+        assert client.get(path).status_code == 401, path
+    assert client.post("/_dash-update-component", json={}).status_code == 401
+    assert client.get("/healthz").json() == {"page": "ok"}
+    led = client.get("/?group=bpm", headers={"accept": "text/html"})
+    assert (led.status_code, led.headers["location"]) == (303, "/login?next=%2F%3Fgroup%3Dbpm")
+    with pytest.raises(InvalidStatus, match="401"):
+        connect(guarded.replace("https", "wss") + "/ws", ssl=client_context(authority.ca), proxy=None)
+
+
+def test_the_password_opens_a_session_that_a_log_out_ends(
+    client: httpx.Client, guarded: str, authority: Authority
+) -> None:
+    came = log_in(client, following="/?group=bpm")
+    assert (came.status_code, came.headers["location"]) == (303, "/?group=bpm")
+    told = came.headers["set-cookie"]
+    assert {"HttpOnly", "Secure", "SameSite=strict", "Path=/", f"Max-Age={LASTS_S}"} <= set(told.split("; "))
+    assert client.get("/_dash-layout").status_code == 200
+    session = {"Cookie": told.partition(";")[0]}
+    trusting = client_context(authority.ca)
+    with connect(
+        guarded.replace("https", "wss") + "/ws", ssl=trusting, proxy=None, additional_headers=session
+    ) as stream:
+        assert json.loads(stream.recv(30))["kind"] in ("snapshot", "link", "frame")
+        assert client.post("/logout").status_code == 303
+        until(lambda: closed(stream) == ENDED, "the stream of the session is closed")
+    assert client.get("/_dash-layout", headers=session).status_code == 401
+
+
+def test_pages_elsewhere_can_neither_log_in_nor_be_led_to(client: httpx.Client) -> None:
+    assert log_in(client, origin="https://evil.example").status_code == 403
+    for trick in ("//evil.example", "https://evil.example", "/\\evil.example", "/\n/evil.example", ""):
+        assert log_in(client, following=trick).headers["location"] == "/"
+    shown = client.get("/login", params={"next": '/"><script>alert(1)</script>'})
+    assert "<script>" not in shown.text
+    assert "frame-ancestors" in shown.headers["content-security-policy"]
+    assert shown.headers["x-content-type-options"] == "nosniff"
+
+
+def test_guessing_is_slowed_down_and_the_password_is_taken_a_moment_later(daemon: Process) -> None:
+    with page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url, httpx.Client(base_url=url) as client:
+        codes = [log_in(client, f"guess {i}").status_code for i in range(30)]
+        assert codes[:5] == [401] * 5
+        assert 429 in codes
+        assert client.get("/login").status_code == 200
+        until(lambda: log_in(client).status_code == 303, "the password is taken once the guessing ends")
+
+
+def test_sessions_are_signed_and_end() -> None:
+    sessions = Sessions()
+    session = sessions.begin(1000.0)
+    assert sessions.is_valid(session, 1000.0 + LASTS_S - 1)
+    assert not sessions.is_valid(session, 1000.0 + LASTS_S + 1)
+    until_, _, rest = session.partition(".")
+    for forged in (None, "", "x", f"{int(until_) + 1}.{rest}", session[:-1], Sessions().begin(1000.0)):
+        assert not sessions.is_valid(forged, 1000.0)
+
+
+@pytest.mark.page
+def test_a_reader_logs_in_with_the_keyboard_looks_and_logs_out(browser: Browser, guarded: str) -> None:
+    watched = Watched(browser, guarded + "/?group=bpm", ignore_https_errors=True)
+    shown = watched.page
+    expect(shown).to_have_title("Log in · triggerlog")
+    expect(shown.get_by_label("Password of this page")).to_be_focused()
+    assert Axe().run(shown).violations_count == 0
+    shown.keyboard.type("not the password")
+    shown.keyboard.press("Enter")
+    expect(shown.get_by_role("alert")).to_have_text("This is not the password. Try again.")
+    shown.keyboard.type(PASSWORD)
+    shown.keyboard.press("Enter")
+    live(shown, 60_000)
+    assert shown.url.endswith("/?group=bpm")
+    shown.get_by_role("button", name="Log out").click()
+    expect(shown).to_have_title("Log in · triggerlog")
+    assert watched.hosts == {"127.0.0.1"}
+    shown.close()
+
+
+@pytest.mark.page
+def test_an_open_page_leads_to_the_way_in_when_its_session_is_over(browser: Browser, guarded: str) -> None:
+    context = browser.new_context(ignore_https_errors=True)
+    first = context.new_page()
+    first.goto(guarded)
+    first.get_by_label("Password of this page").fill(PASSWORD)
+    first.get_by_role("button", name="Log in").click()
+    live(first, 60_000)
+    second = context.new_page()
+    second.goto(guarded)
+    second.get_by_role("button", name="Log out").click()
+    expect(second).to_have_title("Log in · triggerlog", timeout=30_000)
+    expect(first).to_have_title("Log in · triggerlog", timeout=30_000)
+    context.close()
+
+
+# --- what the page is told of the daemon --------------------------------------------------------------------------
+
+
+def problem(url: str) -> str:
+    return str(ask(url + "/healthz")["daemon"])
+
+
+def test_a_daemon_that_refuses_the_token_is_named(authority: Authority) -> None:
+    own = authority.certificate("node", "IP:127.0.0.1")
+    command = ["-m", "tests.page.guarded", "{port}", str(own.certificate), str(own.key), TOKEN]
+    daemon = Process(*command, health="/health")
+    daemon.url = daemon.url.replace("http", "https")
+    daemon.trusting = client_context(authority.ca)
+    daemon.start()
+    ca = ["--ca", str(authority.ca)]
+    try:
+        with page("--daemon", daemon.url, *ca) as url:
+            until(lambda: "it refuses the token of this page" in problem(url), "the refusal is said")
+            assert re.search(r"--token-file", problem(url))
+        with page("--daemon", daemon.url, *ca, TRIGGERLOG_TOKEN=TOKEN) as url:
+            until(lambda: problem(url) == "ok", "the page hears the daemon")
+        with page("--daemon", daemon.url, "--daemon-certificate", str(own.certificate), TRIGGERLOG_TOKEN=TOKEN) as url:
+            until(lambda: problem(url) == "ok", "the page hears the daemon")
+        with page("--daemon", daemon.url, TRIGGERLOG_TOKEN=TOKEN) as url:
+            until(lambda: "its certificate is not trusted" in problem(url), "the certificate is named")
+    finally:
+        daemon.kill()
