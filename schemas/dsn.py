@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from schemas.addresses import is_loopback
 from schemas.problems import Problem, suggestion, wrong
 
 
@@ -22,7 +23,22 @@ SCHEMES: dict[str, Backend] = {
     "mariadb": Backend.MYSQL,
     "mongodb": Backend.MONGODB,
 }
-MYSQL_OPTIONS = ("unix_socket",)
+MYSQL_OPTIONS = ("unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key")
+"""`ssl=true` asks for TLS and trusts whom the system does, `ssl_ca` names the authority, the others what we show."""
+FILE_OPTIONS = frozenset(
+    {
+        *("sslrootcert", "sslcert", "sslkey", "sslcrl"),  # PostgreSQL
+        *("ssl_ca", "ssl_cert", "ssl_key"),  # MariaDB, MySQL
+        *("tlsCAFile", "tlsCertificateKeyFile"),  # MongoDB
+    }
+)
+"""Options that name a file."""
+CHECKED = {
+    Backend.POSTGRESQL: "sslmode=verify-full&sslrootcert=/path/of/ca.crt",
+    Backend.MYSQL: "ssl_ca=/path/of/ca.crt",
+    Backend.MONGODB: "tls=true&tlsCAFile=/path/of/ca.crt",
+}
+"""What to add to a DSN, so that nobody between can read or change what travels."""
 MEND = (
     "write postgresql://user@host:port/name, mysql://user@host:port or mongodb://user@host:port,"
     " or leave it out for the embedded PostgreSQL"
@@ -32,6 +48,45 @@ MEND = (
 def backend_of(dsn: str | None) -> Backend:
     """The database that a checked DSN names; without one it is the embedded PostgreSQL."""
     return Backend.POSTGRESQL if dsn is None else SCHEMES[dsn.partition("://")[0]]
+
+
+def files_of(dsn: str) -> Iterator[tuple[str, str]]:
+    """Each option of a checked DSN that names a file, and the file."""
+    for option, value in _options(dsn):
+        if option in FILE_OPTIONS and value != "system":
+            yield option, value
+
+
+def is_private(dsn: str) -> bool:
+    """Whether what travels can be read by nobody between: it stays on this machine, or the server is checked by TLS."""
+    options = dict(_options(dsn))
+    backend = backend_of(dsn)
+    if backend is Backend.POSTGRESQL and options.get("sslmode") in ("verify-ca", "verify-full"):
+        return True
+    if backend is Backend.MYSQL and (options.get("ssl") == "true" or "ssl_ca" in options):
+        return True
+    unchecked = {"tlsInsecure", "tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames"}
+    if backend is Backend.MONGODB and options.get("tls", options.get("ssl")) == "true":
+        return not any(options.get(option) == "true" for option in unchecked)
+    return all(map(_is_here, _hosts(dsn, options)))
+
+
+def _options(dsn: str) -> list[tuple[str, str]]:
+    return parse_qsl(urlsplit(dsn).query, keep_blank_values=True)
+
+
+def _hosts(dsn: str, options: dict[str, str]) -> list[str]:
+    if "unix_socket" in options:
+        return []
+    named = unquote(urlsplit(dsn).netloc.rpartition("@")[2]) or options.get("host", "")
+    return [host for host in named.split(",") if host and not host.startswith("/")]
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return is_loopback(urlsplit(f"//{host}").hostname or "")
+    except ValueError:
+        return False
 
 
 def wrong_dsn(dsn: str) -> Iterator[Problem]:
@@ -62,3 +117,11 @@ def _wrong_url(dsn: str, backend: Backend) -> Iterator[Problem]:
         for option, _ in parse_qsl(parts.query, keep_blank_values=True):
             if option not in MYSQL_OPTIONS:
                 yield wrong(f"unknown option {option!r}", suggestion(option, MYSQL_OPTIONS))
+        yield from _wrong_mysql_tls(dict(parse_qsl(parts.query, keep_blank_values=True)))
+
+
+def _wrong_mysql_tls(options: dict[str, str]) -> Iterator[Problem]:
+    if options.get("ssl", "true") != "true":
+        yield wrong("`ssl` is something else than `true`", "write ssl=true, or leave it out for no TLS")
+    if ("ssl_cert" in options) != ("ssl_key" in options):
+        yield wrong("of `ssl_cert` and `ssl_key` one is missing", "give both, or none")

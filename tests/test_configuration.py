@@ -102,8 +102,42 @@ def test_a_password_inside_the_dsn_works_and_is_warned_of(tmp_path: Path, dsn: s
     assert "s3cret" not in loaded.target
     assert [str(warning) for warning in warnings(loaded)] == [
         "database.dsn: holds a password that every reader of this file sees; move it out, into `password_env` or "
-        "`password_file`"
+        "`password_file`",
+        "database.dsn: leads to another machine, and whoever is between can read and change what travels; let TLS "
+        "check the server: sslmode=verify-full&sslrootcert=/path/of/ca.crt",
     ]
+
+
+@pytest.mark.parametrize(
+    ("dsn", "is_warned"),
+    [
+        ("postgresql://logger@db/beam?sslmode=require", True),  # encrypted, and nobody knows with whom
+        ("postgresql://logger@db/beam?sslmode=verify-full", False),
+        ("postgresql://logger@127.0.0.1:5433/beam", False),
+        ("postgresql://logger@/beam?host=/run/postgresql", False),
+        ("postgresql://logger@/beam?host=db", True),
+        ("mysql://logger@db", True),
+        ("mysql://logger@db?ssl=true", False),
+        ("mysql://logger@localhost?unix_socket=/run/mysqld.sock", False),
+        ("mongodb://logger@a:27017,b:27017/?replicaSet=r", True),
+        ("mongodb://logger@a:27017,b:27017/?replicaSet=r&tls=true", False),
+        ("mongodb://logger@a/?tls=true&tlsAllowInvalidCertificates=true", True),
+        ("mongodb://[::1]:27017", False),
+    ],
+)
+def test_a_way_to_the_database_that_others_can_read_is_warned_of(tmp_path: Path, dsn: str, is_warned: bool) -> None:
+    found = [str(warning) for warning in warnings(load(tmp_path, f'{GROUP}[database]\ndsn = "{dsn}"\n'))]
+    assert any("leads to another machine" in warning for warning in found) is is_warned
+
+
+def test_files_that_the_dsn_names_have_to_be_there(tmp_path: Path) -> None:
+    for dsn, option in ((f"{DSN}?sslrootcert={{}}", "sslrootcert"), ("mysql://a@b?ssl_ca={}", "ssl_ca")):
+        text = f'{GROUP}[database]\ndsn = "{dsn}"\n'
+        assert said(tmp_path, text.format("/none.crt")) == (
+            f"database.dsn: /none.crt of `{option}` cannot be read (no such file or directory); give a file that the "
+            "daemon may read"
+        )
+        assert "write the whole path" in said(tmp_path, text.format("ca.crt"))
 
 
 def test_addresses_that_others_reach_are_warned_of(tmp_path: Path) -> None:

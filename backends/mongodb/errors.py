@@ -14,6 +14,7 @@ from pymongo.errors import (
 )
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
+from backends.tls import certificate_refused
 
 # https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml. What passes with time, or when an
 # operator acts:
@@ -88,7 +89,8 @@ def check_answer(answer: Mapping[str, Any], target: str, *, but: int | None = No
 def login_refused() -> Iterator[None]:
     """Where the server turned the login away, say so with the mend: at a start no waiting mends it."""
     try:
-        yield
+        with certificate_refused("tlsCAFile"):
+            yield
     except StoreUnavailable as error:
         cause = error.__cause__
         if not isinstance(cause, OperationFailure) or cause.code not in LOGIN_CODES:

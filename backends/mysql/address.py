@@ -2,8 +2,10 @@
 
 import getpass
 import math
+import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from backends.base import StoreError
 from backends.mysql.connection import Connection
@@ -23,6 +25,7 @@ class Address:
     user: str
     password: str = field(repr=False)
     unix_socket: str | None
+    ssl: ssl.SSLContext | None = field(default=None, repr=False)
 
     @property
     def target(self) -> str:
@@ -42,14 +45,32 @@ def address_of(dsn: str, password: str | None = None) -> Address:
         port = parts.port or PORT
     except ValueError:
         raise StoreError("`dsn` in [database] cannot be understood: its host and port cannot be read") from None
-    socket = parse_qs(parts.query).get("unix_socket", [None])[0]
+    options = dict(parse_qsl(parts.query))
     return Address(
         host=parts.hostname or "localhost",
         port=port,
         user=unquote(parts.username) if parts.username else getpass.getuser(),
         password=unquote(parts.password or "") if password is None else password,
-        unix_socket=socket,
+        unix_socket=options.get("unix_socket"),
+        ssl=_context(options),
     )
+
+
+def _context(options: Mapping[str, str]) -> ssl.SSLContext | None:
+    """TLS that checks the server's certificate and host name, or none at all."""
+    if not options.keys() & {"ssl", "ssl_ca", "ssl_cert"}:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+        if "ssl_cert" in options:
+            context.load_cert_chain(options["ssl_cert"], options["ssl_key"])
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise StoreError(
+            f"`dsn` in [database]: a file of ssl_ca, ssl_cert or ssl_key cannot be used: {reason}"
+        ) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 async def connect(address: Address, *, program: str, timeout_s: float) -> Connection:
@@ -68,6 +89,7 @@ async def connect(address: Address, *, program: str, timeout_s: float) -> Connec
         autocommit=True,
         connect_timeout=timeout_s,
         program_name=program,
+        ssl=address.ssl,
     )
     try:
         await connection._connect()

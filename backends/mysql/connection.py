@@ -10,7 +10,7 @@ from typing import Any
 
 import aiomysql
 from aiomysql.connection import MAX_PACKET_LEN, MysqlPacket
-from pymysql.constants import COMMAND
+from pymysql.constants import CLIENT, COMMAND
 from pymysql.err import OperationalError
 from pymysql.protocol import OKPacketWrapper
 
@@ -24,6 +24,8 @@ TOGETHER_BYTES = 64 * 1024
 
 EXTENDED_BULK = 1 << 2
 """MARIADB_CLIENT_STMT_BULK_OPERATIONS, in the upper 32 bits of the capabilities (1 << 34 of the whole)."""
+SSL_REQUEST = 32
+"""Bytes of what asks for TLS: the beginning of the handshake response."""
 LONG_PASSWORD = 1
 """A server or a client that clears this bit is MariaDB's, and has extended capabilities."""
 EXTENDED_AT = slice(28, 32)
@@ -181,13 +183,17 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     async def _request_authentication(self) -> None:
         assert self._greeting is not None
+        if self._ssl_context is not None and not self.server_capabilities & CLIENT.SSL:
+            # The driver would go on without, and send the password to whoever took the server's place.
+            raise OperationalError(2026, "the server offers no TLS; turn it on there, or take ssl... out of `dsn`")
         self._announcing = self.bulk = bool(_extended_capabilities(self._greeting) & EXTENDED_BULK)
         await super()._request_authentication()
 
     def write_packet(self, payload: bytes) -> None:
         """Write a packet; the response to the server's greeting says what this client knows of MariaDB."""
         if self._announcing:
-            self._announcing = False
+            # With TLS its first part goes ahead alone, to ask for it, and again with the rest.
+            self._announcing = len(payload) == SSL_REQUEST
             response = bytearray(payload)
             response[0] &= ~LONG_PASSWORD & 0xFF
             response[EXTENDED_AT] = struct.pack("<I", EXTENDED_BULK)

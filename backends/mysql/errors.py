@@ -8,6 +8,7 @@ from pymysql.err import MySQLError
 from backends.base import StoreError, StoreUnavailable
 from backends.mysql.packets import TooLong
 from backends.mysql.records import NotAsMade
+from backends.tls import certificate_refused
 
 # https://mariadb.com/kb/en/mariadb-error-code-reference/. What passes with time, or when an operator acts:
 TEMPORARY = frozenset(
@@ -78,7 +79,8 @@ def _translated(error: MySQLError, target: str, otherwise: type[StoreError]) -> 
 def login_refused() -> Iterator[None]:
     """Where the server turned the login away or a right is lacking, say so with the mend: no waiting mends it."""
     try:
-        yield
+        with certificate_refused("ssl_ca"):
+            yield
     except StoreUnavailable as error:
         number = number_of(error.__cause__)
         if number not in LOGIN:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import asyncpg
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
+from backends.tls import certificate_refused
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html. What passes with time, or when an operator acts:
 TEMPORARY_CLASSES = frozenset(
@@ -60,7 +61,8 @@ def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[Store
 def login_refused() -> Iterator[None]:
     """Where the server turned the login away, say so with the mend: at a start no waiting mends it."""
     try:
-        yield
+        with certificate_refused("sslrootcert"):
+            yield
     except StoreUnavailable as error:
         cause = error.__cause__
         mend = LOGIN_CLASSES.get((cause.sqlstate or "")[:2]) if isinstance(cause, asyncpg.PostgresError) else None
