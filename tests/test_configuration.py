@@ -131,13 +131,13 @@ def test_a_way_to_the_database_that_others_can_read_is_warned_of(tmp_path: Path,
 
 
 def test_files_that_the_dsn_names_have_to_be_there(tmp_path: Path) -> None:
-    for dsn, option in ((f"{DSN}?sslrootcert={{}}", "sslrootcert"), ("mysql://a@b?ssl_ca={}", "ssl_ca")):
-        text = f'{GROUP}[database]\ndsn = "{dsn}"\n'
-        assert said(tmp_path, text.format("/none.crt")) == (
+    for dsn, option in ((f"{DSN}?sslrootcert=", "sslrootcert"), ("mysql://a@b?ssl_ca=", "ssl_ca")):
+        text = f'{GROUP}[database]\ndsn = "{dsn}'
+        assert said(tmp_path, f'{text}/none.crt"\n') == (
             f"database.dsn: /none.crt of `{option}` cannot be read (no such file or directory); give a file that the "
             "daemon may read"
         )
-        assert "write the whole path" in said(tmp_path, text.format("ca.crt"))
+        assert "write the whole path" in said(tmp_path, f'{text}ca.crt"\n')
 
 
 def test_addresses_that_others_reach_are_warned_of(tmp_path: Path) -> None:

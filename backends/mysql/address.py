@@ -25,7 +25,7 @@ class Address:
     user: str
     password: str = field(repr=False)
     unix_socket: str | None
-    ssl: ssl.SSLContext | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     @property
     def target(self) -> str:
@@ -52,7 +52,7 @@ def address_of(dsn: str, password: str | None = None) -> Address:
         user=unquote(parts.username) if parts.username else getpass.getuser(),
         password=unquote(parts.password or "") if password is None else password,
         unix_socket=options.get("unix_socket"),
-        ssl=_context(options),
+        tls=_context(options),
     )
 
 
@@ -89,7 +89,7 @@ async def connect(address: Address, *, program: str, timeout_s: float) -> Connec
         autocommit=True,
         connect_timeout=timeout_s,
         program_name=program,
-        ssl=address.ssl,
+        ssl=address.tls,
     )
     try:
         await connection._connect()
