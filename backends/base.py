@@ -28,6 +28,17 @@ class BatchRejected(StoreError):
     """The database will never take this batch: trying again cannot help."""
 
 
+class CommitsLost(StoreError):
+    """The database is behind what it acknowledged: it crashed and kept less than was asked, or is another copy now.
+
+    position: where it is. Nothing of the batch was committed.
+    """
+
+    def __init__(self, position: JournalPosition) -> None:
+        super().__init__(f"the database is back at position {position.sequence}, behind what it acknowledged")
+        self.position = position
+
+
 class SchemaMismatch(StoreError):
     """What is in the database does not fit the configuration; the message names the difference and the mend."""
 
@@ -96,6 +107,7 @@ class Store(Protocol):
 
         Raises:
             BatchRejected: the server will never take it.
+            CommitsLost: the server is behind `batch.follows`.
         """
 
     async def rehearse(self, batch: Batch) -> None:
@@ -118,3 +130,9 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Give back connections; an embedded server stops when its last user closes."""
+
+
+def see_not_behind(found: JournalPosition, batch: Batch) -> None:
+    """Raise CommitsLost where a store's position is behind the one that the batch follows."""
+    if found.sequence < batch.follows_sequence:
+        raise CommitsLost(found)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.base import Held, StoreFacts
+from backends.base import Held, StoreFacts, see_not_behind
 from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
@@ -84,8 +84,10 @@ class MemoryStore:
         self.commits += 1
         kept = self._groups[batch.group.name]
         before = kept.positions.get(batch.stream)
-        if before is not None and batch.position.sequence <= before.sequence:
-            return
+        if before is not None:
+            if batch.position.sequence <= before.sequence:
+                return
+            see_not_behind(before, batch)
         kept.readings += [_on_time(batch), _late(batch)]
         for row in (*batch.ledger, *batch.revised):
             kept.ledger[int(row["run"]), int(row["trigger"])] = row.copy()

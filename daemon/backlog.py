@@ -6,6 +6,7 @@ oldest first, as the committer makes room.
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ RESUME_AT = 0.5
 """Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
 
 READ_AGAIN_S = 1.0
+RELEASE_EVERY_S = 0.05
+"""What is held is let go in strides, of many pieces each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,16 @@ class Waiting:
     put_ns: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A piece that the database has. until_s: when it is safe there (CLOCK_MONOTONIC, s)."""
+
+    number: int
+    triggers: int
+    readings: int
+    until_s: float
+
+
 class Backlog:
     """Numbers pieces, keeps them, and hands them out in order.
 
@@ -44,6 +57,8 @@ class Backlog:
         position: up to which number the database has the pieces.
         full: called with True when nothing more should come in, and with False when there is room again.
         lost: called with what the journal held and could not be read any more.
+
+    What the database has, and may lose again in a crash for some time, stays in the journal as long; see `hold_for`.
     """
 
     def __init__(
@@ -76,6 +91,10 @@ class Backlog:
         self._arrived = asyncio.Event()
         self._is_ended = False
         self._refill: asyncio.Task[None] | None = None
+        self._settled = position
+        self._hold_s = 0.0
+        self._held: deque[_Held] = deque()
+        self._release_timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> Amount:
@@ -139,11 +158,58 @@ class Backlog:
             waiting = self._memory.popleft()
             self.memory_bytes -= waiting.nbytes
             self._in_memory.change(-waiting.piece.triggers, -waiting.readings, -1)
-            mine += waiting.number >= self._first
-        if self._keeper is not None and count:
-            self._keeper.trim(waiting.number)
+            # What is committed a second time was dealt with before, as far as its sender is concerned.
+            mine += waiting.number >= self._first and waiting.number > self._settled
+            self._settled = max(self._settled, waiting.number)
+            self._hold(waiting)
+        if count:
+            self._release()
         self._look()
         return mine
+
+    def hold_for(self, seconds: float) -> None:
+        """How long the database may lose again what it acknowledged; without limit nothing is held, as with 0."""
+        self._hold_s = 0.0 if math.isinf(seconds) else seconds
+
+    def rewind(self, position: int) -> Amount:
+        """The database is back at this position: hand out again what is held beyond it; return how much that is.
+
+        What was taken and is not settled yet is to be taken anew.
+        """
+        if self._keeper is None:
+            return Amount()
+        if self._refill is not None:
+            self._refill.cancel()
+            self._refill = None
+        back = Amount()
+        while self._held and self._held[-1].number > position:
+            held = self._held.pop()
+            back.change(held.triggers, held.readings, 1)
+        for amount in (back, self._in_memory):
+            self._in_journal.change(amount.triggers, amount.readings, amount.pieces)
+        self._memory.clear()
+        self.memory_bytes, self._in_memory, self._loaded = 0, Amount(), position
+        self._look()
+        return back
+
+    def _hold(self, waiting: Waiting) -> None:
+        now = time.monotonic()
+        self._held.append(_Held(waiting.number, waiting.piece.triggers, waiting.readings, now + self._hold_s))
+
+    def _release(self) -> None:
+        """Let go of what is safe in the database; come again for the rest."""
+        now, last = time.monotonic(), None
+        while self._held and (self._held[0].until_s <= now or self._keeper is None):
+            last = self._held.popleft().number
+        if last is not None and self._keeper is not None:
+            self._keeper.trim(last)
+        if self._held and self._release_timer is None:
+            delay = max(RELEASE_EVERY_S, self._held[0].until_s - now)
+            self._release_timer = asyncio.get_running_loop().call_later(delay, self._release_due)
+
+    def _release_due(self) -> None:
+        self._release_timer = None
+        self._release()
 
     def end(self) -> None:
         """Nothing more will be put."""
@@ -156,7 +222,9 @@ class Backlog:
         self._look()
 
     async def close(self) -> None:
-        """Read nothing back any more."""
+        """Read nothing back any more; what is held is left in the journal for the next daemon to decide about."""
+        if self._release_timer is not None:
+            self._release_timer.cancel()
         if self._refill is not None:
             self._refill.cancel()
             await asyncio.gather(self._refill, return_exceptions=True)

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.base import BatchRejected, Store, StoreUnavailable
+from backends.base import BatchRejected, CommitsLost, Store, StoreUnavailable
 from backends.filling import readings_in
 from daemon.backlog import Backlog, Waiting
 from daemon.dead_letters import DeadLetters
 from daemon.dead_letters.announcement import Announcement
 from daemon.events import Events
+from daemon.journal import Amount
 from daemon.metrics import Latencies, Recent
 from daemon.pieces import keys_of, merge, split
 from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition, Stream
@@ -47,6 +48,8 @@ class Committer:
     settled: called with the number of pieces that are committed (or kept as dead letters) now, of those that closed in
     this process.
     noticed: called when `problem` comes or goes, however short it was.
+    went_back: called when the database has lost what it acknowledged, with how much of it comes again, how much does
+    not, and how many readings it lost of what was committed before this process began.
     account: how much the store said at the start that this logger ever committed; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
@@ -64,6 +67,7 @@ class Committer:
         settled: Callable[[int], None],
         noticed: Callable[[], None],
         account: JournalPosition | None = None,
+        went_back: Callable[[Amount, Amount, int], None],
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -82,7 +86,8 @@ class Committer:
         self._announcement = Announcement(group.name, events)
         self._settled = settled
         self._noticed = noticed
-        self.account_at_start = account or JournalPosition(sequence=0)
+        self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
+        self._went_back = went_back
 
     def change(self, settings: CommitterConfig) -> None:
         """Batch and pause so from now on."""
@@ -93,6 +98,7 @@ class Committer:
     def note_risk(self, risk_ms: float) -> None:
         """Be told how young an acknowledged reading may be, in ms, and still be lost with the server."""
         self.risk_ms = risk_ms
+        self._backlog.hold_for(risk_ms / 1e3)
         self._recent.keep(0 if math.isinf(risk_ms) else math.ceil(risk_ms * 1e6))
 
     def at_risk(self, monotonic_ns: int) -> int:
@@ -106,7 +112,30 @@ class Committer:
     async def run(self) -> None:
         """Commit until the backlog has ended and nothing is left of it."""
         while pieces := await self._backlog.take(self._max_batch):
-            await self._commit(pieces)
+            try:
+                await self._commit(pieces)
+            except CommitsLost as error:
+                self._go_back(error.position)
+
+    def _go_back(self, to: JournalPosition) -> None:
+        """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
+        was, self._acknowledged = self._acknowledged, to
+        regained = self._backlog.rewind(to.sequence)
+        # Neither came in nor was committed, as far as this process is concerned, what was so before it began.
+        triggers = min(was.triggers - to.triggers, self.counts.triggers)
+        readings = min(was.readings - to.readings, self.counts.readings)
+        self.counts.triggers -= triggers
+        self.counts.readings -= readings
+        self.account_at_start = JournalPosition(
+            sequence=min(self.account_at_start.sequence, to.sequence),
+            triggers=to.triggers - self.counts.triggers,
+            readings=to.readings - self.counts.readings,
+        )
+        gone = Amount(triggers=max(0, triggers - regained.triggers), readings=max(0, readings - regained.readings))
+        # What comes again beyond what was lost are dead letters of its pieces, which are left out again.
+        self.counts.dead_triggers -= max(0, regained.triggers - triggers)
+        self.counts.dead_readings -= max(0, regained.readings - readings)
+        self._went_back(regained, gone, was.readings - to.readings - readings)
 
     async def _commit(self, pieces: list[Waiting]) -> None:
         if any(self._dead_letters.concerns(waiting.number, waiting.piece) for waiting in pieces):
@@ -222,6 +251,7 @@ class Committer:
             position=self._position(parts, number),
             durability=self._durability,
             stream=Stream.JOURNAL,
+            follows=self._acknowledged,
         )
 
     def _position(self, parts: list[ClosedTriggers], number: int) -> JournalPosition:
@@ -234,6 +264,7 @@ class Committer:
         )
 
     def _count(self, parts: list[ClosedTriggers], number: int) -> None:
+        self._acknowledged = self._position(parts, number)
         self._dead_letters.passed(number)
         now = time.monotonic_ns()
         self.counts.commits += 1

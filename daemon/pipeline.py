@@ -94,6 +94,7 @@ class Pipeline:
             settled=self._settled,
             noticed=noticed,
             account=position,
+            went_back=self._went_back,
         )
         self._attempt_s = longest_attempt_s(config)
         self.watch = Watch(group.size, int(config.alarms.stale_s * 1e9))
@@ -308,6 +309,18 @@ class Pipeline:
             f"group {self.group.name}: {amount.readings} readings in the journal could not be read any more; what was"
             " left of them is in its folder `damaged`",
         )
+
+    def _went_back(self, regained: Amount, gone: Amount, before: int) -> None:
+        self.lost.change(gone.triggers, gone.readings, gone.pieces)
+        text = f"group {self.group.name}: the database no longer has all that it acknowledged ({self.durability})"
+        if regained.readings:
+            text += f"; {regained.readings} readings were still in the journal, and are committed again"
+        if gone.readings + before:
+            text += (
+                f"; {gone.readings + before} readings are lost. Was it restored from a copy, or does its disk keep less"
+                " than the server believes? See `triggerlog reconcile`"
+            )
+        self._events.say("error" if gone.readings + before else "warning", text)
 
     def _settled(self, pieces: int) -> None:
         self._settled_pieces += pieces

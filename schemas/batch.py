@@ -87,9 +87,18 @@ class Batch(ClosedTriggers):
     """What one transaction commits: closed triggers, their ledger rows, and the journal position they end at.
 
     A revised row may belong to a trigger of the same batch: a store writes `ledger` first, then `revised`.
+
+    follows: where the stream's position was acknowledged to be; None where nobody knows. A store that is behind it has
+    lost what it acknowledged, and takes no batch that would leave a gap.
     """
 
     group: InstrumentGroup
     position: JournalPosition
     durability: Durability
     stream: Stream = Stream.JOURNAL
+    follows: JournalPosition | None = None
+
+    @property
+    def follows_sequence(self) -> int:
+        """The least sequence at which the store may be before this batch."""
+        return 0 if self.follows is None else self.follows.sequence

@@ -205,6 +205,99 @@ def test_any_order_of_events_loses_and_repeats_nothing(tmp_path: Path, seed: int
     asyncio.run(go())
 
 
+async def test_what_the_database_lost_again_comes_again(tmp_path: Path) -> None:
+    async with opened(tmp_path, memory=100 * PIECE_BYTES) as here:
+        first = here.backlog._last + 1
+        here.backlog.hold_for(60.0)
+        here.backlog.put([piece_of(number) for number in range(1, 21)])
+        taken = await here.backlog.take(2**30)
+        assert here.backlog.settle(15) == 15
+        back = here.backlog.rewind(first + 4)
+        assert back == Amount(
+            pieces=10,
+            triggers=sum(waiting.piece.triggers for waiting in taken[5:15]),
+            readings=sum(waiting.readings for waiting in taken[5:15]),
+        )
+        assert here.backlog.waiting.pieces == 15
+        numbers, mine = [], 0
+        async with asyncio.timeout(WITHIN_S):
+            while len(numbers) < 15:
+                for waiting in await here.backlog.take(4 * PIECE_BYTES):
+                    assert same(waiting.piece, piece_of(waiting.number - first + 1))
+                    numbers.append(waiting.number)
+                    mine += here.backlog.settle(1)
+        assert numbers == list(range(first + 5, first + 20))
+        assert mine == 5  # the other ten were acknowledged before
+        assert here.lost == []
+
+
+async def test_what_is_safe_in_the_database_is_held_no_longer(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        here.backlog.hold_for(0.05)
+        here.backlog.put([piece_of(number) for number in range(1, 6)])
+        await here.backlog.take(2**30)
+        here.backlog.settle(5)
+        await here.until(lambda: not here.backlog._held)
+        assert here.backlog.rewind(0) == Amount()
+        assert here.backlog.waiting == Amount()
+
+
+async def test_without_a_limit_of_the_risk_nothing_is_held(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        here.backlog.hold_for(float("inf"))
+        here.backlog.put([piece_of(1)])
+        await here.backlog.take(2**30)
+        here.backlog.settle(1)
+        assert not here.backlog._held
+
+
+async def test_what_is_held_is_left_to_the_next_daemon(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        first = here.backlog._last + 1
+        here.backlog.hold_for(60.0)
+        here.backlog.put([piece_of(number) for number in range(1, 6)])
+        await here.backlog.take(2**30)
+        here.backlog.settle(5)
+        await here.until(lambda: here.kept is not None and here.kept.written == first + 4)
+    async with opened(tmp_path, position=first + 1) as again:
+        assert again.backlog.waiting.pieces == 3
+        assert await again.drained(3) == [first + 2, first + 3, first + 4]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), memory=st.integers(1, 12))
+def test_going_back_any_number_of_times_loses_and_repeats_nothing(tmp_path: Path, seed: int, memory: int) -> None:
+    rng = np.random.default_rng(seed)
+    folder = tmp_path / str(len(list(tmp_path.iterdir())))
+
+    async def go() -> None:
+        async with opened(folder, memory=memory * PIECE_BYTES, segment_bytes=8_192) as here:
+            here.backlog.hold_for(60.0)
+            first, put, at, reached, mine = here.backlog._last + 1, 0, 0, 0, 0
+            for _ in range(50):
+                what = rng.random()
+                if what < 0.5:
+                    put += 1
+                    here.backlog.put([piece_of(put)])
+                elif what < 0.6:
+                    to = int(rng.integers(0, at + 1))
+                    assert here.backlog.rewind(first + to - 1).pieces == at - to
+                    at = to
+                elif at < put:
+                    taken = await asyncio.wait_for(here.backlog.take(3 * PIECE_BYTES), WITHIN_S)
+                    for waiting in taken:
+                        at += 1
+                        assert waiting.number == first + at - 1
+                        assert same(waiting.piece, piece_of(at))
+                    mine += here.backlog.settle(len(taken))
+                    reached = max(reached, at)
+                    assert mine == reached
+                assert here.backlog.waiting.pieces == put - at
+            assert here.lost == []
+
+    asyncio.run(go())
+
+
 @pytest.mark.parametrize("pieces", [1, 3])
 async def test_taking_waits_until_there_is_something(tmp_path: Path, pieces: int) -> None:
     async with opened(tmp_path) as here:

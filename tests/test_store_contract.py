@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import SchemaMismatch, Store, StoreUnavailable
+from backends.base import CommitsLost, SchemaMismatch, Store, StoreUnavailable
 from backends.memory import MemoryStore
 from backends.mongodb import MongodbStore
 from backends.mysql import MysqlStore
@@ -515,6 +515,30 @@ async def test_totals_take_as_long_as_they_may(make_database: Make, opened: Any)
     with pytest.raises(StoreUnavailable):
         await store.ask(Totals(group=group, within_s=1e-6))
     assert len(await store.ask(Totals(group=group, within_s=60))) == 1
+
+
+async def test_a_store_that_is_behind_what_it_acknowledged_says_so_and_takes_nothing(
+    make: Make, opened: Any, rng: np.random.Generator
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    first, second, third = (
+        batch_of(group, 5 * k, readings_of(group, 100 * k + np.arange(count), now_and_then(count), rng))
+        for k, count in enumerate((4, 1, 1), 1)
+    )
+    await store.commit(first)
+    with pytest.raises(CommitsLost) as lost:
+        await store.commit(dataclasses.replace(third, follows=second.position))
+    assert lost.value.position == first.position
+    assert await store.position(group.name) == first.position
+    assert len(await store.ask(LedgerTail(group=group, most=100))) == len(first.ledger)
+    # What it lost comes again, and then what follows it.
+    await store.commit(dataclasses.replace(second, follows=first.position))
+    await store.commit(dataclasses.replace(third, follows=second.position))
+    await store.commit(dataclasses.replace(third, follows=second.position))  # its answer was lost
+    assert await store.position(group.name) == third.position
+    found = await store.ask(LedgerTail(group=group, most=100))
+    assert len(found) == sum(len(batch.ledger) for batch in (first, second, third))
 
 
 async def test_the_account_is_found_again(make_database: Make, opened: Any, rng: np.random.Generator) -> None:

@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 import pymongo
 from bson import Int64
 
-from backends.base import GroupLocked, StoreError, StoreUnavailable
+from backends.base import GroupLocked, StoreError, StoreUnavailable, see_not_behind
 from backends.mongodb.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.owner import is_dead, new_owner
 from backends.mongodb.server import Database
-from schemas.batch import JournalPosition, Stream
+from schemas.batch import Batch, JournalPosition, Stream
 from schemas.tables import ACCOUNT
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ class Lease:
         self._owner = new_owner()
         self.is_held = False
         self._renewed_at = 0.0
+        self._known = JournalPosition(sequence=0)
 
     async def take(self, database: Database) -> JournalPosition:
         """Take the lease, waiting for one of a daemon that died elsewhere to lapse; return the position, 0 at first.
@@ -67,7 +68,8 @@ class Lease:
                     database, {"owner": found.get("owner"), "seen": found.get("seen")}, {"owner": self._owner}
                 ):
                     self.is_held = True
-                    return position_in(found)
+                    self._known = position_in(found)
+                    return self._known
             if asyncio.get_running_loop().time() > deadline:
                 raise GroupLocked(
                     f"group {self._group!r} in database {self._schema!r} is being written by another daemon"
@@ -101,23 +103,29 @@ class Lease:
         if not await self._update(database, {"owner": self._owner}, {}):
             await self._lost(database)
 
-    async def move(
-        self, database: Database, to: JournalPosition, concern: dict[str, Any], stream: Stream = Stream.JOURNAL
-    ) -> None:
+    async def move(self, database: Database, batch: Batch, concern: dict[str, Any]) -> None:
         """Write the position; it never goes back, so that a command which was given up and comes late does nothing.
 
         Raises:
             GroupLocked: another daemon has taken the lease.
             PositionGone: the document was not there.
+            CommitsLost: it is behind the one that the batch follows.
         """
-        values = {_field(stream, name): Int64(value) for name, value in asdict(to).items()}
+        stream = batch.stream
+        values = {_field(stream, name): Int64(value) for name, value in asdict(batch.position).items()}
         sequence = _field(stream, "sequence")
-        behind = [{sequence: {"$lt": values[sequence]}}, {sequence: {"$exists": False}}]
-        expected = {"owner": self._owner, "$or": behind}
-        if not await self._update(database, expected, values, concern):
+        behind = [
+            {sequence: {"$gte": Int64(batch.follows_sequence), "$lt": values[sequence]}},
+            *([{sequence: {"$exists": False}}] if stream is not Stream.JOURNAL else []),
+        ]
+        if not await self._update(database, {"owner": self._owner, "$or": behind}, values, concern):
             found = await self._found(database)
             if found is None or found.get("owner") != self._owner:
                 await self._lost(database)
+            if stream is Stream.JOURNAL:
+                see_not_behind(position_in(found), batch)
+        elif stream is Stream.JOURNAL:
+            self._known = batch.position
 
     async def release(self, database: Database) -> None:
         """Give the lease back."""
@@ -141,11 +149,11 @@ class Lease:
                 log.debug("the lease of group %r is not renewed: %s", self._group, error)
 
     async def put_new(self, database: Database) -> None:
-        """Make the position document, at 0 and free."""
+        """Make the position document, free, and where it was when it was seen last."""
         answer = await database.command(
             "update",
             "positions",
-            updates=[{"q": {"_id": self._group}, "u": first_position(self._logger), "upsert": True}],
+            updates=[{"q": {"_id": self._group}, "u": first_position(self._logger, self._known), "upsert": True}],
         )
         check_answer(answer, self._target, but=DUPLICATE_KEY)
 
@@ -179,10 +187,10 @@ class Lease:
         return bool(answer["n"])
 
 
-def first_position(logger: str) -> dict[str, Any]:
-    """The update that makes a group's position document where there is none, at 0 and free."""
-    nothing = {"sequence": Int64(0), **{name: Int64(0) for name in ACCOUNT}}
-    return {"$setOnInsert": {"logger": logger, **nothing, "owner": None, "seen": None}}
+def first_position(logger: str, at: JournalPosition) -> dict[str, Any]:
+    """The update that makes a group's position document where there is none, free."""
+    values = {name: Int64(value) for name, value in asdict(at).items()}
+    return {"$setOnInsert": {"logger": logger, **values, "owner": None, "seen": None}}
 
 
 def position_in(found: Mapping[str, Any], stream: Stream = Stream.JOURNAL) -> JournalPosition:

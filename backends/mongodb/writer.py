@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pymongo
 
-from backends.base import BatchRejected, StoreError
+from backends.base import BatchRejected, StoreError, see_not_behind
 from backends.filling import ledger_rows
 from backends.mongodb.conflicts import arrays_to_set, ledger_to_replace, same
 from backends.mongodb.documents import DocumentFormat, NotOurDocuments
@@ -108,7 +108,7 @@ class GroupWriter:
         async with self._session() as (database, server):
             concern = server.write_concern(batch.durability, self._timeout_s)
             if await self._put_documents(database, server, batch, concern):
-                await self._lease.move(database, batch.position, concern, batch.stream)
+                await self._lease.move(database, batch, concern)
                 self._positions[batch.stream] = batch.position
 
     async def rehearse(self, batch: Batch) -> None:
@@ -120,8 +120,11 @@ class GroupWriter:
         """Write readings and ledger; False where the position says that they are there."""
         if batch.stream not in self._positions:
             self._positions[batch.stream] = await self._lease.position(database, batch.stream)
-        if batch.position.sequence <= self._positions[batch.stream].sequence:
+        found = self._positions[batch.stream]
+        if batch.position.sequence <= found.sequence:
             return False
+        if batch.stream is Stream.JOURNAL:
+            see_not_behind(found, batch)
         await self._lease.keep(database)
         put = _Put(database, server, concern, self._target)
         if self._collections.layout is Layout.ARRAYS:

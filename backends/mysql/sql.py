@@ -63,7 +63,8 @@ def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str) 
     statements.append(
         f"UPDATE {quoted(schema, 'positions')}"
         f" SET sequence = {to.sequence}, triggers = {to.triggers}, readings = {to.readings}"
-        f" WHERE logger = {owner} AND group_name = {literal(batch.group.name)} AND sequence < {to.sequence}"
+        f" WHERE logger = {owner} AND group_name = {literal(batch.group.name)}"
+        f" AND sequence < {to.sequence} AND sequence >= {batch.follows_sequence}"
     )
     return ";".join(statements)
 

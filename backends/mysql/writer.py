@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 import numpy as np
 from pymysql.err import MySQLError
 
-from backends.base import BatchRejected, GroupLocked, SchemaMismatch, StoreUnavailable
+from backends.base import BatchRejected, GroupLocked, SchemaMismatch, StoreUnavailable, see_not_behind
 from backends.filling import Columns, ledger_rows, revised_with_late
 from backends.mysql.bulk import ROOM, Insert, Inserter
 from backends.mysql.connection import Connection
@@ -93,7 +93,7 @@ class GroupWriter:
             if not moved:
                 await connection.run("ROLLBACK")
                 if batch.stream is Stream.JOURNAL:
-                    await self._check_position(connection)
+                    await self._check_position(connection, batch)
 
     async def rehearse(self, batch: Batch) -> None:
         """Go through the transaction of a batch, and take it back."""
@@ -245,14 +245,16 @@ class GroupWriter:
         owner = position_owner(self._logger, stream)
         return f"logger = {literal(owner)} AND group_name = {literal(self._tables.group.name)}"
 
-    async def _check_position(self, connection: Connection) -> None:
-        """See that a position which did not move is there at all."""
-        if await self._position(connection) is not None:
+    async def _check_position(self, connection: Connection, batch: Batch) -> None:
+        """See that a position which did not move is there at all, and not behind."""
+        found = await self._position(connection)
+        if found is not None:
+            see_not_behind(found, batch)
             return
-        name = self._tables.group.name
+        name, to = self._tables.group.name, batch.follows or JournalPosition(sequence=0)
         await connection.run(
-            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence)"
-            f" VALUES ({literal(self._logger)}, {literal(name)}, 0)"
+            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence, triggers, readings)"
+            f" VALUES ({literal(self._logger)}, {literal(name)}, {to.sequence}, {to.triggers}, {to.readings})"
         )
         raise StoreUnavailable(f"the position of group {name!r} was gone from the database")
 

@@ -28,7 +28,8 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
     It answers with the number of positions moved. `into` is the end of the partitions' names, or empty.
     """
     ledger, data = (quoted(schema, table.name + into) for table in (tables.ledger, tables.data))
-    # $1 position, $2 and $3 the account, $4 run, $5 trigger, $6 bitmap; then the ledger's numbers, then the data's.
+    # $1 position, $2 and $3 the account, $4 run, $5 trigger, $6 bitmap; then the ledger's numbers, then the data's, and
+    # last the position that it follows.
     numbers = [*(f"${7 + k}::int8" for k in range(len(TIMES))), *(f"${7 + len(TIMES) + k}::int4" for k in range(4))]
     first = 7 + len(TIMES) + len(COUNTS)
     group = tables.group
@@ -43,7 +44,8 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
     names = ", ".join(quoted(name) for name in ("run", "trigger_id", *TIMES, *COUNTS, "missing", "logger"))
     return (
         f"WITH moved AS (UPDATE {quoted(schema, 'positions')} SET sequence = $1, triggers = $2, readings = $3"
-        f" WHERE logger = {literal(logger)} AND group_name = {literal(group.name)} AND sequence < $1 RETURNING 1),"
+        f" WHERE logger = {literal(logger)} AND group_name = {literal(group.name)} AND sequence < $1"
+        f" AND sequence >= ${first + len(values)}::int8 RETURNING 1),"
         f" noted AS (INSERT INTO {ledger} ({names})"
         f" SELECT $4::int4, $5::int8, {', '.join(numbers)}, $6::bytea, {literal(logger)} FROM moved),"
         f" put AS (INSERT INTO {data} ({columns}) {source})"
@@ -60,9 +62,10 @@ def single_parameters(batch: Batch, tables: GroupTables, payload: Array) -> list
     group, names = tables.group, _data_names(tables, quote=False)
     if tables.layout is Layout.ROWS:
         rows = rows_format(group).rows(payload)
-        return [*head, *(rows[name].tolist() for name in names)]
+        return [*head, *(rows[name].tolist() for name in names), batch.follows_sequence]
     row = arrays_format(group).rows(payload)[0]
-    return [*head, int(row["time_ns"]), *(row[name]["elements"]["value"].tolist() for name in names[1:])]
+    values = (row[name]["elements"]["value"].tolist() for name in names[1:])
+    return [*head, int(row["time_ns"]), *values, batch.follows_sequence]
 
 
 def _data_names(tables: GroupTables, *, quote: bool = True) -> list[str]:

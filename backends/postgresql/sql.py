@@ -187,7 +187,8 @@ def begin_batch(
     move = (
         f"UPDATE {quoted(schema, 'positions')}"
         f" SET sequence = {to.sequence}, triggers = {to.triggers}, readings = {to.readings}"
-        f" WHERE logger = {owner} AND group_name = {literal(batch.group.name)} AND sequence < {to.sequence}"
+        f" WHERE logger = {owner} AND group_name = {literal(batch.group.name)}"
+        f" AND sequence < {to.sequence} AND sequence >= {batch.follows_sequence}"
     )
     if ledger is not None and len(ledger):
         move = f"WITH moved AS ({move} RETURNING 1) {_insert_ledger(ledger, tables, schema, logger)}"

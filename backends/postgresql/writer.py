@@ -11,7 +11,7 @@ import asyncpg
 import numpy as np
 from asyncpg.prepared_stmt import PreparedStatement
 
-from backends.base import BatchRejected, GroupLocked, StoreUnavailable
+from backends.base import BatchRejected, GroupLocked, StoreUnavailable, see_not_behind
 from backends.filling import ledger_rows, revised_with_late
 from backends.partitions import Partition, Stretch, partitions_of
 from backends.postgresql.copy import arrays_format, encode_arrays, encode_ledger, encode_rows
@@ -113,7 +113,7 @@ class GroupWriter:
                 statement = await self._single(connection, into)
                 moved = await statement.fetchval(*single_parameters(batch, self._tables, payload))
             if not moved:
-                await self._check_position(connection)
+                await self._check_position(connection, batch)
 
     async def _single(self, connection: Connection, into: str) -> "PreparedStatement[Any]":
         """The statement for single triggers; prepared once for each partition, or it would cost two round trips."""
@@ -203,7 +203,7 @@ class GroupWriter:
             return True
         await connection.execute("ROLLBACK")
         if batch.stream is Stream.JOURNAL:
-            await self._check_position(connection)
+            await self._check_position(connection, batch)
         return False
 
     def _wanted(self, durability: Durability) -> str:
@@ -216,13 +216,17 @@ class GroupWriter:
             await connection.execute(f"SET synchronous_commit = {wanted}")
             self._in_force = wanted
 
-    async def _check_position(self, connection: Connection) -> None:
-        """See that a position which did not move is there at all."""
-        if await self._position(connection) is not None:
+    async def _check_position(self, connection: Connection, batch: Batch) -> None:
+        """See that a position which did not move is there at all, and not behind."""
+        found = await self._position(connection)
+        if found is not None:
+            see_not_behind(found, batch)
             return
+        to = batch.follows or JournalPosition(sequence=0)
         await connection.execute(
-            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence) VALUES ($1, $2, 0)",
-            *(self._logger, self._tables.group.name),
+            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence, triggers, readings)"
+            " VALUES ($1, $2, $3, $4, $5)",
+            *(self._logger, self._tables.group.name, to.sequence, to.triggers, to.readings),
         )
         raise StoreUnavailable(f"the position of group {self._tables.group.name!r} was gone from the database")
 

@@ -127,6 +127,7 @@ class Retrying:
             # They are removed from the disk as soon as the database has them.
             durability=Durability.SYNC,
             stream=Stream.DEAD_LETTERS,
+            follows=None,
         )
 
 
