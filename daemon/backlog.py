@@ -22,8 +22,6 @@ RESUME_AT = 0.5
 """Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
 
 READ_AGAIN_S = 1.0
-RELEASE_EVERY_S = 0.05
-"""What is held is let go in strides, of many pieces each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,6 @@ class Backlog:
         self._settled = position
         self._hold_s = 0.0
         self._held: deque[_Held] = deque()
-        self._release_timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> Amount:
@@ -153,7 +150,7 @@ class Backlog:
 
     def settle(self, count: int) -> int:
         """The oldest so many pieces in memory are dealt with; return how many of them closed in this process."""
-        mine = 0
+        mine, now = 0, time.monotonic()
         for _ in range(count):
             waiting = self._memory.popleft()
             self.memory_bytes -= waiting.nbytes
@@ -161,9 +158,8 @@ class Backlog:
             # What is committed a second time was dealt with before, as far as its sender is concerned.
             mine += waiting.number >= self._first and waiting.number > self._settled
             self._settled = max(self._settled, waiting.number)
-            self._hold(waiting)
-        if count:
-            self._release()
+            self._hold(waiting, now)
+        self._release(now)
         self._look()
         return mine
 
@@ -192,24 +188,19 @@ class Backlog:
         self._look()
         return back
 
-    def _hold(self, waiting: Waiting) -> None:
-        now = time.monotonic()
+    def _hold(self, waiting: Waiting, now: float) -> None:
         self._held.append(_Held(waiting.number, waiting.piece.triggers, waiting.readings, now + self._hold_s))
 
-    def _release(self) -> None:
-        """Let go of what is safe in the database; come again for the rest."""
-        now, last = time.monotonic(), None
+    def _release(self, now: float) -> None:
+        """Let go of what is safe in the database, which has just shown that it still has all before this commit.
+
+        Time alone does not make it safe: the server may have crashed since, and nobody has asked it.
+        """
+        last = None
         while self._held and (self._held[0].until_s <= now or self._keeper is None):
             last = self._held.popleft().number
         if last is not None and self._keeper is not None:
             self._keeper.trim(last)
-        if self._held and self._release_timer is None:
-            delay = max(RELEASE_EVERY_S, self._held[0].until_s - now)
-            self._release_timer = asyncio.get_running_loop().call_later(delay, self._release_due)
-
-    def _release_due(self) -> None:
-        self._release_timer = None
-        self._release()
 
     def end(self) -> None:
         """Nothing more will be put."""
@@ -223,8 +214,6 @@ class Backlog:
 
     async def close(self) -> None:
         """Read nothing back any more; what is held is left in the journal for the next daemon to decide about."""
-        if self._release_timer is not None:
-            self._release_timer.cancel()
         if self._refill is not None:
             self._refill.cancel()
             await asyncio.gather(self._refill, return_exceptions=True)

@@ -30,6 +30,10 @@ FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
 
+HOLD_TIMES = 5
+"""What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
+
+
 @dataclass(kw_only=True)
 class CommitCounts:
     """Counts since the start."""
@@ -98,7 +102,8 @@ class Committer:
     def note_risk(self, risk_ms: float) -> None:
         """Be told how young an acknowledged reading may be, in ms, and still be lost with the server."""
         self.risk_ms = risk_ms
-        self._backlog.hold_for(risk_ms / 1e3)
+        # Where nothing is at risk nothing is held.
+        self._backlog.hold_for(HOLD_TIMES * risk_ms / 1e3)
         self._recent.keep(0 if math.isinf(risk_ms) else math.ceil(risk_ms * 1e6))
 
     def at_risk(self, monotonic_ns: int) -> int:

@@ -118,7 +118,8 @@ class GroupStatus(_Model):
     durability: str = Field(description="the durability asked for: sync or async")
     at_risk_ms: float | None = Field(
         description="what a crash of the server can lose: readings acknowledged within so many milliseconds before it; "
-        "0 is none, null is without limit (see the store's shortfall)"
+        "0 is none, null is without limit (see the store's shortfall). With a journal they are committed again after a "
+        "crash, unless its disk is lost, too"
     )
     triggers: TriggerCounts
     readings: ReadingCounts

@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from backends.postgresql.embedded import EmbeddedPostgresql
-from backends.throwaway import ServerNotInstalled
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server
+from tests.installed import installed
 
 _numbers = itertools.count(1)
 
@@ -37,7 +37,7 @@ def mariadb_dsn() -> Iterator[str]:
     """DSN of a MariaDB that lives as long as the run; take a fresh `schema`, which is a database, in it."""
     with _folder() as folder:
         server = ThrowawayMariadb(folder)
-        with _installed():
+        with installed():
             dsn = server.start()
         yield dsn
         server.stop()
@@ -51,7 +51,7 @@ def mongodb_dsn() -> Iterator[str]:
         yield named
         return
     with _folder() as folder:
-        with _installed():
+        with installed():
             server = ThrowawayMongodb(folder)
         dsn = server.start()
         yield dsn
@@ -62,7 +62,7 @@ def mongodb_dsn() -> Iterator[str]:
 def own_mongodb() -> Iterator[ThrowawayMongodb]:
     """A MongoDB wire server of the test's own, running, which it may kill and start again."""
     with _folder() as folder:
-        with _installed():
+        with installed():
             server = ThrowawayMongodb(folder)
         server.start()
         yield server
@@ -80,17 +80,6 @@ def state_dir() -> Iterator[Path]:
     """A state folder of the test's own, in which an embedded PostgreSQL may run."""
     with _folder() as folder:
         yield folder / "state"
-
-
-@contextmanager
-def _installed() -> Iterator[None]:
-    """Skip what needs a server that is not on a laptop; where CI=true it has to be."""
-    try:
-        yield
-    except ServerNotInstalled as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
 
 
 @contextmanager
