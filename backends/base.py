@@ -31,7 +31,8 @@ class BatchRejected(StoreError):
 class CommitsLost(StoreError):
     """The database is behind what it acknowledged: it crashed and kept less than was asked, or is another copy now.
 
-    position: where it is. Nothing of the batch was committed.
+    position: where it is; at 0 it may be the position alone that was lost, and made anew. Nothing of the batch was
+    committed.
     """
 
     def __init__(self, position: JournalPosition) -> None:

@@ -167,6 +167,11 @@ class Backlog:
         """How long the database may lose again what it acknowledged; without limit nothing is held, as with 0."""
         self._hold_s = 0.0 if math.isinf(seconds) else seconds
 
+    @property
+    def held_from(self) -> int:
+        """The lowest number that can come again; one that was never handed out when there is none."""
+        return self._held[0].number if self._held else self._settled + 1
+
     def rewind(self, position: int) -> Amount:
         """The database is back at this position: hand out again what is held beyond it; return how much that is.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.base import BatchRejected, CommitsLost, Store, StoreUnavailable
+from backends.base import BatchRejected, CommitsLost, Store, StoreError, StoreUnavailable
 from backends.filling import readings_in
 from daemon.backlog import Backlog, Waiting
 from daemon.dead_letters import DeadLetters
@@ -24,6 +24,7 @@ from daemon.metrics import Latencies, Recent
 from daemon.pieces import keys_of, merge, split
 from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
+from schemas.queries import LedgerTail
 from schemas.readings import InstrumentGroup
 
 FOLLOWS = "it belongs to a trigger that is a dead letter"
@@ -91,6 +92,7 @@ class Committer:
         self._settled = settled
         self._noticed = noticed
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
+        self._follows: JournalPosition | None = self._acknowledged
         self._went_back = went_back
 
     def change(self, settings: CommitterConfig) -> None:
@@ -120,12 +122,21 @@ class Committer:
             try:
                 await self._commit(pieces)
             except CommitsLost as error:
-                self._go_back(error.position)
+                try:
+                    await self._go_back(error.position)
+                except StoreError as away:
+                    # It comes to the same place again.
+                    self._note(str(away))
+                    await asyncio.sleep(self._retry_first_s)
 
-    def _go_back(self, to: JournalPosition) -> None:
+    async def _go_back(self, found: JournalPosition) -> None:
         """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
-        was, self._acknowledged = self._acknowledged, to
-        regained = self._backlog.rewind(to.sequence)
+        is_alone = not found.sequence and len(await self._store.ask(LedgerTail(group=self._group, most=1)))
+        was, self._follows = self._acknowledged, None
+        regained = self._backlog.rewind(self._backlog.held_from - 1 if is_alone else found.sequence)
+        # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
+        to = was.less(regained.triggers, regained.readings) if is_alone else found
+        self._acknowledged = to
         # Neither came in nor was committed, as far as this process is concerned, what was so before it began.
         triggers = min(was.triggers - to.triggers, self.counts.triggers)
         readings = min(was.readings - to.readings, self.counts.readings)
@@ -256,7 +267,7 @@ class Committer:
             position=self._position(parts, number),
             durability=self._durability,
             stream=Stream.JOURNAL,
-            follows=self._acknowledged,
+            follows=self._follows,
         )
 
     def _position(self, parts: list[ClosedTriggers], number: int) -> JournalPosition:
@@ -269,7 +280,7 @@ class Committer:
         )
 
     def _count(self, parts: list[ClosedTriggers], number: int) -> None:
-        self._acknowledged = self._position(parts, number)
+        self._acknowledged = self._follows = self._position(parts, number)
         self._dead_letters.passed(number)
         now = time.monotonic_ns()
         self.counts.commits += 1

@@ -312,6 +312,10 @@ class Pipeline:
 
     def _went_back(self, regained: Amount, gone: Amount, before: int) -> None:
         self.lost.change(gone.triggers, gone.readings, gone.pieces)
+        if not regained.readings + gone.readings + before:
+            text = f"group {self.group.name}: its position in the database was gone, and is written again"
+            self._events.say("warning", text)
+            return
         text = f"group {self.group.name}: the database no longer has all that it acknowledged ({self.durability})"
         if regained.readings:
             text += f"; {regained.readings} readings were still in the journal, and are committed again"

@@ -46,6 +46,12 @@ class JournalPosition:
     triggers: int = 0
     readings: int = 0
 
+    def less(self, triggers: int, readings: int) -> "JournalPosition":
+        """The same position with so much less in the account."""
+        return JournalPosition(
+            sequence=self.sequence, triggers=self.triggers - triggers, readings=self.readings - readings
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedTriggers:

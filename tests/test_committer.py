@@ -264,3 +264,32 @@ async def test_latency_runs_from_closing_to_the_stores_acknowledgement() -> None
         await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
         assert committer.latencies.total == 1
         assert committer.latencies.sum_ms >= 50
+
+
+async def test_a_position_that_was_removed_is_written_again_and_nothing_is_called_lost(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        put(logger, 1, 2)
+        await eventually(lambda: pipeline.committer.counts.triggers == 2)
+        logger.store._groups["bpm"].positions[Stream.JOURNAL] = JournalPosition(sequence=0)
+        put(logger, 3)
+        await eventually(lambda: pipeline.committer.counts.triggers == 3)
+        assert await logger.store.position("bpm") == JournalPosition(sequence=3, triggers=3, readings=15)
+        assert (pipeline.lost.readings, pipeline.committer.counts.readings) == (0, 15)
+        assert "position in the database was gone" in logger.events.newest()[0].text
+
+
+async def test_a_database_that_lost_everything_is_told_apart_from_one_without_a_position(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        put(logger, 1, 2)
+        await eventually(lambda: pipeline.committer.counts.triggers == 2)
+        kept = logger.store._groups["bpm"]
+        kept.positions[Stream.JOURNAL] = JournalPosition(sequence=0)
+        kept.ledger.clear()
+        kept.readings.clear()
+        put(logger, 3)
+        await eventually(lambda: pipeline.committer.counts.triggers == 1)
+        assert await logger.store.position("bpm") == JournalPosition(sequence=3, triggers=1, readings=5)
+        assert (pipeline.lost.readings, pipeline.committer.counts.readings) == (10, 5)
+        assert "10 readings are lost" in logger.events.newest()[0].text

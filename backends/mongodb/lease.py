@@ -48,7 +48,6 @@ class Lease:
         self._owner = new_owner()
         self.is_held = False
         self._renewed_at = 0.0
-        self._known = JournalPosition(sequence=0)
 
     async def take(self, database: Database) -> JournalPosition:
         """Take the lease, waiting for one of a daemon that died elsewhere to lapse; return the position, 0 at first.
@@ -68,8 +67,7 @@ class Lease:
                     database, {"owner": found.get("owner"), "seen": found.get("seen")}, {"owner": self._owner}
                 ):
                     self.is_held = True
-                    self._known = position_in(found)
-                    return self._known
+                    return position_in(found)
             if asyncio.get_running_loop().time() > deadline:
                 raise GroupLocked(
                     f"group {self._group!r} in database {self._schema!r} is being written by another daemon"
@@ -124,8 +122,6 @@ class Lease:
                 await self._lost(database)
             if stream is Stream.JOURNAL:
                 see_not_behind(position_in(found), batch)
-        elif stream is Stream.JOURNAL:
-            self._known = batch.position
 
     async def release(self, database: Database) -> None:
         """Give the lease back."""
@@ -149,11 +145,11 @@ class Lease:
                 log.debug("the lease of group %r is not renewed: %s", self._group, error)
 
     async def put_new(self, database: Database) -> None:
-        """Make the position document, free, and where it was when it was seen last."""
+        """Make the position document, at 0 and free."""
         answer = await database.command(
             "update",
             "positions",
-            updates=[{"q": {"_id": self._group}, "u": first_position(self._logger, self._known), "upsert": True}],
+            updates=[{"q": {"_id": self._group}, "u": first_position(self._logger), "upsert": True}],
         )
         check_answer(answer, self._target, but=DUPLICATE_KEY)
 
@@ -187,10 +183,10 @@ class Lease:
         return bool(answer["n"])
 
 
-def first_position(logger: str, at: JournalPosition) -> dict[str, Any]:
-    """The update that makes a group's position document where there is none, free."""
-    values = {name: Int64(value) for name, value in asdict(at).items()}
-    return {"$setOnInsert": {"logger": logger, **values, "owner": None, "seen": None}}
+def first_position(logger: str) -> dict[str, Any]:
+    """The update that makes a group's position document where there is none, at 0 and free."""
+    nothing = {"sequence": Int64(0), **{name: Int64(0) for name in ACCOUNT}}
+    return {"$setOnInsert": {"logger": logger, **nothing, "owner": None, "seen": None}}
 
 
 def position_in(found: Mapping[str, Any], stream: Stream = Stream.JOURNAL) -> JournalPosition:

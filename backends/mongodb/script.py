@@ -10,7 +10,7 @@ from backends.mongodb.lease import first_position
 from backends.mongodb.schema import GroupCollections
 from backends.mongodb.server import OLDEST
 from backends.mongodb.views import readings_view
-from schemas.batch import JournalPosition, Layout
+from schemas.batch import Layout
 from schemas.readings import InstrumentGroup
 
 
@@ -40,7 +40,7 @@ def _statements(
         for collection, indexes in wanted.indexes().items():
             yield f"db.runCommand({_text({'createIndexes': collection, 'indexes': indexes})});"
         yield _unless_there(wanted.view, readings_view(group, wanted.layout))
-        yield _upsert("positions", name, first_position(logger, JournalPosition(sequence=0)))
+        yield _upsert("positions", name, first_position(logger))
     yield (
         "// The daemon's user, if access control is on, needs the role readWrite there:\n"
         f'//   db.grantRolesToUser("logger", [{{role: "readWrite", db: {_text(schema)}}}])'

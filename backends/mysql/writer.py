@@ -251,10 +251,10 @@ class GroupWriter:
         if found is not None:
             see_not_behind(found, batch)
             return
-        name, to = self._tables.group.name, batch.follows or JournalPosition(sequence=0)
+        name = batch.group.name
         await connection.run(
-            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence, triggers, readings)"
-            f" VALUES ({literal(self._logger)}, {literal(name)}, {to.sequence}, {to.triggers}, {to.readings})"
+            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence)"
+            f" VALUES ({literal(self._logger)}, {literal(name)}, 0)"
         )
         raise StoreUnavailable(f"the position of group {name!r} was gone from the database")
 

@@ -222,13 +222,11 @@ class GroupWriter:
         if found is not None:
             see_not_behind(found, batch)
             return
-        to = batch.follows or JournalPosition(sequence=0)
         await connection.execute(
-            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence, triggers, readings)"
-            " VALUES ($1, $2, $3, $4, $5)",
-            *(self._logger, self._tables.group.name, to.sequence, to.triggers, to.readings),
+            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence) VALUES ($1, $2, 0)",
+            *(self._logger, batch.group.name),
         )
-        raise StoreUnavailable(f"the position of group {self._tables.group.name!r} was gone from the database")
+        raise StoreUnavailable(f"the position of group {batch.group.name!r} was gone from the database")
 
     async def _arrays(self, connection: Connection, batch: Batch) -> Array:
         earlier = None
