@@ -47,7 +47,7 @@ def reconcile(
 ) -> None:
     """Count in the database and compare with the daemon, the account and the journal; exit code 1 if they differ.
 
-    It only reads, and the daemon may go on. A large table takes long to count: a few seconds for 10 million rows.
+    It only reads, and the daemon may go on. A large table takes long to count.
     """
     loaded = load_config(file)
     names = _names(loaded, group, removed)

@@ -160,7 +160,7 @@ async def test_a_commit_that_waits_too_long_is_given_up(
     make: Make, database: Connection, schema: str, rng: np.random.Generator, bulk: bool
 ) -> None:
     group = group_of()
-    store = make(group, bulk=bulk, command_timeout_s=0.5)
+    store = make(group, bulk=bulk, command_timeout_s=2.0)
     await store.open()
     batch = batch_of(group, 1, some(group, 1, 3, rng))
     await database.run("START TRANSACTION")
