@@ -239,6 +239,9 @@ class Committer:
                 # Spread, so that several groups and daemons do not knock at the same moment.
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
                 pause = min(2 * pause, self._retry_most_s)
+            except BatchRejected:
+                self.steps += 1
+                raise
             else:
                 self._note(None)
                 return

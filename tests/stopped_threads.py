@@ -40,7 +40,10 @@ def wait() -> None:
 
 if __name__ == "__main__":
     assert Path(f"/proc/{sys.argv[1]}").exists(), "no such process"
-    stop(int(sys.argv[1]))
+    try:
+        stop(int(sys.argv[1]))
+    except PermissionError as error:  # as in a container without CAP_SYS_PTRACE
+        sys.exit(f"not permitted: {error}")
     sys.stdout.write("stopped\n")
     sys.stdout.flush()
     wait()

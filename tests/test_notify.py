@@ -112,10 +112,16 @@ def configured(folder: Path, more: str = "") -> Path:
 @contextmanager
 def stopped_threads(process: int) -> Iterator[None]:
     """All threads of a process but its first stand still."""
-    with subprocess.Popen([sys.executable, STOPPER, str(process)], stdout=subprocess.PIPE, text=True) as stopper:
+    pipe, command = subprocess.PIPE, [sys.executable, STOPPER, str(process)]
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as stopper:
         try:
             assert stopper.stdout is not None
-            assert stopper.stdout.readline() == "stopped\n"
+            assert stopper.stderr is not None
+            if stopper.stdout.readline() != "stopped\n":
+                why = stopper.stderr.read()
+                assert "not permitted" in why, why
+                assert os.environ.get("CI") != "true", why
+                pytest.skip(f"threads of other processes cannot be stopped here: {why}")
             yield
         finally:
             stopper.kill()

@@ -28,6 +28,7 @@ class Machine:
             place.mkdir()
         layers = f"lowerdir={tree},upperdir={self._upper},workdir={self._work}"
         subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, str(self.root)], check=True)
+        (self.root / "var/log/journal").mkdir(exist_ok=True)  # so that the log outlasts a boot
         self._nspawn: subprocess.Popen[bytes] | None = None
         self._leader = 0
 

@@ -6,6 +6,7 @@ The tests are steps of one story on one machine, in the order of this file: `mak
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,6 +202,28 @@ def test_a_database_away_is_no_reason_to_start_again_and_a_cut_of_the_power_then
     site.check_stored()
 
 
+def test_it_waits_for_its_database_and_is_not_active_before(site: Site) -> None:
+    """The password that it would use is one that systemd hands over."""
+    machine, limit_s = site.machine, 20
+    away = 'dsn = "postgresql://nobody@127.0.0.1:1/none"\npassword_file = "credential:triggerlog.password"\n'
+    site.write(CONFIG, site.config + away)  # its last section is that of the database
+    limit = f"[Service]\nWatchdogSec={WATCHDOG_S}\nTimeoutStartSec={limit_s}\n"
+    site.write(f"/etc/systemd/system/{UNIT}.d/test.conf", limit)
+    machine.done("systemctl", "daemon-reload")
+    machine.done("systemctl", "restart", "--no-block", UNIT)
+    waits = "starting: waits for the database"
+    until(lambda: machine.shows(UNIT, "StatusText")["StatusText"].startswith(waits), "it says what it waits for", 120)
+    main, seen = site.main, time.monotonic()
+    until(lambda: time.monotonic() > seen + 2 * limit_s, "twice the limit of a start has passed", 90)
+    assert machine.shows(UNIT, "ActiveState", "MainPID") == {"ActiveState": "activating", "MainPID": str(main)}
+    machine.done("systemctl", "restart", "triggerlog-dashboard")
+    site.write(CONFIG, site.config)
+    machine.done("systemctl", "restart", UNIT)
+    site.until_active()
+    site.send(10)
+    site.check_stored()
+
+
 def test_it_ends_with_the_machine(site: Site) -> None:
     site.send(50)
     site.machine.shut_down()
@@ -208,6 +231,7 @@ def test_it_ends_with_the_machine(site: Site) -> None:
     site.until_active()
     site.check_stored()
     ended = site.machine.journal("--boot=-1")
+    assert f"{UNIT}: Deactivated successfully." in ended
     assert "Failed with result" not in ended
     assert "Killing process" not in ended
 
