@@ -10,7 +10,7 @@ from daemon.configuration import load_config
 from daemon.outcome import CommandFailed, examples
 from daemon.sender import SenderError
 from daemon.simulate import SettingsError, SimulateReport, SimulateSettings, Step, run_simulate
-from daemon.tls import client_context, own_certificate
+from doors.tls import client_context, own_certificate
 from schemas.readings import InstrumentGroup
 from schemas.wire import Ack, ProtocolError
 

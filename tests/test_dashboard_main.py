@@ -4,14 +4,19 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from dashboard.__main__ import main
+from doors.tls import client_context
+from tests.certificates import Authority
 from tests.page.stage import ROOT, Stage, ask, until
+from tests.processes import GROUP, running
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +90,34 @@ def test_a_stop_does_not_wait_for_the_browsers_to_leave(stage: Stage) -> None:
 
     asyncio.run(stay())
     stage.page.start()
+
+
+def test_off_loopback_it_does_not_start_without_a_password(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRIGGERLOG_PAGE_PASSWORD", raising=False)
+    assert main(["--host", "0.0.0.0", "--port", "0"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("triggerlog page: --host: 0.0.0.0 is reachable from other machines")
+    assert "--password-file" in told
+    assert told.count("\n") == 1
+    monkeypatch.setenv("TRIGGERLOG_PAGE_PASSWORD", "short")
+    assert main(["--host", "0.0.0.0", "--port", "0"]) == 1
+    assert "has 5 characters, and at least 8 are needed" in capsys.readouterr().err
+
+
+def test_the_command_takes_everything_from_the_configuration(tmp_path: Path) -> None:
+    Authority(tmp_path).certificate("node", "IP:127.0.0.1")
+    (tmp_path / "password").write_text("a password of this test\n")
+    doors = '[dashboard]\nhost = "0.0.0.0"\nport = 0\npassword_file = "password"\n'
+    file = tmp_path / "beam.toml"
+    file.write_text(f'{GROUP}{doors}tls_certificate = "node.crt"\ntls_key = "node.key"\n')
+    with running("dashboard", str(file)) as page:
+        port = page.until_said(r"page: https://0\.0\.0\.0:(\d+)")[1]
+        trusting = client_context(tmp_path / "ca.crt")
+        with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=trusting, trust_env=False) as client:
+            assert client.get("/_dash-layout").status_code == 401
+            assert client.post("/login", data={"password": "a password of this test"}).status_code == 303
+            assert client.get("/_dash-layout").status_code == 200
+        arguments = Path(f"/proc/{page.process.pid}/cmdline").read_text()
+        assert "a password of this test" not in arguments

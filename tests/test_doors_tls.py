@@ -102,3 +102,14 @@ def test_a_key_with_a_passphrase_is_told_and_nobody_is_asked_for_it(node: Certif
     command = ["openssl", "pkey", "-in", str(node.key), "-aes256", "-passout", "pass:secret", "-out", str(locked)]
     subprocess.run(command, check=True, capture_output=True)
     assert refused(node.certificate, locked).startswith(f"api.tls_key: {locked} has a passphrase; take it off")
+
+
+async def test_the_commands_of_the_documents_make_what_is_needed(tmp_path: Path) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
+    example = text.partition("make an authority of your own")[2].partition("`site-ca.key` stays")[0]
+    commands = "\n".join(line[4:] for line in example.splitlines() if line.startswith("    "))
+    shell = ["bash", "-euc", commands]
+    await asyncio.to_thread(subprocess.run, shell, cwd=tmp_path, check=True, capture_output=True)
+    node = server_context(tmp_path / "node.crt", tmp_path / "node.key", "api")
+    for name in ("control-node-1", "localhost", "127.0.0.1"):
+        assert await spoken(node, client_context(tmp_path / "site-ca.crt"), name) == "TLSv1.3"

@@ -12,7 +12,7 @@ import pytest
 
 from daemon.sender import Sender, SenderError
 from daemon.sources.tcp import TcpSource
-from daemon.tls import client_context, own_certificate, server_context
+from doors.tls import client_context, own_certificate, server_context
 from schemas.config import TcpSource as TcpConfig
 from schemas.wire import Ack
 from tests.certificates import Authority

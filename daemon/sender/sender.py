@@ -105,7 +105,7 @@ class Sender:
             timeout_s: time for connecting and greeting, in seconds.
             on_problem: told in one line whenever the connection is lost or found again.
             tls: for a source with a certificate: what to trust, and perhaps a certificate to show
-                (`daemon.tls.client_context`); None is plain TCP.
+                (`doors.tls.client_context`); None is plain TCP.
 
         Raises:
             SenderError: nobody answers there, or not in time, or one does not trust the other.

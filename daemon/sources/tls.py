@@ -3,7 +3,7 @@
 import ssl
 
 from daemon.configuration import LoadedConfig
-from daemon.tls import server_context
+from doors.tls import server_context
 from schemas.config import TcpSource
 
 
