@@ -148,9 +148,11 @@ def flood_with_refused(target: Target, stop: threading.Event) -> None:
 
 
 def flood_with_new_triggers(target: Target, stop: threading.Event) -> None:
-    """One instrument alone, far ahead of the others, so that thousands of triggers open."""
+    """One instrument alone, far ahead of the others, so that thousands of triggers open, and others close early."""
     triggers = np.arange(target.trigger + 1000, target.trigger + 21_000)
-    _flood(target, stop, target.block(triggers, np.full(len(triggers), target.group.size - 1)), connections=1)
+    with suppress(OSError), target.greeted() as sock:
+        sock.sendall(target.block(triggers, np.full(len(triggers), target.group.size - 1)).tobytes())
+        stop.wait()
 
 
 def flood_with_datagrams(target: Target, stop: threading.Event) -> None:
@@ -174,7 +176,7 @@ def flood_with_datagrams(target: Target, stop: threading.Event) -> None:
         sock.close()
 
 
-def _flood(target: Target, stop: threading.Event, block: Array, connections: int = 4) -> None:
+def _flood(target: Target, stop: threading.Event, block: Array) -> None:
     data = block.tobytes()
 
     def one() -> None:
@@ -182,7 +184,7 @@ def _flood(target: Target, stop: threading.Event, block: Array, connections: int
             while not stop.is_set():
                 sock.sendall(data)
 
-    threads = [threading.Thread(target=one) for _ in range(connections)]
+    threads = [threading.Thread(target=one) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -72,7 +72,10 @@ def daemon(postgresql_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     file = tmp_path_factory.mktemp("hostile") / "beam.toml"
     file.write_text(GROUP + REST.format(dsn=postgresql_dsn))
     with running("run", str(file)) as run:
-        yield Attacked(run)
+        attacked = Attacked(run)
+        # The run has begun: before, whoever comes first says where it is.
+        assert _good_senders(attacked.tcp, next(_starts))["settled"]
+        yield attacked
         assert run.end() == 0, run.said
         assert "Traceback" not in run.said, run.said
 
