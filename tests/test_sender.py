@@ -248,3 +248,17 @@ async def test_an_acknowledgement_of_what_was_not_sent_ends_it() -> None:
         with pytest.raises(ProtocolError, match="121 records are acknowledged"):
             await sender.drain_acknowledged(5)
         await sender.close()
+
+
+async def test_nothing_is_written_to_a_connection_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(BPM) as listener:
+        async with await connected(listener, reconnect=True) as sender:
+            block = blocks(sender, range(200))
+            # As when the daemon has gone: the next write fails, and the event loop tells of it in its next round only.
+            sender._connection.transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            for trigger in block:
+                await sender.send(trigger)
+            assert sender.reconnects == 1
+        assert sender.acknowledged == block.size
+        assert np.array_equal(np.unique(listener.records), block.reshape(-1))
+    assert "socket.send() raised exception" not in caplog.text

@@ -56,8 +56,8 @@ class Stream:
         while self.triggers < self.last:
             trigger = self.triggers + 1
             due = began + trigger / self._machine.rate + self._delay_s
-            if due > loop.time():
-                await asyncio.sleep(due - loop.time())
+            # What is late is sent at once, and the others get their turn all the same.
+            await asyncio.sleep(max(0.0, due - loop.time()))
             self._machine.fill(block, trigger, self.instruments)
             await self._sender.send(block)
             self.triggers = trigger

@@ -48,6 +48,11 @@ class Connection(asyncio.Protocol):
         self.answer: asyncio.Future[Answer] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether writing failed; the owner is told in the event loop's next round, and has to let it come."""
+        return self.transport.is_closing()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep nothing in the transport once it says "go on": a caller may write to its block again."""
         self.transport = cast("asyncio.WriteTransport", transport)

@@ -182,7 +182,7 @@ class Sender:
         else:
             data = np.ascontiguousarray(block).view(np.uint8).data
         # While the records before it are being sent again, this block waits its turn among those kept.
-        if self._connection is not None and self._written == first:
+        if self._connection is not None and not self._connection.is_lost and self._written == first:
             self._written = self._sent
             self._connection.transport.write(data)
 
@@ -199,6 +199,7 @@ class Sender:
         return (
             connection is not None
             and not connection.paused
+            and not connection.is_lost
             and self._written == self._sent
             and self._kept_bytes <= self._keep_bytes
         )
