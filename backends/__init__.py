@@ -63,3 +63,12 @@ def schema_statements(
     """
     statements: list[str] = import_module(f"backends.{backend}").schema_statements(schema, logger, groups, layouts)
     return statements
+
+
+async def drop_schema(database: DatabaseConfig, password: str | None) -> None:
+    """Remove the schema of a configuration that names a DSN, with all that is in it; for what a drill has made.
+
+    Raises:
+        StoreError: it is still there.
+    """
+    await import_module(f"backends.{database.backend}").drop_schema(database, password)

@@ -90,6 +90,8 @@ async def _carried_out(drill: Drill, target: Target, folder: Path, options: Opti
                 count = await _counted(scene)
     if scene is None:
         return Result(name=drill.name, title=drill.title, problem=problem)
+    if target.server is None:
+        await scene.remove()
     return Result(
         name=drill.name,
         title=drill.title,

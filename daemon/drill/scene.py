@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backends import open_store
+from backends import drop_schema, open_store
+from backends.base import StoreError
 from backends.throwaway.base import ThrowawayServer, free_port
 from daemon.configuration import load_config
 from daemon.database import layout_of
@@ -144,6 +145,14 @@ class Scene:
             return await count_in(store, self.machine, sent, acknowledged)
         finally:
             await store.close()
+
+    async def remove(self) -> None:
+        """Remove what the drill has made in a database that others may use; where it stays, note it."""
+        loaded = load_config(self._file)
+        try:
+            await drop_schema(loaded.config.database, loaded.password)
+        except StoreError as error:
+            self.notes.append(f"schema {loaded.config.database.schema_name} is left there: {error}")
 
 
 @asynccontextmanager
