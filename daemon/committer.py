@@ -27,6 +27,10 @@ from schemas.config import CommitterConfig
 from schemas.queries import LedgerTail
 from schemas.readings import InstrumentGroup
 
+DIVIDE_AFTER = 2
+"""Attempts at a batch before it is divided: a store that was away may have found what waited too much for its time, and
+would find it so for ever."""
+
 FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
@@ -98,6 +102,7 @@ class Committer:
     def change(self, settings: CommitterConfig) -> None:
         """Batch and pause so from now on."""
         self._max_batch = int(settings.max_batch_mib * 2**20)
+        self._most = self._max_batch  # and less while the store does not manage as much in its time
         self._retry_first_s = settings.retry_first_ms / 1e3
         self._retry_most_s = settings.retry_most_ms / 1e3
 
@@ -118,7 +123,8 @@ class Committer:
 
     async def run(self) -> None:
         """Commit until the backlog has ended and nothing is left of it."""
-        while pieces := await self._backlog.take(self._max_batch):
+        while pieces := await self._backlog.take(min(self._most, self._max_batch)):
+            before = self._most
             try:
                 await self._commit(pieces)
             except CommitsLost as error:
@@ -128,6 +134,8 @@ class Committer:
                     # It comes to the same place again.
                     self._note(str(away))
                     await asyncio.sleep(self._retry_first_s)
+            if self._most >= before:
+                self._most = min(2 * self._most, self._max_batch)
 
     async def _go_back(self, found: JournalPosition) -> None:
         """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
@@ -158,15 +166,47 @@ class Committer:
             await self._commit_parts(pieces, None)
             return
         try:
-            await self._persist(
-                self._store.commit, self._batch([waiting.piece for waiting in pieces], pieces[-1].number)
-            )
+            batch = self._batch([waiting.piece for waiting in pieces], pieces[-1].number)
+            is_committed = await self._persist(self._store.commit, batch, DIVIDE_AFTER if len(pieces) > 1 else math.inf)
         except BatchRejected as error:
             await self._commit_parts(pieces, str(error))
             return
+        if is_committed:
+            self._settle(pieces)
+        else:
+            await self._commit_less(pieces)
+
+    def _settle(self, pieces: list[Waiting]) -> None:
         self._count([waiting.piece for waiting in pieces], pieces[-1].number)
         self._measure(pieces)
         self._settled(self._backlog.settle(len(pieces)))
+
+    async def _commit_less(self, pieces: list[Waiting]) -> None:
+        """Commit by halves what may be too much for the time that the database has for a transaction."""
+        half = len(pieces) // 2
+        self._most = max(1, min(self._most, sum(waiting.nbytes for waiting in pieces[:half])))
+        await self._commit(pieces[:half])
+        # What was given up on may have reached the database all the same, whole. Asked after a commit, since a store lets
+        # none begin before the one given up on has ended.
+        held = await self._held()
+        done = [waiting for waiting in pieces[half:] if waiting.number <= held]
+        if done:
+            self._settle(done)
+        rest = pieces[half + len(done) :]
+        if rest:
+            await self._commit(rest)
+
+    async def _held(self) -> int:
+        """Up to which number the store has the pieces, asked again for as long as it is not available."""
+        pause = self._retry_first_s
+        while True:
+            try:
+                position = await self._store.position(self._group.name)
+            except StoreUnavailable as error:
+                pause = await self._pause(error, pause)
+            else:
+                self._note(None)
+                return position.sequence if position else 0
 
     async def _commit_parts(self, pieces: list[Waiting], reason: str | None) -> None:
         """Commit what cannot be committed together: one bad trigger must not take any other with it."""
@@ -227,24 +267,30 @@ class Committer:
             ]
         return []
 
-    async def _persist(self, what: Callable[[Batch], Awaitable[None]], batch: Batch) -> None:
-        """Commit or rehearse, trying again for as long as the store is not available."""
+    async def _persist(self, what: Callable[[Batch], Awaitable[None]], batch: Batch, tries: float = math.inf) -> bool:
+        """Commit or rehearse, trying again while the store is not available; False after so many tries in vain."""
         pause = self._retry_first_s
-        while True:
+        while tries > 0:
             try:
                 await what(batch)
             except StoreUnavailable as error:
-                self._note(str(error))
-                self.counts.retries += 1
-                # Spread, so that several groups and daemons do not knock at the same moment.
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
-                pause = min(2 * pause, self._retry_most_s)
+                pause = await self._pause(error, pause)
+                tries -= 1
             except BatchRejected:
                 self.steps += 1
                 raise
             else:
                 self._note(None)
-                return
+                return True
+        return False
+
+    async def _pause(self, error: StoreUnavailable, pause: float) -> float:
+        """Wait before the store is asked again; return for how long the next time."""
+        self._note(str(error))
+        self.counts.retries += 1
+        # Spread, so that several groups and daemons do not knock at the same moment.
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
+        return min(2 * pause, self._retry_most_s)
 
     async def _bury(self, parts: list[tuple[ClosedTriggers, str]], number: int) -> None:
         if not parts:

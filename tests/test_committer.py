@@ -95,6 +95,53 @@ async def test_database_away_loses_nothing_and_is_said() -> None:
     assert len(await logger.stored(GROUP)) == 10
 
 
+class Slow(MemoryStore):
+    """Has time for 10 triggers in a transaction; keeps every other one of those that are given up on all the same."""
+
+    given_up = 0
+
+    async def commit(self, batch: Batch) -> None:
+        if len(batch.ledger) <= 10:
+            await super().commit(batch)
+            return
+        self.given_up += 1
+        if self.given_up % 2 == 0:
+            await super().commit(batch)
+        raise StoreUnavailable("does not answer in time")
+
+
+async def test_a_batch_that_is_too_much_for_the_store_is_divided() -> None:
+    settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}
+    async with logging_to_memory(GROUP, committer=settings) as logger:
+        pipeline = logger.pipelines["bpm"]
+        column = pipeline.assembly.receipts.connect()
+        logger.store.__class__ = Slow
+        logger.store.serving.clear()
+        for trigger in range(1, 201):
+            pipeline.receive(whole(GROUP, trigger), Origin.of(column, 5 * trigger - 5, 5))
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        assert logger.store.given_up > 4
+        assert pipeline.committer.problem is None
+        assert pipeline.committer.counts.triggers == 200
+        assert pipeline.assembly.receipts.acknowledged()[0][column] == 1000
+        position = await logger.store.position("bpm")
+        assert (position.sequence, position.triggers, position.readings) == (200, 200, 1000)
+        # What it manages is what it is given, until it manages more.
+        logger.store.given_up = 0
+        logger.store.__class__ = MemoryStore
+        before = logger.store.commits
+        logger.store.serving.clear()
+        put(logger, *range(201, 401))
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        assert logger.store.commits - before < 12
+    stored = await logger.stored(GROUP)
+    assert [(int(r["trigger"]), int(r["instrument"])) for r in stored] == [
+        (t, i) for t in range(1, 401) for i in range(5)
+    ]
+
+
 class Picky(MemoryStore):
     """Rejects what holds or revises trigger 3, and counts how often it was asked."""
 

@@ -137,14 +137,14 @@ DRILLS = (
     ),
     Drill(
         name="slow-instrument",
-        title="one instrument slower than the timeout",
+        title="one instrument too slow",
         act=_wait,
         settings={"assembly": {"timeout_ms": TIMEOUT_MS}},
         machine=lambda _seconds, _rate: {"slow": 0, "slow_s": 2 * TIMEOUT_MS / 1e3},
     ),
     Drill(
         name="clock-step",
-        title="one instrument's clock put forward 1 h",
+        title="one clock put forward 1 h",
         act=_wait,
         machine=lambda seconds, rate: {
             "clock_step": ClockStep(instrument=0, trigger=max(1, int(seconds * rate / 2)), by_ns=STEP_NS)
