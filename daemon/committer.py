@@ -186,7 +186,7 @@ class Committer:
         half = len(pieces) // 2
         self._most = max(1, min(self._most, sum(waiting.nbytes for waiting in pieces[:half])))
         await self._commit(pieces[:half])
-        # What was given up on may have reached the database all the same, whole. Asked after a commit, since a store lets
+        # What was given up on may be in the database all the same, whole. Asked after a commit, since a store lets
         # none begin before the one given up on has ended.
         held = await self._held()
         done = [waiting for waiting in pieces[half:] if waiting.number <= held]

@@ -16,6 +16,8 @@ from schemas.wire import Ack, Greeting
 
 KILLS = 3
 TIMEOUT_MS = 500.0
+IMPATIENT = {"database": {"command_timeout_s": 2.0}}
+"""A database that hangs is given up on while the drill still watches."""
 STEP_NS = 3_600_000_000_000
 HOSTILE = 8
 """Connections that send garbage at once."""
@@ -127,7 +129,7 @@ DRILLS = (
     Drill(name="database-killed", title=f"kill -9 of the database, {KILLS} times", act=_kill_server, needs_server=True),
     Drill(name="both-killed", title="kill -9 of both at once", act=_kill_both, needs_server=True),
     Drill(name="outage", title="database stopped", act=_outage, needs_server=True),
-    Drill(name="hang", title="database hangs (SIGSTOP)", act=_hang, needs_server=True),
+    Drill(name="hang", title="database hangs (SIGSTOP)", act=_hang, needs_server=True, settings=IMPATIENT),
     Drill(
         name="full-disk",
         title="disk full, database stopped",
