@@ -1,6 +1,8 @@
 """Receipts under senders that mean no good: memory is bounded, and what they are told stays right."""
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from daemon.assembly import Assembly, Origin
 from daemon.assembly.origin import Instant
@@ -76,3 +78,78 @@ def test_connections_that_come_and_go_while_strays_are_held_use_the_same_columns
     assert len(assembly.receipts._free) == len(assembly.receipts._received) - 1
     assembly.receipts.committed(1)
     assert [int(told[keeper]) for told in assembly.receipts.acknowledged()] == [GROUP.size + 200, 200]
+
+
+def closed_with(receipts: Receipts, sequences: dict[int, tuple[int, int]]) -> None:
+    """Close a piece with the readings [start, stop) of each column."""
+    for column, (start, stop) in sequences.items():
+        origin = Origin.of(column, start, stop - start)
+        receipts.received(origin)
+        receipts.wait_in_next_piece(origin)
+    receipts.close(np.empty(0, np.intp))
+
+
+class Both:
+    """The same happening to receipts that remember much together and to some that never do."""
+
+    def __init__(self, *, spooled: bool) -> None:
+        self.each = (Receipts(fine=4), Receipts(fine=10**9))
+        self.columns = [(receipts.connect(), receipts.connect(spooled=spooled)) for receipts in self.each][-1]
+        self.sent = dict.fromkeys(self.columns, 0)
+        self.pieces = self.in_journal = 0
+
+    def close(self, counts: dict[int, int]) -> None:
+        stretch = {column: (self.sent[column], self.sent[column] + count) for column, count in counts.items() if count}
+        self.sent |= {column: stop for column, (_, stop) in stretch.items()}
+        for receipts in self.each:
+            closed_with(receipts, stretch)
+        self.pieces += 1
+
+    def spool(self, upto: int) -> None:
+        self.in_journal = upto
+        for receipts in self.each:
+            receipts.spooled(upto)
+
+    def commit(self, count: int) -> None:
+        self.pieces, self.in_journal = self.pieces - count, max(0, self.in_journal - count)
+        for receipts in self.each:
+            receipts.committed(count)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), spooled=st.booleans())
+def test_what_is_remembered_together_is_never_told_too_early_and_all_is_told_in_the_end(
+    seed: int, spooled: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    both = Both(spooled=spooled)
+    for _ in range(400):
+        what = rng.random()
+        if what < 0.75:
+            both.close({column: int(rng.integers(0, 3)) for column in both.columns})
+        elif what < 0.9:
+            both.spool(int(rng.integers(both.in_journal, both.pieces + 1)))
+        else:
+            both.commit(int(rng.integers(0, min(both.pieces, 20) + 1)))
+        told, true = (receipts.acknowledged()[0].copy() for receipts in both.each)
+        assert (told <= true).all()
+        if spooled:
+            assert told[both.columns[1]] == true[both.columns[1]]
+    both.commit(both.pieces)
+    for receipts in both.each:
+        assert [int(receipts.acknowledged()[0][column]) for column in both.columns] == list(both.sent.values())
+
+
+def test_a_day_without_the_database_is_remembered_in_little_memory() -> None:
+    receipts = Receipts()
+    column = receipts.connect()
+    for number in range(100_000):
+        closed_with(receipts, {column: (number, number + 1)})
+        if number % 50 == 49:
+            receipts.spooled(number + 1)
+    assert len(receipts._pieces) < 4_000
+    receipts.committed(300)
+    assert receipts.acknowledged()[0][column] == 300
+    receipts.committed(99_700)
+    assert receipts.acknowledged()[0][column] == 100_000
+    assert len(receipts._pieces) == 0

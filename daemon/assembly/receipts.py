@@ -11,6 +11,7 @@ from collections import deque
 import numpy as np
 
 from daemon.assembly.origin import Origin
+from daemon.assembly.unsettled import FINE, Unsettled
 from schemas.readings import Array
 
 SETTLED = np.iinfo(np.int64).max
@@ -25,9 +26,9 @@ with."""
 class Receipts:
     """Unsettled readings by connection. Columns and slots grow as needed; a column of -1 means no receipt is wanted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fine: int = FINE) -> None:
         self._slots = np.full((1, 0), SETTLED, np.int64)
-        self._pieces: deque[Array] = deque()
+        self._pieces = Unsettled(SETTLED, fine)
         self._in_journal = 0  # so many of the oldest pieces are on the disk
         self._spooled = np.zeros(0, bool)
         self._next = np.full(0, SETTLED, np.int64)
@@ -106,6 +107,7 @@ class Receipts:
             self._slots[slots] = SETTLED
         self._pieces.append(piece)
         self._next = np.full_like(self._next, SETTLED)
+        self._compact()
 
     @property
     def wants_spooled(self) -> bool:
@@ -114,13 +116,17 @@ class Receipts:
 
     def committed(self, pieces: int) -> None:
         """The oldest so many pieces are committed."""
-        for _ in range(pieces):
-            self._pieces.popleft()
+        self._pieces.committed(pieces)
         self._in_journal = max(0, self._in_journal - pieces)
 
     def spooled(self, pieces: int) -> None:
         """Of the pieces that are not committed, the oldest so many are on the disk."""
-        self._in_journal = min(pieces, len(self._pieces))
+        self._in_journal = min(pieces, self._pieces.pieces)
+        self._compact()
+
+    def _compact(self) -> None:
+        # What is not in the journal yet is told piece by piece to those who wait for that.
+        self._pieces.compact(self._in_journal if self.wants_spooled else self._pieces.pieces)
 
     def acknowledged(self) -> tuple[Array, Array]:
         """The highest contiguous count that is settled, and how many of these were refused.
@@ -129,9 +135,9 @@ class Receipts:
         """
         first = np.minimum(self._slots.min(axis=0), np.minimum(self._next, self._strays))
         not_in_journal = first.copy()
-        for number, piece in enumerate(self._pieces):
+        for end, piece in self._pieces.firsts():
             np.minimum(first[: len(piece)], piece, out=first[: len(piece)])
-            if number >= self._in_journal:
+            if end > self._in_journal:
                 np.minimum(not_in_journal[: len(piece)], piece, out=not_in_journal[: len(piece)])
         first = np.where(self._spooled, not_in_journal, first)
         done = np.minimum(first, self._received)
@@ -150,9 +156,8 @@ class Receipts:
         staying = [column for column in self._leaving if self._strays[column] != SETTLED]
         for column in set(self._leaving).difference(staying):
             self._slots[:, column] = SETTLED
-            for vector in (*self._pieces, self._next):
-                if column < len(vector):
-                    vector[column] = SETTLED
+            self._next[column] = SETTLED
+            self._pieces.forget(column)
             self._owed.pop(column, None)
             self._received[column] = self._refused[column] = 0
             self._spooled[column] = False
