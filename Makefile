@@ -124,7 +124,7 @@ bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of 
 	@exec $(BIN)/python -m benchmarks --full $(ARGS)
 
 .PHONY: soak
-soak: $(INSTALLED) ## Run the long tests: full speed for minutes, memory flat, nothing lost
+soak: $(INSTALLED) ## An hour under load with kills and outages: nothing lost, nothing grows (TRIGGERLOG_SOAK_S=600 make soak)
 	@TRIGGERLOG_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
 
 .PHONY: test-systemd

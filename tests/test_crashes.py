@@ -1,0 +1,90 @@
+"""kill -9 at random moments, again and again, under load from real senders that ask for `spooled` and for `committed`.
+
+Every acknowledged reading is in the database once, none twice, and the ledger tells the same. The seed of the moments
+is printed; TRIGGERLOG_CRASH_SEED repeats them, as far as a machine repeats anything.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from backends.throwaway import ServerNotInstalled
+from backends.throwaway.base import ThrowawayServer
+from daemon.drill.machine import Machine
+from daemon.drill.scene import Scene, staged
+from daemon.drill.target import Target, throwaway
+from schemas.dsn import Backend
+
+KILLS = 20
+INSTRUMENTS = 12
+RATE = 50.0
+"""Triggers a second."""
+
+
+@pytest.fixture
+def seed() -> int:
+    seed = int(os.environ.get("TRIGGERLOG_CRASH_SEED") or random.randrange(2**32))
+    print(f"TRIGGERLOG_CRASH_SEED={seed}")  # noqa: T201 - for whoever reads of a failure
+    return seed
+
+
+@pytest.fixture(params=list(Backend), ids=str)
+async def server(request: pytest.FixtureRequest, state_dir: Path) -> AsyncIterator[ThrowawayServer]:
+    try:
+        server = throwaway(request.param, state_dir)
+        await asyncio.to_thread(server.start)
+    except ServerNotInstalled as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def see_all_is_there(scene: Scene) -> None:
+    count = await scene.finish()
+    load = scene.load
+    assert load.sent == load.acknowledged == count.found > KILLS * INSTRUMENTS
+    assert load.refused == 0
+    assert count.faults == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
+    target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
+    machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
+    async with staged(target, machine, tmp_path, schema="crashes", seed=seed) as scene:
+        for _ in range(KILLS):
+            # Sometimes before the senders are back, sometimes in the midst of what they send again, or long after.
+            await scene.under_load(0.0, 0.4)
+            await scene.daemon.kill()
+            await scene.daemon.start()
+        assert scene.daemon.starts == KILLS + 1
+        await scene.recover()
+        await see_all_is_there(scene)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_the_server_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
+    target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
+    machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
+    async with staged(target, machine, tmp_path, schema="crashes", seed=seed) as scene:
+        for number in range(KILLS):
+            # Every other time the daemon has committed again before the next kill.
+            if number % 2:
+                await scene.recover()
+            await scene.under_load(0.0, 0.4)
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+        await scene.recover()
+        assert scene.daemon.starts == 1
+        await see_all_is_there(scene)
