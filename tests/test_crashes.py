@@ -16,6 +16,7 @@ import pytest
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ThrowawayServer
 from daemon.drill.machine import Machine
+from daemon.drill.process import until
 from daemon.drill.scene import Scene, staged
 from daemon.drill.target import Target, throwaway
 from schemas.dsn import Backend
@@ -59,7 +60,8 @@ async def see_all_is_there(scene: Scene) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
-    target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
+    settings = {"dsn": await asyncio.to_thread(server.start), "layout": "rows"}
+    target = Target(settings=settings, server=server)
     machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
     async with staged(target, machine, tmp_path, schema="crashes", seed=seed) as scene:
         for _ in range(KILLS):
@@ -75,7 +77,8 @@ async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_the_server_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
-    target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
+    settings = {"dsn": await asyncio.to_thread(server.start), "layout": "arrays"}
+    target = Target(settings=settings, server=server)
     machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
     async with staged(target, machine, tmp_path, schema="crashes", seed=seed) as scene:
         for number in range(KILLS):
@@ -87,4 +90,23 @@ async def test_the_server_is_killed_again_and_again(server: ThrowawayServer, tmp
             await asyncio.to_thread(server.start)
         await scene.recover()
         assert scene.daemon.starts == 1
+        await see_all_is_there(scene)
+
+
+@pytest.mark.slow
+async def test_a_daemon_may_start_before_its_database(server: ThrowawayServer, tmp_path: Path) -> None:
+    target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
+    machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
+    await asyncio.to_thread(server.stop)
+
+    async def start_server() -> None:
+        log = tmp_path / "daemon-1.log"
+        what = "the database is away, no readings are taken yet"
+        await until(lambda: log.exists() and what in log.read_text(), what, 60)
+        await asyncio.to_thread(server.start)
+
+    starting = asyncio.create_task(start_server())
+    async with staged(target, machine, tmp_path, schema="crashes") as scene:
+        await starting
+        await scene.until(lambda: scene.load.acknowledged > 2 * KILLS * INSTRUMENTS, "readings are acknowledged")
         await see_all_is_there(scene)
