@@ -15,7 +15,7 @@ import pytest
 
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ThrowawayServer
-from backends.throwaway.mongodb import ThrowawayMongodb
+from backends.throwaway.mongodb import ThrowawayMongodb, server_program
 from daemon.drill.machine import Machine
 from daemon.drill.process import until
 from daemon.drill.scene import Scene, staged
@@ -61,13 +61,16 @@ async def see_all_is_there(scene: Scene) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
-    # FerretDB reads a whole collection to see which documents of a batch that comes again are there: a few will do.
-    layout = "arrays" if isinstance(server, ThrowawayMongodb) else "rows"
-    settings = {"dsn": await asyncio.to_thread(server.start), "layout": layout}
+    if isinstance(server, ThrowawayMongodb) and not server_program().name.startswith("mongod"):
+        pytest.skip("FerretDB 1 takes minutes to find what is there of a batch that comes again: this needs a mongod")
+    settings = {"dsn": await asyncio.to_thread(server.start), "layout": "rows"}
     target = Target(settings=settings, server=server)
     machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
     async with staged(target, machine, tmp_path, schema="crashes", seed=seed) as scene:
-        for _ in range(KILLS):
+        for number in range(KILLS):
+            # Every other time something was committed before, or a slow server would have all of it at the end.
+            if number % 2:
+                await scene.recover()
             # Sometimes before the senders are back, sometimes in the midst of what they send again, or long after.
             await scene.under_load(0.0, 0.4)
             await scene.daemon.kill()
