@@ -174,11 +174,55 @@ def test_restarted_daemon_recognises_what_the_store_has() -> None:
     history["arrived"][-1] = 4
     history["missing"][-1] = 0b01000
     assembly = make(GROUP, history=history)
-    (piece,) = assembly.receive(whole(GROUP, 9, 10), None, at(0))
+    piece, counted = assembly.receive(whole(GROUP, 9, 10), None, at(0))
     assert piece.late["instrument"].tolist() == [3]
+    assert (counted.revised["trigger"].tolist(), counted.revised["duplicates"].tolist()) == ([9], [5])
     assert assembly.counts.duplicate == 9
     (piece,) = assembly.receive(whole(GROUP, 11), None, at(0))
     assert piece.ledger["trigger"].tolist() == [11]
+
+
+def test_doubles_of_closed_triggers_are_counted_in_the_ledger_a_few_rows_a_second() -> None:
+    assembly = make(GROUP, window=16_384, max_open=1024)
+    for first in range(1, 6001, 500):
+        assembly.receive(whole(GROUP, *range(first, first + 500)), None, at(0))
+    second = 1_000_000_000
+    told: dict[int, int] = {}
+    pieces = 0
+    for step in range(40):  # round and round, a tenth of a second each time
+        new = assembly.receive(whole(GROUP, *range(1, 6001)), None, at(1 + step * second // 10))
+        pieces += len(new)
+        told |= {int(row["trigger"]): int(row["duplicates"]) for piece in new for row in piece.revised}
+    assert pieces == 4
+    assert set(told) == set(range(1, 6001))
+    assert assembly.deadline_ns == 1 + 4 * second
+    for piece in assembly.flush(at(5 * second)):
+        told |= {int(row["trigger"]): int(row["duplicates"]) for row in piece.revised}
+    assert told == dict.fromkeys(range(1, 6001), 40 * GROUP.size)
+    assert assembly.deadline_ns is None
+
+
+def test_a_count_of_doubles_is_not_forgotten_when_its_place_is_taken() -> None:
+    assembly = make(GROUP)
+    assembly.receive(whole(GROUP, 1), None, at(0))
+    assert len(assembly.receive(make_block(GROUP, [(1, 0)]), None, at(1))) == 1
+    assert assembly.receive(make_block(GROUP, [(1, 1)]), None, at(2)) == []
+    told = [
+        int(row["duplicates"])
+        for trigger in range(2, 66)
+        for piece in assembly.receive(whole(GROUP, trigger), None, at(3))
+        for row in piece.revised
+    ]
+    assert told == [2]
+
+
+def test_a_run_that_ends_gives_out_its_counts_of_doubles() -> None:
+    assembly = make(GROUP)
+    assembly.receive(whole(GROUP, 1), None, at(0))
+    assembly.receive(make_block(GROUP, [(1, 0)]), None, at(1))
+    assembly.receive(make_block(GROUP, [(1, 1)]), None, at(2))
+    (piece,) = assembly.open_run(at(3))
+    assert (piece.revised["run"].tolist(), piece.revised["duplicates"].tolist()) == ([1], [2])
 
 
 # --- the model ----------------------------------------------------------------------------------------------------
@@ -233,17 +277,19 @@ class Connections:
         self.assembly = assembly
         # The third connection is content with the journal.
         self.columns = [assembly.receipts.connect(spooled=connection == 2) for connection in range(3)]
-        self.sent: list[list[tuple[int, int]]] = [[], [], []]
+        self.sent: list[list[tuple[int | None, int]]] = [[], [], []]
         self.pieces: list[set[int]] = []
         self.committed = self.spooled = 0
         self.waits_for: dict[tuple[int, int], int] = {}  # (connection, sequence) -> number of its piece
 
-    def origin(self, readings: list[tuple[int, int, int]]) -> Origin:
+    def origin(self, readings: list[tuple[int, int, int]], model: Model) -> Origin:
         column, sequence = [], []
-        for trigger, _, connection in readings:
+        for trigger, instrument, connection in readings:
             column.append(self.columns[connection])
             sequence.append(len(self.sent[connection]))
-            self.sent[connection].append((trigger, len(self.pieces)))
+            # What is a double of a closed trigger is settled with whatever closes next: the trigger closed before that.
+            is_there = trigger in model.closed and instrument in model.present[trigger]
+            self.sent[connection].append((None if is_there else trigger, len(self.pieces)))
         return Origin(np.array(column, np.int32), np.array(sequence, np.int64))
 
     def note(self, pieces: list[ClosedTriggers]) -> None:
@@ -253,7 +299,7 @@ class Connections:
         """Its readings are settled one after the other as the pieces that hold their triggers are."""
         settled = max(self.committed, self.spooled) if connection == 2 else self.committed
         for sequence, (trigger, first) in enumerate(self.sent[connection]):
-            holds = [k for k in range(first, len(self.pieces)) if trigger in self.pieces[k]]
+            holds = [k for k in range(first, len(self.pieces)) if trigger is None or trigger in self.pieces[k]]
             if not holds or holds[0] >= settled:
                 return sequence
         return len(self.sent[connection])
@@ -292,7 +338,7 @@ def test_assembly_and_receipts_agree_with_the_model(steps: list[object]) -> None
             connections.spool()
         else:
             assert isinstance(step, list)
-            origin = connections.origin(step)
+            origin = connections.origin(step, model)
             new = assembly.receive(make_block(GROUP, [(t, i) for t, i, _ in step]), origin, at(tick))
             for trigger, instrument, _ in step:
                 model.receive(trigger, instrument, tick)

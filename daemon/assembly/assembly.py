@@ -20,6 +20,11 @@ from schemas.readings import Array, InstrumentGroup, join
 SLICE = 16_384
 """Readings worked on at once: enough to make numpy's fixed costs small, few enough to stay in the cache."""
 
+COUNTS_EVERY_NS = 1_000_000_000
+COUNTS_MOST = 2048
+"""Ledger rows that changed by nothing but doubles are given out so often, and so many at once: a sender that goes round
+and round over thousands of closed triggers would else have them written faster than a database can."""
+
 NO_SLOTS = np.empty(0, np.intp)
 
 
@@ -74,6 +79,7 @@ class Assembly:
         self._progress = Progress(group.size, self._window.half)
         self._doubles = np.empty(0, group.record)
         self._before: Window | None = None
+        self._counts_due_ns = 0
         self._started_ns = NEVER
         if history is not None and len(history):
             self._window.close(history)
@@ -107,10 +113,16 @@ class Assembly:
     @property
     def deadline_ns(self) -> int | None:
         """Monotonic time at which `close_due` has something to do."""
-        oldest = [int(self._pool.opened.min())] if self._pool.open else []
+        due = [int(self._pool.opened.min()) + self._timeout_ns] if self._pool.open else []
         if self._strays.oldest_ns is not None:
-            oldest.append(self._strays.oldest_ns)
-        return min(oldest) + self._timeout_ns if oldest else None
+            due.append(self._strays.oldest_ns + self._timeout_ns)
+        if any(window.is_counting for window in self._windows):
+            due.append(self._counts_due_ns)
+        return min(due, default=None)
+
+    @property
+    def _windows(self) -> list[Window]:
+        return [self._window] if self._before is None else [self._before, self._window]
 
     def in_hand(self, most: int) -> InHand:
         """What has come for triggers that are not closed yet (the newest `most` of these), and what fits none."""
@@ -144,6 +156,7 @@ class Assembly:
         if self._strays.oldest_ns is not None and self._strays.oldest_ns <= due:
             self._let_go(due, now, out)
         self._close(np.flatnonzero(self._pool.opened <= due), now, out)
+        self._tell_counts(now, out)
         return out
 
     def restart_timeouts(self, now: Instant) -> None:
@@ -160,12 +173,14 @@ class Assembly:
         out: list[ClosedTriggers] = []
         self._let_go(now.monotonic_ns, now, out)
         self._close(self._pool.oldest(self._pool.open), now, out)
+        self._tell_counts(now, out, every=True)
         return out
 
     def open_run(self, now: Instant) -> list[ClosedTriggers]:
         """Begin a new run: the timing system was restarted. All that is open closes in the old one."""
         out: list[ClosedTriggers] = []
         self._close(self._pool.oldest(self._pool.open), now, out)
+        self._tell_counts(now, out, every=True)
         self._before = self._window
         self._window = Window(self._before.size, self.group.size, self._next_run(self._before.run))
         self._progress = Progress(self.group.size, self._window.half)
@@ -261,6 +276,7 @@ class Assembly:
         old &= window.taken_within(block, ONE_MOMENT_NS)
         if old.any():
             self._close(NO_SLOTS, now, out, self._merge(window, block[old], origin[old], now))
+            self._tell_counts(now, out)
         return block[~old], origin[~old]
 
     def _accept(self, block: Array, origin: Origin, now: Instant, out: list[ClosedTriggers]) -> None:
@@ -279,6 +295,7 @@ class Assembly:
             merged = self._merge(self._window, block[closed], origin[closed], now)
             block, origin, slots = block[~closed], origin[~closed], slots[~closed]
         self._close(self._put(block, origin, slots, now), now, out, merged)
+        self._tell_counts(now, out)
 
     def _slots(self, triggers: Array, now: Instant, out: list[ClosedTriggers]) -> Array | None:
         """The slot of each reading's trigger, opening those that are new; None if these are too many."""
@@ -297,6 +314,8 @@ class Assembly:
         missing = self._pool.missing_slots(len(triggers))
         if missing:
             self._close(self._pool.oldest(missing), now, out)
+        if self._window.would_forget(triggers):
+            self._tell_counts(now, out, every=True)
         self._window.open(triggers, self._pool.take(triggers, now.utc_ns, now.monotonic_ns))
         self.counts.opened += len(triggers)
 
@@ -327,9 +346,18 @@ class Assembly:
         if len(doubles):
             self._doubles = join([self._doubles, doubles[-DOUBLES_KEPT:]])[-DOUBLES_KEPT:]
 
+    def _tell_counts(self, now: Instant, out: list[ClosedTriggers], *, every: bool = False) -> None:
+        """Give out ledger rows in which doubles were counted: a few a second, whatever senders do; or `every` one."""
+        for window in self._windows:
+            while window.is_counting and (every or now.monotonic_ns >= self._counts_due_ns):
+                self._counts_due_ns = now.monotonic_ns + COUNTS_EVERY_NS
+                none = np.empty(0, self.group.record)
+                rows = window.counted(COUNTS_MOST)
+                self._close(NO_SLOTS, now, out, Merged(late=none, late_of=NO_SLOTS, revised=rows, doubles=none))
+
     def _close(self, slots: Array, now: Instant, out: list[ClosedTriggers], merged: Merged | None = None) -> None:
         """Close these slots, in the order of their triggers, and hand out one piece with what was merged before."""
-        if not len(slots) and merged is None:
+        if not len(slots) and (merged is None or not len(merged.revised)):
             return
         slots = slots[np.argsort(self._pool.trigger[slots], kind="stable")]
         self.receipts.close(slots)

@@ -17,7 +17,8 @@ class Merged:
     """Readings of closed triggers, merged into their ledger rows.
 
     late: record dtype (l,), the readings that were missing. late_of: intp (l,), their rows in `revised`.
-    revised: ledger dtype (r,), the rows as they are now. doubles: record dtype (d,), those that were there already.
+    revised: ledger dtype (r,), these rows as they are now. doubles: record dtype (d,), those that were there already;
+    rows in which only doubles were counted are given out by `Window.counted`.
     """
 
     late: Array
@@ -38,6 +39,9 @@ class Window:
         self._trigger = np.full(size, NO_TRIGGER, np.int64)
         self._slot = np.full(size, CLOSED, np.int32)
         self._ledger = np.zeros(size, ledger_dtype(instruments))
+        self.is_counting = False
+        self._counting = np.zeros(size, bool)
+        self._counted_upto = 0
 
     def slots(self, triggers: Array) -> Array:
         """The slot of each trigger, CLOSED or UNKNOWN: int32, shape (n,)."""
@@ -84,13 +88,32 @@ class Window:
         np.minimum.at(self._ledger["first_ns"], at, times)
         np.maximum.at(self._ledger["last_ns"], at, times)
         np.add.at(self._ledger["duplicates"], places[~late], 1)
-        rows, row_of = np.unique(places, return_inverse=True)
+        rows, row_of = np.unique(at, return_inverse=True)
+        if not late.all():
+            self.is_counting = True
+            self._counting[places[~late]] = True
+        self._counting[rows] = False
         return Merged(
             late=block[late],
-            late_of=row_of[late],
+            late_of=row_of,
             revised=self._ledger[rows],
             doubles=block[~late],
         )
+
+    def counted(self, most: int) -> Array:
+        """Ledger rows in which doubles were counted since they were given out: at most so many, each in its turn."""
+        places = np.flatnonzero(self._counting)
+        here = int(np.searchsorted(places, self._counted_upto))
+        taken = np.roll(places, -here)[:most]
+        self._counting[taken] = False
+        self._counted_upto = int(taken[-1]) + 1 if len(taken) else 0
+        self.is_counting = len(places) > len(taken)
+        return np.asarray(self._ledger[taken])
+
+    def would_forget(self, triggers: Array) -> bool:
+        """Whether opening these would take the places of rows that `counted` still has to give out."""
+        places = triggers & self._mask
+        return self.is_counting and bool((self._counting[places] & (self._trigger[places] != triggers)).any())
 
 
 def first_of_each(key: Array) -> Array:
