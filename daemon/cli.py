@@ -14,18 +14,18 @@ import typer
 from rich.console import Console
 
 from backends.base import StoreError
-from daemon import (
-    bench_command,
-    check_command,
-    dashboard_command,
-    dead_letters_command,
-    drill_command,
-    install_command,
-    open_run_command,
-    psql_command,
-    reconcile_command,
-    schema_command,
-    simulate_command,
+from daemon.commands import (
+    bench,
+    check,
+    dashboard,
+    dead_letters,
+    drill,
+    install,
+    open_run,
+    psql,
+    reconcile,
+    schema,
+    simulate,
 )
 from daemon.configuration import load_config
 from daemon.logs import LogLevel, start_logging
@@ -123,16 +123,16 @@ def _new_uvloop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-app.command(epilog=bench_command.EPILOG)(bench_command.bench)
-app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
-app.command(epilog=drill_command.EPILOG)(drill_command.drill)
+app.command(epilog=bench.EPILOG)(bench.bench)
+app.command(epilog=simulate.EPILOG)(simulate.simulate)
+app.command(epilog=drill.EPILOG)(drill.drill)
 
 
-app.command("check-config", epilog=check_command.EPILOG)(check_command.check_config)
-app.command(epilog=schema_command.EPILOG)(schema_command.schema)
-app.add_typer(dead_letters_command.app)
-app.command("install-units", epilog=install_command.EPILOG)(install_command.install_units)
-app.command(epilog=reconcile_command.EPILOG)(reconcile_command.reconcile)
+app.command("check-config", epilog=check.EPILOG)(check.check_config)
+app.command(epilog=schema.EPILOG)(schema.schema)
+app.add_typer(dead_letters.app)
+app.command("install-units", epilog=install.EPILOG)(install.install_units)
+app.command(epilog=reconcile.EPILOG)(reconcile.reconcile)
 
 
 @app.command("config-reference", epilog=examples("triggerlog config-reference | less"))
@@ -182,11 +182,11 @@ def status(
         console.print(overview(answer, found.url))
 
 
-app.command("open-run", epilog=open_run_command.EPILOG)(open_run_command.open_run)
-app.command(context_settings={"ignore_unknown_options": True}, epilog=psql_command.EPILOG)(psql_command.psql)
+app.command("open-run", epilog=open_run.EPILOG)(open_run.open_run)
+app.command(context_settings={"ignore_unknown_options": True}, epilog=psql.EPILOG)(psql.psql)
 
 
-app.command(epilog=dashboard_command.EPILOG)(dashboard_command.dashboard)
+app.command(epilog=dashboard.EPILOG)(dashboard.dashboard)
 
 
 @app.command(epilog=examples("triggerlog demo", "triggerlog demo --rate 100 --state /var/tmp/triggerlog"))

@@ -15,8 +15,8 @@ from daemon.desync import Announcer, Desync
 from daemon.events import Events
 from daemon.journal import Amount, Journal, Recovered
 from daemon.journal.keeper import Keeper, Kept
-from daemon.progress_watch import Part
 from daemon.runs import Runs
+from daemon.supervising.progress_watch import Part
 from daemon.watch import Watch
 from schemas.batch import ClosedTriggers, Durability, JournalPosition, Layout
 from schemas.config import Config

@@ -16,10 +16,8 @@ from daemon.api import api_server
 from daemon.configuration import LoadedConfig
 from daemon.database import durability_of, in_its_field, layout_of, store_of, why_refused
 from daemon.events import Events
-from daemon.notify import Notifier
 from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
-from daemon.progress_watch import Part
 from daemon.reload import Reloader
 from daemon.reporting import Reporter
 from daemon.resume import what_was_left
@@ -32,7 +30,9 @@ from daemon.sources.udp import UdpSource
 from daemon.state_folder import only_one
 from daemon.store_report import StoreReport
 from daemon.stream import StatusStream
-from daemon.supervision import Supervision, status_line
+from daemon.supervising.notify import Notifier
+from daemon.supervising.progress_watch import Part
+from daemon.supervising.supervision import Supervision, status_line
 from schemas.config import Config
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig

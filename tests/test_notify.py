@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.notify import STATUS_MOST, Notifier
+from daemon.supervising.notify import STATUS_MOST, Notifier
 from tests.processes import GROUP, LISTENERS, running, until
 from tests.service_manager import Ear
 

@@ -7,10 +7,10 @@ from backends.base import StoreUnavailable
 from daemon.journal import Journal
 from daemon.journal.keeper import Keeper
 from daemon.pipeline import Pipeline, longest_attempt_s
-from daemon.progress_watch import Part, ProgressWatch
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
 from daemon.sources.udp import UdpSource
+from daemon.supervising.progress_watch import Part, ProgressWatch
 from schemas.config import Config
 from schemas.config import SimulatedSource as SimulatedConfig
 from schemas.config import TcpSource as TcpConfig

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from daemon.journal import Amount
-from daemon.reconcile import Findings, Verdict, judge
+from daemon.reconciling.judging import Findings, Verdict, judge
 from schemas.batch import Layout
 from schemas.queries import TOTALS
 from schemas.status import GroupStatus

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon.journal.journal import Journal, JournalFull
-from daemon.progress_watch import Part
+from daemon.supervising.progress_watch import Part
 from schemas.batch import ClosedTriggers
 
 log = logging.getLogger(__name__)

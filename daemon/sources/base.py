@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from daemon.pipeline import Pipeline
-from daemon.progress_watch import Part
+from daemon.supervising.progress_watch import Part
 from schemas.status import SourceStatus
 
 Pipelines = Mapping[str, Pipeline]

@@ -11,7 +11,7 @@ import numpy as np
 
 from daemon.assembly import Origin
 from daemon.pipeline import Pipeline
-from daemon.progress_watch import Part
+from daemon.supervising.progress_watch import Part
 
 BUFFER = 4 * 2**20
 """Bytes that gather before they have to be handed on: 75,000 readings of four float64 channels."""

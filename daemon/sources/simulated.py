@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from daemon.progress_watch import Part
 from daemon.sources.base import Pipelines
+from daemon.supervising.progress_watch import Part
 from schemas.config import SimulatedSource as SimulatedConfig
 from schemas.readings import Array, InstrumentGroup
 from schemas.status import SourceStatus

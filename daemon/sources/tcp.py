@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from daemon.progress_watch import Part
 from daemon.sources.accepting import Acceptor
 from daemon.sources.admission import Admission
 from daemon.sources.base import Pipelines
@@ -16,6 +15,7 @@ from daemon.sources.connection import Connection
 from daemon.sources.gather import NOBODY, Gather
 from daemon.sources.networks import Networks
 from daemon.sources.refusals import Refusals
+from daemon.supervising.progress_watch import Part
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
 from schemas.status import SourceStatus

@@ -5,8 +5,8 @@ import faulthandler
 from collections.abc import Callable
 
 from daemon.events import Events
-from daemon.notify import Notifier
-from daemon.progress_watch import Part, ProgressWatch, Stuck
+from daemon.supervising.notify import Notifier
+from daemon.supervising.progress_watch import Part, ProgressWatch, Stuck
 from schemas.status import State, Status
 
 LOOK_S = 1.0

@@ -17,7 +17,7 @@ from daemon.configuration import LoadedConfig, load_config
 from daemon.database import store_of
 from daemon.outcome import CommandFailed, examples
 from daemon.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
-from daemon.reconcile import Findings, Verdict, judge
+from daemon.reconciling.judging import Findings, Verdict, judge
 from schemas.batch import Layout
 
 EPILOG = examples(
@@ -83,7 +83,7 @@ async def _look(
     loaded: LoadedConfig, names: list[str], daemon: Reach, within_s: float, removed: int
 ) -> tuple[dict[str, Findings], str | None]:
     # Imported here, with the client of the API: every other command starts without.
-    from daemon.reconcile_look import Looker  # noqa: PLC0415
+    from daemon.reconciling.look import Looker  # noqa: PLC0415
 
     store = store_of(loaded)
     console = Console(stderr=True)

@@ -1,6 +1,6 @@
 """Whether the numbers agree: what the daemon says, what the database's account says, and what was counted there.
 
-Numbers in, sentences out; who asks for them is `daemon.reconcile_look`.
+Numbers in, sentences out; who asks for them is `daemon.reconciling.look`.
 """
 
 from collections.abc import Iterator

@@ -20,6 +20,9 @@ EPILOG = examples(
     "triggerlog install-units --root /srv/image --config /etc/beam.toml --command /opt/triggerlog/.venv/bin/triggerlog",
 )
 
+PACKAGE = Path(__file__).parent.parent
+"""The folder of the package `daemon`."""
+
 UNITS = ("triggerlog.service", "triggerlog-dashboard.service")
 EXAMPLE = "triggerlog.toml"
 FOLDER = Path("/etc/systemd/system")
@@ -115,8 +118,8 @@ def files_for(command: Path, config: Path, root: Path) -> Iterator[File]:
 
 def template(name: str) -> str:
     """A file of the folder `systemd`: packaged with the code, or beside it in a checkout."""
-    packaged = Path(__file__).parent / "units"
-    folder = packaged if packaged.is_dir() else Path(__file__).parent.parent / "systemd"
+    packaged = PACKAGE / "units"
+    folder = packaged if packaged.is_dir() else PACKAGE.parent / "systemd"
     return (folder / name).read_text(encoding="utf-8")
 
 
@@ -130,7 +133,7 @@ def _under(root: Path, path: Path) -> Path:
 
 
 def _code() -> Path:
-    return Path(__file__).parent
+    return PACKAGE
 
 
 def _is_open(path: Path) -> bool:

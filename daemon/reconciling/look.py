@@ -12,7 +12,7 @@ from daemon.journal import Amount
 from daemon.journal.segment import ENDING, scan
 from daemon.outcome import CommandFailed, reason_of
 from daemon.reach import Reach
-from daemon.reconcile import Findings
+from daemon.reconciling.judging import Findings
 from daemon.terminal import DaemonGone, fetch
 from schemas.config import GroupConfig
 from schemas.queries import Totals

@@ -9,8 +9,8 @@ import typer
 
 from backends.base import StoreError
 from daemon.api_token import FILE, configured_token
+from daemon.commands.dashboard import page_password
 from daemon.configuration import LoadedConfig, identity_of, load_config, warnings
-from daemon.dashboard_command import page_password
 from daemon.database import Look, durability_of, in_its_field, layout_of, look_at_database
 from daemon.outcome import examples
 from daemon.sources.tls import contexts_of

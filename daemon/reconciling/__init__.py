@@ -1,0 +1,1 @@
+"""Reconciling: what should be in the database, counted there."""
