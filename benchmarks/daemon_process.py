@@ -54,11 +54,12 @@ class DaemonFailed(Exception):
 class DaemonProcess:
     """A running daemon. schema: where it writes. port: where it takes readings."""
 
-    def __init__(self, process: psutil.Popen, schema: str, log: Path, port: int, api: str) -> None:
+    def __init__(self, process: psutil.Popen, schema: str, log: Path, port: int, api: str, token: str) -> None:
         self.schema = schema
         self.port = port
         self.process: psutil.Process = process
         self._log = log
+        self._token = token
         self._client = httpx.Client(base_url=api, trust_env=False)
 
     def status(self) -> Status:
@@ -71,7 +72,7 @@ class DaemonProcess:
 
     def open_run(self) -> None:
         """Announce that trigger numbers start again."""
-        self._client.post("/api/v1/run").raise_for_status()
+        self._client.post("/api/v1/run", headers={"Authorization": f"Bearer {self._token}"}).raise_for_status()
 
     def cpu_s(self) -> float:
         """CPU time this process has used, user and system, in seconds; that of the server is not in it."""
@@ -125,7 +126,9 @@ def running_daemon(
         process = psutil.Popen([sys.executable, "-m", "daemon", "run", str(file)], stdout=output, stderr=output)
     try:
         port, api = _ready(process, log)
-        daemon = DaemonProcess(process, schema, log, port, api)
+        # The daemon has made it before it said where its API is.
+        token = (folder / "state" / "api-token").read_text(encoding="utf-8").strip()
+        daemon = DaemonProcess(process, schema, log, port, api, token)
         try:
             yield daemon
         except Exception as error:

@@ -3,9 +3,7 @@
 import asyncio
 import itertools
 import os
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ import uvloop
 from backends.postgresql.embedded import EmbeddedPostgresql
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server
-from tests.installed import installed
+from tests.servers import installed, server_folder
 
 _numbers = itertools.count(1)
 
@@ -26,7 +24,7 @@ for _name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
 @pytest.fixture(scope="session")
 def postgresql_dsn() -> Iterator[str]:
     """DSN of a PostgreSQL that lives as long as the run; take a fresh `schema` in it."""
-    with _folder() as folder:
+    with server_folder() as folder:
         server = EmbeddedPostgresql(folder)
         yield asyncio.run(server.start())
         asyncio.run(server.stop())
@@ -35,7 +33,7 @@ def postgresql_dsn() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def mariadb_dsn() -> Iterator[str]:
     """DSN of a MariaDB that lives as long as the run; take a fresh `schema`, which is a database, in it."""
-    with _folder() as folder:
+    with server_folder() as folder:
         server = ThrowawayMariadb(folder)
         with installed():
             dsn = server.start()
@@ -50,7 +48,7 @@ def mongodb_dsn() -> Iterator[str]:
     if named is not None:
         yield named
         return
-    with _folder() as folder:
+    with server_folder() as folder:
         with installed():
             server = ThrowawayMongodb(folder)
         dsn = server.start()
@@ -61,7 +59,7 @@ def mongodb_dsn() -> Iterator[str]:
 @pytest.fixture
 def own_mongodb() -> Iterator[ThrowawayMongodb]:
     """A MongoDB wire server of the test's own, running, which it may kill and start again."""
-    with _folder() as folder:
+    with server_folder() as folder:
         with installed():
             server = ThrowawayMongodb(folder)
         server.start()
@@ -78,16 +76,8 @@ def schema() -> str:
 @pytest.fixture
 def state_dir() -> Iterator[Path]:
     """A state folder of the test's own, in which an embedded PostgreSQL may run."""
-    with _folder() as folder:
+    with server_folder() as folder:
         yield folder / "state"
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    # Not pytest's tmp_path: a second pytest of the same user closes the folder above it to all but its owner, and as
-    # root the server runs under another account.
-    with tempfile.TemporaryDirectory(prefix="triggerlog-test-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import asyncpg
 import httpx
@@ -20,8 +19,8 @@ from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.postgresql import ThrowawayPostgresql
 from daemon.sender import Sender
 from schemas.wire import Ack
-from tests.installed import installed
 from tests.processes import Running, running, until
+from tests.servers import installed, server_folder
 
 pytestmark = pytest.mark.slow
 
@@ -83,13 +82,6 @@ def late_mariadb(folder: Path) -> Iterator[tuple[ThrowawayServer, str]]:
         server.stop()
 
 
-@contextmanager
-def folder_for_servers() -> Iterator[Path]:
-    # Not pytest's: as root the server runs under another account, which may not pass it.
-    with TemporaryDirectory(prefix="triggerlog-test-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
 def configured(folder: Path, dsn: str, journal: float = 256.0) -> Path:
     file = folder / "beam.toml"
     file.write_text(CONFIGURATION.format(folder=folder, dsn=dsn, journal=journal))
@@ -143,7 +135,7 @@ def in_mariadb(dsn: str) -> tuple[int, int]:
 
 
 def test_what_postgresql_lost_is_committed_again() -> None:
-    with folder_for_servers() as folder, late_postgresql(folder) as (server, dsn):
+    with server_folder() as folder, late_postgresql(folder) as (server, dsn):
         file = configured(folder, dsn)
         with running("run", str(file)) as run:
             port, api = addresses(run)
@@ -163,7 +155,7 @@ def test_what_postgresql_lost_is_committed_again() -> None:
 
 
 def test_both_killed_at_once_lose_nothing_either() -> None:
-    with folder_for_servers() as folder, late_postgresql(folder) as (server, dsn):
+    with server_folder() as folder, late_postgresql(folder) as (server, dsn):
         file = configured(folder, dsn)
         with running("run", str(file)) as run:
             port, api = addresses(run)
@@ -183,7 +175,7 @@ def test_both_killed_at_once_lose_nothing_either() -> None:
 
 
 def test_without_a_journal_the_loss_is_told_and_counted() -> None:
-    with folder_for_servers() as folder, late_postgresql(folder) as (server, dsn):
+    with server_folder() as folder, late_postgresql(folder) as (server, dsn):
         file = configured(folder, dsn, journal=0)
         with running("run", str(file)) as run:
             port, api = addresses(run)
@@ -201,7 +193,7 @@ def test_without_a_journal_the_loss_is_told_and_counted() -> None:
 
 
 def test_mariadb_killed_before_it_wrote_lacks_nothing_in_the_end() -> None:
-    with folder_for_servers() as folder, late_mariadb(folder) as (server, dsn):
+    with server_folder() as folder, late_mariadb(folder) as (server, dsn):
         file = configured(folder, dsn)
         with running("run", str(file)) as run:
             port, api = addresses(run)

@@ -152,6 +152,7 @@ async def test_database_killed_under_load_loses_nothing(tmp_path: Path, state_di
                         await asyncio.to_thread(until, lambda: daemon.status()["state"] == "store_away", "away")
                         assert daemon.ready() == 503
                         await server.start()
+                        await asyncio.to_thread(until, lambda: daemon.status()["state"] == "running", "back")
             assert sender.acknowledged == 7200
             assert daemon.status()["state"] == "running"
             assert run.end() == 0, run.said

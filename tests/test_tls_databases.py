@@ -23,8 +23,8 @@ from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from tests.batches import batch_of, group_of, readings_of
 from tests.certificates import Authority, Certificate
-from tests.conftest import _folder, _installed
 from tests.processes import free_port
+from tests.servers import installed, server_folder
 
 GROUP = group_of()
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -32,7 +32,7 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    with _folder() as folder:
+    with server_folder() as folder:
         yield folder
 
 
@@ -103,7 +103,7 @@ def system_postgresql(programs: Path, folder: Path, server: Certificate) -> Iter
 @pytest.fixture(scope="module")
 def mariadb(folder: Path, server: Certificate) -> Iterator[str]:
     mariadb = ThrowawayMariadb(folder / "mariadb", ssl_cert=server.certificate, ssl_key=server.key)
-    with _installed():
+    with installed():
         dsn = urlsplit(mariadb.start())
     yield f"mysql://root@{{host}}:{dsn.port}?ssl_ca={{ca}}"
     mariadb.stop()
