@@ -14,6 +14,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from schemas.addresses import neighbourhood
 
+LINGER_S = 1.0
+"""Time a client that was refused has to read why, before it is hung up on."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -166,9 +169,14 @@ class LimitedHttp(HttpToolsProtocol):
         body = orjson.dumps({"detail": detail})
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
-        self.transport.close()
-        # It may never take the answer, and then it goes without.
-        self._until(self.limits.request_s)
+        if self.transport.can_write_eof():
+            # What the client still sends is read and thrown away: closed on it, the kernel would take the answer back.
+            self.transport.write_eof()
+            self._until(min(LINGER_S, self.limits.request_s))
+        else:
+            self.transport.close()
+            # It may never take the answer, and then it goes without.
+            self._until(self.limits.request_s)
 
     def _until(self, seconds: float) -> None:
         self._disarm()

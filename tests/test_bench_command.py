@@ -224,6 +224,9 @@ class TestRefused:
 @pytest.fixture
 async def database(postgresql_dsn: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(postgresql_dsn)
+    # Other tests leave theirs in the same server.
+    for name in await schemas(connection):
+        await connection.execute(f"DROP SCHEMA {name} CASCADE")
     yield connection
     await connection.close()
 

@@ -260,10 +260,10 @@ async def test_kill_9_at_any_moment_loses_no_dead_letter_and_doubles_none(tmp_pa
     chance = random.Random(4)
     async with own_server() as (_, dsn):
         file = configured(tmp_path, dsn, "triggerlog")
-        bad = {t for t in range(1, 401) if t % 3 == 0}
+        bad = {t for t in range(1, 201) if t % 3 == 0}
         with logging_daemon(file):
             await on_postgresql(dsn, NOT_BAD)
-        for first in range(1, 401, 100):
+        for first in range(1, 201, 100):
             with logging_daemon(file) as daemon:
                 sending = asyncio.create_task(send(daemon.port, range(first, first + 100), bad))
                 await asyncio.sleep(chance.uniform(0.05, 0.6))
@@ -276,7 +276,7 @@ async def test_kill_9_at_any_moment_loses_no_dead_letter_and_doubles_none(tmp_pa
                 daemon.run.end(signal.SIGKILL)
         letters = json.loads(triggerlog("dead-letters", "list", str(file), "--json").stdout)
         assert sorted(each["trigger"] for each in letters if not each["late"]) == sorted(bad)
-        assert await stored(dsn) == [t for t in range(1, 401) if t not in bad]
+        assert await stored(dsn) == [t for t in range(1, 201) if t not in bad]
         await on_postgresql(dsn, ALL_GOOD)
         rounds = 0
         while json.loads(triggerlog("dead-letters", "list", str(file), "--json").stdout):
@@ -285,10 +285,10 @@ async def test_kill_9_at_any_moment_loses_no_dead_letter_and_doubles_none(tmp_pa
                 # Later with each round, so that one gets to the end.
                 with_patience = chance.uniform(0.5, 1.0) + 0.3 * rounds
                 await asyncio.to_thread(ended_or_killed, retrying, with_patience)
-        assert await stored(dsn) == list(range(1, 401))
+        assert await stored(dsn) == list(range(1, 201))
         assert await ledger_agrees(dsn)
         account = await on_postgresql(dsn, "SELECT sum(triggers), sum(readings) FROM triggerlog.positions")
-        assert tuple(account[0]) == (400, 2400)
+        assert tuple(account[0]) == (200, 1200)
 
 
 def ended_or_killed(process: Running, patience_s: float) -> None:

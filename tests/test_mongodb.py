@@ -121,6 +121,7 @@ async def committed(store: MongodbStore, batch: Batch, within_s: float = 60) -> 
 
 
 @BOTH
+@pytest.mark.timeout(300)  # FerretDB reads a collection through where a batch comes again
 async def test_a_killed_server_loses_and_repeats_nothing(
     own_mongodb: ThrowawayMongodb, make: Make, rng: np.random.Generator, layout: Layout
 ) -> None:
