@@ -211,11 +211,14 @@ class Connection(asyncio.BufferedProtocol):
         assert self._gather is not None
         readings, self._carried = self._gather.take(nbytes, self.column, self.received)
         self.received += readings
-        if nbytes >= FAST:
+        if nbytes >= FAST and self._gather.has_enough:
             self._give_way()
 
     def _give_way(self) -> None:
-        """Let the others have their turns: uvloop reads up to 32 times in a row while there is more."""
+        """Let the others have their turns: uvloop reads up to 32 times in a row while there is more.
+
+        Not before a whole buffer has gathered in this turn of the loop: large blocks are what makes a fast sender fast.
+        """
         if not self._is_giving_way:
             self._is_giving_way = True
             self._read_or_not()

@@ -41,6 +41,12 @@ class Gather:
         self._chunks: list[tuple[int, int, int]] = []  # column, first sequence, readings
         self._soon: asyncio.Handle | None = None
         self._later: asyncio.TimerHandle | None = None
+        self._turn_bytes = 0
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether as much came in this turn of the event loop as is handed on at once."""
+        return self._turn_bytes >= BUFFER
 
     def space(self, carried: bytes) -> memoryview:
         """Room for the next bytes of a connection, whose incomplete last record `carried` is put before them.
@@ -62,6 +68,9 @@ class Gather:
         end = self._end + readings * size
         carried = bytes(self._view[end : self._end + nbytes])
         self._end = end
+        if not self._turn_bytes:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._turn_bytes += nbytes
         if readings:
             self._chunks.append((column, sequence, readings))
             self.received += readings
@@ -70,6 +79,9 @@ class Gather:
             else:
                 self._plan()
         return readings, carried
+
+    def _begin_turn(self) -> None:
+        self._turn_bytes = 0
 
     def part(self) -> Part:
         """Whether what has gathered goes on to the pipeline, for the watchdog."""
