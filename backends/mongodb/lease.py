@@ -48,6 +48,7 @@ class Lease:
         self._owner = new_owner()
         self.is_held = False
         self._renewed_at = 0.0
+        self._turn = asyncio.Lock()
 
     async def take(self, database: Database) -> JournalPosition:
         """Take the lease, waiting for one of a daemon that died elsewhere to lapse; return the position, 0 at first.
@@ -175,8 +176,11 @@ class Lease:
         if values:
             change["$set"] = values
         update = {"q": {"_id": self._group, **expected}, "u": change}
-        started = asyncio.get_running_loop().time()
-        answer = await database.command("update", "positions", updates=[update], writeConcern=concern or {"w": 1})
+        # One at a time: FerretDB reads the document, changes it and writes it back, so that a renewal beside a move
+        # would write the position back that it read.
+        async with self._turn:
+            started = asyncio.get_running_loop().time()
+            answer = await database.command("update", "positions", updates=[update], writeConcern=concern or {"w": 1})
         check_answer(answer, self._target)
         if answer["n"]:
             self._renewed_at = started
