@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,6 +45,7 @@ port = 0
 """
 READY_S = 60.0
 END_S = 60.0
+LOOK_S = 0.01
 
 
 class DaemonFailed(Exception):
@@ -143,6 +144,19 @@ def running_daemon(
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def until(holds: Callable[[], bool], what: str, within_s: float) -> None:
+    """Look until something holds that only a daemon's status tells.
+
+    Raises:
+        DaemonFailed: it does not within that time; the message says what was waited for.
+    """
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise DaemonFailed(f"not within {within_s:g} s: {what}")
+        time.sleep(LOOK_S)
 
 
 def _ready(process: subprocess.Popen[bytes], log: Path) -> tuple[int, str]:

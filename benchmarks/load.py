@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks.daemon_process import DaemonFailed, DaemonProcess, running_daemon
+from benchmarks.daemon_process import DaemonProcess, running_daemon, until
 from benchmarks.plan import Plan
 from benchmarks.progress import begin, say
 from benchmarks.rounds import Round
@@ -53,11 +53,7 @@ def _cpu_round(process: DaemonProcess, seconds: float) -> Round:
 
 
 def _wait_for_the_first(process: DaemonProcess) -> None:
-    deadline = time.monotonic() + START_S
-    while not process.group().triggers.committed:
-        if time.monotonic() > deadline:
-            raise DaemonFailed(f"the daemon committed nothing within {START_S:g} s")
-        time.sleep(0.05)
+    until(lambda: bool(process.group().triggers.committed), "something is committed", START_S)
 
 
 @contextmanager

@@ -5,13 +5,12 @@ The journal's cost is measured at full speed, with it and without, by turns. For
 """
 
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from backends.throwaway.postgresql import ThrowawayPostgresql
 from benchmarks import rounds
-from benchmarks.daemon_process import DaemonFailed, DaemonProcess, running_daemon
+from benchmarks.daemon_process import DaemonProcess, running_daemon, until
 from benchmarks.plan import Plan
 from benchmarks.progress import begin, expect, say, say_round
 from benchmarks.rounds import Round, interleaved
@@ -28,7 +27,6 @@ LIVE_RATE = 100
 
 LEAD_IN_S = 2.0
 BACK_WITHIN_S = 60.0
-LOOK_S = 0.01
 AHEAD_S = 0.25
 """The sender may be ahead by what the daemon is likely to commit in this time, so that the journal is used at all:
 what the database has within 20 ms is never written."""
@@ -98,9 +96,15 @@ def _outage(folder: Path, layout: Layout, plan: Plan) -> Round:
         server = PostgresqlServer(database.start(), folder, own=True)
         with running_daemon(server, layout) as process:
             sender = start_sending(process.port, seconds=LEAD_IN_S + plan.outage_s + LEAD_IN_S, rate=LIVE_RATE)
-            _until(lambda: process.group().triggers.committed >= LIVE_RATE, "the first second is committed")
+            until(
+                lambda: process.group().triggers.committed >= LIVE_RATE, "the first second is committed", BACK_WITHIN_S
+            )
             database.kill()
-            _until(lambda: process.group().triggers.waiting >= plan.outage_s * LIVE_RATE, "an outage's triggers wait")
+            until(
+                lambda: process.group().triggers.waiting >= plan.outage_s * LIVE_RATE,
+                "an outage's triggers wait",
+                BACK_WITHIN_S,
+            )
             database.start()
             done = _drained(process)
             sent = result(sender)
@@ -113,9 +117,9 @@ def _outage(folder: Path, layout: Layout, plan: Plan) -> Round:
 def _drained(process: DaemonProcess) -> Round:
     """Watch the drain, from the moment in which the database takes connections again."""
     back, before = time.monotonic(), process.group().triggers
-    _until(lambda: process.group().triggers.committed > before.committed, "something is committed again")
+    until(lambda: process.group().triggers.committed > before.committed, "something is committed again", BACK_WITHIN_S)
     first = time.monotonic()
-    _until(lambda: process.group().triggers.waiting < LIVE_RATE, "the backlog is drained")
+    until(lambda: process.group().triggers.waiting < LIVE_RATE, "the backlog is drained", BACK_WITHIN_S)
     ended, after = time.monotonic(), process.group().triggers
     # Counted from the moment in which the database is back: what the committer needs to find out is part of it.
     seconds = ended - back
@@ -128,11 +132,3 @@ def _drained(process: DaemonProcess) -> Round:
             "live triggers a second meanwhile": (after.received - before.received) / seconds,
         },
     )
-
-
-def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + BACK_WITHIN_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise DaemonFailed(f"not within {BACK_WITHIN_S:g} s: {what}")
-        time.sleep(LOOK_S)
