@@ -160,7 +160,7 @@ reference: $(INSTALLED) ## Write docs/configuration.md again, from the models
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the newest allowed versions, with their hashes (add to it: ARGS="--upgrade-package numpy")
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra dev --extra bench pyproject.toml -o requirements.lock $(ARGS)
+		--extra dev --extra bench --extra export pyproject.toml -o requirements.lock $(ARGS)
 
 .PHONY: clean
 clean: ## Remove what was built (the data in state/ stays)

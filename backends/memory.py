@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.base import Held, StoreFacts, see_not_behind
+from backends.base import Held, StoreError, StoreFacts, see_not_behind
 from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
@@ -17,6 +17,7 @@ from schemas.queries import (
     LedgerTail,
     NewestTrigger,
     Query,
+    Reduction,
     Selection,
     Totals,
     TriggerReadings,
@@ -109,7 +110,7 @@ class MemoryStore:
         kept = self._groups[query.group.name]
         return _totals(kept) if isinstance(query, Totals) else self._found(kept, query)
 
-    def _found(self, kept: _Group, query: Selection) -> Array:
+    def _found(self, kept: _Group, query: Selection | Reduction) -> Array:
         match query:
             case NewestTrigger():
                 rows = kept.rows()
@@ -132,6 +133,8 @@ class MemoryStore:
             case LedgerTail():
                 rows = kept.rows()
                 return np.asarray(rows[rows["run"] == rows["run"].max(initial=0)][-query.most :])
+            case _:
+                raise StoreError(f"{type(query).__name__} is not answered by this store")
 
     async def facts(self) -> StoreFacts:
         """Say that nothing here lasts."""

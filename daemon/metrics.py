@@ -19,12 +19,17 @@ _SECONDS = 10
 
 
 class Latencies:
-    """Latencies of the last ten seconds in buckets 2.3 % wide, for percentiles; and all of them, for Prometheus."""
+    """Latencies of the last ten seconds in buckets 2.3 % wide, for percentiles; and all of them, for Prometheus.
+
+    fine: all of them in these buckets, int64, shape (800,), ever growing: the difference between two moments is what
+    came in between (`percentile_of`).
+    """
 
     def __init__(self) -> None:
         self.total = 0
         self.sum_ms = 0.0
         self.buckets = np.zeros(len(BOUNDS_MS) + 1, np.int64)
+        self.fine = np.zeros(_FINE, np.int64)
         self._fine = np.zeros((_SECONDS, _FINE), np.int64)
         self._most = np.zeros(_SECONDS)
         self._second = np.full(_SECONDS, -1, np.int64)
@@ -38,6 +43,7 @@ class Latencies:
         decades = np.log10(np.maximum(values_ms, _FINE_FIRST_MS) / _FINE_FIRST_MS)
         fine = np.minimum((decades * _FINE_PER_DECADE).astype(np.int64), _FINE - 1)
         np.add.at(self._fine[row], fine, counts)
+        np.add.at(self.fine, fine, counts)
         self._most[row] = max(self._most[row], float(values_ms.max(initial=0.0)))
 
     def percentiles(self, monotonic_ns: int, *wanted: float) -> list[float | None]:
@@ -50,12 +56,7 @@ class Latencies:
             return [None for _ in wanted]
         most = float(self._most[recent].max())
         below = np.cumsum(counts)
-        out: list[float | None] = []
-        for percent in wanted:
-            bucket = int(np.searchsorted(below, max(1, total * percent / 100)))
-            upper = _FINE_FIRST_MS * 10 ** ((bucket + 1) / _FINE_PER_DECADE)
-            out.append(most if percent >= 100 else min(most, upper))
-        return out
+        return [most if percent >= 100 else min(most, _upper_ms(below, percent)) for percent in wanted]
 
     def _row(self, monotonic_ns: int) -> int:
         second = monotonic_ns // 1_000_000_000
@@ -65,6 +66,18 @@ class Latencies:
             self._fine[row] = 0
             self._most[row] = 0.0
         return row
+
+
+def percentile_of(fine: Array, percent: float) -> float | None:
+    """A percentile (0 to 100) of latencies counted as in `Latencies.fine`, in ms; None when there are none."""
+    below = np.cumsum(fine)
+    return _upper_ms(below, percent) if below[-1] else None
+
+
+def _upper_ms(below: Array, percent: float) -> float:
+    """The upper bound of the bucket a percentile lies in; `below` are cumulative counts."""
+    bucket = int(np.searchsorted(below, max(1, below[-1] * percent / 100)))
+    return float(_FINE_FIRST_MS * 10 ** ((bucket + 1) / _FINE_PER_DECADE))
 
 
 class Rates:

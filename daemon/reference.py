@@ -95,6 +95,23 @@ max_mib = 16384.0               # forty minutes at 1,000 triggers/s of 120 instr
 stale_s = 5.0
 commit_p99_ms = 50.0
 """,
+    "readers": """\
+[readers]
+dsn = "postgresql://reader@replica.example.org:5432/beam"
+give_up_s = 120.0
+""",
+    "readers.workloads": """\
+[[readers.workloads]]
+name = "displays"
+kind = "newest"
+clients = 10
+period_s = 0.5
+deadline_s = 0.2
+""",
+    "readers.governor": """\
+[readers.governor]
+commit_p99_ms = 50.0
+""",
     "api": """\
 [api]
 host = "0.0.0.0"                # for other machines: docs/security.md
@@ -113,6 +130,9 @@ tls_key = "/etc/triggerlog/node.key"
 """,
 }
 """An example of every section, by its path; all of them together, in this order, are a valid configuration."""
+
+ARRAYS = ("groups", "readers.workloads")
+"""Sections of which there may be several."""
 
 TYPES: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
@@ -140,10 +160,10 @@ def _section(model: type[BaseModel], path: str) -> Iterator[str]:
 def _heading(model: type[BaseModel], path: str) -> str:
     if not path:
         return "Top of the file"
-    if "kind" in model.model_fields:
+    if "kind" in model.model_fields and path.startswith("sources."):
         table, _, kind = path.rpartition(".")
         return f'`[[{table}]]` with `kind = "{kind}"`'
-    return f"`[[{path}]]`" if path.startswith("groups") else f"`[{path}]`"
+    return f"`[[{path}]]`" if path.startswith(ARRAYS) else f"`[{path}]`"
 
 
 def _path(path: str, key: str, section: type[BaseModel], one_of_many: bool) -> str:

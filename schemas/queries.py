@@ -1,7 +1,7 @@
 """The questions a store answers, and the shape of each answer.
 
 Every answer is a structured array: readings as `answer_dtype(group)`, ledger rows as `ledger_dtype(group.size)`,
-counts as `TOTALS`.
+means as `means_dtype(group)`, aggregates as `aggregate_dtype(group)`, counts as `TOTALS`.
 """
 
 from dataclasses import dataclass
@@ -25,6 +25,25 @@ def answer_dtype(group: InstrumentGroup) -> np.dtype[Any]:
             *((channel.name, CHANNEL_DTYPES[channel.dtype]) for channel in group.channels),
         ]
     )
+
+
+@lru_cache
+def means_dtype(group: InstrumentGroup) -> np.dtype[Any]:
+    """Means of one instrument over one step of time: start of the step, readings in it, mean of each channel."""
+    names = [channel.name for channel in group.channels]
+    return np.dtype([("instrument", "<i4"), ("time_ns", "<i8"), ("count", "<i8"), *((name, "<f8") for name in names)])
+
+
+EXTREMES = ("mean", "least", "greatest")
+"""What `aggregate_dtype` has of every channel."""
+
+
+@lru_cache
+def aggregate_dtype(group: InstrumentGroup) -> np.dtype[Any]:
+    """All readings of one instrument in one row: how many, and by channel a float64 `(mean, least, greatest)`."""
+    of_channel = np.dtype([(name, "<f8") for name in EXTREMES])
+    channels = [(channel.name, of_channel) for channel in group.channels]
+    return np.dtype([("instrument", "<i4"), ("count", "<i8"), *channels])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +100,59 @@ class LedgerTail:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LedgerEnds:
+    """The ledger rows with the lowest and the highest trigger number of the newest run; one where there is only one."""
+
+    group: InstrumentGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggersReadings:
+    """All readings of some triggers of a run, by trigger and instrument; a trigger that is not there gives none."""
+
+    group: InstrumentGroup
+    run: int
+    triggers: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Every instrument's value valid at a moment: its newest reading with at_ns - within_ns < time_ns <= at_ns.
+
+    By instrument; one that has none in that stretch is absent. Of two readings with one time_ns the one of the higher
+    run and trigger counts.
+    """
+
+    group: InstrumentGroup
+    at_ns: int
+    within_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """Means by instrument and step of time of readings with start_ns <= time_ns < end_ns, as `means_dtype`.
+
+    By instrument and time; steps begin at multiples of step_ns since 1970, and one without readings is absent. A NaN
+    among a step's values of a channel is left out of its mean, which is NaN where nothing else is there; it counts.
+    """
+
+    group: InstrumentGroup
+    start_ns: int
+    end_ns: int
+    step_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate:
+    """Everything that is stored of a group, gone through once: `aggregate_dtype`, by instrument.
+
+    NaN is left out of the figures of a channel, which are NaN where nothing else is there; it counts.
+    """
+
+    group: InstrumentGroup
+
+
+@dataclass(frozen=True, kw_only=True)
 class Totals:
     """How much is stored of a group, counted: `TOTALS`, a row a run in ascending order, and at least one.
 
@@ -123,7 +195,20 @@ moved_triggers, moved_readings: by how much that account grew while it was count
 """
 
 
-Selection = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | LedgerRow | LedgerTail
+Selection = (
+    NewestTrigger
+    | TriggerReadings
+    | InstrumentReadings
+    | WindowReadings
+    | LedgerRow
+    | LedgerTail
+    | LedgerEnds
+    | TriggersReadings
+    | Snapshot
+)
 """Questions that are answered with readings or ledger rows as they are stored."""
 
-Query = Selection | Totals
+Reduction = Means | Aggregate
+"""Questions that are answered with figures made of many readings."""
+
+Query = Selection | Reduction | Totals

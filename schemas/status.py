@@ -188,6 +188,58 @@ class Event(_Model):
     text: str
 
 
+class ReaderStatus(_Model):
+    """One reader workload since it was started. Rates and percentiles are of the last ten seconds.
+
+    A latency counts from when a client was due to ask, so that waiting for its turn behind a slow answer counts, too;
+    what of its period an answer took on top is counted as the questions it kept from being asked would have waited
+    (HdrHistogram's correction for coordinated omission).
+    """
+
+    kind: str
+    group: str
+    clients: int = Field(description="clients that the workload has")
+    admitted: int = Field(description="clients that may ask now: all, or fewer where the governor holds them back")
+    since_ns: int = Field(description="when it was started")
+    state: str = Field(description="starting, running, stopping or failed")
+    problem: str | None = Field(description="why it failed, or what its last failed question failed with, in one line")
+    cycles: int = Field(description="answers, late ones among them")
+    in_time: int = Field(description="answers within the deadline")
+    failed: int = Field(description="questions without an answer")
+    slipped_s: float = Field(description="by how much late answers moved the questions after them, seconds in all")
+    rows: int = Field(description="readings and figures in the answers")
+    rate: float = Field(description="answers a second")
+    row_rate: float = Field(description="rows a second")
+    efficiency: float | None = Field(
+        description="fraction of the questions that were answered within the deadline; null before the first"
+    )
+    latency_ms: Latency
+    deadline_ms: float
+
+
+class GovernorStatus(_Model):
+    """What holds readers back, and why."""
+
+    commit_p99_ms: float | None = Field(description="ceiling for the commit latency; null for none")
+    backlog_triggers: int | None = Field(description="ceiling for the triggers that wait; null for none")
+    admitted: int = Field(description="clients that may ask now, of all workloads together")
+    clients: int = Field(description="clients there are")
+    state: str = Field(description="off, idle (no readers), open (all admitted), raising, holding or lowering")
+    reason: str = Field(description="what it does and why, in one line")
+
+
+class ExperimentStatus(_Model):
+    """The interference experiment that runs now."""
+
+    id: str
+    began_ns: int
+    phase: str = Field(description="warming up, A (write only), B (write and read), or reporting")
+    block: int = Field(description="number of the block, from 1")
+    blocks: int
+    readers: int = Field(description="clients that read in this block")
+    left_s: float = Field(description="estimate of the time left, seconds")
+
+
 class Status(_Model):
     """The whole daemon."""
 
@@ -201,6 +253,9 @@ class Status(_Model):
     store: StoreStatus
     groups: dict[str, GroupStatus]
     sources: list[SourceStatus]
+    readers: dict[str, ReaderStatus] = Field(default_factory=dict, description="reader workloads, by name")
+    governor: GovernorStatus | None = None
+    experiment: ExperimentStatus | None = None
     events: list[Event] = Field(description="the last few, newest first")
     limits: dict[str, float] = Field(
         description="limits in force, by name: commit_p99_ms (budget for the commit latency, p99, in milliseconds), "

@@ -150,6 +150,8 @@ class MongodbStore:
                     answer = rows[rows["run"] == rows["run"][:1]][::-1]
                 case Totals():
                     answer = await totals(database, of)
+                case _:
+                    raise StoreError(f"{type(query).__name__} is not answered by this store")
         return answer
 
     async def _instrument(self, database: Database, of: GroupCollections, query: InstrumentReadings) -> Array:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import sqlalchemy as sa
 
+from backends.base import StoreError
 from backends.mysql.connection import Connection
 from backends.mysql.records import read_arrays, read_elements, read_ledger, read_rows
 from backends.mysql.server import product_of
@@ -21,6 +22,7 @@ from schemas.queries import (
     LedgerTail,
     NewestTrigger,
     Query,
+    Reduction,
     Selection,
     Totals,
     TriggerReadings,
@@ -38,7 +40,7 @@ async def answer(connection: Connection, tables: GroupTables, query: Query) -> A
     return await _found(connection, tables, query)
 
 
-async def _found(connection: Connection, tables: GroupTables, query: Selection) -> Array:
+async def _found(connection: Connection, tables: GroupTables, query: Selection | Reduction) -> Array:
     match query:
         case NewestTrigger():
             return await _trigger(connection, tables, await _ledger(connection, tables, _newest_complete(tables)))
@@ -57,6 +59,8 @@ async def _found(connection: Connection, tables: GroupTables, query: Selection) 
             return await _ledger_row(connection, tables, query)
         case LedgerTail():
             return (await _ledger(connection, tables, selects.ledger_tail(tables, query.most)))[::-1]
+        case _:
+            raise StoreError(f"{type(query).__name__} is not answered by this store")
 
 
 def _newest_complete(tables: GroupTables) -> sa.Select[tuple[object, ...]]:

@@ -29,6 +29,7 @@ from schemas.queries import (
     LedgerTail,
     NewestTrigger,
     Query,
+    Reduction,
     Selection,
     Totals,
     TriggerReadings,
@@ -146,7 +147,7 @@ class PostgresqlStore:
                 return await _totals(connection, tables, query.within_s)
         return await self._found(tables, query)
 
-    async def _found(self, tables: GroupTables, query: Selection) -> Array:
+    async def _found(self, tables: GroupTables, query: Selection | Reduction) -> Array:
         async with self._reader() as connection:
             match query:
                 case NewestTrigger():
@@ -167,6 +168,8 @@ class PostgresqlStore:
                     return await self._ledger(connection, tables, selects.ledger_row(tables, query.trigger, query.run))
                 case LedgerTail():
                     return (await self._ledger(connection, tables, selects.ledger_tail(tables, query.most)))[::-1]
+                case _:
+                    raise StoreError(f"{type(query).__name__} is not answered by this store")
 
     async def _ledger(self, connection: Connection, tables: GroupTables, select: sa.Select[Any]) -> Array:
         return decode_ledger(await _copied(connection, select), tables.group.size)

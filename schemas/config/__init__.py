@@ -15,8 +15,11 @@ from schemas.config.database import DatabaseConfig
 from schemas.config.doors import ApiConfig, DashboardConfig
 from schemas.config.groups import GroupConfig
 from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConfig, JournalConfig
+from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.section import LoggerName, Section, twice
 from schemas.config.sources import SimulatedSource, Source, TcpSource, UdpSource
+from schemas.config.workloads import Workload, WorkloadKind
+from schemas.dsn import backend_of
 from schemas.problems import ConfigError, Problem, problems, refuse, suggestion, syntax_problem, wrong
 
 __all__ = [
@@ -28,13 +31,17 @@ __all__ = [
     "ConfigError",
     "DashboardConfig",
     "DatabaseConfig",
+    "GovernorConfig",
     "GroupConfig",
     "JournalConfig",
     "Problem",
+    "ReadersConfig",
     "SimulatedSource",
     "Source",
     "TcpSource",
     "UdpSource",
+    "Workload",
+    "WorkloadKind",
     "parse_config",
 ]
 
@@ -57,6 +64,7 @@ class Config(Section):
     committer: CommitterConfig = Field(default_factory=CommitterConfig, description="How they are committed.")
     journal: JournalConfig = Field(default_factory=JournalConfig, description="Where they wait for the database.")
     alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
+    readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
     api: ApiConfig = Field(default_factory=ApiConfig, description="The control API.")
     dashboard: DashboardConfig = Field(default_factory=DashboardConfig, description="The page.")
 
@@ -67,6 +75,8 @@ class Config(Section):
             [
                 *twice("group", "groups", ".name", names),
                 *_unknown_groups(self.sources, names),
+                *_unread_groups(self.readers, names),
+                *_other_database(self),
                 *_shared_ports(self),
             ]
         )
@@ -96,6 +106,24 @@ def _unknown_groups(sources: Iterable[Source], names: Sequence[str]) -> Iterator
     for i, source in enumerate(sources):
         if isinstance(source, SimulatedSource) and source.group not in names:
             yield wrong(f"there is no group {source.group!r}", suggestion(source.group, names), f"sources[{i}].group")
+
+
+def _unread_groups(readers: ReadersConfig, names: Sequence[str]) -> Iterator[Problem]:
+    for i, workload in enumerate(readers.workloads):
+        if workload.group is not None and workload.group not in names:
+            mend = suggestion(workload.group, names)
+            yield wrong(f"there is no group {workload.group!r}", mend, f"readers.workloads[{i}].group")
+
+
+def _other_database(config: Config) -> Iterator[Problem]:
+    dsn = config.readers.dsn
+    if dsn is None:
+        return
+    if config.database.dsn is None:
+        yield wrong("what is written is in an embedded PostgreSQL, which has no other", "take it out", "readers.dsn")
+    elif backend_of(dsn) is not config.database.backend:
+        mend = "name a server that has what is written, or take it out"
+        yield wrong(f"it is no {config.database.backend}, as `database.dsn` is", mend, "readers.dsn")
 
 
 def _shared_ports(config: Config) -> Iterator[Problem]:

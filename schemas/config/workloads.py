@@ -1,0 +1,80 @@
+"""Reader workloads: what readers ask, how many of them, how often, and by when they want their answer."""
+
+from enum import StrEnum
+
+from pydantic import Field, model_validator
+
+from schemas.config.section import Name, Section
+from schemas.problems import refuse, wrong
+
+MOST_CLIENTS = 256
+
+
+class WorkloadKind(StrEnum):
+    """What a client of a workload asks in each cycle."""
+
+    NEWEST = "newest"  # the newest complete trigger, all instruments
+    TREND = "trend"  # the last readings of an instrument, another one each cycle
+    HISTORY = "history"  # a group as means by instrument and step of time
+    SNAPSHOT = "snapshot"  # every instrument's value valid at a moment of the past
+    WINDOW = "window"  # all readings of a stretch of time
+    SCAN = "scan"  # an aggregate over everything that is stored
+    RANDOM = "random"  # the readings of random triggers
+
+
+class Workload(Section):
+    """Concurrent readers of one kind: clients that ask again and again, each once in a period."""
+
+    name: Name = Field(description="Name of the workload, e.g. `operators`.")
+    kind: WorkloadKind = Field(
+        description="`newest`: the newest complete trigger, all instruments; `trend`: the last `readings` of an "
+        "instrument; `history`: `stretch_s` of the group as means of `step_s` by instrument; `snapshot`: every "
+        "instrument's value valid at a random moment of the last `stretch_s`; `window`: all readings of `stretch_s`, "
+        "somewhere in what is stored of the run; `scan`: an aggregate over everything; `random`: the readings of "
+        "`triggers` random triggers."
+    )
+    group: str | None = Field(default=None, description="Group that is read; the first one when left out.")
+    clients: int = Field(default=1, ge=1, le=MOST_CLIENTS, description="Clients that ask, each for itself.")
+    period_s: float = Field(
+        default=1.0,
+        ge=0,
+        le=86_400,
+        description="Time between the starts of two questions of a client, in seconds; a client that is late asks at "
+        "once and its next ones slip. 0 asks again as soon as the answer is there.",
+    )
+    offset_s: float = Field(
+        default=0.0, ge=0, le=3600, description="Time between the first questions of two clients, in seconds."
+    )
+    deadline_s: float = Field(
+        default=1.0, gt=0, le=86_400, description="An answer within this long counts as in time, in seconds."
+    )
+    readings: int = Field(default=1000, ge=1, le=1_000_000, description="Of `trend`: how many readings.")
+    triggers: int = Field(default=10_000, ge=1, le=1_000_000, description="Of `random`: how many triggers.")
+    stretch_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=31_622_400,
+        description="Stretch of time that is asked for, in seconds; when left out 1,800 of `history`, 10 of `window`, "
+        "3,600 of `snapshot`.",
+    )
+    step_s: float = Field(default=60.0, gt=0, le=86_400, description="Of `history`: step of its means, in seconds.")
+
+    @property
+    def stretch(self) -> float:
+        """Stretch of time that is asked for, in seconds."""
+        return STRETCHES.get(self.kind, 0.0) if self.stretch_s is None else self.stretch_s
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Workload":
+        if self.kind is WorkloadKind.HISTORY and self.step_s > self.stretch:
+            refuse([wrong(f"longer than the {self.stretch:g} s asked for", "give a shorter step", "step_s")])
+        return self
+
+
+STRETCHES: dict[WorkloadKind, float] = {
+    WorkloadKind.HISTORY: 1800.0,
+    WorkloadKind.WINDOW: 10.0,
+    WorkloadKind.SNAPSHOT: 3600.0,
+}
+"""Stretch of time that a kind asks for when nothing else is said, in seconds. 30 minutes as 1-minute means is what the
+display of the CBPM3 paper reads; the others are ours."""
