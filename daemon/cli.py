@@ -1,57 +1,91 @@
-"""The command line: `triggerlog run`, `status`, `dashboard`, `demo`, and those with a module of their own."""
+"""The command line: which commands there are, and how what goes wrong in them is told.
 
-import asyncio
-import importlib.util
+A command's module is imported when the command is looked up: each starts without the libraries of the others.
+"""
+
 import os
 import sys
-from collections.abc import Coroutine, Iterator
-from enum import StrEnum
-from importlib.metadata import version
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperGroup
 
-from backends.base import StoreError
-from daemon.commands import (
-    bench,
-    check,
-    dashboard,
-    dead_letters,
-    drill,
-    install,
-    open_run,
-    psql,
-    reconcile,
-    schema,
-    simulate,
-)
-from daemon.configuration import load_config
-from daemon.logs import LogLevel, start_logging
-from daemon.outcome import CommandFailed, examples
-from daemon.reach import CaFile, DaemonUrl, TokenFile, reach
-from daemon.reach import ConfigFile as MaybeConfigFile
-from schemas.config import ConfigError
+COMMANDS = {
+    "run": "run:run",
+    "bench": "bench:bench",
+    "simulate": "simulate:simulate",
+    "drill": "drill:drill",
+    "check-config": "check:check_config",
+    "schema": "schema:schema",
+    "dead-letters": "dead_letters:app",
+    "install-units": "install:install_units",
+    "reconcile": "reconcile:reconcile",
+    "config-reference": "config_reference:config_reference",
+    "status": "status:status",
+    "open-run": "open_run:open_run",
+    "psql": "psql:app",
+    "dashboard": "dashboard:dashboard",
+    "demo": "demo:demo",
+}
+"""The commands in the order of the help: a module of `daemon.commands`, and in it the function (the module's `EPILOG`
+has its examples) or the `typer.Typer`."""
+
+
+class _Commands(MutableMapping[str, Any]):
+    """Commands by name, each made when it is looked up; and what typer adds by itself."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _made(name, COMMANDS[name])
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*COMMANDS, *self._made]))
+
+    def __len__(self) -> int:
+        return len(COMMANDS | self._made)
+
+
+def _made(name: str, place: str) -> Any:
+    module_name, _, attribute = place.partition(":")
+    module = import_module(f"daemon.commands.{module_name}")
+    found = getattr(module, attribute)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(add_completion=False)
+        single.command(name, epilog=module.EPILOG)(found)
+        found = single
+    return typer.main.get_command(found)
+
+
+class _Lazy(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
 
 app = typer.Typer(
     name="triggerlog",
+    cls=_Lazy,
     help="Logs every reading of every trigger into a database, with a ledger of what was missing.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # what goes wrong is told in one line, by `main`
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)]
-
-
-class Loop(StrEnum):
-    """Which event loop runs the daemon."""
-
-    AUTO = "auto"  # uvloop where it is installed
-    UVLOOP = "uvloop"
-    ASYNCIO = "asyncio"
 
 
 def main() -> None:
@@ -67,6 +101,11 @@ def main() -> None:
 
 
 def _reasons(error: BaseException) -> Iterator[str]:
+    # Imported here: they are needed only when something went wrong.
+    from backends.base import StoreError
+    from daemon.outcome import CommandFailed
+    from schemas.config import ConfigError
+
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from _reasons(part)
@@ -80,6 +119,8 @@ def _reasons(error: BaseException) -> Iterator[str]:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"triggerlog {version('triggerlog')}")
         raise typer.Exit
 
@@ -91,113 +132,3 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-@app.command(epilog=examples("triggerlog run beam.toml", "triggerlog run beam.toml --log-level debug --loop asyncio"))
-def run(
-    file: ConfigFile,
-    loop: Annotated[Loop, typer.Option(help="Event loop; auto is uvloop where it is installed.")] = Loop.AUTO,
-    log_level: Annotated[LogLevel, typer.Option(help="How much is logged to stderr.")] = LogLevel.INFO,
-) -> None:
-    """Run the daemon until SIGTERM or Ctrl-C: what was received by then is committed before it ends."""
-    start_logging(log_level)
-    loaded = load_config(file)
-    # Imported here: every other command starts without the server's libraries.
-    from daemon.service import serve
-
-    _run_async(serve(loaded), loop)
-
-
-def _run_async(main: Coroutine[None, None, None], loop: Loop) -> None:
-    uvloop = importlib.util.find_spec("uvloop") is not None
-    if loop is Loop.UVLOOP and not uvloop:
-        main.close()
-        raise CommandFailed("uvloop is not installed; install it, or use --loop asyncio")
-    with asyncio.Runner(loop_factory=_new_uvloop if uvloop and loop is not Loop.ASYNCIO else None) as runner:
-        runner.run(main)
-
-
-def _new_uvloop() -> asyncio.AbstractEventLoop:
-    import uvloop
-
-    return uvloop.new_event_loop()
-
-
-app.command(epilog=bench.EPILOG)(bench.bench)
-app.command(epilog=simulate.EPILOG)(simulate.simulate)
-app.command(epilog=drill.EPILOG)(drill.drill)
-
-
-app.command("check-config", epilog=check.EPILOG)(check.check_config)
-app.command(epilog=schema.EPILOG)(schema.schema)
-app.add_typer(dead_letters.app)
-app.command("install-units", epilog=install.EPILOG)(install.install_units)
-app.command(epilog=reconcile.EPILOG)(reconcile.reconcile)
-
-
-@app.command("config-reference", epilog=examples("triggerlog config-reference | less"))
-def config_reference() -> None:
-    """Print the reference of the configuration: every section and key, as Markdown."""
-    from daemon.reference import reference
-
-    typer.echo(reference(), nl=False)
-
-
-@app.command(
-    epilog=examples(
-        "triggerlog status",
-        "triggerlog status --once",
-        "triggerlog status --json | jq .groups.bpm.triggers",
-        "triggerlog status beam.toml",
-        "triggerlog status --daemon https://control-node-1:8120 --ca site-ca.crt --token-file token",
-    )
-)
-def status(
-    file: MaybeConfigFile = None,
-    *,
-    daemon: DaemonUrl = None,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it once, as the API gives it.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Time between two looks.")] = 0.5,
-) -> None:
-    """Show live how the daemon is: rates, latency, what waits, what is missing, what was refused."""
-    from daemon.terminal import DaemonGone, fetch, overview, watch
-
-    console = Console()
-    found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
-    if not (once or as_json or not console.is_terminal):
-        try:
-            asyncio.run(watch(found, every, console))
-        except KeyboardInterrupt:
-            return
-    try:
-        answer = asyncio.run(fetch(found))
-    except DaemonGone as gone:
-        raise CommandFailed(str(gone)) from None
-    if as_json:
-        typer.echo(answer.model_dump_json(indent=2))
-    else:
-        console.print(overview(answer, found.url))
-
-
-app.command("open-run", epilog=open_run.EPILOG)(open_run.open_run)
-app.command(context_settings={"ignore_unknown_options": True}, epilog=psql.EPILOG)(psql.psql)
-
-
-app.command(epilog=dashboard.EPILOG)(dashboard.dashboard)
-
-
-@app.command(epilog=examples("triggerlog demo", "triggerlog demo --rate 100 --state /var/tmp/triggerlog"))
-def demo(
-    state: Annotated[Path, typer.Option(help="Folder for the database and the logs of the demonstration.")] = Path(
-        "state"
-    ),
-    rate: Annotated[float, typer.Option(min=0.1, max=10_000, help="Triggers a second of the simulated machine.")] = 10,
-    free_ports: Annotated[bool, typer.Option("--free-ports", help="Use any free ports, not 8120 to 8122.")] = False,
-) -> None:
-    """Show it all at work: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C."""
-    from daemon.demo import Demo
-
-    asyncio.run(Demo(state=state.absolute(), rate=rate, free_ports=free_ports, console=Console()).run())

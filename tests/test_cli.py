@@ -1,5 +1,6 @@
 """daemon.cli: the commands as an operator runs them, against real processes."""
 
+import ast
 import json
 import os
 import pty
@@ -12,14 +13,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 import pytest
+from typer.main import get_command
 
+from daemon.cli import COMMANDS, app
 from tests.processes import Daemon, Running, free_port, running, running_daemon, triggerlog, until
 
-COMMANDS = ("run", "simulate", "check-config", "schema", "config-reference", "status", "psql", "dashboard", "demo")
 ROOT = Path(__file__).parent.parent
 LEAST = '[[groups]]\nname = "bpm"\ncount = 3\nchannels = [{ name = "x" }]\n'
 
@@ -40,15 +43,25 @@ def failure(done: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example(command: str) -> None:
-    done = triggerlog(command, "--help")
-    assert done.returncode == 0
-    assert f"triggerlog {command}" in done.stdout.partition("Example")[2]
+    found = get_command(app).commands[command]
+    told = [found, *getattr(found, "commands", {}).values()]
+    assert any(f"triggerlog {command}" in (each.epilog or "").partition("Example")[2] for each in told)
 
 
-def test_the_version_is_that_of_the_distribution() -> None:
-    from importlib.metadata import version
+def test_the_help_lists_every_command() -> None:
+    shown = triggerlog("--help").stdout
+    assert [command for command in COMMANDS if f"│ {command} " not in shown] == []
 
-    assert triggerlog("--version").stdout == f"triggerlog {version('triggerlog')}\n"
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    """Every start pays for what is imported: numpy, SQLAlchemy, FastAPI and the client are seconds of them."""
+    code = "import sys; sys.argv = ['triggerlog', '--version']\nfrom daemon.cli import main\n"
+    code += "try: main()\nexcept SystemExit: print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"triggerlog {version('triggerlog')}\n")
+    imported = set(ast.literal_eval(said.splitlines()[1]))
+    assert "typer" in imported
+    assert not imported & {"numpy", "sqlalchemy", "fastapi", "httpx", "backends", "schemas"}
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "docs" / "examples").glob("*.toml")), ids=lambda path: path.stem)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from daemon.cli import app
+from daemon.cli import COMMANDS
 from daemon.reference import EXAMPLES, reference
 from schemas.config import Config, parse_config
 from schemas.fields import keys, sections_of
@@ -150,10 +150,9 @@ def test_make_alone_lists_every_target() -> None:
 
 
 def test_the_commands_in_the_readme_exist() -> None:
-    commands = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
     told = set(re.findall(r"\.venv/bin/triggerlog ([a-z-]+)", README))
     assert told
-    assert told <= commands
+    assert told <= set(COMMANDS)
     made = set(re.findall(r"^make ([a-z]+)", "\n".join(blocks("sh")), re.MULTILINE))
     assert {"run", "test"} <= made <= targets()
 

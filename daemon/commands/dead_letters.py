@@ -26,6 +26,7 @@ app = typer.Typer(
     name="dead-letters",
     help="What the database rejected for good: list it, retry it, export it, discard it.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)]

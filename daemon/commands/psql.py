@@ -14,9 +14,12 @@ from schemas.config import DatabaseConfig
 from schemas.dsn import Backend
 from schemas.problems import without_passwords
 
-EPILOG = examples("triggerlog psql beam.toml", "triggerlog psql beam.toml -c 'SELECT * FROM bpm_ledger LIMIT 5'")
+EXAMPLES = examples("triggerlog psql beam.toml", "triggerlog psql beam.toml -c 'SELECT * FROM bpm_ledger LIMIT 5'")
+
+app = typer.Typer(add_completion=False)
 
 
+@app.command(epilog=EXAMPLES, context_settings={"ignore_unknown_options": True})
 def psql(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)],
     arguments: Annotated[list[str] | None, typer.Argument(help="Handed on to psql.", show_default=False)] = None,
