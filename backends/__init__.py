@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-from backends.base import Store
+from backends.base import Reading, Store
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.dsn import Backend
@@ -19,6 +19,7 @@ def open_store(
     layouts: Mapping[str, Layout],
     state_dir: Path,
     password: str | None = None,
+    reading: Reading | None = None,
 ) -> Store:
     """Make the store that the configuration names; `await store.open()` opens it.
 
@@ -29,24 +30,27 @@ def open_store(
         layouts: by name of the group.
         state_dir: folder for what the daemon keeps.
         password: for the DSN; it appears in no message.
+        reading: makes a store that is only asked, without `open`. An embedded PostgreSQL has to run already.
 
     """
     # A driver is imported only when it is used: each costs start-up time, and not every site has them all.
     if database.backend is Backend.MONGODB:
         from backends.mongodb import MongodbStore
 
-        return MongodbStore(database, logger=logger, groups=groups, layouts=layouts, password=password)
+        return MongodbStore(database, logger=logger, groups=groups, layouts=layouts, password=password, reading=reading)
 
     if database.backend is Backend.MYSQL:
         from backends.mysql import MysqlStore
 
-        return MysqlStore(database, logger=logger, groups=groups, layouts=layouts, password=password)
+        return MysqlStore(database, logger=logger, groups=groups, layouts=layouts, password=password, reading=reading)
 
     from backends.postgresql import PostgresqlStore
     from backends.postgresql.embedded import EmbeddedPostgresql
 
     server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
-    return PostgresqlStore(database, logger=logger, groups=groups, layouts=layouts, password=password, server=server)
+    return PostgresqlStore(
+        database, logger=logger, groups=groups, layouts=layouts, password=password, server=server, reading=reading
+    )
 
 
 def schema_statements(

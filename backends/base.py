@@ -79,6 +79,51 @@ class StoreFacts:
     size_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What makes a store one that is only asked: `ask`, `view`, `partitions`, `facts`, `close`.
+
+    It takes no lock, is neither opened nor written with, and names itself to the server as `triggerlog LOGGER reader`.
+
+    connections: so many questions are under way at most; others wait for their turn.
+    give_up_s: a question that takes longer is given up, by the server too, even where its asker is gone, in seconds.
+    """
+
+    connections: int
+    give_up_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerView:
+    """What a server says of its own work; both are empty where it tells nothing.
+
+    counters: what it counts, ever growing until it is started anew, by name. The same names mean the same everywhere:
+        `wal_bytes` (redo log, journal), `cache_hits` and `cache_misses` (pages), `fsyncs`, `lock_waits`, `temp_bytes`,
+        `commits`, `rollbacks`, `deadlocks`.
+    waits: sessions of clients that wait now, by what for, e.g. `IO:WALSync`, `Lock:relation`; without the asker's own.
+    """
+
+    counters: Mapping[str, float] = field(default_factory=dict)
+    waits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """One partition of a group: readings and ledger together.
+
+    start_ns, end_ns: start_ns <= time_ns < end_ns, ns since 1970-01-01 UTC; the one that takes what fits no other has
+        the ends of int64, and comes first.
+    rows: readings (`arrays` layout: triggers), the server's estimate where counting would be dear.
+    size_bytes: on the server's disk, with indexes.
+    """
+
+    name: str
+    start_ns: int
+    end_ns: int
+    rows: int
+    size_bytes: int
+
+
 class Store(Protocol):
     """A database. One store serves all the groups of a logger; calls for different groups may overlap.
 
@@ -124,10 +169,20 @@ class Store(Protocol):
         """Up to where this store holds what this logger closed for the group; None before the first batch."""
 
     async def ask(self, query: Query) -> Array:
-        """Answer one of `schemas.queries` as a structured array; an empty one when there is nothing."""
+        """Answer one of `schemas.queries` as a structured array; an empty one when there is nothing.
+
+        Raises:
+            StoreUnavailable: also when the answer took longer than it may.
+        """
 
     async def facts(self) -> StoreFacts:
         """Version, durability really in force, row counts and sizes."""
+
+    async def view(self) -> ServerView:
+        """What the server counts of its own work, and what its sessions wait for now."""
+
+    async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
+        """The partitions of every group, in order of time; none where the server has none."""
 
     async def close(self) -> None:
         """Give back connections; an embedded server stops when its last user closes."""

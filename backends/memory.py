@@ -7,24 +7,30 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.base import Held, StoreError, StoreFacts, see_not_behind
+from backends.base import Held, Partition, ServerView, StoreFacts, see_not_behind
+from backends.reductions import newest_of_each, reducer_of
 from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
     TOTALS,
+    Aggregate,
     InstrumentReadings,
+    LedgerEnds,
     LedgerRow,
     LedgerTail,
+    Means,
     NewestTrigger,
     Query,
-    Reduction,
-    Selection,
+    Snapshot,
     Totals,
     TriggerReadings,
+    TriggersReadings,
     WindowReadings,
     answer_dtype,
 )
 from schemas.readings import Array, InstrumentGroup
+
+_OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
 
 NOT_DURABLE = Held(words="NOT durable: in the memory of this process", risk_ms=math.inf)
 
@@ -108,33 +114,17 @@ class MemoryStore:
         """Answer a question by going through everything."""
         self._check()
         kept = self._groups[query.group.name]
-        return _totals(kept) if isinstance(query, Totals) else self._found(kept, query)
-
-    def _found(self, kept: _Group, query: Selection | Reduction) -> Array:
         match query:
-            case NewestTrigger():
-                rows = kept.rows()
-                complete = rows[rows["arrived"] == rows["expected"]]
-                return _of_trigger(kept, complete[-1:])
-            case TriggerReadings():
-                rows = kept.rows()
-                return _of_trigger(kept, rows[(rows["run"] == query.run) & (rows["trigger"] == query.trigger)])
-            case InstrumentReadings():
-                every = kept.everything()
-                found = every[(every["instrument"] == query.instrument) & _within(every, query)]
-                return np.asarray(found[np.argsort(found["time_ns"], kind="stable")][-query.most :])
-            case WindowReadings():
-                every = kept.everything()
-                return np.sort(every[_within(every, query)], order=("run", "trigger", "instrument"))
-            case LedgerRow():
-                rows = kept.rows()
-                found = rows[rows["trigger"] == query.trigger]
-                return np.asarray(found[-1:] if query.run is None else found[found["run"] == query.run])
-            case LedgerTail():
-                rows = kept.rows()
-                return np.asarray(rows[rows["run"] == rows["run"].max(initial=0)][-query.most :])
+            case Totals():
+                return _totals(kept)
+            case Means() | Aggregate():
+                reducer = reducer_of(query)
+                reducer.add(kept.everything())
+                return reducer.answer()
+            case LedgerRow() | LedgerTail() | LedgerEnds():
+                return _ledger(kept.rows(), query)
             case _:
-                raise StoreError(f"{type(query).__name__} is not answered by this store")
+                return _readings(kept, query)
 
     async def facts(self) -> StoreFacts:
         """Say that nothing here lasts."""
@@ -147,6 +137,16 @@ class MemoryStore:
             rows={name: len(kept.everything()) for name, kept in self._groups.items()},
             size_bytes={name: kept.everything().nbytes for name, kept in self._groups.items()},
         )
+
+    async def view(self) -> ServerView:
+        """There is no server."""
+        self._check()
+        return ServerView()
+
+    async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
+        """There are none."""
+        self._check()
+        return dict.fromkeys(self._groups, ())
 
     async def close(self) -> None:
         """There is nothing to give back."""
@@ -175,12 +175,41 @@ def _late(batch: Batch) -> Array:
     return _answer(batch.late, of["run"], of["trigger"], batch.group)
 
 
-def _of_trigger(kept: _Group, row: Array) -> Array:
-    every = kept.everything()
+def _of_trigger(every: Array, row: Array) -> Array:
     if not len(row):
         return every[:0]
     found = every[(every["run"] == row["run"][0]) & (every["trigger"] == row["trigger"][0])]
     return np.sort(found, order="instrument")
+
+
+def _ledger(rows: Array, query: LedgerRow | LedgerTail | LedgerEnds) -> Array:
+    if isinstance(query, LedgerRow):
+        found = rows[rows["trigger"] == query.trigger]
+        return np.asarray(found[-1:] if query.run is None else found[found["run"] == query.run])
+    newest = rows[rows["run"] == rows["run"].max(initial=0)]
+    if isinstance(query, LedgerTail):
+        return np.asarray(newest[-query.most :])
+    return np.asarray(newest[[0, -1]] if len(newest) > 1 else newest)
+
+
+def _readings(kept: _Group, query: _OfReadings) -> Array:
+    every, rows = kept.everything(), kept.rows()
+    match query:
+        case NewestTrigger():
+            return _of_trigger(every, rows[rows["arrived"] == rows["expected"]][-1:])
+        case TriggerReadings():
+            return _of_trigger(every, rows[(rows["run"] == query.run) & (rows["trigger"] == query.trigger)])
+        case InstrumentReadings():
+            found = every[(every["instrument"] == query.instrument) & _within(every, query)]
+            return np.asarray(found[np.argsort(found["time_ns"], kind="stable")][-query.most :])
+        case WindowReadings():
+            return np.sort(every[_within(every, query)], order=("run", "trigger", "instrument"))
+        case TriggersReadings():
+            wanted = (every["run"] == query.run) & np.isin(every["trigger"], query.triggers)
+            return np.sort(every[wanted], order=("trigger", "instrument"))
+        case Snapshot():
+            times = every["time_ns"]
+            return newest_of_each(every[(times <= query.at_ns) & (times > query.at_ns - query.within_ns)])
 
 
 def _totals(kept: _Group) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 import pymongo
 from pymongo import ReadPreference
 
-from backends.base import GroupLocked, SchemaMismatch, StoreError, StoreFacts
+from backends.base import GroupLocked, Partition, Reading, SchemaMismatch, ServerView, StoreError, StoreFacts
 from backends.mongodb import reading
 from backends.mongodb.client import Client, make_client, target_of
 from backends.mongodb.counting import totals
@@ -43,6 +43,9 @@ class MongodbStore:
 
     All or none of a batch holds for what the questions that go through the ledger see: the readings go first, the
     ledger after them, and the position last. A batch that was rejected may leave readings of it behind.
+
+    Args:
+        reading: makes a store that is only asked.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class MongodbStore:
         groups: Mapping[str, InstrumentGroup],
         layouts: Mapping[str, Layout],
         password: str | None = None,
+        reading: Reading | None = None,
     ) -> None:
         assert database.dsn is not None
         self._dsn = database.dsn
@@ -231,6 +235,14 @@ class MongodbStore:
             rows=rows,
             size_bytes=size,
         )
+
+    async def view(self) -> ServerView:
+        """What the server counts of its own work."""
+        return ServerView()
+
+    async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
+        """The partitions of every group."""
+        return dict.fromkeys(self._collections, ())
 
     async def close(self) -> None:
         """Give the leases and the connections back."""

@@ -4,7 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from backends.base import GroupLocked, SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
+from backends.base import (
+    GroupLocked,
+    Partition,
+    Reading,
+    SchemaMismatch,
+    ServerView,
+    StoreError,
+    StoreFacts,
+    StoreUnavailable,
+)
 from backends.mysql.address import address_of, connect
 from backends.mysql.connection import Connection
 from backends.mysql.errors import login_refused, translated
@@ -28,6 +37,7 @@ class MysqlStore:
 
     Args:
         password: goes before one in the DSN.
+        reading: makes a store that is only asked.
         bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
     """
 
@@ -39,10 +49,12 @@ class MysqlStore:
         groups: Mapping[str, InstrumentGroup],
         layouts: Mapping[str, Layout],
         password: str | None = None,
+        reading: Reading | None = None,
         bulk: bool = True,
     ) -> None:
         assert database.dsn is not None
         self._database = database
+        self._program = f"triggerlog {logger} reader" if reading else f"triggerlog {logger}"
         self._logger = logger
         self._bulk = bulk
         self._address = address_of(database.dsn, password)
@@ -69,7 +81,7 @@ class MysqlStore:
             )
             for name, tables in self._tables.items()
         }
-        self._reading = asyncio.Semaphore(READERS)
+        self._reading = asyncio.Semaphore(reading.connections if reading else READERS)
         self._idle: list[Connection] = []
 
     async def open(self) -> None:
@@ -140,6 +152,14 @@ class MysqlStore:
             },
         )
 
+    async def view(self) -> ServerView:
+        """What the server counts of its own work."""
+        return ServerView()
+
+    async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
+        """The partitions of every group."""
+        return dict.fromkeys(self._tables, ())
+
     async def close(self) -> None:
         """Give the connections back."""
         for writer in self._writers.values():
@@ -176,7 +196,7 @@ class MysqlStore:
         with translated(self._target, otherwise=StoreUnavailable):
             connection = await connect(
                 self._address,
-                program=f"triggerlog {self._logger}",
+                program=self._program,
                 timeout_s=self._database.command_timeout_s,
             )
         connection.bulk = connection.bulk and self._bulk

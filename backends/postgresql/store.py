@@ -11,7 +11,16 @@ import asyncpg
 import numpy as np
 import sqlalchemy as sa
 
-from backends.base import GroupLocked, SchemaMismatch, StoreError, StoreFacts, StoreUnavailable
+from backends.base import (
+    GroupLocked,
+    Partition,
+    Reading,
+    SchemaMismatch,
+    ServerView,
+    StoreError,
+    StoreFacts,
+    StoreUnavailable,
+)
 from backends.postgresql.copy import NotBinaryCopy, decode_arrays, decode_ledger, decode_rows
 from backends.postgresql.durability import SETTINGS, held
 from backends.postgresql.embedded import EmbeddedPostgresql
@@ -58,7 +67,9 @@ class PostgresqlStore:
     """Store in PostgreSQL 14 or newer; see `backends.base.Store` for what its methods promise.
 
     Args:
-        server: the embedded server to start and stop with the store; None when `database.dsn` names one.
+        server: the embedded server to start and stop with the store, or to find running where the store is for
+            reading; None when `database.dsn` names one.
+        reading: makes a store that is only asked.
     """
 
     def __init__(
@@ -70,6 +81,7 @@ class PostgresqlStore:
         layouts: Mapping[str, Layout],
         password: str | None = None,
         server: EmbeddedPostgresql | None = None,
+        reading: Reading | None = None,
     ) -> None:
         self._database = database
         self._logger = logger
@@ -79,7 +91,9 @@ class PostgresqlStore:
         schema = database.schema_name
         self._tables = {name: group_tables(schema, group, layouts[name]) for name, group in groups.items()}
         self._writers = {name: self._writer(tables) for name, tables in self._tables.items()}
-        self._reading = asyncio.Semaphore(READERS)
+        self._reading = reading
+        self._give_up_s = reading.give_up_s if reading else database.command_timeout_s
+        self._turns = asyncio.Semaphore(reading.connections if reading else READERS)
         self._idle: list[Connection] = []
 
     def _writer(self, tables: GroupTables) -> GroupWriter:
@@ -209,6 +223,14 @@ class PostgresqlStore:
             size_bytes=size,
         )
 
+    async def view(self) -> ServerView:
+        """What the server counts of its own work."""
+        return ServerView()
+
+    async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
+        """The partitions of every group."""
+        return dict.fromkeys(self._tables, ())
+
     async def close(self) -> None:
         """Give the connections back, and stop an embedded server when this was its last user."""
         for writer in self._writers.values():
@@ -216,16 +238,16 @@ class PostgresqlStore:
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.terminate()
-        if self._server is not None:
+        if self._server is not None and self._reading is None:
             await self._server.stop()
 
     @asynccontextmanager
     async def _reader(self, within_s: float | None = None) -> AsyncIterator[Connection]:
-        async with self._reading:
+        async with self._turns:
             connection: Connection | None = None
             try:
                 with translated(self._target):
-                    async with asyncio.timeout(within_s or self._database.command_timeout_s):
+                    async with asyncio.timeout(within_s or self._give_up_s):
                         while self._idle and (connection is None or connection.is_closed()):
                             connection = self._idle.pop()
                         if connection is None or connection.is_closed():
@@ -239,8 +261,24 @@ class PostgresqlStore:
                     connection.terminate()
                 raise
 
+    def _session_settings(self) -> dict[str, str]:
+        name = f"triggerlog {self._logger}"
+        if self._reading is None:
+            return {"application_name": name}
+        return {
+            "application_name": f"{name} reader",
+            "default_transaction_read_only": "on",
+            "statement_timeout": str(math.ceil(1000 * self._reading.give_up_s)),
+        }
+
     async def _connect(self) -> Connection:
-        dsn = self._database.dsn if self._server is None else await self._server.start()
+        if self._server is None:
+            return await self._connected(self._database.dsn)
+        if self._reading is None:
+            return await self._connected(await self._server.start())
+        dsn = self._server.found()
+        if dsn is None:
+            raise StoreUnavailable("the embedded PostgreSQL does not run; it does while the daemon does")
         return await self._connected(dsn)
 
     async def _connected(self, dsn: str | None) -> Connection:
@@ -250,7 +288,7 @@ class PostgresqlStore:
                 dsn,
                 password=self._password,
                 timeout=self._database.command_timeout_s,
-                server_settings={"application_name": f"triggerlog {self._logger}"},
+                server_settings=self._session_settings(),
             )
 
 
