@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from dash import Dash
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
@@ -16,7 +15,10 @@ from dashboard import instrument, live
 from dashboard.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.hub import Hub, Viewer
 from dashboard.login import Doorkeeper
+from dashboard.orders import order_routes
+from dashboard.relay import relay_routes
 from doors.headers import SecurityHeaders
+from doors.origin import is_from
 from schemas.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
@@ -122,7 +124,7 @@ def build_app(
 
     @api.websocket("/ws")
     async def stream(socket: WebSocket, epoch: int | None = None, sequence: int | None = None) -> None:
-        if not _allowed(socket.headers.get("origin"), socket.headers.get("host"), origins):
+        if not is_from(socket.headers.get("origin"), socket.headers.get("host"), origins):
             await socket.close(code=1008, reason="origin not allowed")
             return
         await socket.accept()
@@ -136,6 +138,8 @@ def build_app(
     async def health() -> dict[str, str | int | None]:
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
+    api.include_router(order_routes(questions, origins))
+    api.include_router(relay_routes(questions))
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
     api.add_middleware(Doorkeeper, password=password, is_secure=is_secure, origins=origins)
     api.add_middleware(SecurityHeaders, policy=policy)
@@ -185,11 +189,6 @@ async def _serve(socket: WebSocket, viewer: Viewer) -> None:
         for ended in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(ended, Exception) and not isinstance(ended, WebSocketDisconnect | RuntimeError):
                 raise ended
-
-
-def _allowed(origin: str | None, host: str | None, origins: frozenset[str]) -> bool:
-    """Whether a page of this origin may listen. No Origin: not a browser, so nobody's session can be misused."""
-    return origin is None or urlsplit(origin).netloc == host or origin in origins
 
 
 def _build() -> str:

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import httpx
 import orjson
@@ -22,6 +22,10 @@ from schemas.status import Status
 RECONNECT_MOST_S = 2.0
 SILENCE_S = 4.0
 """Without a frame for so long the daemon counts as gone (it sends four a second), though the connection may stand."""
+
+ANSWER_S = 5.0
+ORDER_S = 30.0
+"""A process that is to be started has to load a database's driver first."""
 
 LARGEST_FRAME = 32 * 1024 * 1024
 
@@ -91,7 +95,6 @@ class DaemonApi:
     def __init__(self, daemon: Daemon) -> None:
         self._http = httpx.AsyncClient(
             base_url=f"{daemon.url}/api/v1",
-            timeout=httpx.Timeout(5.0),
             headers=daemon.headers,
             verify=daemon.context or True,
             # A proxy named in the environment must not come between the page and a daemon on loopback.
@@ -113,15 +116,42 @@ class DaemonApi:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _get(self, path: str, asked: dict[str, int], answer: type[A]) -> A:
+    async def tell(self, method: str, path: str, *, body: Any, authorization: str) -> httpx.Response:
+        """Give an order, with this Authorization in place of the page's; any answer. Raises DaemonUnavailable."""
+        return await self._send(method, path, body=body, authorization=authorization, within_s=ORDER_S)
+
+    async def ask(self, path: str, **asked: int) -> httpx.Response:
+        """Ask something, as the page; any answer. Raises DaemonUnavailable."""
+        return await self._send("GET", path, asked=asked)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        asked: dict[str, int] | None = None,
+        body: Any = None,
+        authorization: str | None = None,
+        within_s: float = ANSWER_S,
+    ) -> httpx.Response:
         try:
-            response = await self._http.get(path, params=asked)
+            return await self._http.request(
+                method,
+                path,
+                params=asked,
+                json=body,
+                headers=None if authorization is None else {"Authorization": authorization},
+                timeout=within_s,
+            )
         except httpx.TimeoutException:
-            raise DaemonUnavailable(f"the daemon at {self.url} took longer than 5 s to answer") from None
+            raise DaemonUnavailable(f"the daemon at {self.url} took longer than {within_s:g} s to answer") from None
         except httpx.HTTPError as problem:
             raise DaemonUnavailable(f"the daemon at {self.url} cannot be reached ({_word(problem)})") from None
+
+    async def _get(self, path: str, asked: dict[str, int], answer: type[A]) -> A:
+        response = await self._send("GET", path, asked=asked)
         if response.is_error:
-            raise DaemonUnavailable(f"the daemon answered {response.status_code}: {_detail(response)}")
+            raise DaemonUnavailable(f"the daemon answered {response.status_code}: {detail_of(response)}")
         try:
             return answer.model_validate_json(response.content)
         except ValidationError as problem:
@@ -194,7 +224,8 @@ def _word(problem: Exception) -> str:
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
-def _detail(response: httpx.Response) -> str:
+def detail_of(response: httpx.Response) -> str:
+    """What the daemon says is wrong, in one line."""
     try:
         detail = response.json()["detail"]
     except (ValueError, KeyError, TypeError):

@@ -52,6 +52,8 @@ class LimitedHttp(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._head_bytes = 0
         self._in_head = True
+        self._is_whole = False
+        """Whether a request ended with what came last."""
         self._is_sending = True
         """Whether the client owes (the rest of) a request."""
         self.idle_since = 0.0
@@ -82,10 +84,12 @@ class LimitedHttp(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._is_sending and self._deadline is None:
             self._until(self.limits.request_s)
+        self._is_whole = False
         try:
             self.parser.feed_data(data)
-            # A header without an end is in the parser, which has told nothing of it yet.
-            self._head_bytes += len(data) if self._in_head else 0
+            # A header without an end is in the parser, which has told nothing of it yet. What ended a request was its
+            # body for the most part, and not the head of the next one.
+            self._head_bytes += len(data) if self._in_head and not self._is_whole else 0
             self._see_head()
         except httptools.HttpParserUpgrade:
             self._upgrade()
@@ -123,7 +127,7 @@ class LimitedHttp(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The client has sent all it has to: now it is for us to answer, and for the client to take it."""
         super().on_message_complete()
-        self._in_head = True
+        self._in_head = self._is_whole = True
         if self.cycle is None or self.cycle.response_complete:
             self._rest()
         else:
@@ -166,6 +170,10 @@ class LimitedHttp(HttpToolsProtocol):
 
     def _refuse(self, status: int, detail: str) -> None:
         self._refusal = _Refused(status, detail)
+        if self.cycle is not None and not self.cycle.response_complete:
+            # The answer to a request before this one has no way out any more.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         body = orjson.dumps({"detail": detail})
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)

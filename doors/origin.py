@@ -20,3 +20,11 @@ def is_local_name(host: str | None) -> bool:
         return True
     name = urlsplit(f"//{host}").hostname or ""
     return is_ip(name) or "." not in name.removesuffix(".localhost")
+
+
+def is_from(origin: str | None, host: str | None, further: frozenset[str]) -> bool:
+    """Tell whether a page of this host and port, or of a further origin, asks; no origin is no browser.
+
+    What has no origin misuses nobody's session.
+    """
+    return origin is None or urlsplit(origin).netloc == host or origin in further

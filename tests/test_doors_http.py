@@ -93,6 +93,9 @@ async def test_requests_over_a_limit_are_refused_with_the_mend() -> None:
         assert detail(await said(port, GET + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"))[0] == 400
         body = post + b"Content-Length: 100\r\nConnection: close\r\n\r\n"
         assert (await said(port, body, b"z" * 100)).endswith(b"\r\n\r\n100")
+    async with listening(Limits(head_bytes=1000, body_bytes=5000)) as (_, port):
+        whole = post + b"Content-Length: 5000\r\nConnection: close\r\n\r\n" + b"z" * 5000
+        assert (await said(port, whole)).endswith(b"\r\n\r\n5000"), "a body that comes with its head is not one"
 
 
 async def test_one_connection_serves_many_requests_one_after_the_other_and_ahead() -> None:

@@ -54,8 +54,9 @@ def answers(url: str, trusting: ssl.SSLContext | None = None) -> bool:
 class Process:
     """A process of its own on a port of its own, that can be killed and come back on it."""
 
-    def __init__(self, *command: str, health: str) -> None:
+    def __init__(self, *command: str, health: str, **environment: str) -> None:
         self._command = command
+        self._environment = os.environ | environment
         self._health = health
         self._running: subprocess.Popen[bytes] | None = None
         self.trusting: ssl.SSLContext | None = None
@@ -65,7 +66,9 @@ class Process:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         command = [part.replace("{port}", str(self.port)) for part in self._command]
-        self._running = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL)
+        self._running = subprocess.Popen(
+            [sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL, env=self._environment
+        )
         until(lambda: answers(self.url + self._health, self.trusting), f"{command} answers")
 
     def signal(self, number: signal.Signals) -> None:
