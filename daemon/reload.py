@@ -22,6 +22,8 @@ RELOADABLE = frozenset(
         "committer.retry_most_ms",
         "journal.max_mib",
         "journal.segment_mib",
+        "readers.governor.backlog_triggers",
+        "readers.governor.commit_p99_ms",
         "sources[].acknowledge_every_ms",
         "sources[].max_connections",
         "sources[].max_connections_per_address",

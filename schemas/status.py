@@ -223,6 +223,7 @@ class GovernorStatus(_Model):
     commit_p99_ms: float | None = Field(description="ceiling for the commit latency; null for none")
     backlog_triggers: int | None = Field(description="ceiling for the triggers that wait; null for none")
     admitted: int = Field(description="clients that may ask now, of all workloads together")
+    share: float = Field(default=1.0, description="part of their time for which they may ask, above 0 and up to 1")
     clients: int = Field(description="clients there are")
     state: str = Field(description="off, idle (no readers), open (all admitted), raising, holding or lowering")
     reason: str = Field(description="what it does and why, in one line")
