@@ -40,6 +40,13 @@ class CommitsLost(StoreError):
         self.position = position
 
 
+class AnswerTooLarge(StoreError):
+    """There is more than the question allows an answer to have; a smaller stretch may do."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"there are more than {most:,} readings, or the triggers that may have them")
+
+
 class SchemaMismatch(StoreError):
     """What is in the database does not fit the configuration; the message names the difference and the mend."""
 
@@ -173,6 +180,7 @@ class Store(Protocol):
 
         Raises:
             StoreUnavailable: also when the answer took longer than it may.
+            AnswerTooLarge: there are more readings than `WindowReadings.most`.
         """
 
     async def facts(self) -> StoreFacts:

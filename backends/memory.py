@@ -9,7 +9,8 @@ import numpy as np
 
 from backends.base import Held, Partition, ServerView, StoreFacts, see_not_behind
 from backends.reductions import newest_of_each, reducer_of
-from schemas.batch import Batch, Durability, JournalPosition, Stream
+from backends.windows import in_order, see_not_too_large
+from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
     TOTALS,
@@ -203,7 +204,9 @@ def _readings(kept: _Group, query: _OfReadings) -> Array:
             found = every[(every["instrument"] == query.instrument) & _within(every, query)]
             return np.asarray(found[np.argsort(found["time_ns"], kind="stable")][-query.most :])
         case WindowReadings():
-            return np.sort(every[_within(every, query)], order=("run", "trigger", "instrument"))
+            found = in_order(every[_within(every, query)])
+            see_not_too_large(found, query, Layout.ROWS)
+            return found
         case TriggersReadings():
             wanted = (every["run"] == query.run) & np.isin(every["trigger"], query.triggers)
             return np.sort(every[wanted], order=("trigger", "instrument"))

@@ -75,11 +75,16 @@ class InstrumentReadings:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowReadings:
-    """All readings of a group with start_ns <= time_ns < end_ns, by run, trigger and instrument."""
+    """All readings of a group with start_ns <= time_ns < end_ns, by run, trigger and instrument.
+
+    most: the asker has room for so many; of more there is no answer, and they are not all read to find that out. In the
+    arrays layout triggers count as whole, also those that are only looked at for a reading that may be in the stretch.
+    """
 
     group: InstrumentGroup
     start_ns: int
     end_ns: int
+    most: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

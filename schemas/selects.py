@@ -95,18 +95,18 @@ def _elements_of_instrument(tables: GroupTables, query: InstrumentReadings) -> s
     )
 
 
-def readings_in_window(tables: GroupTables, query: WindowReadings) -> sa.Select[Any]:
-    """Select a group's readings of a stretch of time; in the arrays layout the rows of all triggers it may touch."""
+def readings_in_window(tables: GroupTables, query: WindowReadings, rows: int | None = None) -> sa.Select[Any]:
+    """Select a group's readings of a stretch of time; in the arrays layout the rows of all triggers it may touch.
+
+    rows: no more than so many, and then any and in no order: the server need not read all to find the first ones.
+    """
     data = tables.data.c
     if tables.layout is Layout.ARRAYS:
         low, high = slack(query.start_ns, query.end_ns)
         found = sa.select(*tables.data.c).where(data.time_ns >= low, data.time_ns <= high)
-        return found.order_by(data.run, data.trigger_id)
-    return (
-        sa.select(*tables.data.c)
-        .where(data.time_ns >= query.start_ns, data.time_ns < query.end_ns)
-        .order_by(data.run, data.trigger_id, data.instrument)
-    )
+        return found.order_by(data.run, data.trigger_id) if rows is None else found.limit(rows)
+    found = sa.select(*tables.data.c).where(data.time_ns >= query.start_ns, data.time_ns < query.end_ns)
+    return found.order_by(data.run, data.trigger_id, data.instrument) if rows is None else found.limit(rows)
 
 
 def totals(tables: GroupTables) -> sa.Select[Any]:

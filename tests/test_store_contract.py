@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import CommitsLost, SchemaMismatch, Store, StoreUnavailable
+from backends.base import AnswerTooLarge, CommitsLost, SchemaMismatch, Store, StoreUnavailable
 from backends.memory import MemoryStore
 from backends.mongodb import MongodbStore
 from backends.mysql import MysqlStore
@@ -161,6 +161,23 @@ async def test_readings_of_an_instrument_and_of_a_window(make: Make, opened: Any
     inside = (readings["time_ns"] >= start) & (readings["time_ns"] < end)
     window = await store.ask(WindowReadings(group=group, start_ns=start, end_ns=end))
     np.testing.assert_array_equal(window, answers(group, [(1, readings[inside])]))
+
+
+async def test_an_answer_that_would_be_too_large_is_refused(make: Make, opened: Any, rng: np.random.Generator) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    times = now_and_then(30, every_ns=60_000_000_000)
+    readings = readings_of(group, np.arange(30), times, rng)
+    await store.commit(batch_of(group, 1, readings))
+
+    end = int(times[15]) - 10_000_000_000
+    window = WindowReadings(group=group, start_ns=int(times[10]), end_ns=end, most=5 * group.size)
+    np.testing.assert_array_equal(await store.ask(window), answers(group, [(1, readings[10:15].ravel())]))
+    for tight in (window.most - 1, 7):
+        with pytest.raises(AnswerTooLarge):
+            await store.ask(dataclasses.replace(window, most=tight))
+    with pytest.raises(AnswerTooLarge):
+        await store.ask(dataclasses.replace(window, start_ns=EVER[0], end_ns=EVER[1]))
 
 
 async def test_incomplete_triggers(make: Make, opened: Any, rng: np.random.Generator) -> None:

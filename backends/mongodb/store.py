@@ -18,6 +18,7 @@ from backends.mongodb.formats import arrays_format, data_format, decode_ledger, 
 from backends.mongodb.schema import GroupCollections, check_width, create_or_check, missing_from
 from backends.mongodb.server import Database, Server, ask_server, check_server, held
 from backends.mongodb.writer import GroupWriter
+from backends.windows import in_order, rows_to_know, see_not_too_large
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
 from schemas.ledger import ledger_dtype
@@ -144,8 +145,11 @@ class MongodbStore:
                 case InstrumentReadings():
                     answer = await self._instrument(database, of, query)
                 case WindowReadings():
-                    readings = await self._readings(database, of, reading.readings_in_window(query, of.layout, server))
-                    answer = _in_order(_between(readings, query.start_ns, query.end_ns))
+                    wanted = reading.readings_in_window(query, of.layout, server)
+                    enough = rows_to_know(query, of.layout) or 0
+                    readings = await self._readings(database, of, wanted, most=enough)
+                    see_not_too_large(readings, query, of.layout)
+                    answer = in_order(_between(readings, query.start_ns, query.end_ns))
                 case LedgerRow():
                     answer = await self._ledger(database, of, *reading.ledger_entry(query.trigger, query.run))
                 case LedgerTail():
@@ -184,7 +188,7 @@ class MongodbStore:
         if not len(entry):
             return np.empty(0, answer_dtype(of.group))
         wanted = reading.readings_of_trigger(int(entry["run"][0]), int(entry["trigger"][0]), of.layout)
-        return _in_order(await self._readings(database, of, wanted))
+        return in_order(await self._readings(database, of, wanted))
 
     async def _readings(
         self,
@@ -286,11 +290,6 @@ class MongodbStore:
 def _between(readings: Array, start_ns: int, end_ns: int) -> Array:
     inside = (readings["time_ns"] >= start_ns) & (readings["time_ns"] < end_ns)
     return readings if inside.all() else readings[inside]
-
-
-def _in_order(readings: Array) -> Array:
-    ordered: Array = readings[np.lexsort((readings["instrument"], readings["trigger"], readings["run"]))]
-    return ordered
 
 
 def _is_past(parts: list[Array], triggers_ns: Array, most: int) -> bool:

@@ -12,6 +12,7 @@ from backends.mysql.server import product_of
 from backends.mysql.sql import compiled, quoted
 from backends.mysql.tables import COMPLETE
 from backends.mysql.view import integer, picked
+from backends.windows import in_order, rows_to_know, see_not_too_large
 from schemas import selects
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
@@ -51,8 +52,10 @@ async def _found(connection: Connection, tables: GroupTables, query: Selection |
             return await _of_instrument(connection, tables, query)
         case WindowReadings():
             # Putting them in order is cheaper here than there.
-            found = selects.readings_in_window(tables, query).order_by(None)
-            readings = _in_order(await _readings(connection, tables, found))
+            found = selects.readings_in_window(tables, query, rows_to_know(query, tables.layout)).order_by(None)
+            readings = await _readings(connection, tables, found)
+            see_not_too_large(readings, query, tables.layout)
+            readings = in_order(readings)
             inside = (readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns)
             return readings if inside.all() else readings[inside]
         case LedgerRow():
@@ -106,7 +109,7 @@ async def _trigger(connection: Connection, tables: GroupTables, row: Array) -> A
         first_ns=int(row["first_ns"][0]),
         last_ns=int(row["last_ns"][0]),
     )
-    return _in_order(await _readings(connection, tables, found.order_by(None)))
+    return in_order(await _readings(connection, tables, found.order_by(None)))
 
 
 async def _of_instrument(connection: Connection, tables: GroupTables, query: InstrumentReadings) -> Array:
@@ -143,9 +146,3 @@ async def _totals(connection: Connection, tables: GroupTables, within_s: float) 
     else:
         text = text.replace("SELECT", f"SELECT /*+ MAX_EXECUTION_TIME({math.ceil(1000 * within_s)}) */", 1)
     return np.array([(*row, 0, 0) for row in await connection.fetch(text)], TOTALS)
-
-
-def _in_order(readings: Array) -> Array:
-    """By run, trigger and instrument."""
-    keys = readings["instrument"], readings["trigger"], readings["run"]
-    return np.asarray(readings[np.lexsort(keys)])

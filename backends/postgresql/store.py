@@ -28,6 +28,7 @@ from backends.postgresql.errors import login_refused, translated
 from backends.postgresql.schema import Missing, create_or_check, missing_from
 from backends.postgresql.sql import compiled, quoted
 from backends.postgresql.writer import Connection, GroupWriter
+from backends.windows import in_order, rows_to_know, see_not_too_large
 from schemas import selects
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
@@ -174,10 +175,12 @@ class PostgresqlStore:
                     found = selects.readings_of_instrument(tables, query)
                     return decode_rows(await _copied(connection, found), tables.group)[::-1]
                 case WindowReadings():
-                    found = selects.readings_in_window(tables, query)
+                    found = selects.readings_in_window(tables, query, rows_to_know(query, tables.layout))
                     readings = _decode(await _copied(connection, found), tables)
+                    see_not_too_large(readings, query, tables.layout)
                     inside = (readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns)
-                    return readings if inside.all() else readings[inside]
+                    within = readings if inside.all() else readings[inside]
+                    return within if query.most is None else in_order(within)
                 case LedgerRow():
                     return await self._ledger(connection, tables, selects.ledger_row(tables, query.trigger, query.run))
                 case LedgerTail():

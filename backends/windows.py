@@ -1,0 +1,41 @@
+"""Stretches of time that may hold more than their asker has room for: how much is read to know, and the refusal."""
+
+import numpy as np
+
+from backends.base import AnswerTooLarge
+from schemas.batch import Layout
+from schemas.queries import WindowReadings
+from schemas.readings import Array
+
+
+def rows_to_know(query: WindowReadings, layout: Layout) -> int | None:
+    """How many rows (documents) show that there are more than `most` readings; None where all are wanted."""
+    return None if query.most is None else _fitting(query.most, query, layout) + 1
+
+
+def see_not_too_large(readings: Array, query: WindowReadings, layout: Layout) -> None:
+    """Refuse an answer that was cut off at `rows_to_know`.
+
+    readings: of all these rows, also those that are outside of the stretch; of a trigger side by side.
+
+    Raises:
+        AnswerTooLarge: there may be more.
+    """
+    if query.most is None or not len(readings):
+        return
+    rows = len(readings)
+    if layout is Layout.ARRAYS:
+        follows = (readings["trigger"][1:] != readings["trigger"][:-1]) | (readings["run"][1:] != readings["run"][:-1])
+        rows = 1 + int(np.count_nonzero(follows))
+    if rows > _fitting(query.most, query, layout):
+        raise AnswerTooLarge(query.most)
+
+
+def _fitting(most: int, query: WindowReadings, layout: Layout) -> int:
+    return most if layout is Layout.ROWS else max(1, most // query.group.size)
+
+
+def in_order(readings: Array) -> Array:
+    """Put readings by run, trigger and instrument."""
+    keys = readings["instrument"], readings["trigger"], readings["run"]
+    return np.asarray(readings[np.lexsort(keys)])
