@@ -1,10 +1,12 @@
 """Reporting: the status of the whole daemon, put together from its parts."""
 
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
+from pathlib import Path
 
 import psutil
 
@@ -17,6 +19,7 @@ from daemon.store_report import StoreReport
 from schemas.config import Config
 from schemas.status import (
     DeadLetterCounts,
+    DiskStatus,
     GroupStatus,
     Latency,
     ReadingCounts,
@@ -37,6 +40,9 @@ class Reporter:
         self.pipelines: Mapping[str, Pipeline] = {}
         self.sources: Sequence[Source] = ()
         self.state = State.STARTING
+        self.folder: Path | None = None
+        """The state folder, whose disk is told of."""
+        self._disk: DiskStatus | None = None
         self._config = config
         self._store = store
         self._events = events
@@ -73,6 +79,7 @@ class Reporter:
             )
         if moment - self._cpu_at_ns >= 1_000_000_000:
             self._cpu, self._cpu_at_ns = self._process.cpu_percent(), moment
+            self._disk = None if self.folder is None else _disk(self.folder)
 
     def look_at_store(self) -> None:
         """Say it when the store has gone away, or has come back."""
@@ -104,6 +111,7 @@ class Reporter:
             store=store,
             groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
             sources=[source.status() for source in self.sources],
+            disk=self._disk,
             events=self._events.newest(),
             limits={"commit_p99_ms": self._config.alarms.commit_p99_ms, "stale_s": self._config.alarms.stale_s},
             cpu_percent=self._cpu,
@@ -136,6 +144,14 @@ class Reporter:
             full_in_s=full_in_s(pipeline.backlog.room_bytes, pipeline.backlog.bytes_a_reading, rates[2]),
             drained_in_s=drained_in_s(pipeline.backlog.waiting.readings, rates[2], rates[3]),
         )
+
+
+def _disk(folder: Path) -> DiskStatus | None:
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None  # the journal says what is wrong with it
+    return DiskStatus(total_bytes=disk.f_blocks * disk.f_frsize, free_bytes=disk.f_bavail * disk.f_frsize)
 
 
 def _slips(pipeline: Pipeline) -> list[Slip]:

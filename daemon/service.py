@@ -109,7 +109,7 @@ class Service:
         except StoreError as error:
             raise CommandFailed(in_its_field(error, self.config)) from None
         self._tls = contexts_of(loaded)
-        self._state_dir = loaded.state_dir
+        self._state_dir = self.reporter.folder = loaded.state_dir
         self._notifier = notifier or Notifier({})
         self._supervision = Supervision(self._notifier, self.reporter.status, self._parts, self.events)
         self._sources: list[Source] = []

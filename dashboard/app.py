@@ -11,11 +11,12 @@ from pathlib import Path
 from dash import Dash
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
-from dashboard import instrument, live
+from dashboard import instrument
 from dashboard.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.hub import Hub, Viewer
 from dashboard.login import Doorkeeper
 from dashboard.orders import order_routes
+from dashboard.page import page
 from dashboard.relay import relay_routes
 from doors.headers import SecurityHeaders
 from doors.origin import is_from
@@ -160,7 +161,7 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
     )
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
     app.backend.websocket_capability = False
-    app.layout = live.page(build)
+    app.layout = page(build)
     instrument.register(app, hub=hub, api=questions)
     app.init_app(api)
     return POLICY.format(scripts=" ".join(f"'{digest}'" for digest in _digests(app)))

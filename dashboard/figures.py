@@ -27,7 +27,7 @@ def graph_config() -> Any:
     return {"displayModeBar": False, "displaylogo": False, "scrollZoom": False, "responsive": True}
 
 
-def chart(*traces: tuple[str, str, str], unit: str) -> go.Figure:
+def chart(*traces: tuple[str, str, str], unit: str, height: int = CHART_HEIGHT) -> go.Figure:
     """An empty live chart; the script in assets fills it.
 
     traces: (name, column of frames.COLUMNS, colour) each, drawn in that order. The column travels as the trace's
@@ -50,7 +50,7 @@ def chart(*traces: tuple[str, str, str], unit: str) -> go.Figure:
     )
     # Without data the axes would be labelled with made-up numbers; the script shows them with the first point.
     blank = {"showticklabels": False}
-    return figure.update_layout(**_layout(CHART_HEIGHT), xaxis=_time_axis() | blank, yaxis=_value_axis() | blank)
+    return figure.update_layout(**_layout(height), xaxis=_time_axis() | blank, yaxis=_value_axis() | blank)
 
 
 def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:

@@ -4,10 +4,11 @@ A frame is a plain dict. `points` holds one row of COLUMNS a group and changes w
 cut into sections, and a section travels only in the frames in which it changed.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from dashboard.slips import by_name
-from schemas.status import GroupStatus, Status
+from schemas.status import DiskStatus, GroupStatus, ReaderStatus, Status
 
 COLUMNS: tuple[str, ...] = (
     "received",
@@ -20,20 +21,24 @@ COLUMNS: tuple[str, ...] = (
     "absent",
     "written",
     "longest",
+    "reads",
+    "rows_read",
+    "readers",
 )
 """What is charted, by position in a point.
 
 received, committed: triggers closed and committed a second. p50, p99: commit latency in ms, NaN when nothing was
 committed lately. waiting, open: triggers. missing: instruments missing a trigger (mean). absent: instruments in state
 missing, silent or never. written: readings committed a second.
-longest: the longest commit latency lately, in ms.
+longest: the longest commit latency lately, in ms. reads, rows_read: answers and rows a second of the group's reader
+workloads. readers: clients of theirs that may ask.
 """
 
 Sections = dict[str, Any]
 
 
-def point(group: GroupStatus) -> list[float | None]:
-    """One row of COLUMNS, rounded to what a chart can show."""
+def point(group: GroupStatus, readers: Sequence[ReaderStatus] = ()) -> list[float | None]:
+    """One row of COLUMNS, rounded to what a chart can show; `readers` are the workloads that read the group."""
     triggers, latency = group.triggers, group.commit_ms
     return [
         round(triggers.rate, 3),
@@ -46,12 +51,18 @@ def point(group: GroupStatus) -> list[float | None]:
         group.missing_now,
         round(group.readings.commit_rate, 1),
         _rounded(latency.max),
+        round(sum(reader.rate for reader in readers), 3),
+        round(sum(reader.row_rate for reader in readers), 1),
+        sum(reader.admitted for reader in readers),
     ]
 
 
 def points(status: Status) -> dict[str, list[float | None]]:
     """A point a group, by name."""
-    return {name: point(group) for name, group in status.groups.items()}
+    return {
+        name: point(group, [reader for reader in status.readers.values() if reader.group == name])
+        for name, group in status.groups.items()
+    }
 
 
 def sections(status: Status) -> Sections:
@@ -66,6 +77,10 @@ def sections(status: Status) -> Sections:
         },
         "store": status.store.model_dump(exclude={"away_s", "commits"}),
         "limits": status.limits,
+        "disk": None if status.disk is None else _disk(status.disk),
+        "readers": {name: reader.model_dump() for name, reader in status.readers.items()},
+        "governor": None if status.governor is None else status.governor.model_dump(),
+        "experiment": None if status.experiment is None else status.experiment.model_dump(),
         "sources": [source.model_dump(exclude={"received", "bytes"}) for source in status.sources],
         "events": [event.model_dump(exclude={"time_ns"}) | {"t": event.time_ns / 1e6} for event in status.events],
     }
@@ -112,6 +127,15 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
         "incomplete": group.triggers.incomplete,
         "newest": group.triggers.newest,
     }
+
+
+def _disk(disk: DiskStatus) -> dict[str, float]:
+    """In GiB, to what a header shows: bytes would travel with every frame."""
+    return {"total_gib": _digits(disk.total_bytes / 2**30), "free_gib": _digits(disk.free_bytes / 2**30)}
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def _coarse(seconds: float | None) -> float | None:

@@ -241,6 +241,13 @@ class ExperimentStatus(_Model):
     left_s: float = Field(description="estimate of the time left, seconds")
 
 
+class DiskStatus(_Model):
+    """The disk that holds the state folder, and with it the journal."""
+
+    total_bytes: int
+    free_bytes: int = Field(description="what is free for a process that is not root's")
+
+
 class Status(_Model):
     """The whole daemon."""
 
@@ -257,6 +264,7 @@ class Status(_Model):
     readers: dict[str, ReaderStatus] = Field(default_factory=dict, description="reader workloads, by name")
     governor: GovernorStatus | None = None
     experiment: ExperimentStatus | None = None
+    disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
     events: list[Event] = Field(description="the last few, newest first")
     limits: dict[str, float] = Field(
         description="limits in force, by name: commit_p99_ms (budget for the commit latency, p99, in milliseconds), "

@@ -20,6 +20,9 @@ def test_a_point_holds_the_columns_in_their_order() -> None:
         "absent": 0,
         "written": 971.5 * 120,
         "longest": 14.784,
+        "reads": 0,
+        "rows_read": 0,
+        "readers": 0,
     }
 
 

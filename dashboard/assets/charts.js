@@ -1,4 +1,4 @@
-/* Four charts of the chosen group: drawn when seen, once per animation frame at most. */
+/* Live charts of the chosen group over one common stretch of time: drawn when seen, once per animation frame at most. */
 (function (T) {
   "use strict";
 
@@ -9,7 +9,7 @@
   let budgetShown = false;
 
   /* Least time between two drawings: the longer the range, the less a frame moves it. */
-  const EVERY = { "1m": 200, "5m": 450, "1h": 1900 };
+  const EVERY = { "1m": 200, "5m": 450, "1h": 1900, run: 4900 };
 
   T.redraw = function () {
     forced = true;
@@ -17,56 +17,57 @@
   };
 
   function find() {
-    const names = ["rates", "latency", "backlog", "missing"];
     const seen = new IntersectionObserver((entries) => {
-      for (const entry of entries) {
-        const chart = charts.find((one) => one.box === entry.target);
-        chart.seen = entry.isIntersecting;
-      }
+      for (const entry of entries) charts.find((one) => one.box === entry.target).seen = entry.isIntersecting;
       T.schedule();
     });
-    for (const name of names) {
-      const box = document.getElementById("chart-" + name);
+    for (const box of document.querySelectorAll(".chart[id^=chart-]")) {
       const line = T.make("div", "crosshair");
       line.hidden = true;
       box.append(line);
       box.addEventListener("pointermove", point);
       box.addEventListener("pointerleave", () => charts.forEach((chart) => (chart.line.hidden = true)));
-      charts.push({ name, box, line, seen: true, drawnAt: 0, drawnTo: null });
+      charts.push({ name: box.id.slice(6), box, line, seen: true, drawnAt: 0, drawnTo: null });
       seen.observe(box);
     }
   }
 
+  const axisOf = (box) => {
+    const gd = box.querySelector(".js-plotly-plot");
+    return gd && gd._fullLayout && gd._fullLayout.xaxis;
+  };
+
   /* One moment in all charts: they share their time axis, so it lies equally far across each. */
   function point(event) {
-    const axis = (box) => box.querySelector(".js-plotly-plot")._fullLayout.xaxis;
-    const under = axis(event.currentTarget);
+    const under = axisOf(event.currentTarget);
+    if (!under) return;
     const across = (event.clientX - event.currentTarget.getBoundingClientRect().left - under._offset) / under._length;
     for (const chart of charts) {
-      const { _offset, _length } = axis(chart.box);
+      const axis = axisOf(chart.box);
+      if (!axis) continue;
       chart.line.hidden = across < 0 || across > 1;
-      chart.line.style.left = _offset + across * _length + "px";
+      chart.line.style.left = axis._offset + across * axis._length + "px";
     }
   }
 
   T.drawCharts = function () {
     if (!charts.length) find();
-    const to = T.view.pausedAt === null ? T.state.newest : T.view.pausedAt;
-    if (to === null) return;
+    const stretch = T.stretch();
+    if (stretch === null) return;
     const now = performance.now();
     for (const chart of charts) {
-      const due = now - chart.drawnAt >= EVERY[T.view.range] && chart.drawnTo !== to;
+      if (chart.box.offsetParent === null) continue; // of a tab that is not seen
+      const due = now - chart.drawnAt >= EVERY[T.view.range] && chart.drawnTo !== stretch.to;
       const gd = chart.box.querySelector(".js-plotly-plot");
       if (!gd || !gd.layout || !(forced || (chart.seen && due))) continue;
-      draw(chart, gd, to);
+      draw(chart, gd, stretch);
       chart.drawnAt = now;
-      chart.drawnTo = to;
+      chart.drawnTo = stretch.to;
     }
     forced = false;
   };
 
-  function draw(chart, gd, to) {
-    const from = to - T.rangeMs();
+  function draw(chart, gd, { from, to }) {
     const ys = gd.data.map((trace) => {
       const { x, y } = T.window(T.view.group, trace.meta, from, to, MOST);
       trace.x = x;
@@ -76,11 +77,14 @@
     gd.layout.xaxis.range = [from, to];
     gd.layout.xaxis.autorange = false;
     gd.layout.xaxis.showticklabels = gd.layout.yaxis.showticklabels = true;
-    gd.layout.xaxis.tickformat = T.view.range === "1h" ? "%H:%M" : "%H:%M:%S";
-    SCALE[chart.name](gd.layout, ...extremes(ys));
+    gd.layout.xaxis.tickformat = format(to - from);
+    (T.scales[chart.name] || T.scales.plain)(gd.layout, ...extremes(ys));
     window.Plotly.redraw(gd);
-    note(chart.name, gd.layout.yaxis.range[0]);
+    const told = T.notes[chart.name];
+    if (told) T.text(document.getElementById("note-" + chart.name), told(gd.layout.yaxis.range[0]));
   }
+
+  const format = (width) => (width < 1500e3 ? "%H:%M:%S" : width < 86400e3 ? "%H:%M" : "%m-%d %H:%M");
 
   function extremes(ys) {
     let low = Infinity;
@@ -103,7 +107,9 @@
   /* A little below it, or a line at zero would lie on the frame. */
   const fromZero = (layout, high) => range(layout, -0.04 * high, high);
 
-  const SCALE = {
+  /* How a chart's axis of values lies, by the chart's name: (layout, least, greatest). */
+  T.scales = {
+    plain: (layout, _low, high) => fromZero(layout, Math.max(high * 1.2, 1e-9)),
     /* Not from zero: a dip of a few percent has to be seen. Never narrower than 4 %, or noise would look like dips. */
     rates: function (layout, low, high) {
       const span = Math.max(high - low, high * 0.04, 0.2);
@@ -111,12 +117,12 @@
       range(layout, Math.max(-0.02 * span, middle - span * 0.65), middle + span * 0.65);
     },
     latency: function (layout, _low, high) {
-      const budget = (T.section("limits") || {}).commit_p99_ms;
+      const most = budget();
       const top = Math.max(high * 1.2, 1);
       /* A far budget would flatten the lines. Shown from a third of it, until below a sixth: the axis must not jump. */
-      budgetShown = budget !== undefined && high > budget / (budgetShown ? 6 : 3);
-      fromZero(layout, budgetShown ? Math.max(top, budget * 1.15) : top);
-      layout.shapes = budgetShown ? [limit(budget)] : [];
+      budgetShown = most !== undefined && high > most / (budgetShown ? 6 : 3);
+      fromZero(layout, budgetShown ? Math.max(top, most * 1.15) : top);
+      layout.shapes = budgetShown ? [limit(most)] : [];
     },
     backlog: (layout, _low, high) => fromZero(layout, Math.max(high * 1.2, 5)),
     missing: (layout, _low, high) => fromZero(layout, Math.max(high * 1.2, 1)),
@@ -126,14 +132,13 @@
     return { type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color: LIMIT, width: 1, dash: "dash" } };
   }
 
-  function note(name, lowest) {
-    const place = document.getElementById("note-" + name);
-    const group = T.view.group;
-    const budget = (T.section("limits") || {}).commit_p99_ms;
-    const instruments = (T.section("group", group) || {}).instruments;
-    if (name === "latency") T.text(place, budget === undefined ? "" : "budget " + budget + " ms");
-    else if (name === "missing") T.text(place, "of " + T.count(instruments) + " instruments");
-    else if (name === "rates") T.text(place, lowest > 0 ? "axis from " + T.number(lowest) : "");
-    else T.text(place, "triggers");
-  }
+  const budget = () => (T.section("limits") || {}).commit_p99_ms;
+
+  /* What stands beside a chart's title, by the chart's name: (least value on its axis). */
+  T.notes = {
+    latency: () => (budget() === undefined ? "" : "budget " + budget() + " ms"),
+    missing: () => "of " + T.count((T.section("group", T.view.group) || {}).instruments) + " instruments",
+    rates: (lowest) => (lowest > 0 ? "axis from " + T.number(lowest) : ""),
+    backlog: () => "triggers",
+  };
 })((window.triggerlog = window.triggerlog || {}));

@@ -26,7 +26,7 @@
   };
 
   T.drawGrids = function (liveness) {
-    const place = document.getElementById("grids");
+    const place = document.querySelector("#panel-" + T.view.tab + " .grids");
     const groups = T.groups();
     for (const group of Object.keys(drawn)) {
       if (groups.includes(group)) continue;
@@ -39,8 +39,9 @@
       if (!drawn[group] || drawn[group].cells.length !== told.instruments || drawn[group].names !== names) {
         if (drawn[group]) drawn[group].root.remove();
         drawn[group] = build(group, told.instruments, names);
-        place.append(drawn[group].root);
       }
+      /* One grid for the tabs that show it: a cell is where somebody looks. */
+      if (drawn[group].root.parentNode !== place) place.append(drawn[group].root);
       update(drawn[group], group, T.section("states", group), liveness);
       explain(drawn[group], group, T.section("slips", group) || {});
     }
@@ -159,4 +160,7 @@
     event.preventDefault();
     if (cells[to]) cells[to].focus();
   }
+
+  T.onTab("live", T.drawGrids);
+  T.onTab("instruments", T.drawGrids);
 })((window.triggerlog = window.triggerlog || {}));

@@ -31,6 +31,7 @@
     banner(liveness);
     who();
     store();
+    disk();
   };
 
   function age(liveness) {
@@ -56,6 +57,14 @@
     facts($("store"), [["", version + (told.embedded ? ", embedded" : "")], ["durability", told.durability]]);
     const settings = Object.entries(told.settings).map(([name, value]) => name + " = " + value);
     T.attribute($("store"), "title", [told.target, ...settings].join("\n"));
+  }
+
+  /* Of the disk that the journal lies on. */
+  function disk() {
+    const told = T.section("disk");
+    if (!told) return;
+    const used = Math.round(100 * (1 - told.free_gib / told.total_gib));
+    facts($("disk"), [["disk", used + " % used, " + T.number(told.free_gib) + " GiB free"]]);
   }
 
   function facts(place, pairs) {

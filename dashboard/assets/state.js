@@ -150,6 +150,13 @@
     return thinned;
   }
 
+  /* Since when what is shown as the run is known. */
+  T.began = function (group) {
+    const series = T.state.series[group];
+    const told = (T.section("group", group) || {}).run_since_ms || 0;
+    return series && series.t.length ? Math.max(series.t[0], told) : T.state.newest;
+  };
+
   T.latest = function (group, column) {
     const series = T.state.series[group];
     const place = T.state.columns.indexOf(column);

@@ -96,12 +96,12 @@
   function draw() {
     const now = T.liveness();
     T.drawHeader(now);
+    T.drawAlarms();
     if (!T.groups().length) return;
     T.drawView();
-    T.drawAlarms();
     T.drawTiles(now);
-    T.drawGrids(now);
-    T.drawCharts(now);
+    T.drawCharts();
+    T.drawTab(now);
   }
 
   function watch() {

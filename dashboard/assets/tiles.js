@@ -1,4 +1,4 @@
-/* Six numbers with their sparklines, and the equation of conservation. */
+/* The numbers above the tabs with their sparklines, and the equation of conservation. */
 (function (T) {
   "use strict";
 
@@ -12,7 +12,7 @@
     const group = T.view.group;
     const dead = liveness === "none";
     const beside = besides(group);
-    for (const column of ["received", "written", "p50", "p99", "waiting", "absent"]) {
+    for (const column of ["received", "written", "p50", "p99", "waiting", "absent", "reads"]) {
       const tile = document.getElementById("tile-" + column);
       const shown = (SHOWN[column] || T.number)(T.latest(group, column));
       T.text(tile.querySelector(".value"), dead ? "–" : shown);
@@ -22,8 +22,9 @@
     }
     const told = T.section("group", group);
     T.text(document.querySelector("#tile-absent .unit"), told ? "of " + T.count(told.instruments) : "");
-    totals(group);
   };
+
+  T.onTab("live", () => totals(T.view.group));
 
   function besides(group) {
     const budget = (T.section("limits") || {}).commit_p99_ms;
@@ -34,7 +35,18 @@
       absent: T.number(T.latest(group, "missing")) + " missing a trigger",
       written: written(group),
       p50: "longest " + T.number(T.latest(group, "longest")) + " ms",
+      reads: readers(group),
     };
+  }
+
+  /* Clients that may ask, and rows they are given. */
+  function readers(group) {
+    const all = Object.values(T.section("readers") || {}).filter((reader) => reader.group === group);
+    if (!all.length) return "no readers";
+    const clients = all.reduce((sum, reader) => sum + reader.clients, 0);
+    const admitted = T.latest(group, "readers");
+    const asking = admitted === clients ? T.count(clients) : T.count(admitted) + " of " + T.count(clients);
+    return asking + " clients · " + T.number(T.latest(group, "rows_read")) + " rows/s";
   }
 
   /* How long an outage may last, or how soon one that is over is made up for; what is open says nothing then. */

@@ -1,42 +1,71 @@
-/* What a person has chosen, kept in the address so that a reload or a colleague sees the same. */
+/* What a person has chosen, kept in the address so that a reload, the way back or a colleague sees the same. */
 (function (T) {
   "use strict";
 
-  const RANGES = { "1m": 60e3, "5m": 300e3, "1h": 3600e3 };
+  const RANGES = { "1m": 60e3, "5m": 300e3, "1h": 3600e3, run: null };
+  const KEPT = ["tab", "range", "group", "instrument", "pausedAt", "channel", "experiment"];
   const $ = (id) => document.getElementById(id);
 
-  T.view = { range: "5m", group: null, instrument: null, pausedAt: null };
+  T.view = { tab: "live", range: "5m", group: null, instrument: null, pausedAt: null, channel: null, experiment: null };
+  const usual = Object.assign({}, T.view);
   let picked = null;
-  let tabs = null;
+  let segments = null;
 
-  T.rangeMs = () => RANGES[T.view.range];
-
-  T.readView = function () {
-    const asked = new URLSearchParams(location.search);
-    if (RANGES[asked.get("range")]) T.view.range = asked.get("range");
-    T.view.group = asked.get("group");
-    T.view.instrument = asked.get("instrument");
-    for (const button of document.querySelectorAll("button.range")) {
-      button.addEventListener("click", () => choose({ range: button.dataset.range }));
-    }
-    $("pause").addEventListener("click", () => {
-      T.view.pausedAt = T.view.pausedAt === null ? T.state.newest : null;
-      T.redraw();
-    });
-    marks();
+  /* From when to when the charts show: up to now, or to where they were paused. */
+  T.stretch = function () {
+    const to = T.view.pausedAt === null ? T.state.newest : T.view.pausedAt;
+    if (to === null) return null;
+    const width = RANGES[T.view.range];
+    return { from: width === null ? Math.min(T.began(T.view.group), to - RANGES["1m"]) : to - width, to };
   };
 
-  function choose(change) {
+  T.readView = function () {
+    read();
+    window.addEventListener("popstate", () => {
+      read();
+      close();
+      marks();
+      T.showTab();
+      T.redraw();
+    });
+    for (const button of document.querySelectorAll("button.range")) {
+      button.addEventListener("click", () => T.choose({ range: button.dataset.range }));
+    }
+    $("pause").addEventListener("click", T.pause);
+    marks();
+    T.showTab();
+  };
+
+  function read() {
+    const asked = new URLSearchParams(location.search);
+    for (const name of KEPT) T.view[name] = asked.get(name) || usual[name];
+    if (!(T.view.range in RANGES)) T.view.range = usual.range;
+    T.view.pausedAt = Number(T.view.pausedAt) || null;
+    if (!$("panel-" + T.view.tab)) T.view.tab = usual.tab;
+  }
+
+  /* `further`: a step that the browser's way back undoes; what is only turned there and back is none. */
+  T.choose = function (change, further) {
     Object.assign(T.view, change);
     const asked = new URLSearchParams(location.search);
-    for (const name of ["range", "group", "instrument"]) {
-      if (T.view[name] === null) asked.delete(name);
+    for (const name of KEPT) {
+      if (T.view[name] === null || (T.view[name] === usual[name] && !asked.has(name))) asked.delete(name);
       else asked.set(name, T.view[name]);
     }
-    history.replaceState(null, "", asked.toString() ? "?" + asked : location.pathname);
+    const address = asked.toString() ? "?" + asked : location.pathname;
+    if (further) history.pushState(null, "", address);
+    else history.replaceState(null, "", address);
     marks();
     T.redraw();
-  }
+  };
+
+  T.pause = () => T.choose({ pausedAt: T.view.pausedAt === null ? T.state.newest : null });
+
+  T.stepRange = function (by) {
+    const names = Object.keys(RANGES);
+    const range = names[names.indexOf(T.view.range) + by];
+    if (range) T.choose({ range });
+  };
 
   function marks() {
     for (const button of document.querySelectorAll("button.range")) {
@@ -47,7 +76,7 @@
   T.drawView = function () {
     const groups = T.groups();
     if (!groups.includes(T.view.group)) T.view.group = groups[0];
-    drawTabs(groups);
+    drawGroups(groups);
     const paused = T.view.pausedAt !== null;
     T.attribute($("pause"), "aria-pressed", String(paused));
     T.text($("pause"), paused ? "Resume charts" : "Pause charts");
@@ -55,16 +84,16 @@
     reopen();
   };
 
-  function drawTabs(groups) {
+  function drawGroups(groups) {
     const wanted = groups.join("|");
-    if (wanted !== tabs) {
-      tabs = wanted;
+    if (wanted !== segments) {
+      segments = wanted;
       $("groups").hidden = groups.length < 2;
       $("groups").replaceChildren(
         ...groups.map((group) => {
           const button = T.make("button", "", group);
           button.dataset.group = group;
-          button.addEventListener("click", () => choose({ group }));
+          button.addEventListener("click", () => T.choose({ group }));
           return button;
         })
       );
@@ -76,7 +105,7 @@
 
   /* An address that names an instrument opens its drawer as soon as the instrument is known. */
   function reopen() {
-    if (T.view.instrument === null || picked !== null) return;
+    if (T.view.instrument === null || picked === T.view.instrument) return;
     const [group, number] = T.view.instrument.split(":");
     const told = T.section("group", group);
     if (told && Number(number) < told.instruments) T.pick(group, Number(number));
@@ -84,10 +113,17 @@
 
   T.pick = function (group, instrument) {
     picked = group + ":" + instrument;
-    choose({ instrument: picked });
+    T.choose({ instrument: picked });
     const data = { group, instrument, name: T.instrumentName(group, instrument) };
     window.dash_clientside.set_props("picked", { data });
   };
+
+  /* The way back leads to an address without an instrument. */
+  function close() {
+    if (T.view.instrument !== null || picked === null) return;
+    picked = null;
+    window.dash_clientside.set_props("picked", { data: null });
+  }
 
   /* The drawer was closed: in the drawer itself, so it is Dash that knows. */
   (window.dash_clientside = window.dash_clientside || {}).triggerlog = {
@@ -95,7 +131,7 @@
       if (opened !== false || picked === null) return;
       const cell = T.cell(picked);
       picked = null;
-      choose({ instrument: null });
+      T.choose({ instrument: null });
       window.dash_clientside.set_props("picked", { data: null });
       if (cell) cell.focus();
     },

@@ -109,7 +109,7 @@ def test_events_are_listed(stage: Stage, page: Page) -> None:
 
 def test_charts_have_a_height_and_lines(stage: Stage, page: Page) -> None:
     stage.figures(wave=True)
-    charts = page.locator(".chart .js-plotly-plot")
+    charts = page.locator("#panel-live .chart .js-plotly-plot")
     expect(charts).to_have_count(4)
     expect(page.locator("#chart-rates .scatterlayer path.js-line").first).to_be_attached()
     for chart in charts.all():

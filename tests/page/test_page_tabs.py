@@ -1,0 +1,92 @@
+"""The tabs: opened by click, key and link; each fit to be read by everybody, on a phone, too."""
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.page.browser import Watched, live
+from tests.page.stage import Stage
+
+pytestmark = pytest.mark.page
+
+TABS = ("live", "instruments", "reads", "interference", "storage")
+
+
+def seen(page: Page, tab: str) -> None:
+    """This tab is the one that is seen."""
+    expect(page.locator(f"#tab-{tab}")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("[role=tabpanel]:visible")).to_have_count(1)
+    expect(page.locator(f"#panel-{tab}")).to_be_visible()
+
+
+def test_a_tab_opens_by_click_key_and_link_and_the_way_back_leads_back(fresh: Watched) -> None:
+    page = fresh.page
+    seen(page, "live")
+    page.get_by_role("tab", name="Storage").click()
+    seen(page, "storage")
+    assert "tab=storage" in page.url
+    page.keyboard.press("ArrowRight")
+    seen(page, "live")
+    expect(page.locator("#tab-live")).to_be_focused()
+    page.keyboard.press("End")
+    seen(page, "storage")
+    for number, tab in enumerate(TABS, 1):
+        page.keyboard.press(str(number))
+        seen(page, tab)
+    page.go_back()
+    seen(page, "interference")
+    page.reload()
+    live(page)
+    seen(page, "interference")
+    assert fresh.errors == []
+
+
+def test_keys_act_unless_somebody_types_or_has_turned_them_off(fresh: Watched) -> None:
+    page = fresh.page
+    page.keyboard.press("p")
+    expect(page.locator("#pause")).to_have_attribute("aria-pressed", "true")
+    assert re.search(r"pausedAt=\d{13}", page.url)
+    page.reload()
+    expect(page.locator("#paused")).to_contain_text("Charts paused at")
+    page.keyboard.press("p")
+    page.keyboard.press("[")
+    expect(page.locator("button.range", has_text="1 m")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    keys.get_by_role("checkbox").click()
+    page.keyboard.press("3")
+    page.keyboard.press("Escape")
+    expect(keys).to_be_hidden()
+    page.keyboard.press("3")
+    seen(page, "live")
+
+
+def test_a_chart_of_a_tab_that_was_not_seen_has_its_size_when_it_is(stage: Stage, browser: Browser) -> None:
+    watched = Watched(browser, stage.page.url + "/?tab=storage&range=run")
+    page = watched.page
+    live(page)
+    seen(page, "storage")
+    page.get_by_role("tab", name="Live").click()
+    for chart in page.locator("#panel-live .chart").all():
+        expect(chart.locator("path.js-line").first).to_be_attached()
+        across = chart.evaluate("e => e.querySelector('.main-svg').getBoundingClientRect().width / e.clientWidth")
+        assert across == pytest.approx(1.0, abs=0.02)
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1600, 390])
+def test_axe_finds_nothing_serious_on_any_tab_and_none_scrolls_sideways(
+    stage: Stage, browser: Browser, width: int
+) -> None:
+    page = Watched(browser, stage.page.url, viewport={"width": width, "height": 844}).page
+    live(page)
+    for tab in TABS:
+        page.locator(f"#tab-{tab}").click()
+        seen(page, tab)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width, tab
+        found = Axe().run(page).response["violations"]
+        grave = [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found]
+        assert [line for line, v in zip(grave, found, strict=True) if v["impact"] in ("serious", "critical")] == [], tab
+    page.close()
