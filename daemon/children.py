@@ -1,10 +1,10 @@
-"""Processes that the demonstration and the drills start, and that never outlive it."""
+"""Processes that a daemon, the demonstration and the drills start, and that never outlive them."""
 
 import asyncio
 import ctypes
 import os
 import signal
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -25,20 +25,45 @@ class Child:
         self._process = process
 
     @classmethod
-    async def start(cls, name: str, command: Sequence[str], log: Path) -> Self:
-        """Start it, with whatever it says going into `log`."""
+    async def start(cls, name: str, command: Sequence[str], log: Path, *, piped: int = 0) -> Self:
+        """Start it, with whatever it says going into `log`.
+
+        piped: with it the process is told things by `tell`, and what it writes to its standard output comes from
+            `said`, in lines of at most so many bytes. It has to call `end_with` itself, because nothing may run between
+            fork and exec in a process with threads, as a daemon is; and it sees its input end.
+        """
         parent = os.getpid()
         with log.open("wb") as output:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=DEVNULL,
-                stdout=output,
-                stderr=output,
-                # A session of its own: Ctrl-C reaches this process alone, which then stops the others in order.
-                start_new_session=True,
-                preexec_fn=lambda: _end_with(parent),
-            )
+            # A session of its own: Ctrl-C reaches this process alone, which then stops the others in order.
+            if piped:
+                process = await asyncio.create_subprocess_exec(
+                    *command, stdin=PIPE, stdout=PIPE, stderr=output, limit=piped, start_new_session=True
+                )
+            else:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    preexec_fn=lambda: end_with(parent),
+                )
         return cls(name, process, log)
+
+    def tell(self, line: bytes) -> None:
+        """Write a line to its standard input; nothing where it has ended."""
+        assert self._process.stdin is not None
+        if self.running:
+            self._process.stdin.write(line)
+
+    async def said(self) -> bytes:
+        """The next line of its standard output; empty when there will be none.
+
+        Raises:
+            ValueError: a line is too long.
+        """
+        assert self._process.stdout is not None
+        return await self._process.stdout.readline()
 
     @property
     def pid(self) -> int:
@@ -88,8 +113,8 @@ class Child:
         return f"the {self.name} {how}{last} (all it said: {self.log})"
 
 
-def _end_with(parent: int) -> None:
-    # Runs in the child between fork and exec. The kernel sends the signal when the parent dies, however it dies.
+def end_with(parent: int) -> None:
+    """Ask the kernel to end this process when its parent dies, however that dies."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it died before the line above
         os._exit(1)

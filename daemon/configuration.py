@@ -9,7 +9,15 @@ from urllib.parse import parse_qsl, urlsplit
 from doors.secrets import from_environment, from_file
 from doors.tls import Identity
 from schemas.addresses import is_loopback
-from schemas.config import Config, ConfigError, Problem, SimulatedSource, parse_config
+from schemas.config import (
+    Config,
+    ConfigError,
+    DatabaseConfig,
+    Problem,
+    ReadersConfig,
+    SimulatedSource,
+    parse_config,
+)
 from schemas.config.doors import Door
 from schemas.dsn import CHECKED, backend_of, files_of, is_private
 from schemas.problems import without_passwords, wrong
@@ -28,6 +36,7 @@ class LoadedConfig:
     path: the file, absolute.
     state_dir: absolute; it need not exist yet.
     password: for the DSN, from where the file says it is; None without such a place. Never shown.
+    readers_password: for the DSN of the readers, likewise.
     credentials: folder of what the file names as `credential:NAME`.
     """
 
@@ -36,6 +45,7 @@ class LoadedConfig:
     state_dir: Path
     password: str | None = field(repr=False)
     credentials: Path
+    readers_password: str | None = field(default=None, repr=False)
 
     @property
     def target(self) -> str:
@@ -64,8 +74,11 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks
         config=config,
         path=path.absolute(),
         state_dir=(folder / Path(config.state_dir).expanduser()).resolve(),
-        password=_password(config, folder, credentials, environment) if asks_database else None,
+        password=_password(config.database, "database", folder, credentials, environment) if asks_database else None,
         credentials=credentials,
+        readers_password=_password(config.readers, "readers", folder, credentials, environment)
+        if asks_database
+        else None,
     )
 
 
@@ -96,13 +109,18 @@ def _text(path: Path, field: str, subject: str, mend: str) -> str:
     raise ConfigError([problem])
 
 
-def _password(config: Config, folder: Path, credentials: Path, environment: Mapping[str, str]) -> str | None:
-    database = config.database
-    if database.password_env is not None:
-        return from_environment(database.password_env, environment, field="database.password_env")
-    if database.password_file is not None:
-        path = _beside(folder, database.password_file, credentials)
-        return from_file(path, field="database.password_file")
+def _password(
+    section: DatabaseConfig | ReadersConfig,
+    name: str,
+    folder: Path,
+    credentials: Path,
+    environment: Mapping[str, str],
+) -> str | None:
+    if section.password_env is not None:
+        return from_environment(section.password_env, environment, field=f"{name}.password_env")
+    if section.password_file is not None:
+        path = _beside(folder, section.password_file, credentials)
+        return from_file(path, field=f"{name}.password_file")
     return None
 
 
@@ -112,41 +130,50 @@ def _beside(folder: Path, path: str, credentials: Path) -> Path:
     return folder / Path(path).expanduser()
 
 
+def _dsns(config: Config) -> Iterator[tuple[str, str]]:
+    """Each DSN that there is, with the field that it is in."""
+    for field_, dsn in (("database.dsn", config.database.dsn), ("readers.dsn", config.readers.dsn)):
+        if dsn is not None:
+            yield field_, dsn
+
+
 def _inline_password(config: Config) -> Iterator[Problem]:
-    dsn = config.database.dsn
-    if dsn is None:
-        return
-    parts = urlsplit(dsn)
-    if parts.password or "password" in dict(parse_qsl(parts.query)):
-        mend = "move it out, into `password_env` or `password_file`"
-        yield wrong("holds a password that every reader of this file sees", mend, "database.dsn")
+    for field_, dsn in _dsns(config):
+        parts = urlsplit(dsn)
+        if parts.password or "password" in dict(parse_qsl(parts.query)):
+            mend = "move it out, into `password_env` or `password_file`"
+            yield wrong("holds a password that every reader of this file sees", mend, field_)
 
 
 def _readable_on_the_way(config: Config) -> Iterator[Problem]:
-    dsn = config.database.dsn
-    if dsn is not None and not is_private(dsn):
-        problem = "leads to another machine, and whoever is between can read and change what travels"
-        yield wrong(problem, f"let TLS check the server: {CHECKED[backend_of(dsn)]}", "database.dsn")
+    for field_, dsn in _dsns(config):
+        if not is_private(dsn):
+            problem = "leads to another machine, and whoever is between can read and change what travels"
+            yield wrong(problem, f"let TLS check the server: {CHECKED[backend_of(dsn)]}", field_)
 
 
 def _see_files(config: Config) -> None:
-    """See that the files exist which the DSN names: drivers tell of them in words that name neither option nor file.
+    """See that the files exist which a DSN names: drivers tell of them in words that name neither option nor file.
 
     Raises:
         ConfigError: one cannot be read, or is not named by its whole path.
     """
-    for option, path in files_of(config.database.dsn or ""):
-        what = None
-        if not Path(path).is_absolute():
-            what = f"`{option}` is {path}, and where that starts is not known", "write the whole path"
-        else:
-            try:
-                Path(path).open("rb").close()
-            except OSError as error:
-                reason = (error.strerror or str(error)).lower()
-                what = f"{path} of `{option}` cannot be read ({reason})", "give a file that the daemon may read"
-        if what is not None:
-            raise ConfigError([wrong(*what, "database.dsn")])
+    for field_, dsn in _dsns(config):
+        for option, path in files_of(dsn):
+            what = _why_unusable(option, path)
+            if what is not None:
+                raise ConfigError([wrong(*what, field_)])
+
+
+def _why_unusable(option: str, path: str) -> tuple[str, str] | None:
+    if not Path(path).is_absolute():
+        return f"`{option}` is {path}, and where that starts is not known", "write the whole path"
+    try:
+        Path(path).open("rb").close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        return f"{path} of `{option}` cannot be read ({reason})", "give a file that the daemon may read"
+    return None
 
 
 def _open_to_all(config: Config) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from backends.base import SchemaMismatch, Store, StoreError, StoreFacts, StoreUn
 from daemon.configuration import LoadedConfig
 from daemon.store_report import in_use
 from schemas.batch import Durability, Layout
-from schemas.config import Config, GroupConfig
+from schemas.config import Config, DatabaseConfig, GroupConfig
 from schemas.problems import Problem, wrong
 
 LOOK_S = 5.0
@@ -53,6 +53,14 @@ def store_of(loaded: LoadedConfig, *, timeout_s: float | None = None) -> Store:
         state_dir=loaded.state_dir,
         password=loaded.password,
     )
+
+
+def reading_from(loaded: LoadedConfig) -> tuple[DatabaseConfig, str | None]:
+    """The database that readers ask, and its password: their own, or the one that is written to."""
+    dsn = loaded.config.readers.dsn
+    if dsn is None:
+        return loaded.config.database, loaded.password
+    return loaded.config.database.model_copy(update={"dsn": dsn}), loaded.readers_password
 
 
 async def look_at_database(loaded: LoadedConfig) -> Look:

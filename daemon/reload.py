@@ -50,7 +50,7 @@ class Reloader:
         events: Events,
     ) -> None:
         self._config = loaded.config
-        self._password = loaded.password
+        self._passwords = _passwords(loaded)
         self._path: Path = loaded.path
         self._apply, self._begun, self._ended = apply, begun, ended
         self._events = events
@@ -74,16 +74,20 @@ class Reloader:
             return
         changed = list(differences(self._config, found.config))
         self._config = applicable(self._config, found.config)
-        if found.password != self._password:
-            changed.append("database.password")
+        passwords = [field for field, password in _passwords(found).items() if password != self._passwords[field]]
+        changed += passwords
         left = set(differences(self._config, found.config))
         for field in changed:
-            if field in left or field == "database.password":
+            if field in left or field in passwords:
                 self._events.say("warning", f"{field} has changed in the file; it needs a restart, the old one is used")
             else:
                 self._events.say("info", f"{field} has changed, and is used from now on")
         self._apply(self._config)
         self._events.say("info", f"the configuration was read again: {_counted(len(changed))}")
+
+
+def _passwords(loaded: LoadedConfig) -> dict[str, str | None]:
+    return {"database.password": loaded.password, "readers.password": loaded.readers_password}
 
 
 def differences(old: object, new: object, path: str = "") -> Iterator[str]:

@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,7 @@ from schemas.status import (
     DiskStatus,
     GroupStatus,
     Latency,
+    ReaderStatus,
     ReadingCounts,
     Slip,
     State,
@@ -39,6 +40,7 @@ class Reporter:
     def __init__(self, config: Config, store: StoreReport, events: Events) -> None:
         self.pipelines: Mapping[str, Pipeline] = {}
         self.sources: Sequence[Source] = ()
+        self.readers: Callable[[], dict[str, ReaderStatus]] = dict
         self.state = State.STARTING
         self.folder: Path | None = None
         """The state folder, whose disk is told of."""
@@ -111,6 +113,7 @@ class Reporter:
             store=store,
             groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
             sources=[source.status() for source in self.sources],
+            readers=self.readers(),
             disk=self._disk,
             events=self._events.newest(),
             limits={"commit_p99_ms": self._config.alarms.commit_p99_ms, "stale_s": self._config.alarms.stale_s},

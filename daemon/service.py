@@ -18,6 +18,7 @@ from daemon.database import durability_of, in_its_field, layout_of, store_of, wh
 from daemon.events import Events
 from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
+from daemon.readers.manager import Readers, WorkloadRefused
 from daemon.reload import Reloader
 from daemon.reporting import Reporter
 from daemon.resume import what_was_left
@@ -33,7 +34,7 @@ from daemon.stream import StatusStream
 from daemon.supervising.notify import Notifier
 from daemon.supervising.progress_watch import Part
 from daemon.supervising.supervision import Supervision, status_line
-from schemas.config import Config
+from schemas.config import Config, Workload
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
@@ -102,6 +103,8 @@ class Service:
         self.store_report = StoreReport(self.config.database.backend, loaded.target, asked, self.events)
         self.reporter = Reporter(self.config, self.store_report, self.events)
         self.stream = StatusStream(self.reporter)
+        self.readers = Readers(loaded, self.events)
+        self.reporter.readers = self.readers.statuses
         self.groups = {section.name: section.group() for section in self.config.groups}
         self.pipelines: dict[str, Pipeline] = {}
         try:
@@ -153,12 +156,15 @@ class Service:
         gc.collect()
         gc.freeze()
         self.events.say("info", f"taking readings at {', '.join(self.addresses.sources)}; API at {self._api.address}")
+        for workload in self.config.readers.workloads:
+            await self._start_reader(workload)
 
     async def shutdown(self) -> None:
         """Take nothing more, commit what is here, tell the senders, and let go."""
         self.reporter.state = State.STOPPING
         self._notifier.stopping(status_line(self.reporter.status()))
         self._notifier.extend(STOP_MORE_S)
+        await self.readers.end()
         for source in self._sources:
             await source.stop()
         for pipeline in self.pipelines.values():
@@ -247,6 +253,12 @@ class Service:
                 ) from None
             self._sources.append(source)
         self.reporter.sources = self._sources
+
+    async def _start_reader(self, workload: Workload) -> None:
+        try:
+            await self.readers.start(workload)
+        except WorkloadRefused as error:
+            self.events.say("error", f"reader workload {workload.name} does not start: {error}")
 
     # --- running and stopping -----------------------------------------------------------------------------------
 

@@ -202,7 +202,9 @@ class ReaderStatus(_Model):
     admitted: int = Field(description="clients that may ask now: all, or fewer where the governor holds them back")
     since_ns: int = Field(description="when it was started")
     state: str = Field(description="starting, running, stopping or failed")
-    problem: str | None = Field(description="why it failed, or what its last failed question failed with, in one line")
+    problem: str | None = Field(
+        description="why it failed, or what a question of the last ten seconds failed with, in one line"
+    )
     cycles: int = Field(description="answers, late ones among them")
     in_time: int = Field(description="answers within the deadline")
     failed: int = Field(description="questions without an answer")

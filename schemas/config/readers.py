@@ -3,7 +3,7 @@
 from pydantic import Field, field_validator, model_validator
 
 from schemas.config.section import Section, twice
-from schemas.config.workloads import Workload
+from schemas.config.workloads import MOST_IN_ALL, MOST_WORKLOADS, Workload
 from schemas.dsn import wrong_dsn
 from schemas.problems import refuse, wrong
 
@@ -39,7 +39,9 @@ class ReadersConfig(Section):
     give_up_s: float = Field(
         default=60.0, gt=0, le=3600, description="A question that takes longer is given up, here and by the server."
     )
-    workloads: tuple[Workload, ...] = Field(default=(), description="Workloads that run with the daemon.")
+    workloads: tuple[Workload, ...] = Field(
+        default=(), max_length=MOST_WORKLOADS, description="Workloads that run with the daemon."
+    )
     governor: GovernorConfig = Field(default_factory=GovernorConfig, description="What holds readers back.")
 
     @field_validator("dsn")
@@ -53,6 +55,9 @@ class ReadersConfig(Section):
     def _check(self) -> "ReadersConfig":
         given = [key for key in ("password_env", "password_file") if getattr(self, key) is not None]
         problems = [*twice("workload", "workloads", ".name", [workload.name for workload in self.workloads])]
+        clients = sum(workload.clients for workload in self.workloads)
+        if clients > MOST_IN_ALL:
+            problems.append(wrong(f"{clients} clients in all", f"give at most {MOST_IN_ALL}", "workloads"))
         if len(given) == 2:
             problems.append(wrong("`password_env` is given too", "give one of them, not both", "password_file"))
         if given and self.dsn is None:

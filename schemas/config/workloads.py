@@ -8,6 +8,11 @@ from schemas.config.section import Name, Section
 from schemas.problems import refuse, wrong
 
 MOST_CLIENTS = 256
+"""Clients of one workload."""
+MOST_IN_ALL = 512
+"""Clients of all workloads of a daemon together."""
+MOST_WORKLOADS = 16
+"""Workloads of a daemon: each is a process with some 100 MiB."""
 
 
 class WorkloadKind(StrEnum):

@@ -1,0 +1,72 @@
+"""The clients of one workload: tasks that ask, each at its own pace, as long as they are admitted."""
+
+import asyncio
+import logging
+
+from backends.base import StoreError
+from daemon.readers.measuring import Measured
+from daemon.readers.pacing import Pace
+from daemon.readers.workloads import Questions
+from schemas.config import Workload
+
+log = logging.getLogger(__name__)
+
+
+class Clients:
+    """Asks until it is cancelled.
+
+    Args:
+        admitted: how many may ask from the start; the first ones do.
+    """
+
+    def __init__(self, workload: Workload, questions: Questions, admitted: int) -> None:
+        self._workload = workload
+        self._questions = questions
+        self._may_ask = [asyncio.Event() for _ in range(workload.clients)]
+        self.measured = Measured(
+            deadline_s=workload.deadline_s, period_s=workload.period_s, now_s=asyncio.get_running_loop().time()
+        )
+        self.asking = 0
+        self.admit(admitted)
+
+    def admit(self, clients: int) -> None:
+        """Let so many of them ask from now on; the others finish the question that they are at."""
+        for client, may_ask in enumerate(self._may_ask):
+            if client < clients:
+                may_ask.set()
+            else:
+                may_ask.clear()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        began_s = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as tasks:
+            for client in range(self._workload.clients):
+                pace = Pace(began_s + client * self._workload.offset_s, self._workload.period_s)
+                tasks.create_task(self._client(client, pace), name=f"client {client}")
+
+    async def _client(self, client: int, pace: Pace) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            if not self._may_ask[client].is_set():
+                await self._may_ask[client].wait()
+                pace.admitted(clock())
+            await asyncio.sleep(pace.due_s - clock())
+            if self._may_ask[client].is_set():
+                await self._cycle(client, pace)
+
+    async def _cycle(self, client: int, pace: Pace) -> None:
+        """Ask once; what it takes counts from when the client was due, not from when it came to ask."""
+        clock, due_s = asyncio.get_running_loop().time, pace.due_s
+        self.asking += 1
+        try:
+            rows = await self._questions.ask(client)
+        except StoreError as error:
+            if self.measured.unanswered(str(error), clock()):
+                log.warning("%s", error)
+            pace.failed(clock())
+        else:
+            now_s = clock()
+            self.measured.answered(now_s - due_s, rows, pace.answered(now_s))
+        finally:
+            self.asking -= 1

@@ -1,0 +1,93 @@
+"""The process of one reader workload: `python -m daemon.readers`, started by the daemon."""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+
+from backends import open_store
+from backends.base import Reading, Store, StoreError
+from daemon.children import end_with
+from daemon.readers.clients import Clients
+from daemon.readers.messages import LONGEST_LINE, REPORT_EVERY_S, Spec, report_of
+from daemon.readers.workloads import Questions
+
+MOST_CONNECTIONS = 64
+"""Connections that the clients of a workload share at most; who finds none free waits, and the wait counts."""
+
+
+def main() -> None:
+    """Read until told to stop, or until the daemon is gone."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    # What a library prints must not get among the reports.
+    reports = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        asyncio.run(_read(reports))
+    except StoreError as error:
+        sys.exit(str(error))
+
+
+async def _read(reports: int) -> None:
+    orders = await _orders()
+    spec = Spec.model_validate_json(await orders.readline())
+    end_with(spec.parent)
+    async with _store_of(spec) as store:
+        questions = Questions(spec.workload, spec.group.group(), store, spec.seed)
+        clients = Clients(spec.workload, questions, spec.admitted)
+        async with asyncio.TaskGroup() as tasks:
+            tasks_running = [tasks.create_task(clients.run()), tasks.create_task(_report(clients, reports))]
+            await _obey(orders, clients)
+            for task in tasks_running:
+                task.cancel()
+
+
+@asynccontextmanager
+async def _store_of(spec: Spec) -> AsyncIterator[Store]:
+    store = open_store(
+        spec.database,
+        logger=spec.logger,
+        groups={spec.group.name: spec.group.group()},
+        layouts={spec.group.name: spec.layout},
+        state_dir=Path(spec.state_dir),
+        password=spec.password,
+        reading=Reading(connections=min(spec.workload.clients, MOST_CONNECTIONS), give_up_s=spec.give_up_s),
+    )
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _orders() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(LONGEST_LINE)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+async def _obey(orders: asyncio.StreamReader, clients: Clients) -> None:
+    """Do as told, until told to stop or until nobody is there any more to tell anything."""
+    while line := await orders.readline():
+        order = orjson.loads(line)
+        if "stop" in order:
+            return
+        clients.admit(order["admit"])
+
+
+async def _report(clients: Clients, reports: int) -> None:
+    """Report four times a second.
+
+    A daemon that does not read for a while must not hold up the clients, so what finds no room is left out: the next
+    report tells all of it.
+    """
+    loop = asyncio.get_running_loop()
+    pipe, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(reports, "wb"))
+    while True:
+        if not pipe.get_write_buffer_size():
+            pipe.write(report_of(clients.measured, asking=clients.asking, now_s=loop.time()).line())
+        await asyncio.sleep(REPORT_EVERY_S)
