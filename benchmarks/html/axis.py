@@ -1,12 +1,20 @@
-"""Logarithmic axes, in percent of a plot's side: text stays HTML and keeps its size however wide the plot is."""
+"""Axes in percent of a plot's side: text stays HTML and keeps its size however wide the plot is."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from benchmarks.html.markup import Markup, join, tag
 
 STEPS = (1, 2, 5)
+
+
+class Axis(Protocol):
+    """What values become places."""
+
+    def at(self, value: float) -> float:
+        """Where a value lies, in percent from the low end; beyond the ends it lies on them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +35,40 @@ class LogAxis:
         tried = [step * 10.0**power for power in range(first, last + 1) for step in steps]
         slack = 1e-9
         return [value for value in tried if self.low * (1 - slack) <= value <= self.high * (1 + slack)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearAxis:
+    """From `low` to `high`, low < high."""
+
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """Where a value lies, in percent from the low end; beyond the ends it lies on them."""
+        value = min(max(value, self.low), self.high)
+        return 100 * (value - self.low) / (self.high - self.low)
+
+    def ticks(self, most: int = 5) -> list[float]:
+        """At most so many round values to name, evenly spaced."""
+        width = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(width))
+        step = next(step * power for step in (1, 2, 5, 10) if step * power >= width * (1 - 1e-9))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [round(k * step, 12) for k in range(first, last + 1)]
+
+
+def from_zero(values: Iterable[float]) -> LinearAxis:
+    """A linear axis from 0 to a little above the greatest value."""
+    most = max(values, default=0.0)
+    return LinearAxis(low=0.0, high=1.08 * most if most > 0 else 1.0)
+
+
+def around(values: Iterable[float], least: float) -> LinearAxis:
+    """A linear axis around values, at least one, and at least so wide: small dips are to be seen."""
+    found = sorted(values)
+    room = max(0.1 * (found[-1] - found[0]), least / 2)
+    return LinearAxis(low=max(0.0, found[0] - room), high=found[-1] + room)
 
 
 def decades(values: Iterable[float]) -> LogAxis:
@@ -56,7 +98,7 @@ def short(value: float) -> str:
     return f"{value:g}"
 
 
-def bottom(axis: LogAxis, unit: str, ticks: Sequence[float]) -> Markup:
+def bottom(axis: Axis, unit: str, ticks: Sequence[float]) -> Markup:
     """The names under a plot, with the unit after the last."""
     names = [
         tag("span", short(value) + (f" {unit}" if value == ticks[-1] else ""), style=f"left:{axis.at(value):.2f}%")
@@ -65,19 +107,19 @@ def bottom(axis: LogAxis, unit: str, ticks: Sequence[float]) -> Markup:
     return tag("div", join(names), class_="ticks-x", aria_hidden="true")
 
 
-def side(axis: LogAxis, ticks: Sequence[float]) -> Markup:
+def side(axis: Axis, ticks: Sequence[float]) -> Markup:
     """The names left of a plot."""
     names = [tag("span", short(value), style=f"bottom:{axis.at(value):.2f}%") for value in ticks]
     return tag("div", join(names), class_="ticks-y", aria_hidden="true")
 
 
-def grid_x(axis: LogAxis, ticks: Sequence[float]) -> Markup:
+def grid_x(axis: Axis, ticks: Sequence[float]) -> Markup:
     """Upright lines of a plot whose viewBox is 0 0 100 100."""
     d = "".join(f"M{axis.at(value):.2f} 0V100" for value in ticks)
     return tag("path", d=d, class_="grid")
 
 
-def grid_y(axis: LogAxis, ticks: Sequence[float]) -> Markup:
+def grid_y(axis: Axis, ticks: Sequence[float]) -> Markup:
     """Level lines of a plot whose viewBox is 0 0 100 100."""
     d = "".join(f"M0 {100 - axis.at(value):.2f}H100" for value in ticks)
     return tag("path", d=d, class_="grid")

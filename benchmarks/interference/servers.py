@@ -1,0 +1,34 @@
+"""The server's own view, without and with readers: pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from schemas.interference import Block, ServerRow
+
+
+def server_rows(blocks: Sequence[Block]) -> list[ServerRow]:
+    """Counters a second, those of the server that ever moved, by name; and the part of cache lookups that hit."""
+    return _rows(blocks, lambda block: {**block.server, **_hits(block.server)}) + _rows(
+        blocks,
+        lambda block: {"cpu of the daemon, %": block.cpu_percent, "cpu of the machine, %": block.machine_percent},
+    )
+
+
+def wait_rows(blocks: Sequence[Block]) -> list[ServerRow]:
+    """Sessions that waited, on average, by what for; the most of them with readers first."""
+    return sorted(_rows(blocks, lambda block: block.waits), key=lambda row: (-row.b, -row.a, row.name))
+
+
+def _hits(server: Mapping[str, float]) -> dict[str, float]:
+    looked = server.get("cache_hits", 0.0) + server.get("cache_misses", 0.0)
+    return {"cache_hit_percent": 100 * server["cache_hits"] / looked} if looked and "cache_hits" in server else {}
+
+
+def _rows(blocks: Sequence[Block], of: Callable[[Block], Mapping[str, float]]) -> list[ServerRow]:
+    without = [of(block) for block in blocks if block.kind == "A"]
+    beside = [of(block) for block in blocks if block.kind == "B"]
+    names = sorted({name for found in (*without, *beside) for name, value in found.items() if value})
+    rows = []
+    for name in names:
+        a, b = (sum(found.get(name, 0.0) for found in kind) / max(1, len(kind)) for kind in (without, beside))
+        rows.append(ServerRow(name=name, a=a, b=b, ratio=b / a if a else None))
+    return rows

@@ -1,0 +1,71 @@
+"""Ratios and what they mean, in words."""
+
+from benchmarks.wording import number
+from schemas.interference import Ratio
+
+NO_MATTER = 0.005
+"""An effect that is surely less than this part is none that anybody would see."""
+
+FIGURES = {
+    "rate": ("Commit rate", "triggers/s"),
+    "reading_rate": ("Readings committed", "readings/s"),
+    "p50_ms": ("Commit p50", "ms"),
+    "p99_ms": ("Commit p99", "ms"),
+    "backlog": ("Backlog, at most", "triggers"),
+}
+"""Title and unit of each figure of the writing, in the order of the table."""
+
+
+def factor(value: float) -> str:
+    """A ratio with the digits that tell it from 1: 0.998, 1.04, 2.4, 31."""
+    if value >= 10:
+        return f"{value:,.0f}"
+    if value >= 2:
+        return f"{value:.1f}"
+    if 0.95 <= value <= 1.05:
+        return f"{value:.3f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def range_of(found: Ratio) -> str:
+    """The interval of a ratio: `0.99 to 1.02`; empty without one."""
+    return "" if found.low is None or found.high is None else f"{factor(found.low)} to {factor(found.high)}"
+
+
+def is_nothing(found: Ratio) -> bool:
+    """Whether the whole interval is so near 1 that it does not matter."""
+    return found.low is not None and found.high is not None and found.low >= 1 - NO_MATTER <= 2 - found.high
+
+
+def verdict(figure: str, found: Ratio) -> str:
+    """What a ratio of B to A says of a figure."""
+    if found.low is None or found.high is None:
+        return f"ratio {factor(found.ratio)}, of one pair of blocks: nothing can be said of its error"
+    if is_nothing(found):
+        return f"no effect: the ratio is 1 to within {100 * max(1 - found.low, found.high - 1, 0.0005):.1f} %"
+    if found.holds_one:
+        return f"no effect to be seen: ratio {range_of(found)}"
+    is_long = figure in ("p50_ms", "p99_ms", "backlog")
+    if found.ratio >= 1.5:
+        return f"{range_of(found)} times as {'long' if is_long else 'high'}"
+    if found.low > 1:
+        return f"{_percent(found.low - 1, found.high - 1)} {'longer' if is_long else 'higher'}"
+    return f"{_percent(1 - found.high, 1 - found.low)} {'shorter' if is_long else 'lower'}"
+
+
+def _percent(low: float, high: float) -> str:
+    return f"{_digits(100 * low)} to {_digits(100 * high)} %"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def with_interval(value: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """A figure, and its interval below it; empty where it has none."""
+    return number(value), "" if low is None or high is None else f"{number(low)} to {number(high)}"
+
+
+def joined(words: list[str]) -> str:
+    """Join with commas, and with `and` before the last."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
