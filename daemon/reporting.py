@@ -60,6 +60,20 @@ class Reporter:
         self._away_since_ns: int | None = None
         self._cpu_at_ns = self._started_ns
 
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._config
+
+    @property
+    def disk(self) -> DiskStatus | None:
+        """The state folder's disk, as last looked at."""
+        return self._disk
+
+    def commit_rate(self, group: str) -> float:
+        """Readings of a group committed a second, lately."""
+        return self._current.get(group, [0.0] * 4)[3]
+
     def change(self, config: Config) -> None:
         """Tell these limits from now on."""
         self._config = config

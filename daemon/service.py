@@ -29,6 +29,7 @@ from daemon.sources.tcp import TcpSource
 from daemon.sources.tls import contexts_of
 from daemon.sources.udp import UdpSource
 from daemon.state_folder import only_one
+from daemon.storage_report import StorageReport
 from daemon.store_report import StoreReport
 from daemon.stream import StatusStream
 from daemon.supervising.notify import Notifier
@@ -111,6 +112,7 @@ class Service:
             self.store: Store = store_of(loaded)
         except StoreError as error:
             raise CommandFailed(in_its_field(error, self.config)) from None
+        self.storage = StorageReport(self.store, self.store_report, self.reporter)
         self._tls = contexts_of(loaded)
         self._state_dir = self.reporter.folder = loaded.state_dir
         self._notifier = notifier or Notifier({})

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from backends.base import StoreFacts
 from daemon.events import Events
+from daemon.growth import Growth
 from daemon.pipeline import Pipeline
 from schemas.batch import Durability
 from schemas.status import StoreStatus
@@ -22,6 +23,7 @@ class StoreReport:
 
     def __init__(self, backend: str, target: str, groups: Mapping[str, Durability], events: Events) -> None:
         self.facts: StoreFacts | None = None
+        self.growth = Growth()
         self.problem: str | None = "not opened yet"
         self._backend = backend
         self._target = target
@@ -34,6 +36,7 @@ class StoreReport:
         """The store answered."""
         self.facts = facts
         self.problem = None
+        self.growth.note(facts.size_bytes)
         self._look_at_durability(facts)
 
     def failed(self, problem: str) -> None:

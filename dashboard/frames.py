@@ -24,6 +24,7 @@ COLUMNS: tuple[str, ...] = (
     "reads",
     "rows_read",
     "readers",
+    "read_p99",
 )
 """What is charted, by position in a point.
 
@@ -31,7 +32,8 @@ received, committed: triggers closed and committed a second. p50, p99: commit la
 committed lately. waiting, open: triggers. missing: instruments missing a trigger (mean). absent: instruments in state
 missing, silent or never. written: readings committed a second.
 longest: the longest commit latency lately, in ms. reads, rows_read: answers and rows a second of the group's reader
-workloads. readers: clients of theirs that may ask.
+workloads. readers: clients of theirs that may ask. read_p99: the longest p99 among them, in ms, NaN without an answer
+lately.
 """
 
 Sections = dict[str, Any]
@@ -54,6 +56,7 @@ def point(group: GroupStatus, readers: Sequence[ReaderStatus] = ()) -> list[floa
         round(sum(reader.rate for reader in readers), 3),
         round(sum(reader.row_rate for reader in readers), 1),
         sum(reader.admitted for reader in readers),
+        _rounded(max((one.latency_ms.p99 for one in readers if one.latency_ms.p99 is not None), default=None)),
     ]
 
 

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ from backends.base import Held, Store, StoreFacts, StoreUnavailable
 from daemon.api import ApiServer
 from daemon.pipeline import Pipeline
 from daemon.reporting import Reporter
+from daemon.storage_report import StorageReport
 from daemon.store_report import StoreReport
 from daemon.stream import StatusStream
 from doors.tls import Identity
@@ -23,6 +24,7 @@ from schemas.batch import Durability
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
 from schemas.status import State, Status
+from schemas.storage import Storage
 from tests.pipelines import Logger, eventually, logging_to_memory
 from tests.readings import PERIOD_NS, make_block, make_group, time_of, whole
 
@@ -47,6 +49,7 @@ class Service:
     reporter: Reporter
     stream: StatusStream
     store: Store
+    storage: StorageReport
     groups: dict[str, InstrumentGroup]
     pipelines: dict[str, Pipeline]
 
@@ -77,7 +80,12 @@ async def served(host: str = "127.0.0.1", identity: Identity | None = None) -> A
         reporter.pipelines, reporter.state = logger.pipelines, State.RUNNING
         stream = StatusStream(reporter)
         service = Service(
-            reporter=reporter, stream=stream, store=logger.store, groups={"bpm": GROUP}, pipelines=logger.pipelines
+            reporter=reporter,
+            stream=stream,
+            store=logger.store,
+            storage=StorageReport(logger.store, report, reporter),
+            groups={"bpm": GROUP},
+            pipelines=logger.pipelines,
         )
         server = ApiServer(service, host, 0, token=TOKEN, identity=identity)
         serving = asyncio.create_task(server.serve())
@@ -327,6 +335,23 @@ async def test_database_away_is_said_and_not_a_traceback() -> None:
         answer = await api.client.get("/api/v1/groups/bpm/newest")
         assert answer.status_code == 503
         assert answer.json()["detail"] == "the database is away: no route to host"
+
+
+async def test_storage_tells_of_sizes_and_says_why_they_are_old() -> None:
+    async with served() as api:
+        await api.commit(1, 2, 3)
+        sizes = {"rows": {"bpm": 10}, "size_bytes": {"bpm": 3000}}
+        api.report.answered(replace(facts(KEPT), **sizes))
+        told = Storage.model_validate((await api.client.get("/api/v1/storage")).json())
+        group = told.groups["bpm"]
+        assert (group.rows, group.readings, group.size_bytes) == (10, 15, 3000), "the account knows of more"
+        assert (group.bytes_a_reading, group.measured_bytes_a_day, group.partitions) == (200.0, None, [])
+        assert (told.database_is_here, told.full_in_days, told.partitions_problem) == (False, None, None)
+        api.service.storage = StorageReport(api.logger.store, api.report, api.service.reporter)
+        api.logger.store.fail_with(StoreUnavailable("no route to host"))
+        told = Storage.model_validate((await api.client.get("/api/v1/storage")).json())
+        assert (told.partitions_problem, told.partitions_age_s) == ("no route to host", None)
+        assert told.groups["bpm"].size_bytes == 3000
 
 
 async def test_documents_of_the_api_load_nothing_from_elsewhere() -> None:

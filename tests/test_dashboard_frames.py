@@ -23,6 +23,7 @@ def test_a_point_holds_the_columns_in_their_order() -> None:
         "reads": 0,
         "rows_read": 0,
         "readers": 0,
+        "read_p99": None,
     }
 
 

@@ -11,6 +11,7 @@ from daemon.api.guard import Guard
 from daemon.api.readings import readings_routes
 from daemon.api.service import Told
 from daemon.api.status import status_routes
+from daemon.api.storage import storage_routes
 from doors.headers import SecurityHeaders
 
 POLICY = (
@@ -37,7 +38,7 @@ def make_app(service: Told, *, token: str, reads_freely: bool) -> FastAPI:
         redoc_url=None,
     )
     app.exception_handler(StoreUnavailable)(_store_away)
-    for routes in (status_routes, readings_routes, control_routes, dead_letter_routes):
+    for routes in (status_routes, storage_routes, readings_routes, control_routes, dead_letter_routes):
         app.include_router(routes(service))
     app.add_middleware(Guard, token=token, reads_freely=reads_freely)
     app.add_middleware(SecurityHeaders, policy=POLICY)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from backends.base import Store
 from daemon.reporting import Reporter
+from daemon.storage_report import StorageReport
 from daemon.stream import StatusStream
 from schemas.readings import InstrumentGroup
 
@@ -26,6 +27,10 @@ class Told(Protocol):
     @property
     def store(self) -> Store:
         """Where the readings are."""
+
+    @property
+    def storage(self) -> StorageReport:
+        """Where they lie, and how much room there is."""
 
     @property
     def groups(self) -> Mapping[str, InstrumentGroup]:

@@ -11,14 +11,17 @@ import time
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, HTTPException, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, FastAPI, HTTPException, WebSocket, WebSocketDisconnect
 
 from schemas.status import (
     STATE_LETTERS,
     Event,
+    ExperimentStatus,
+    GovernorStatus,
     GroupStatus,
     InstrumentState,
     Latency,
+    ReaderStatus,
     ReadingCounts,
     Slip,
     SourceStatus,
@@ -27,6 +30,7 @@ from schemas.status import (
     StoreStatus,
     TriggerCounts,
 )
+from schemas.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
 
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
 STARTED_NS = time.time_ns()
@@ -61,11 +65,36 @@ FIGURES: dict[str, Any] = {
     "missing_a_trigger": 0.0,
     "readings_fail": False,
     "events": [],
+    "readers": {},
+    "governor": None,
+    "experiment": None,
+    "partitions": 3,
 }
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
-`slips` says how an instrument in
+`readers` says how
+each workload differs from READER; `slips` says how an instrument in
 state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the totals still."""
 
+
+READER: dict[str, Any] = {
+    "kind": "newest",
+    "group": "bpm",
+    "clients": 4,
+    "admitted": 4,
+    "since_ns": STARTED_NS,
+    "state": "running",
+    "problem": None,
+    "cycles": 400,
+    "in_time": 396,
+    "failed": 0,
+    "slipped_s": 0.0,
+    "rows": 48_000,
+    "rate": 4.0,
+    "row_rate": 480.0,
+    "efficiency": 0.99,
+    "latency_ms": {"p50": 3.2, "p99": 18.5, "max": 44.0},
+    "deadline_ms": 1000.0,
+}
 
 SLIPPED = {"triggers": -1, "offset_ms": 100.2, "since_trigger": 1234}
 
@@ -172,10 +201,54 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
                 lost_datagrams=0,
             )
         ],
+        readers={name: ReaderStatus.model_validate(READER | changes) for name, changes in figures["readers"].items()},
+        governor=figures["governor"] and GovernorStatus.model_validate(figures["governor"]),
+        experiment=figures["experiment"] and ExperimentStatus.model_validate(figures["experiment"]),
         events=[Event.model_validate(event) for event in figures["events"]],
         limits={"commit_p99_ms": 20.0, "stale_s": 2.0},
         cpu_percent=11.5,
         memory_mib=180.0,
+    )
+
+
+def storage(time_ns: int) -> Storage:
+    """What is stored of FIGURES: a gibibyte a group, in partitions of a day of which the last lies ahead."""
+    day = 86_400 * 1_000_000_000
+    began = time_ns // day * day
+    count = int(FIGURES["partitions"])
+    sizes = [2**30 // 2 ** (n % 3) if n < count - 1 else 16_384 for n in range(count)]
+    partitions = [
+        PartitionStorage(
+            name=f"bpm_{n:03d}",
+            start_ns=began + (n - count + 2) * day,
+            end_ns=began + (n - count + 3) * day,
+            rows=size // 90,
+            size_bytes=size,
+        )
+        for n, size in enumerate(sizes)
+    ]
+    group = GroupStorage(
+        rows=sum(sizes) // 90,
+        readings=sum(sizes) // 90,
+        size_bytes=sum(sizes),
+        bytes_a_reading=90.0,
+        growth_bytes_a_day=93e9,
+        measured_bytes_a_day=91e9,
+        measured_over_s=5400.0,
+        partitions=partitions,
+        journal=JournalStorage(
+            size_bytes=3 * 2**20, room_bytes=2**32, limit_bytes=2**32, segment_bytes=64 * 2**20, problem=None
+        ),
+    )
+    return Storage(
+        time_ns=time_ns,
+        sizes_age_s=3.0,
+        partitions_age_s=12.0,
+        partitions_problem=None,
+        database_is_here=True,
+        free_bytes=200 * 2**30,
+        full_in_days=2.3,
+        groups=dict.fromkeys(FIGURES["groups"], group),
     )
 
 
@@ -200,6 +273,13 @@ class Served:
 def build_app(served: Served) -> FastAPI:
     """The part of the daemon's API that the page asks."""
     app = FastAPI()
+    app.include_router(_status_routes(served))
+    app.include_router(_readings_routes())
+    return app
+
+
+def _status_routes(served: Served) -> APIRouter:
+    app = APIRouter()
 
     @app.get("/api/v1/status")
     async def status() -> Status:
@@ -215,6 +295,23 @@ def build_app(served: Served) -> FastAPI:
                 await socket.send_text(served.now.model_dump_json())
         except WebSocketDisconnect:
             return
+
+    @app.get("/api/v1/storage")
+    async def stored() -> Storage:
+        return storage(time.time_ns())
+
+    @app.post("/figures")
+    async def figures(changes: dict[str, Any]) -> None:
+        unknown = changes.keys() - FIGURES.keys()
+        if unknown:
+            raise HTTPException(422, f"no such figures: {sorted(unknown)}")
+        FIGURES.update(changes)
+
+    return app
+
+
+def _readings_routes() -> APIRouter:
+    app = APIRouter()
 
     @app.get("/api/v1/groups/{group}")
     async def describe(group: str) -> dict[str, Any]:
@@ -239,13 +336,6 @@ def build_app(served: Served) -> FastAPI:
             "channels": {name: [value * (i + 1) for value in values] for i, name in enumerate(CHANNELS)},
             "units": dict.fromkeys(CHANNELS, "V"),
         }
-
-    @app.post("/figures")
-    async def figures(changes: dict[str, Any]) -> None:
-        unknown = changes.keys() - FIGURES.keys()
-        if unknown:
-            raise HTTPException(422, f"no such figures: {sorted(unknown)}")
-        FIGURES.update(changes)
 
     return app
 

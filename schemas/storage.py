@@ -1,0 +1,66 @@
+"""Where the readings lie and how much room there is: the body of `GET /api/v1/storage`.
+
+What changes several times a second (backlog, rates, when the journal is full) is in the status.
+"""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PartitionStorage(_Model):
+    """One partition of a group's tables."""
+
+    name: str
+    start_ns: int = Field(
+        description="start_ns <= time_ns < end_ns; the ends of int64 of what takes all that fits no other"
+    )
+    end_ns: int
+    rows: int = Field(description="readings (`arrays` layout: triggers), the server's estimate where counting is dear")
+    size_bytes: int = Field(description="on the server's disk, with indexes")
+
+
+class JournalStorage(_Model):
+    """The journal of a group."""
+
+    size_bytes: int = Field(description="what it takes of the disk")
+    room_bytes: int = Field(description="what more may wait in it: up to its limit, or the end of the disk")
+    limit_bytes: int = Field(description="the most it may take")
+    segment_bytes: int = Field(description="size of its files; each goes once the database has all of it")
+    problem: str | None = Field(description="why no more is written to it, in one line")
+
+
+class GroupStorage(_Model):
+    """One group in the database."""
+
+    rows: int = Field(description="rows (documents) of readings, the server's estimate where counting is dear")
+    readings: int = Field(
+        description="readings stored: the server's estimate, or the account of this logger where that is more"
+    )
+    size_bytes: int = Field(description="tables with indexes, ledger included")
+    bytes_a_reading: float | None = Field(description="of size_bytes; null before the first reading")
+    growth_bytes_a_day: float | None = Field(description="at the rate at which readings are committed now")
+    measured_bytes_a_day: float | None = Field(
+        description="of the sizes that the server told; null until they are a minute apart"
+    )
+    measured_over_s: float = Field(description="between these sizes: a day at most")
+    partitions: list[PartitionStorage] = Field(description="in order of time; empty where the server has none")
+    journal: JournalStorage | None = Field(description="null where none is kept")
+
+
+class Storage(_Model):
+    """The whole of it."""
+
+    time_ns: int
+    sizes_age_s: float | None = Field(description="how old the sizes are; null before the server told any")
+    partitions_age_s: float | None = Field(description="how old the partitions are; null before the server told any")
+    partitions_problem: str | None = Field(description="why they are no younger, in one line")
+    database_is_here: bool = Field(description="whether the database lies in the state folder")
+    free_bytes: int | None = Field(description="of the state folder's disk; null where its file system does not say")
+    full_in_days: float | None = Field(
+        description="until that disk is full at the growth measured, or else at the present rate; null where it does "
+        "not grow, and where the database is elsewhere"
+    )
+    groups: dict[str, GroupStorage]

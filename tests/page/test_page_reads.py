@@ -1,0 +1,102 @@
+"""The tabs Reads and Storage over a served status: what they show of it."""
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.page.browser import Watched
+from tests.page.stage import Stage
+
+pytestmark = pytest.mark.page
+
+FAILED = {
+    "kind": "scan",
+    "state": "failed",
+    "failed": 3,
+    "problem": "the process was ended by SIGKILL",
+    "efficiency": None,
+}
+LATE = {"kind": "trend", "clients": 8, "admitted": 3, "latency_ms": {"p50": 120.0, "p99": 1420.4, "max": 2033.0}}
+GOVERNOR = {
+    "commit_p99_ms": 25.0,
+    "backlog_triggers": None,
+    "admitted": 7,
+    "clients": 12,
+    "state": "lowering",
+    "reason": "commit p99 62 ms is over its ceiling of 25 ms: 7 of 12 clients may ask",
+}
+
+
+def cell(page: Page, table: str, row: str, column: str) -> Locator:
+    """A cell of a table."""
+    return page.locator(f"#{table} tr[data-key={row}] [data-column={column}]")
+
+
+def test_workloads_stand_with_their_figures_and_what_is_wrong_with_them(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#tab-reads").click()
+    expect(page.locator("#readers .nothing")).to_have_text("Nobody reads through triggerlog now.")
+    stage.figures(readers={"operators": {}, "trends": LATE, "nightly": FAILED}, governor=GOVERNOR)
+    expect(cell(page, "readers", "operators", "rate")).to_have_text("4.00")
+    expect(cell(page, "readers", "operators", "efficiency")).to_have_text("99.0 %")
+    expect(cell(page, "readers", "trends", "clients")).to_have_text("3 of 8")
+    expect(cell(page, "readers", "trends", "p99")).to_have_text("1,420")
+    expect(cell(page, "readers", "trends", "p99")).to_have_attribute("data-level", "over")
+    expect(cell(page, "readers", "nightly", "state")).to_have_text("✕ failed: the process was ended by SIGKILL")
+    expect(page.locator("#governor-state")).to_have_text("● on: commit p99 below 25.0 ms")
+    expect(page.locator("#governor-reason")).to_have_text(f"lowering: {GOVERNOR['reason']}")
+    expect(page.get_by_label("Ceiling for commit p99, ms")).to_have_value("25")
+    expect(page.locator("#tile-reads .value")).to_have_text("12.0")
+    for name in ("reads", "readers", "read-p99"):
+        expect(page.locator(f"#chart-{name} path.js-line").first).to_be_attached()
+    stage.figures(readers={}, governor=None)
+    expect(page.locator("#governor-state")).to_have_text("○ off")
+    expect(page.locator("#readers .nothing")).to_be_visible()
+
+
+def test_a_kind_brings_the_fields_that_it_takes(fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#tab-reads").click()
+    form = page.locator("#reader-form")
+    shown = form.locator(".field:visible")
+    common = ["name", "kind", "clients", "period_s", "offset_s", "deadline_s"]
+    expect(shown).to_have_count(len(common))
+    for kind, own in {
+        "trend": ["readings"],
+        "history": ["stretch_s", "step_s"],
+        "random": ["triggers"],
+        "scan": [],
+    }.items():
+        form.get_by_label("Asks for").select_option(kind)
+        expect(shown).to_have_count(len(common) + len(own))
+        assert {one.get_attribute("data-field") for one in shown.all()} == {*common, *own}
+    form.get_by_label("Clients", exact=True).fill("0")
+    form.get_by_role("button", name="Start it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_storage_tells_sizes_partitions_and_what_an_outage_would_cost(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#tab-storage").click()
+    expect(cell(page, "stored", "bpm", "size")).to_have_text("1.50 GiB")
+    expect(cell(page, "stored", "bpm", "measured")).to_have_text("84.8 GiB")
+    expect(page.locator("#partitions tbody tr")).to_have_count(3)
+    expect(page.locator("#partitions td[data-column=what]")).to_have_text(["ahead", "written now", ""])
+    expect(cell(page, "journals", "bpm", "files")).to_have_text("64")
+    expect(page.locator("#durability-note")).to_have_text("● as asked for")
+    stage.figures(refused={"unknown_instrument": 7}, wave=False, count=4000)
+    expect(cell(page, "account", "bpm", "refused")).to_have_text("7")
+    expect(page.locator("#account-note")).to_have_text("refused: bpm: unknown instrument 7")
+    short = "NOT durable: fsync is off on the server; set fsync = on there"
+    stage.figures(
+        available=False,
+        problem="connection refused",
+        drained_in_s=None,
+        at_risk=9,
+        at_risk_ms=None,
+        shortfall={"sync": short},
+    )
+    expect(page.locator("#outage-note")).to_have_text("■ the database is away: connection refused")
+    expect(cell(page, "outage", "bpm", "drained")).to_have_text("when it is back")
+    expect(page.locator("#durability dd[data-level=over]")).to_have_text(
+        ["sync asked for; a crash of the server can lose all of it", short]
+    )
