@@ -20,6 +20,7 @@ COMMANDS = {
     "check-config": "check:check_config",
     "schema": "schema:schema",
     "dead-letters": "dead_letters:app",
+    "readers": "readers:app",
     "install-units": "install:install_units",
     "reconcile": "reconcile:reconcile",
     "config-reference": "config_reference:config_reference",

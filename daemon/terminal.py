@@ -33,15 +33,15 @@ class DaemonGone(Exception):
     """The daemon does not answer; the message is one line for an operator."""
 
 
-async def ask(client: httpx.AsyncClient, method: str, path: str) -> httpx.Response:
-    """Ask the daemon something, or tell it to do something.
+async def ask(client: httpx.AsyncClient, method: str, path: str, body: object = None) -> httpx.Response:
+    """Ask the daemon something, or tell it to do something; `body` goes as JSON where there is any.
 
     Raises:
         DaemonGone: it does not answer, or refuses.
     """
     where = str(client.base_url).rstrip("/")
     try:
-        answer = await client.request(method, path)
+        answer = await client.request(method, path, json=body)
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         untrusted = why_untrusted(error)
         if untrusted is not None:

@@ -2,16 +2,19 @@
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 
 from backends.base import StoreUnavailable
 from daemon.api.control import control_routes
 from daemon.api.dead_letters import dead_letter_routes
 from daemon.api.guard import Guard
+from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
 from daemon.api.service import Told
 from daemon.api.status import status_routes
 from daemon.api.storage import storage_routes
+from daemon.api.wrong import wrong_request
 from doors.headers import SecurityHeaders
 
 POLICY = (
@@ -19,6 +22,15 @@ POLICY = (
     "object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 """The one page there is, `/docs`, holds a script of its own and asks nobody else."""
+
+ROUTES = (
+    status_routes,
+    storage_routes,
+    readings_routes,
+    control_routes,
+    dead_letter_routes,
+    reader_routes,
+)
 
 
 def make_app(service: Told, *, token: str, reads_freely: bool) -> FastAPI:
@@ -38,7 +50,8 @@ def make_app(service: Told, *, token: str, reads_freely: bool) -> FastAPI:
         redoc_url=None,
     )
     app.exception_handler(StoreUnavailable)(_store_away)
-    for routes in (status_routes, storage_routes, readings_routes, control_routes, dead_letter_routes):
+    app.exception_handler(RequestValidationError)(wrong_request)
+    for routes in ROUTES:
         app.include_router(routes(service))
     app.add_middleware(Guard, token=token, reads_freely=reads_freely)
     app.add_middleware(SecurityHeaders, policy=POLICY)

@@ -11,6 +11,7 @@ from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
     from daemon.pipeline import Pipeline
+    from daemon.readers.manager import Readers
 
 
 class Told(Protocol):
@@ -39,6 +40,10 @@ class Told(Protocol):
     @property
     def pipelines(self) -> "Mapping[str, Pipeline]":
         """By group; empty until the store is open."""
+
+    @property
+    def readers(self) -> "Readers":
+        """Its reader workloads."""
 
     def open_run(self) -> dict[str, int]:
         """Begin a new run."""

@@ -1,0 +1,53 @@
+"""Routes for reader workloads."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, HTTPException, Path, Security
+from fastapi.security import HTTPBearer
+
+from daemon.api.service import Told
+from daemon.readers.manager import NameTaken, Readers, WorkloadRefused
+from schemas.config import Workload
+from schemas.status import ReaderStatus
+
+EXAMPLE = {"name": "displays", "kind": "newest", "clients": 10, "period_s": 0.5, "deadline_s": 0.2}
+
+
+def reader_routes(service: Told) -> APIRouter:
+    """List, start and stop."""
+    routes = APIRouter()
+    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
+    token = Security(HTTPBearer(auto_error=False, description="The API's token."))
+
+    @routes.get("/api/v1/readers", tags=["readers"])
+    async def readers() -> dict[str, ReaderStatus]:
+        """The reader workloads that run, by name."""
+        return service.readers.statuses()
+
+    @routes.post("/api/v1/readers", tags=["readers"], status_code=201, dependencies=[token])
+    async def start(workload: Annotated[Workload, Body(examples=[EXAMPLE])]) -> ReaderStatus:
+        """Start a reader workload in a process of its own."""
+        if not service.pipelines:
+            raise HTTPException(503, "the daemon is starting; the database is not open yet")
+        try:
+            await service.readers.start(workload)
+        except NameTaken as error:
+            raise HTTPException(409, str(error)) from None
+        except WorkloadRefused as error:
+            raise HTTPException(422, str(error)) from None
+        return service.readers.statuses()[workload.name]
+
+    @routes.delete("/api/v1/readers/{name}", tags=["readers"], dependencies=[token])
+    async def stop(name: Annotated[str, Path(description="Name of a workload that runs.")]) -> ReaderStatus:
+        """Stop a reader workload; the answer is how it was at the end."""
+        try:
+            return await service.readers.stop(name)
+        except KeyError:
+            raise HTTPException(404, f"there is no workload {name!r}; {_running(service.readers)}") from None
+
+    return routes
+
+
+def _running(readers: Readers) -> str:
+    names = ", ".join(readers.workloads)
+    return f"there is: {names}" if names else "none runs"
