@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from backends.base import StoreError
 from backends.mysql.connection import Connection
-from backends.mysql.server import check_version
+from backends.mysql.server import Product, check_version
 
 PORT = 3306
 IDLE_S = 31_536_000
@@ -73,8 +73,14 @@ def _context(options: Mapping[str, str]) -> ssl.SSLContext | None:
     return context
 
 
-async def connect(address: Address, *, program: str, timeout_s: float) -> Connection:
+async def connect(address: Address, *, program: str, timeout_s: float, give_up_s: float | None = None) -> Connection:
     """Log in, and set what this store needs of a session.
+
+    Args:
+        address: where.
+        program: what it is called in the server's list of sessions.
+        timeout_s: for connecting, and for locks.
+        give_up_s: a question that takes longer is given up by the server; its session then only reads.
 
     Raises:
         StoreError: the server is too old.
@@ -105,9 +111,20 @@ async def connect(address: Address, *, program: str, timeout_s: float) -> Connec
         ]
         if product.backend == "mysql":
             settings.append("SESSION information_schema_stats_expiry = 0")
+        if give_up_s is not None:
+            settings.append(_given_up_after(product, give_up_s))
         await connection.run(f"SET {', '.join(settings)}")
+        if give_up_s is not None:
+            await connection.run("SET SESSION TRANSACTION READ ONLY")
         ((connection.max_packet,),) = await connection.fetch("SELECT @@max_allowed_packet")
     except BaseException:
         connection.terminate()
         raise
     return connection
+
+
+def _given_up_after(product: Product, seconds: float) -> str:
+    """The setting after which the server ends a statement: of MariaDB any, of MySQL a SELECT."""
+    if product.backend == "mariadb":
+        return f"SESSION max_statement_time = {seconds:f}"
+    return f"SESSION max_execution_time = {math.ceil(1000 * seconds)}"

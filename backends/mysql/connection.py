@@ -6,6 +6,7 @@ be sent ahead of their answers, which come in the same order.
 """
 
 import struct
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import aiomysql
@@ -135,14 +136,39 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     async def select(self, text: str) -> Packets:
         """Run a query; its rows stay the bytes of the binary protocol."""
+        statement = await self._execute(text)
+        rows = await self._packets()
+        await self._forget(statement)
+        return rows
+
+    async def pieces(self, text: str, piece_bytes: int) -> AsyncGenerator[Packets, None]:
+        """Run a query whose rows come in pieces of about so many bytes, so that they never lie in memory all at once.
+
+        What is left unread ends the connection.
+        """
+        statement = await self._execute(text)
+        ended = False
+        try:
+            while not ended:
+                packets = await self._packets(piece_bytes)
+                ended = packets.ended
+                yield packets
+        finally:
+            if not ended:
+                self.terminate()
+        await self._forget(statement)
+
+    async def _execute(self, text: str) -> int:
+        """Run a query up to its rows; the number of its statement."""
         statement = await self.prepare(text)
         await self.send(COMMAND.COM_STMT_EXECUTE, struct.pack("<IBI", statement, 0, 1))
         self._next_seq_id = 1
         await self._read_packet()  # how many columns
         await self._packets()  # what they are
-        rows = await self._packets()
+        return statement
+
+    async def _forget(self, statement: int) -> None:
         await self.send(COMMAND.COM_STMT_CLOSE, struct.pack("<I", statement))  # has no answer
-        return rows
 
     def terminate(self) -> None:
         """End the connection now, whatever is under way; the server rolls back what was not committed."""
@@ -150,12 +176,12 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self._writer.transport.abort()
         self.close()
 
-    async def _packets(self) -> Packets:
-        """Read packets up to the one that ends them."""
+    async def _packets(self, piece_bytes: int | None = None) -> Packets:
+        """Read packets up to the one that ends them, or until there are so many bytes of them."""
         await self._flush()
         packets = Packets()
         packets.feed(self._ahead)
-        while not packets.ended:
+        while not packets.ended and (piece_bytes is None or packets.nbytes < piece_bytes):
             piece = await self._reader.read(READ_BYTES)
             if not piece:
                 self.close()

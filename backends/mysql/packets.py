@@ -40,6 +40,11 @@ class Packets:
     def __len__(self) -> int:
         return sum(stretch.packets for stretch in self.stretches)
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes of whole packets there are, headers included."""
+        return self._at
+
     def feed(self, piece: bytes) -> None:
         """Take more bytes."""
         self.data += piece

@@ -5,12 +5,14 @@ import math
 import numpy as np
 import sqlalchemy as sa
 
-from backends.base import StoreError
 from backends.mysql.connection import Connection
+from backends.mysql.figures import figures
 from backends.mysql.records import read_arrays, read_elements, read_ledger, read_rows
 from backends.mysql.server import product_of
+from backends.mysql.snapshot import snapshot
 from backends.mysql.sql import compiled, quoted
 from backends.mysql.tables import COMPLETE
+from backends.mysql.triggers import readings_of_triggers
 from backends.mysql.view import integer, picked
 from backends.windows import in_order, rows_to_know, see_not_too_large
 from schemas import selects
@@ -18,30 +20,51 @@ from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
     TOTALS,
+    Aggregate,
     InstrumentReadings,
+    LedgerEnds,
     LedgerRow,
     LedgerTail,
+    Means,
     NewestTrigger,
     Query,
-    Reduction,
-    Selection,
+    Snapshot,
     Totals,
     TriggerReadings,
+    TriggersReadings,
     WindowReadings,
     answer_dtype,
 )
 from schemas.readings import Array
 from schemas.tables import MISSING_OFFSET, STORED_DTYPES, GroupTables
 
+_Readings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
+
 
 async def answer(connection: Connection, tables: GroupTables, query: Query) -> Array:
     """Answer a question; readings come in the binary protocol and never become Python objects one by one."""
-    if isinstance(query, Totals):
-        return await _totals(connection, tables, query.within_s)
-    return await _found(connection, tables, query)
+    match query:
+        case Totals():
+            return await _totals(connection, tables, query.within_s)
+        case Means() | Aggregate():
+            return await figures(connection, tables, query)
+        case LedgerRow() | LedgerTail() | LedgerEnds():
+            return await _of_ledger(connection, tables, query)
+        case _:
+            return await _of_readings(connection, tables, query)
 
 
-async def _found(connection: Connection, tables: GroupTables, query: Selection | Reduction) -> Array:
+async def _of_ledger(connection: Connection, tables: GroupTables, query: LedgerRow | LedgerTail | LedgerEnds) -> Array:
+    match query:
+        case LedgerRow():
+            return await _ledger_row(connection, tables, query)
+        case LedgerTail():
+            return (await _ledger(connection, tables, selects.ledger_tail(tables, query.most)))[::-1]
+        case LedgerEnds():
+            return await _ledger_ends(connection, tables)
+
+
+async def _of_readings(connection: Connection, tables: GroupTables, query: _Readings) -> Array:
     match query:
         case NewestTrigger():
             return await _trigger(connection, tables, await _ledger(connection, tables, _newest_complete(tables)))
@@ -51,19 +74,21 @@ async def _found(connection: Connection, tables: GroupTables, query: Selection |
         case InstrumentReadings():
             return await _of_instrument(connection, tables, query)
         case WindowReadings():
-            # Putting them in order is cheaper here than there.
-            found = selects.readings_in_window(tables, query, rows_to_know(query, tables.layout)).order_by(None)
-            readings = await _readings(connection, tables, found)
-            see_not_too_large(readings, query, tables.layout)
-            readings = in_order(readings)
-            inside = (readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns)
-            return readings if inside.all() else readings[inside]
-        case LedgerRow():
-            return await _ledger_row(connection, tables, query)
-        case LedgerTail():
-            return (await _ledger(connection, tables, selects.ledger_tail(tables, query.most)))[::-1]
-        case _:
-            raise StoreError(f"{type(query).__name__} is not answered by this store")
+            return await _in_window(connection, tables, query)
+        case TriggersReadings():
+            return await readings_of_triggers(connection, tables, query)
+        case Snapshot():
+            return await snapshot(connection, tables, query)
+
+
+async def _in_window(connection: Connection, tables: GroupTables, query: WindowReadings) -> Array:
+    # Putting them in order is cheaper here than there.
+    found = selects.readings_in_window(tables, query, rows_to_know(query, tables.layout)).order_by(None)
+    readings = await _readings(connection, tables, found)
+    see_not_too_large(readings, query, tables.layout)
+    readings = in_order(readings)
+    inside = (readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns)
+    return readings if inside.all() else readings[inside]
 
 
 def _newest_complete(tables: GroupTables) -> sa.Select[tuple[object, ...]]:
@@ -91,6 +116,16 @@ async def _ledger_row(connection: Connection, tables: GroupTables, query: Ledger
         return np.empty(0, ledger_dtype(tables.group.size))
     found = sa.select(*selects.ledger_columns(tables)).where(ledger.run.in_(runs), ledger.trigger_id == query.trigger)
     return await _ledger(connection, tables, found.order_by(ledger.run.desc()).limit(1))
+
+
+async def _ledger_ends(connection: Connection, tables: GroupTables) -> Array:
+    last = await _ledger(connection, tables, selects.ledger_tail(tables, 1))
+    if not len(last):
+        return last
+    ledger = tables.ledger.c
+    of_run = sa.select(*selects.ledger_columns(tables)).where(ledger.run == int(last["run"][0]))
+    first = await _ledger(connection, tables, of_run.order_by(ledger.trigger_id).limit(1))
+    return last if first["trigger"][0] == last["trigger"][0] else np.concatenate([first, last])
 
 
 async def _readings(connection: Connection, tables: GroupTables, select: sa.Select[tuple[object, ...]]) -> Array:

@@ -22,6 +22,7 @@ from backends.mysql.schema import Schema
 from backends.mysql.server import SETTINGS, held, product_of
 from backends.mysql.sql import literal
 from backends.mysql.tables import mysql_tables
+from backends.mysql.work import partitions, view
 from backends.mysql.writer import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
@@ -81,6 +82,7 @@ class MysqlStore:
             )
             for name, tables in self._tables.items()
         }
+        self._give_up_s = reading.give_up_s if reading else None
         self._reading = asyncio.Semaphore(reading.connections if reading else READERS)
         self._idle: list[Connection] = []
 
@@ -153,12 +155,14 @@ class MysqlStore:
         )
 
     async def view(self) -> ServerView:
-        """What the server counts of its own work."""
-        return ServerView()
+        """What the server counts of its own work, and what its sessions wait for now."""
+        async with self._reader() as connection:
+            return await view(connection)
 
     async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
-        """The partitions of every group."""
-        return dict.fromkeys(self._tables, ())
+        """The partitions of every group; `rows` is the server's estimate."""
+        async with self._reader() as connection:
+            return await partitions(connection, self._tables.values())
 
     async def close(self) -> None:
         """Give the connections back."""
@@ -174,8 +178,8 @@ class MysqlStore:
             connection: Connection | None = None
             try:
                 with translated(self._target):
-                    async with asyncio.timeout(within_s or self._database.command_timeout_s):
-                        connection = self._take_idle() or await self._connect()
+                    async with asyncio.timeout(within_s or self._give_up_s or self._database.command_timeout_s):
+                        connection = self._take_idle() or await self._connect(self._give_up_s)
                         yield connection
                 self._idle.append(connection)
             except BaseException:
@@ -191,13 +195,14 @@ class MysqlStore:
             connection.terminate()
         return None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self, give_up_s: float | None = None) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.
         with translated(self._target, otherwise=StoreUnavailable):
             connection = await connect(
                 self._address,
                 program=self._program,
                 timeout_s=self._database.command_timeout_s,
+                give_up_s=give_up_s,
             )
         connection.bulk = connection.bulk and self._bulk
         return connection
