@@ -23,6 +23,7 @@ COMMANDS = {
     "readers": "readers:app",
     "install-units": "install:install_units",
     "reconcile": "reconcile:reconcile",
+    "export": "export:export",
     "config-reference": "config_reference:config_reference",
     "status": "status:status",
     "open-run": "open_run:open_run",

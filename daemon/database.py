@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from backends import open_store
-from backends.base import SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
+from backends.base import Reading, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
 from daemon.configuration import LoadedConfig
 from daemon.store_report import in_use
 from schemas.batch import Durability, Layout
@@ -61,6 +61,26 @@ def reading_from(loaded: LoadedConfig) -> tuple[DatabaseConfig, str | None]:
     if dsn is None:
         return loaded.config.database, loaded.password
     return loaded.config.database.model_copy(update={"dsn": dsn}), loaded.readers_password
+
+
+def asked_store_of(loaded: LoadedConfig, *, give_up_s: float) -> Store:
+    """Make the store that a command asks: not opened, with one connection, where readers read.
+
+    An embedded server that does not run is started for it.
+    """
+    if loaded.config.database.dsn is None:
+        return store_of(loaded)
+    config = loaded.config
+    database, password = reading_from(loaded)
+    return open_store(
+        database,
+        logger=config.logger,
+        groups={section.name: section.group() for section in config.groups},
+        layouts={section.name: layout_of(section, config) for section in config.groups},
+        state_dir=loaded.state_dir,
+        password=password,
+        reading=Reading(connections=1, give_up_s=give_up_s),
+    )
 
 
 async def look_at_database(loaded: LoadedConfig) -> Look:
