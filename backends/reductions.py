@@ -71,12 +71,15 @@ def means_of(sums: Array, query: Means) -> Array:
     sums = sums[np.lexsort((sums["step"], sums["instrument"]))]
     answer = np.empty(len(sums), means_dtype(query.group))
     answer["instrument"], answer["count"] = sums["instrument"], sums["count"]
-    # The step of the earliest times there are may begin before them.
-    lowest = -(-LEAST_NS // query.step_ns)
-    answer["time_ns"] = np.where(sums["step"] < lowest, LEAST_NS, sums["step"] * np.int64(query.step_ns))
+    answer["time_ns"] = starts_of(sums["step"], query.step_ns)
     for k, channel in enumerate(query.group.channels):
         answer[channel.name] = _quotient(sums[f"sum{k}"], sums[f"n{k}"])
     return answer
+
+
+def starts_of(steps: Array, step_ns: int) -> Array:
+    """When steps begin, int64 ns since 1970, by their numbers, int64; the first one of int64 with int64."""
+    return np.where(steps < -(-LEAST_NS // step_ns), LEAST_NS, steps * np.int64(step_ns))
 
 
 def sums_dtype(group: InstrumentGroup) -> np.dtype[Any]:

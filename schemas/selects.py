@@ -5,6 +5,7 @@ layout come one trigger a row, whole arrays, to be spread out by the reader; the
 elements are picked by the server.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -53,6 +54,20 @@ def ledger_tail(tables: GroupTables, most: int) -> sa.Select[Any]:
     ledger = tables.ledger.c
     newest = sa.select(ledger.run).order_by(ledger.run.desc(), ledger.trigger_id.desc()).limit(1).scalar_subquery()
     return sa.select(*ledger_columns(tables)).where(ledger.run == newest).order_by(ledger.trigger_id.desc()).limit(most)
+
+
+def ledger_ends(tables: GroupTables) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """Select the first and the last ledger row of the newest run, each by the key; they may be the same row."""
+    ledger = tables.ledger.c
+    newest = sa.select(ledger.run).order_by(ledger.run.desc(), ledger.trigger_id.desc()).limit(1).scalar_subquery()
+    of_newest = sa.select(*ledger_columns(tables)).where(ledger.run == newest).limit(1)
+    return of_newest.order_by(ledger.trigger_id), of_newest.order_by(ledger.trigger_id.desc())
+
+
+def ledger_of_triggers(tables: GroupTables, run: int, triggers: Sequence[int]) -> sa.Select[Any]:
+    """Select the ledger rows of some triggers of a run, in no order."""
+    ledger = tables.ledger.c
+    return sa.select(*ledger_columns(tables)).where(ledger.run == run, ledger.trigger_id.in_(triggers))
 
 
 def readings_of_trigger(

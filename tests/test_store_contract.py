@@ -59,15 +59,15 @@ def rng() -> np.random.Generator:
 @pytest.fixture(params=ALL)
 def make(request: pytest.FixtureRequest, schema: str) -> Make:
     """Makes a store of one kind, not yet open; stores made in one test share their database."""
-    return _maker(request, request.param, schema)
+    return maker(request, request.param, schema)
 
 
 @pytest.fixture(params=DATABASES)
 def make_database(request: pytest.FixtureRequest, schema: str) -> Make:
-    return _maker(request, request.param, schema)
+    return maker(request, request.param, schema)
 
 
-def _maker(request: pytest.FixtureRequest, kind: str, schema: str) -> Make:
+def maker(request: pytest.FixtureRequest, kind: str, schema: str) -> Make:
     if kind == "memory":
         return lambda *groups, **_: MemoryStore(by_group(*groups))
     fixture, store = SERVERS[kind]

@@ -22,7 +22,7 @@ from backends.filling import (
     readings_from_arrays,
     readings_in,
 )
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedTriggers, Layout
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
 from schemas.tables import STORED_DTYPES
@@ -76,7 +76,22 @@ class RowFormat:
         count, rest = divmod(body, self.dtype.itemsize)
         if body < 0 or rest or data[: len(SIGNATURE)] != SIGNATURE or data[-len(TRAILER) :] != TRAILER:
             raise NotBinaryCopy(f"{len(data)} bytes are not whole rows of {self.dtype.itemsize} bytes")
-        rows = np.frombuffer(data, self.dtype, count=count, offset=len(SIGNATURE))
+        return self._checked(data, count, len(SIGNATURE))
+
+    def parse_begun(self, data: bytearray) -> Array:
+        """Take the whole rows off the front of what came of a COPY file without its signature; leave the rest.
+
+        Raises:
+            NotBinaryCopy: as `parse`.
+        """
+        count = len(data) // self.dtype.itemsize
+        size = count * self.dtype.itemsize
+        rows = self._checked(bytes(memoryview(data)[:size]), count, 0)
+        del data[:size]
+        return rows
+
+    def _checked(self, data: bytes | bytearray, count: int, offset: int) -> Array:
+        rows = np.frombuffer(data, self.dtype, count=count, offset=offset)
         for name in self._constants():
             if (rows[name] != self._template[name][0]).any():
                 raise NotBinaryCopy(f"a row has another {name} than expected")
@@ -173,14 +188,26 @@ def encode_ledger(ledger: Array, instruments: int, logger: bytes) -> Array:
     return whole
 
 
+def data_format(group: InstrumentGroup, layout: Layout) -> RowFormat:
+    """A row of a group's table."""
+    return arrays_format(group) if layout is Layout.ARRAYS else rows_format(group)
+
+
+def readings_of_rows(rows: Array, group: InstrumentGroup, layout: Layout) -> Array:
+    """Readings, `answer_dtype(group)`, shape (readings,), of rows as `data_format` parsed them."""
+    if layout is Layout.ARRAYS:
+        return readings_from_arrays(_array_columns(rows, group), group)
+    return readings_from(fields_of(rows), group)
+
+
 def decode_rows(data: bytes | bytearray, group: InstrumentGroup) -> Array:
     """Parse readings that came one a row; `answer_dtype(group)`, shape (readings,)."""
-    return readings_from(fields_of(rows_format(group).parse(data)), group)
+    return readings_of_rows(rows_format(group).parse(data), group, Layout.ROWS)
 
 
 def decode_arrays(data: bytes | bytearray, group: InstrumentGroup) -> Array:
     """Parse readings that came one trigger a row, and spread them out; `answer_dtype(group)`, shape (readings,)."""
-    return readings_from_arrays(_array_columns(arrays_format(group).parse(data), group), group)
+    return readings_of_rows(arrays_format(group).parse(data), group, Layout.ARRAYS)
 
 
 def decode_ledger(data: bytes | bytearray, instruments: int) -> Array:

@@ -4,12 +4,9 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
-import numpy as np
-import sqlalchemy as sa
 
 from backends.base import (
     GroupLocked,
@@ -21,30 +18,19 @@ from backends.base import (
     StoreFacts,
     StoreUnavailable,
 )
-from backends.postgresql.copy import NotBinaryCopy, decode_arrays, decode_ledger, decode_rows
+from backends.postgresql.copy import NotBinaryCopy
 from backends.postgresql.durability import SETTINGS, held
 from backends.postgresql.embedded import EmbeddedPostgresql
 from backends.postgresql.errors import login_refused, translated
+from backends.postgresql.queries import answer
 from backends.postgresql.schema import Missing, create_or_check, missing_from
-from backends.postgresql.sql import compiled, quoted
+from backends.postgresql.sql import quoted
 from backends.postgresql.writer import Connection, GroupWriter
-from backends.windows import in_order, rows_to_know, see_not_too_large
-from schemas import selects
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
 from schemas.queries import (
-    TOTALS,
-    InstrumentReadings,
-    LedgerRow,
-    LedgerTail,
-    NewestTrigger,
     Query,
-    Reduction,
-    Selection,
     Totals,
-    TriggerReadings,
-    WindowReadings,
-    answer_dtype,
 )
 from schemas.readings import Array, InstrumentGroup
 from schemas.tables import GroupTables, group_tables
@@ -156,54 +142,9 @@ class PostgresqlStore:
 
     async def ask(self, query: Query) -> Array:
         """Answer a question; readings come as binary COPY and never become Python objects one by one."""
-        tables = self._tables[query.group.name]
-        if isinstance(query, Totals):
-            async with self._reader(query.within_s) as connection:
-                return await _totals(connection, tables, query.within_s)
-        return await self._found(tables, query)
-
-    async def _found(self, tables: GroupTables, query: Selection | Reduction) -> Array:
-        async with self._reader() as connection:
-            match query:
-                case NewestTrigger():
-                    row = await self._ledger(connection, tables, selects.newest_complete(tables))
-                    return await self._trigger(connection, tables, row)
-                case TriggerReadings():
-                    found = selects.ledger_row(tables, query.trigger, query.run)
-                    return await self._trigger(connection, tables, await self._ledger(connection, tables, found))
-                case InstrumentReadings():
-                    found = selects.readings_of_instrument(tables, query)
-                    return decode_rows(await _copied(connection, found), tables.group)[::-1]
-                case WindowReadings():
-                    found = selects.readings_in_window(tables, query, rows_to_know(query, tables.layout))
-                    readings = _decode(await _copied(connection, found), tables)
-                    see_not_too_large(readings, query, tables.layout)
-                    inside = (readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns)
-                    within = readings if inside.all() else readings[inside]
-                    return within if query.most is None else in_order(within)
-                case LedgerRow():
-                    return await self._ledger(connection, tables, selects.ledger_row(tables, query.trigger, query.run))
-                case LedgerTail():
-                    return (await self._ledger(connection, tables, selects.ledger_tail(tables, query.most)))[::-1]
-                case _:
-                    raise StoreError(f"{type(query).__name__} is not answered by this store")
-
-    async def _ledger(self, connection: Connection, tables: GroupTables, select: sa.Select[Any]) -> Array:
-        return decode_ledger(await _copied(connection, select), tables.group.size)
-
-    async def _trigger(self, connection: Connection, tables: GroupTables, row: Array) -> Array:
-        if not len(row):
-            return np.empty(0, answer_dtype(tables.group))
-        # Two steps, so that the times are constants to the planner: it then touches no partition but theirs.
-        found = selects.readings_of_trigger(
-            tables,
-            run=int(row["run"][0]),
-            trigger=int(row["trigger"][0]),
-            time_ns=int(row["time_ns"][0]),
-            first_ns=int(row["first_ns"][0]),
-            last_ns=int(row["last_ns"][0]),
-        )
-        return _decode(await _copied(connection, found), tables)
+        within_s = query.within_s if isinstance(query, Totals) else None
+        async with self._reader(within_s) as connection:
+            return await answer(connection, self._tables[query.group.name], query)
 
     async def facts(self) -> StoreFacts:
         """Ask the server what it is and what it really does about durability."""
@@ -293,29 +234,6 @@ class PostgresqlStore:
                 timeout=self._database.command_timeout_s,
                 server_settings=self._session_settings(),
             )
-
-
-async def _copied(connection: Connection, select: sa.Select[Any]) -> bytearray:
-    answer = bytearray()
-
-    async def take(piece: bytes) -> None:
-        answer.extend(piece)
-
-    await connection.copy_from_query(compiled(select), output=take, format="binary")
-    return answer
-
-
-async def _totals(connection: Connection, tables: GroupTables, within_s: float) -> Array:
-    async with connection.transaction(readonly=True):
-        # Given up here, it would go on there.
-        await connection.execute(f"SET LOCAL statement_timeout = {math.ceil(1000 * within_s)}")
-        rows = await connection.fetch(compiled(selects.totals(tables)))
-    return np.array([(*row, 0, 0) for row in rows], TOTALS)
-
-
-def _decode(data: bytearray, tables: GroupTables) -> Array:
-    decode = decode_arrays if tables.layout is Layout.ARRAYS else decode_rows
-    return decode(data, tables.group)
 
 
 def target_of(dsn: str) -> str:

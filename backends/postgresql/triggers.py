@@ -1,0 +1,73 @@
+"""The readings of many triggers, scattered over all that is stored."""
+
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from backends.postgresql import output
+from backends.postgresql.writer import Connection
+from backends.windows import in_order
+from schemas import selects
+from schemas.batch import Layout
+from schemas.queries import TriggersReadings, answer_dtype
+from schemas.readings import Array
+from schemas.tables import GroupTables
+
+AT_ONCE = 1_000
+"""So many triggers are asked for with one statement."""
+WORTH_READING = 8_000
+"""Between two wanted triggers so many readings are rather gone through than looked up anew: the BRIN index tells
+stretches of about 4,000 apart."""
+
+
+async def readings_of_triggers(connection: Connection, tables: GroupTables, query: TriggersReadings) -> Array:
+    """Answer `TriggersReadings`: `answer_dtype(group)`, by trigger and instrument."""
+    wanted, parts = sorted(set(query.triggers)), [np.empty(0, answer_dtype(tables.group))]
+    for start in range(0, len(wanted), AT_ONCE):
+        found = selects.ledger_of_triggers(tables, query.run, wanted[start : start + AT_ONCE])
+        rows = await output.ledger(connection, tables, found)
+        if len(rows):
+            select = rows_of(tables, rows) if tables.layout is Layout.ROWS else arrays_of(tables, rows)
+            parts.append(await output.readings(connection, tables, select))
+    return in_order(np.concatenate(parts))
+
+
+def rows_of(tables: GroupTables, rows: Array) -> sa.Select[Any]:
+    """Select the single readings of triggers of one run by their ledger rows, in no order."""
+    data = tables.data.c
+    low, high = _stretches(rows, tables.group.size)
+    stretch = sa.func.unnest(_array(low), _array(high)).table_valued("low", "high").render_derived("stretch")
+    # Not for the index, which would be gone through for each trigger again.
+    trigger = data.trigger_id + 0
+    return (
+        sa.select(*data)
+        .select_from(stretch.join(tables.data, data.time_ns.between(stretch.c.low, stretch.c.high)))
+        .where(data.run == int(rows["run"][0]), trigger.in_(rows["trigger"].tolist()))
+        .where(data.time_ns >= int(low[0]), data.time_ns <= int(high[-1]))
+    )
+
+
+def arrays_of(tables: GroupTables, rows: Array) -> sa.Select[Any]:
+    """Select the arrays of triggers of one run by their ledger rows, in no order."""
+    data = tables.data.c
+    return sa.select(*data).where(
+        data.time_ns.in_(np.unique(rows["time_ns"]).tolist()),
+        data.run == int(rows["run"][0]),
+        (data.trigger_id + 0).in_(rows["trigger"].tolist()),
+    )
+
+
+def _stretches(rows: Array, instruments: int) -> tuple[Array, Array]:
+    """Stretches of time that hold all readings of these triggers, int64 ns, both ends included, apart, ascending."""
+    rows = rows[np.argsort(rows["first_ns"])]
+    low, high = rows["first_ns"], np.maximum.accumulate(rows["last_ns"])
+    skipped = np.diff(rows["trigger"]).astype(np.float64) * instruments
+    begins = np.concatenate([[True], (low[1:] > high[:-1]) & (np.abs(skipped) > WORTH_READING)])
+    first = np.flatnonzero(begins)
+    return low[first], high[np.concatenate([first[1:] - 1, [len(rows) - 1]])]
+
+
+def _array(times: Array) -> sa.ColumnElement[Any]:
+    return sa.cast(postgresql.array(times.tolist()), postgresql.ARRAY(sa.BigInteger))
