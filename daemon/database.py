@@ -10,7 +10,8 @@ from daemon.configuration import LoadedConfig
 from daemon.store_report import in_use
 from schemas.batch import Durability, Layout
 from schemas.config import Config, DatabaseConfig, GroupConfig
-from schemas.problems import Problem, wrong
+from schemas.problems import Problem, without_passwords, wrong
+from schemas.queries import LedgerTail
 
 LOOK_S = 5.0
 """How long a look at a database may take: an operator waits for it."""
@@ -101,6 +102,37 @@ async def look_at_database(loaded: LoadedConfig) -> Look:
     finally:
         await store.close()
     return Look(creates=tuple(creates), facts=facts, warnings=tuple(_shortfalls(facts, loaded.config)))
+
+
+async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
+    """Ask the readers' own database, where there is one, for what they will ask; say what they would find wrong."""
+    config = loaded.config
+    if config.readers.dsn is None:
+        return ()
+    database, password = reading_from(loaded)
+    groups = {section.name: section.group() for section in config.groups}
+    store = open_store(
+        database,
+        logger=config.logger,
+        groups=groups,
+        layouts={section.name: layout_of(section, config) for section in config.groups},
+        state_dir=loaded.state_dir,
+        password=password,
+        reading=Reading(connections=1, give_up_s=LOOK_S),
+    )
+    try:
+        async with asyncio.timeout(2 * LOOK_S):
+            for group in groups.values():
+                await store.ask(LedgerTail(group=group, most=1))
+    except (StoreUnavailable, TimeoutError) as error:
+        problem = str(error) or f"{without_passwords(config.readers.dsn)} does not answer in time"
+        return (wrong(problem, "readers would fail until it does", "readers.dsn"),)
+    except StoreError as error:
+        mend = f"see that it holds schema {database.schema_name} as it is written, and that its user may read that"
+        return (wrong(str(error), mend, "readers.dsn"),)
+    finally:
+        await store.close()
+    return ()
 
 
 async def why_refused(store: Store, error: StoreError) -> StoreError:

@@ -49,6 +49,16 @@ def test_the_password_comes_from_the_first_line_of_a_file(tmp_path: Path) -> Non
     assert loaded.password == "pass word"
 
 
+def test_readers_have_a_password_of_their_own(tmp_path: Path) -> None:
+    readers = f'{GROUP}[database]\ndsn = "{DSN}"\n[readers]\ndsn = "{DSN}"\n'
+    loaded = load(tmp_path, readers + 'password_env = "READER"\n', {"READER": "s3cret"})
+    assert (loaded.password, loaded.readers_password) == (None, "s3cret")
+    assert "s3cret" not in repr(loaded)
+    assert said(tmp_path, readers + 'password_file = "none"\n').startswith("readers.password_file: ")
+    inside = warnings(load(tmp_path, readers.replace("postgresql://logger@", "postgresql://logger:s3cret@")))
+    assert [each.field for each in inside if "holds a password" in each.problem] == ["database.dsn", "readers.dsn"]
+
+
 def test_a_password_is_shown_nowhere(tmp_path: Path) -> None:
     text = f'{GROUP}[database]\ndsn = "{DSN}?sslmode=require"\npassword_env = "BEAM"\n'
     loaded = load(tmp_path, text, {"BEAM": "s3cret"})

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,14 @@ from backends.base import StoreError
 from daemon.api_token import FILE, configured_token
 from daemon.commands.dashboard import page_password
 from daemon.configuration import LoadedConfig, identity_of, load_config, warnings
-from daemon.database import Look, durability_of, in_its_field, layout_of, look_at_database
+from daemon.database import Look, durability_of, in_its_field, layout_of, look_at_database, look_at_readers
 from daemon.outcome import examples
 from daemon.sources.tls import contexts_of
 from daemon.store_report import in_use
 from schemas.addresses import in_url
 from schemas.config import ConfigError, Problem, SimulatedSource
+from schemas.config.workloads import described
+from schemas.problems import without_passwords
 
 EPILOG = examples("triggerlog check-config beam.toml", "triggerlog check-config beam.toml --offline")
 
@@ -32,7 +35,7 @@ def check_config(
     try:
         loaded = load_config(file)
         _see_doors(loaded)
-        look = Look() if offline else asyncio.run(look_at_database(loaded))
+        look = Look() if offline else asyncio.run(_look(loaded))
     except ConfigError as error:
         _fail(map(str, error.problems))
     except StoreError as error:
@@ -42,6 +45,11 @@ def check_config(
         typer.echo(f"  {name:<10} {text}")
     for warning in (*warnings(loaded), *page_problems(loaded), *look.warnings):
         typer.echo(f"warning: {warning}", err=True)
+
+
+async def _look(loaded: LoadedConfig) -> Look:
+    look = await look_at_database(loaded)
+    return replace(look, warnings=(*look.warnings, *await look_at_readers(loaded)))
 
 
 def _see_doors(loaded: LoadedConfig) -> None:
@@ -80,6 +88,10 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
             yield "source", f"{source.kind} {source.host}:{source.port}"
     yield "database", f"{loaded.target}, schema {config.database.schema_name}"
     yield from _found(loaded, look)
+    if config.readers.dsn is not None:
+        yield "readers", f"ask {without_passwords(config.readers.dsn)}"
+    for workload in config.readers.workloads:
+        yield "readers", f"{workload.name}: {described(workload)}"
     yield "state", str(loaded.state_dir)
     kept = f"token in {loaded.state_dir / FILE}, made at the start"
     own = config.api.token_env is not None or config.api.token_file is not None

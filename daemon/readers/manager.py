@@ -12,7 +12,7 @@ from daemon.outcome import reason_of
 from daemon.readers.messages import Spec
 from daemon.readers.reader import Figures, Reader
 from schemas.config import GroupConfig, Workload
-from schemas.config.workloads import MOST_IN_ALL, MOST_WORKLOADS
+from schemas.config.workloads import MOST_IN_ALL, MOST_WORKLOADS, described
 from schemas.problems import suggestion
 from schemas.status import ReaderStatus
 
@@ -141,10 +141,3 @@ class Readers:
             admitted=admitted,
             seed=zlib.crc32(workload.name.encode()),
         )
-
-
-def described(workload: Workload) -> str:
-    """Say in a few words what a workload is, e.g. `newest, 10 clients, each once in 0.5 s`."""
-    often = f"once in {workload.period_s:g} s" if workload.period_s else "without a pause"
-    clients = "1 client" if workload.clients == 1 else f"{workload.clients} clients, each"
-    return f"{workload.kind}, {clients} {often}"

@@ -83,3 +83,10 @@ STRETCHES: dict[WorkloadKind, float] = {
 }
 """Stretch of time that a kind asks for when nothing else is said, in seconds. 30 minutes as 1-minute means is what the
 display of the CBPM3 paper reads; the others are ours."""
+
+
+def described(workload: Workload) -> str:
+    """Say in a few words what a workload is, e.g. `newest, 10 clients, each once in 0.5 s`."""
+    often = f"once in {workload.period_s:g} s" if workload.period_s else "without a pause"
+    clients = "1 client" if workload.clients == 1 else f"{workload.clients} clients, each"
+    return f"{workload.kind}, {clients} {often}"
