@@ -18,6 +18,7 @@ from daemon.database import durability_of, in_its_field, layout_of, store_of, wh
 from daemon.events import Events
 from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
+from daemon.readers.governing import Governing
 from daemon.readers.manager import Readers, WorkloadRefused
 from daemon.reload import Reloader
 from daemon.reporting import Reporter
@@ -106,6 +107,8 @@ class Service:
         self.stream = StatusStream(self.reporter)
         self.readers = Readers(loaded, self.events)
         self.reporter.readers = self.readers.statuses
+        self.governing = Governing(self.config.readers.governor, self.readers, self.events)
+        self.reporter.governor = self.governing.status
         self.groups = {section.name: section.group() for section in self.config.groups}
         self.pipelines: dict[str, Pipeline] = {}
         try:
@@ -149,11 +152,12 @@ class Service:
         await self._make_pipelines()
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
-        self.reporter.pipelines = self.pipelines
+        self.reporter.pipelines = self.governing.pipelines = self.pipelines
         self._tell_risk()
         await self._start_sources()
         self.reporter.state = State.RUNNING
         self._background.append(tasks.create_task(self._reloader.run(self.reload_wanted), name="reloads"))
+        self._background.append(tasks.create_task(self.governing.run(), name="governor"))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
         gc.freeze()
@@ -189,6 +193,7 @@ class Service:
         """Take over what of a configuration can change while the daemon runs."""
         self.config = config
         self.reporter.change(config)
+        self.governing.configure(config.readers.governor)
         for pipeline in self.pipelines.values():
             pipeline.change(config)
         for source, section in zip(self._sources, config.sources, strict=True):

@@ -8,6 +8,7 @@ from fastapi_offline import FastAPIOffline
 from backends.base import StoreUnavailable
 from daemon.api.control import control_routes
 from daemon.api.dead_letters import dead_letter_routes
+from daemon.api.governor import governor_routes
 from daemon.api.guard import Guard
 from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
@@ -30,6 +31,7 @@ ROUTES = (
     control_routes,
     dead_letter_routes,
     reader_routes,
+    governor_routes,
 )
 
 

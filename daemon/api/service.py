@@ -11,6 +11,7 @@ from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
     from daemon.pipeline import Pipeline
+    from daemon.readers.governing import Governing
     from daemon.readers.manager import Readers
 
 
@@ -44,6 +45,10 @@ class Told(Protocol):
     @property
     def readers(self) -> "Readers":
         """Its reader workloads."""
+
+    @property
+    def governing(self) -> "Governing":
+        """What holds readers back."""
 
     def open_run(self) -> dict[str, int]:
         """Begin a new run."""
