@@ -74,6 +74,17 @@ def percentile_of(fine: Array, percent: float) -> float | None:
     return _upper_ms(below, percent) if below[-1] else None
 
 
+def percentile_within(fine: Array, percent: float) -> float | None:
+    """As `percentile_of`, but a place within the bucket, by the rank: ratios are not steps of its width, 2.3 %."""
+    below = np.cumsum(fine)
+    if not below[-1]:
+        return None
+    wanted = max(1.0, below[-1] * percent / 100)
+    bucket = int(np.searchsorted(below, wanted))
+    part = 1.0 - float(below[bucket] - wanted) / float(fine[bucket])
+    return float(_FINE_FIRST_MS * 10 ** ((bucket + part) / _FINE_PER_DECADE))
+
+
 def _upper_ms(below: Array, percent: float) -> float:
     """The upper bound of the bucket a percentile lies in; `below` are cumulative counts."""
     bucket = int(np.searchsorted(below, max(1, below[-1] * percent / 100)))

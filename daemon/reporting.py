@@ -20,7 +20,7 @@ from schemas.config import Config
 from schemas.status import (
     DeadLetterCounts,
     DiskStatus,
-    GovernorStatus,
+    ExperimentStatus,
     GroupStatus,
     Latency,
     ReaderStatus,
@@ -42,7 +42,7 @@ class Reporter:
         self.pipelines: Mapping[str, Pipeline] = {}
         self.sources: Sequence[Source] = ()
         self.readers: Callable[[], dict[str, ReaderStatus]] = dict
-        self.governor: Callable[[], GovernorStatus | None] = lambda: None
+        self.experiment: Callable[[], ExperimentStatus | None] = lambda: None
         self.state = State.STARTING
         self.folder: Path | None = None
         """The state folder, whose disk is told of."""
@@ -130,7 +130,7 @@ class Reporter:
             groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
             sources=[source.status() for source in self.sources],
             readers=self.readers(),
-            governor=self.governor(),
+            experiment=self.experiment(),
             disk=self._disk,
             events=self._events.newest(),
             limits={"commit_p99_ms": self._config.alarms.commit_p99_ms, "stale_s": self._config.alarms.stale_s},

@@ -16,9 +16,9 @@ from daemon.api import api_server
 from daemon.configuration import LoadedConfig
 from daemon.database import durability_of, in_its_field, layout_of, store_of, why_refused
 from daemon.events import Events
+from daemon.interference.experiments import Experiments
 from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
-from daemon.readers.governing import Governing
 from daemon.readers.manager import Readers, WorkloadRefused
 from daemon.reload import Reloader
 from daemon.reporting import Reporter
@@ -107,8 +107,8 @@ class Service:
         self.stream = StatusStream(self.reporter)
         self.readers = Readers(loaded, self.events)
         self.reporter.readers = self.readers.statuses
-        self.governing = Governing(self.config.readers.governor, self.readers, self.events)
-        self.reporter.governor = self.governing.status
+        self.experiments = Experiments(loaded, self.readers, self.events, self.reporter.status)
+        self.reporter.experiment = self.experiments.status
         self.groups = {section.name: section.group() for section in self.config.groups}
         self.pipelines: dict[str, Pipeline] = {}
         try:
@@ -152,12 +152,12 @@ class Service:
         await self._make_pipelines()
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
-        self.reporter.pipelines = self.governing.pipelines = self.pipelines
+        await self.experiments.open()
+        self.reporter.pipelines = self.experiments.pipelines = self.pipelines
         self._tell_risk()
         await self._start_sources()
         self.reporter.state = State.RUNNING
         self._background.append(tasks.create_task(self._reloader.run(self.reload_wanted), name="reloads"))
-        self._background.append(tasks.create_task(self.governing.run(), name="governor"))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
         gc.freeze()
@@ -170,6 +170,7 @@ class Service:
         self.reporter.state = State.STOPPING
         self._notifier.stopping(status_line(self.reporter.status()))
         self._notifier.extend(STOP_MORE_S)
+        await self.experiments.end()
         await self.readers.end()
         for source in self._sources:
             await source.stop()
@@ -193,7 +194,6 @@ class Service:
         """Take over what of a configuration can change while the daemon runs."""
         self.config = config
         self.reporter.change(config)
-        self.governing.configure(config.readers.governor)
         for pipeline in self.pipelines.values():
             pipeline.change(config)
         for source, section in zip(self._sources, config.sources, strict=True):

@@ -15,7 +15,9 @@ from schemas.config.workloads import MOST_CLIENTS, Workload
 from schemas.problems import Problem, refuse, wrong
 
 SAMPLE_S = 0.5
-"""Time between two samples of the timeline."""
+"""Time between two samples of the timeline; more where there would be more of them than MOST_SAMPLES."""
+
+MOST_SAMPLES = 20_000
 
 
 class Experiment(Section):
@@ -69,7 +71,7 @@ class _Model(BaseModel):
 
 
 class Sample(_Model):
-    """Half a second of the timeline."""
+    """Half a second of the timeline, in a long experiment more."""
 
     t_s: float = Field(description="its end")
     p99_ms: float | None = Field(description="of the triggers committed in it; null when there was none")
@@ -239,7 +241,6 @@ class RecordState(StrEnum):
     """How far an experiment came."""
 
     RUNNING = "running"
-    REPORTING = "reporting"
     DONE = "done"
     STOPPED = "stopped"  # somebody stopped it, or the daemon ended; what was measured is kept
     BROKEN_OFF = "broken_off"  # the daemon died under it; what it had written down is kept
@@ -290,6 +291,6 @@ class Live(_Model):
     settings: Experiment
     planned: int
     budget_ms: float
-    blocks: list[Block]
+    blocks: list[Block] = Field(description="those after the number that was asked for")
     samples: list[Sample] = Field(description="those after the number that was asked for")
-    next: int = Field(description="ask for those after this number the next time")
+    next: int = Field(description="ask for samples after this number the next time")

@@ -8,8 +8,8 @@ from fastapi_offline import FastAPIOffline
 from backends.base import StoreUnavailable
 from daemon.api.control import control_routes
 from daemon.api.dead_letters import dead_letter_routes
-from daemon.api.governor import governor_routes
 from daemon.api.guard import Guard
+from daemon.api.interference import interference_routes
 from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
 from daemon.api.service import Told
@@ -31,7 +31,7 @@ ROUTES = (
     control_routes,
     dead_letter_routes,
     reader_routes,
-    governor_routes,
+    interference_routes,
 )
 
 

@@ -10,8 +10,8 @@ from daemon.stream import StatusStream
 from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
+    from daemon.interference.experiments import Experiments
     from daemon.pipeline import Pipeline
-    from daemon.readers.governing import Governing
     from daemon.readers.manager import Readers
 
 
@@ -47,8 +47,8 @@ class Told(Protocol):
         """Its reader workloads."""
 
     @property
-    def governing(self) -> "Governing":
-        """What holds readers back."""
+    def experiments(self) -> "Experiments":
+        """Its interference experiments."""
 
     def open_run(self) -> dict[str, int]:
         """Begin a new run."""

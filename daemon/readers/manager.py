@@ -9,7 +9,6 @@ from daemon.configuration import LoadedConfig
 from daemon.database import layout_of, reading_from
 from daemon.events import Events
 from daemon.outcome import reason_of
-from daemon.readers.governor import Admission
 from daemon.readers.messages import Spec
 from daemon.readers.reader import Figures, Reader
 from schemas.config import GroupConfig, Workload
@@ -30,10 +29,7 @@ class NameTaken(WorkloadRefused):
 
 
 class Readers:
-    """Starts reader workloads, and ends them.
-
-    first: what of a new workload may ask before the governor has counted it; None while nobody governs.
-    """
+    """Starts reader workloads, and ends them."""
 
     def __init__(self, loaded: LoadedConfig, events: Events, *, pause_s: float = PAUSE_S) -> None:
         self._loaded = loaded
@@ -41,7 +37,6 @@ class Readers:
         self._pause_s = pause_s
         self._readers: dict[str, Reader] = {}
         self._ended = False
-        self.first: Admission | None = None
 
     @property
     def workloads(self) -> Mapping[str, Workload]:
@@ -66,9 +61,7 @@ class Readers:
         except OSError as error:
             raise WorkloadRefused(f"{folder}: cannot be made ({reason_of(error)}); mend that") from None
         log = folder / f"{workload.name}.log"
-        reader = self._readers[workload.name] = Reader(spec, log, self._events.say, self._pause_s)
-        if self.first is not None:
-            reader.hold(self.first)
+        self._readers[workload.name] = Reader(spec, log, self._events.say, self._pause_s)
         self._events.say("info", f"reader workload {workload.name} starts: {described(workload)}")
 
     async def stop(self, name: str) -> ReaderStatus:
@@ -91,18 +84,6 @@ class Readers:
         """
         self._readers[name].admit(clients)
 
-    def wanting(self) -> dict[str, int]:
-        """Clients that may ask as far as `admit` goes, by workload; those of which none may are left out."""
-        return {name: reader.wanted for name, reader in self._readers.items() if reader.wanted}
-
-    def hold(self, name: str, admission: Admission) -> None:
-        """Let no more than this of a workload ask, whatever `admit` allows.
-
-        Raises:
-            KeyError: none of that name runs.
-        """
-        self._readers[name].hold(admission)
-
     def statuses(self) -> dict[str, ReaderStatus]:
         """How they are, by name."""
         return {name: reader.status() for name, reader in self._readers.items()}
@@ -114,6 +95,14 @@ class Readers:
             KeyError: none of that name runs.
         """
         return self._readers[name].figures()
+
+    def asking(self, name: str) -> int:
+        """How many of a workload's clients waited for an answer when it reported last; it does so four times a second.
+
+        Raises:
+            KeyError: none of that name runs.
+        """
+        return self._readers[name].asking
 
     async def end(self) -> None:
         """End them all, for good."""

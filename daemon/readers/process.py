@@ -39,7 +39,7 @@ async def _read(reports: int) -> None:
     end_with(spec.parent)
     async with _store_of(spec) as store:
         questions = Questions(spec.workload, spec.group.group(), store, spec.seed)
-        clients = Clients(spec.workload, questions, spec.admitted, spec.share)
+        clients = Clients(spec.workload, questions, spec.admitted)
         async with asyncio.TaskGroup() as tasks:
             tasks_running = [tasks.create_task(clients.run()), tasks.create_task(_report(clients, reports))]
             await _obey(orders, clients)
@@ -76,7 +76,7 @@ async def _obey(orders: asyncio.StreamReader, clients: Clients) -> None:
         order = orjson.loads(line)
         if "stop" in order:
             return
-        clients.admit(order["admit"], order["share"])
+        clients.admit(order["admit"])
 
 
 async def _report(clients: Clients, reports: int) -> None:
