@@ -7,8 +7,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from daemon.metrics import BOUNDS_MS
+from daemon.reading_exposition import reading
 from daemon.reporting import Reporter
-from schemas.status import GroupStatus, Status
+from schemas.status import GroupStatus, State, Status
 
 _TRIGGERS = (
     ("received", "Triggers of which at least one reading was accepted."),
@@ -34,11 +35,13 @@ class StatusCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Make all metrics."""
         status = self._reporter.status()
+        yield from _daemon(status)
         yield from _store(status)
         yield from _counters(status)
         yield from _gauges(status)
         yield self._latency()
         yield from _sources(status)
+        yield from reading(status)
 
     def _latency(self) -> Metric:
         family = HistogramMetricFamily(
@@ -53,6 +56,26 @@ class StatusCollector(Collector):
             buckets = [(bound, float(count)) for bound, count in zip(bounds, upto, strict=True)]
             family.add_metric([name], buckets, sum_value=latencies.sum_ms / 1e3)
         return family
+
+
+def _daemon(status: Status) -> Iterator[Metric]:
+    info = GaugeMetricFamily("triggerlog_info", "The logger; the value is 1.", labels=["logger", "version"])
+    info.add_metric([status.logger, status.version], 1)
+    state = GaugeMetricFamily("triggerlog_state", "1 for the state that the daemon is in.", labels=["state"])
+    for each in State:
+        state.add_metric([each], float(each is status.state))
+    yield from (info, state)
+    yield GaugeMetricFamily(
+        "triggerlog_commit_latency_budget_seconds",
+        "Budget for the commit latency, p99, by the configuration.",
+        value=status.limits["commit_p99_ms"] / 1e3,
+    )
+    free = GaugeMetricFamily("triggerlog_disk_free_bytes", "Free on the disk of the state folder.")
+    total = GaugeMetricFamily("triggerlog_disk_size_bytes", "Size of the disk of the state folder.")
+    if status.disk is not None:
+        free.add_metric([], status.disk.free_bytes)
+        total.add_metric([], status.disk.total_bytes)
+    yield from (free, total)
 
 
 def _store(status: Status) -> Iterator[Metric]:
@@ -106,6 +129,7 @@ def _counters(status: Status) -> Iterator[Metric]:
 
 
 _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
+    ("instruments", "Instruments of the group.", lambda group: group.instruments),
     ("triggers_open", "Triggers being put together.", lambda group: group.triggers.open),
     ("triggers_waiting", "Triggers closed and not yet committed.", lambda group: group.triggers.waiting),
     ("readings_waiting", "Readings closed and not yet committed.", lambda group: group.readings.waiting),
@@ -140,6 +164,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
     ),
     ("dead_letter_readings", "Readings that lie in the dead letters.", lambda group: group.dead_letters.readings),
     ("instruments_missing", "Instruments missing, silent or never seen.", lambda group: group.missing_now),
+    (
+        "missing_a_trigger",
+        "Mean number of instruments missing from the triggers closed lately.",
+        lambda group: group.missing_a_trigger,
+    ),
     (
         "instruments_desynchronised",
         "Instruments whose trigger numbers or clock are out of step.",

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from daemon.api.service import Told
@@ -22,6 +22,7 @@ def status_routes(service: Told) -> APIRouter:
     routes = APIRouter()
     registry = CollectorRegistry()
     registry.register(StatusCollector(service.reporter))
+    ProcessCollector(registry=registry)  # what every exporter tells of its process, under the usual names
 
     @routes.get("/health", tags=["status"])
     async def health() -> dict[str, str]:

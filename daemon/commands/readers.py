@@ -19,6 +19,7 @@ app = typer.Typer(
     name="readers",
     help="Reader workloads of a daemon, which read what it writes: list them, start one, stop one.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 PATH = "/api/v1/readers"

@@ -1,6 +1,8 @@
 """CSV: a row a reading, units in the header, times as RFC 3339 and as nanoseconds."""
 
+import gzip
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +21,8 @@ class CsvWriter:
         self._schema = schema_of(about)
         columns = [pa.field(_heading(field), _type_written(field)) for field in self._schema]
         self._written = pa.schema(columns)
-        self._file = pa.output_stream(str(path), compression="gzip" if compressed else None)
+        # Of the text of 1.2 million readings level 9 makes a tenth less, and takes eight times as long.
+        self._file: BinaryIO = gzip.open(path, "wb", compresslevel=1) if compressed else path.open("wb")  # type: ignore[assignment]  # noqa: SIM115
         self._rows = pacsv.CSVWriter(self._file, self._written)
 
     def write(self, readings: Array) -> None:
