@@ -12,7 +12,7 @@ MOST_CLIENTS = 256
 MOST_IN_ALL = 512
 """Clients of all workloads of a daemon together."""
 MOST_WORKLOADS = 16
-"""Workloads of a daemon: each is a process with some 100 MiB."""
+"""Workloads of a daemon: each is a process, of 70 MiB before it has read anything."""
 
 
 class WorkloadKind(StrEnum):
