@@ -13,7 +13,11 @@ from schemas.config import Config, ConfigError
 
 RELOADABLE = frozenset(
     {
+        "alarms.backlog_triggers",
         "alarms.commit_p99_ms",
+        "alarms.journal_full_in_min",
+        "alarms.missing_instruments",
+        "alarms.quiet_s",
         "alarms.stale_s",
         "assembly.timeout_ms",
         "committer.max_batch_mib",

@@ -35,6 +35,17 @@ SLIPS_TOLD = 100
 """Instruments out of step that a status lists; it counts all of them."""
 
 
+LIMITS = (
+    "commit_p99_ms",
+    "stale_s",
+    "quiet_s",
+    "missing_instruments",
+    "backlog_triggers",
+    "journal_full_in_min",
+)
+"""Limits of `[alarms]` that a status tells, for whoever calls something wrong by it."""
+
+
 class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right."""
 
@@ -133,7 +144,7 @@ class Reporter:
             experiment=self.experiment(),
             disk=self._disk,
             events=self._events.newest(),
-            limits={"commit_p99_ms": self._config.alarms.commit_p99_ms, "stale_s": self._config.alarms.stale_s},
+            limits={name: float(getattr(self._config.alarms, name)) for name in LIMITS},
             cpu_percent=self._cpu,
             memory_mib=self._process.memory_info().rss / 2**20,
         )
@@ -156,6 +167,7 @@ class Reporter:
             missing_now=sum(states.count(letter) for letter in "msn"),
             missing_a_trigger=pipeline.watch.missing_a_trigger(moment),
             states=states,
+            quiet_s=pipeline.watch.quiet_s(moment),
             desynchronised_now=len(pipeline.desync.findings),
             slips=_slips(pipeline),
             journal_mib=pipeline.backlog.journal_bytes / 2**20,

@@ -83,6 +83,11 @@ class Watch:
         # Said of an instrument while others go on: a machine at rest is not a hundred broken instruments.
         return np.asarray((self._newest_ns - self._seen_ns > self._stale_ns) & (self._seen_ns != 0))
 
+    def quiet_s(self, monotonic_ns: int) -> float | None:
+        """Seconds since anything was heard of any instrument; None before the first."""
+        last_ns = int(self._seen_ns.max())
+        return max(0.0, (monotonic_ns - last_ns) / 1e9) if last_ns else None
+
     def missing_a_trigger(self, monotonic_ns: int) -> float:
         """Mean number of instruments missing from a trigger of the last seconds."""
         recent = self._second > monotonic_ns // 1_000_000_000 - _SECONDS

@@ -12,6 +12,7 @@ from dash import Dash
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
 from dashboard import instrument
+from dashboard.alarms.routes import alarm_routes
 from dashboard.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.hub import Hub, Viewer
 from dashboard.login import Doorkeeper
@@ -139,6 +140,7 @@ def build_app(
     async def health() -> dict[str, str | int | None]:
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
+    api.include_router(alarm_routes(hub, origins))
     api.include_router(order_routes(questions, origins))
     api.include_router(relay_routes(questions))
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")

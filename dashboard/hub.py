@@ -54,7 +54,7 @@ class Hub:
     def __init__(self, *, daemon: str, build: str) -> None:
         self._daemon = daemon
         self._build = build
-        self._board = AlarmBoard()
+        self.board = AlarmBoard()
         self._viewers: set[Viewer] = set()
         self._sections: Sections = {}
         self._histories: dict[str, History] = {}
@@ -80,7 +80,7 @@ class Hub:
     def take(self, status: Status) -> None:
         """Take in a snapshot of the daemon and pass it on."""
         row = points(status)
-        now = sections(status) | {"alarms": self._board.update(status)}
+        now = sections(status) | {"alarms": self.board.update(status)}
         now |= {f"names/{group}": names for group, names in self.names.items() if group in status.groups}
         time_ms = status.time_ns / 1e6
         for group, values in row.items():
@@ -113,6 +113,13 @@ class Hub:
         """While the daemon is gone, tell the browsers so: they see that the page itself still stands."""
         if self._lost_since is not None:
             self._publish(_encode({"kind": "link", "link": self._link()}))
+
+    def tell_alarms(self) -> None:
+        """Tell the browsers what somebody has just said of an alarm."""
+        self._sections = self._sections | {"alarms": self.board.told()}
+        self._snapshot = None
+        self._recent.clear()  # they do not hold this
+        self._publish(_encode({"kind": "sections", "changed": {"alarms": self._sections["alarms"]}}))
 
     def join(self, *, epoch: int | None, sequence: int | None) -> Viewer:
         """Let a browser in; one that names its last frame gets what it missed, any other a snapshot."""

@@ -42,7 +42,8 @@ def page(build: str) -> Any:
             children=[
                 header(),
                 html.Div(id="banner", role="alert", hidden=True),
-                html.Section(id="alarms", **aria("Alarms", aria_live="polite")),
+                html.Section(id="alarms", **aria("Alarms")),
+                html.Div(id="alarm-news", role="status", className="unseen"),
                 html.Main(html.Div([tiles(), bar(), *panels()], className="live")),
                 html.Footer(id="footer"),
                 drawer(),
@@ -60,7 +61,7 @@ def header() -> Any:
             html.Div(id="store", className="facts"),
             html.Div(id="disk", className="facts"),
             html.Time(id="clock", title="Coordinated Universal Time"),
-            html.Div(id="alarm-count", role="status"),
+            html.Div(id="alarm-count"),
             html.Div(
                 id="badge",
                 role="status",

@@ -130,6 +130,9 @@ class GroupStatus(_Model):
     states: str = Field(
         description="one letter an instrument, in order: o ok, l late, m missing, d desynchronised, s silent, n never"
     )
+    quiet_s: float | None = Field(
+        default=None, description="seconds since the last reading of any instrument came; null before the first"
+    )
     desynchronised_now: int = Field(description="instruments whose trigger numbers or clock are out of step")
     slips: list[Slip] = Field(description="these instruments, the first 100 of them")
     backlog_mib: float = Field(description="memory held by readings that wait for the store")
@@ -144,6 +147,10 @@ class GroupStatus(_Model):
         "now; 0 when it is so, null while it does not become less"
     )
     backpressure: bool = Field(description="whether TCP senders are being held back now")
+
+    def count(self, state: InstrumentState) -> int:
+        """How many instruments are in a state."""
+        return self.states.count(next(letter for letter, meant in STATE_LETTERS.items() if meant is state))
 
 
 class StoreStatus(_Model):
@@ -269,8 +276,8 @@ class Status(_Model):
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
     events: list[Event] = Field(description="the last few, newest first")
     limits: dict[str, float] = Field(
-        description="limits in force, by name: commit_p99_ms (budget for the commit latency, p99, in milliseconds), "
-        "stale_s (an instrument quiet for longer is silent, in seconds)"
+        description="limits in force, by their names in `[alarms]` of the configuration: commit_p99_ms, stale_s, "
+        "quiet_s, missing_instruments, backlog_triggers, journal_full_in_min"
     )
     cpu_percent: float = Field(description="of one core, this process, lately")
     memory_mib: float = Field(description="resident memory of this process")

@@ -145,3 +145,84 @@ def test_the_store_is_away_since_the_daemon_lost_it_not_since_the_page_was_opene
     (alarm,) = AlarmBoard().update(status(available=False, away_s=90.0))
     assert alarm["since_ms"] == pytest.approx(NOW_NS / 1e6 - 90_000, abs=1.0)
     assert alarm["severity"] == "critical"
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_nothing_comes_from_is_stale_though_no_instrument_is_silent() -> None:
+    (alarm,) = alarms(status(quiet_s=31.0))
+    assert (alarm.key, alarm.severity, alarm.text) == ("stale", Severity.WARNING, "No readings come: bpm for 31 s")
+    assert keys(quiet_s=29.0) == []
+    never = status(at_s=100.0, quiet_s=None)
+    assert [alarm.text for alarm in alarms(never)] == ["No readings come: bpm since the daemon started"]
+
+
+def test_fewer_missing_instruments_than_the_limit_are_no_alarm() -> None:
+    limits = status().limits | {"missing_instruments": 3}
+    assert keys(limits=limits, states={"bpm": {"1": "s", "2": "n"}}) == []
+    assert keys(limits=limits, states={"bpm": {"1": "s", "2": "n", "3": "m"}}) == ["instruments"]
+
+
+def test_a_backlog_is_an_alarm_once_it_lasts_and_goes_well_within_its_limit() -> None:
+    board = AlarmBoard()
+    assert board.update(status(waiting=1500, wave=False, drained_in_s=None)) == []
+    (told,) = board.update(status(at_s=3.0, waiting=1500, wave=False, drained_in_s=None))
+    assert told["text"] == "More than 1,000 triggers wait for the database: bpm 1,500 (not becoming less)"
+    assert len(board.update(status(at_s=9.0, waiting=950, wave=False))) == 1
+    assert len(board.update(status(at_s=12.0, waiting=890, wave=False))) == 0
+    assert board.update(status(at_s=16.0, waiting=950, wave=False)) == []
+    assert keys(waiting=1500, wave=False, available=False) == ["store"]
+
+
+@pytest.mark.parametrize(("full_in_s", "severity"), [(1700, Severity.WARNING), (500, Severity.CRITICAL), (1900, None)])
+def test_a_journal_that_fills_tells_how_soon_it_is_full(full_in_s: float, severity: Severity | None) -> None:
+    away = {"available": False, "full_in_s": float(full_in_s), "journal_mib": 40.0}
+    found = {alarm.key: alarm for alarm in alarms(status(**away))}
+    assert (found["filling"].severity if "filling" in found else None) is severity
+    assert "filling" not in keys(full_in_s=float(full_in_s), drained_in_s=0.0)
+
+
+# --- what people say of them ------------------------------------------------------------------------------------------
+
+
+def test_an_acknowledged_alarm_stands_below_new_ones_until_it_is_worse() -> None:
+    board = AlarmBoard()
+    board.update(status(states={"bpm": {"3": "s", "4": "s"}}, p99=50.0, wave=False))
+    board.acknowledge("instruments")
+    assert [(told["key"], told["attention"]) for told in board.told()] == [
+        ("latency", "new"),
+        ("instruments", "acknowledged"),
+    ]
+    three = board.update(status(at_s=1.0, states={"bpm": {"3": "s", "4": "s", "5": "s"}}))
+    assert {told["key"]: told["attention"] for told in three}["instruments"] == "acknowledged"
+    four = board.update(status(at_s=2.0, states={"bpm": {str(i): "s" for i in range(4)}}))
+    assert {told["key"]: told["attention"] for told in four}["instruments"] == "new"
+
+
+def test_a_shelf_outlasts_an_alarm_that_comes_and_goes_and_has_an_end() -> None:
+    board = AlarmBoard()
+    board.update(status(p99=50.0))
+    board.shelve("latency", 1.0)
+    assert board.told()[0]["until_ms"] == pytest.approx(NOW_NS / 1e6 + 60_000, abs=1)
+    assert board.update(status(at_s=10.0)) == []
+    assert board.update(status(at_s=20.0, p99=50.0))[0]["attention"] == "shelved"
+    assert board.update(status(at_s=61.0, p99=50.0))[0]["attention"] == "new"
+
+
+def test_a_shelved_alarm_that_becomes_graver_is_new_again() -> None:
+    board = AlarmBoard()
+    board.update(status(states={"bpm": {"6": "m"}}))
+    board.shelve("instruments", 60.0)
+    assert board.update(status(at_s=1.0, states={"bpm": {"6": "s"}}))[0]["attention"] == "new"
+
+
+def test_what_was_said_can_be_taken_back_and_says_nothing_of_what_is_gone() -> None:
+    board = AlarmBoard()
+    board.update(status(p99=50.0))
+    board.acknowledge("latency")
+    board.recall("latency")
+    assert board.told()[0]["attention"] == "new"
+    for say in (board.acknowledge, board.recall):
+        with pytest.raises(KeyError):
+            say("store")

@@ -1,9 +1,8 @@
-/* Header, badge, banner, alarm strip, events: what is told in words. */
+/* Header, badge, banner, events: what is told in words. */
 (function (T) {
   "use strict";
 
   const BADGE = { live: ["●", "LIVE"], delayed: ["◐", "DELAYED"], none: ["○", "NO DATA"] };
-  const GLYPH = { critical: "■", warning: "▲", note: "●" };
   const BACKENDS = {
     postgresql: "PostgreSQL",
     mysql: "MySQL",
@@ -13,7 +12,6 @@
     memory: "memory",
   };
   const $ = (id) => document.getElementById(id);
-  let alarmsDrawn = null;
   let eventsDrawn = null;
 
   T.drawHeader = function (liveness) {
@@ -27,7 +25,8 @@
     T.text($("badge-age"), age(liveness));
     const now = T.now();
     T.text($("clock"), T.day(now) + " " + T.time(now) + " UTC");
-    document.title = (liveness === "live" ? "" : word + " · ") + "triggerlog";
+    const alarms = T.newAlarms().length;
+    document.title = (liveness === "live" ? (alarms ? "(" + alarms + ") " : "") : word + " · ") + "triggerlog";
     banner(liveness);
     who();
     store();
@@ -64,7 +63,9 @@
     const told = T.section("disk");
     if (!told) return;
     const used = Math.round(100 * (1 - told.free_gib / told.total_gib));
-    facts($("disk"), [["disk", used + " % used, " + T.number(told.free_gib) + " GiB free"]]);
+    facts($("disk"), [["disk", used + " % used"]]);
+    const free = T.number(told.free_gib) + " of " + T.number(told.total_gib) + " GiB";
+    T.attribute($("disk"), "title", "The disk of the state folder: " + free + " are free");
   }
 
   function facts(place, pairs) {
@@ -113,43 +114,7 @@
     ];
   }
 
-  T.drawAlarms = function () {
-    alarms(T.section("alarms") || []);
-    events(T.section("events") || []);
-  };
-
-  function alarms(list) {
-    const wanted = JSON.stringify(list);
-    const place = $("alarms");
-    if (wanted !== alarmsDrawn) {
-      alarmsDrawn = wanted;
-      /* Lines are kept by their cause, so that a screen reader is told of a new one only. */
-      const lines = new Map([...place.children].map((line) => [line.dataset.key, line]));
-      place.replaceChildren(...list.map((alarm) => line(lines.get(alarm.key), alarm)));
-    }
-    for (const lineDrawn of place.children) {
-      const since = Number(lineDrawn.dataset.since);
-      T.text(lineDrawn.querySelector(".since"), "since " + T.time(since) + " · " + T.lasted((T.state.newest - since) / 1e3));
-    }
-  }
-
-  function line(kept, alarm) {
-    const element = kept || T.make("div", "alarm");
-    if (!kept) {
-      const glyph = T.make("span", "glyph");
-      glyph.setAttribute("aria-hidden", "true");
-      const since = T.make("span", "since");
-      since.setAttribute("aria-hidden", "true");
-      element.append(glyph, T.make("strong"), since, T.make("span", "action"));
-      element.dataset.key = alarm.key;
-    }
-    element.dataset.severity = alarm.severity;
-    element.dataset.since = alarm.since_ms;
-    T.text(element.querySelector(".glyph"), GLYPH[alarm.severity]);
-    T.text(element.querySelector("strong"), alarm.text);
-    T.prose(element.querySelector(".action"), alarm.action);
-    return element;
-  }
+  T.onTab("live", () => events(T.section("events") || []));
 
   function events(list) {
     const wanted = JSON.stringify(list);

@@ -30,6 +30,7 @@
   T.apply = function (message) {
     if (message.kind === "snapshot") snapshot(message);
     else if (message.kind === "frame") frame(message);
+    else if (message.kind === "sections") Object.assign(T.state.sections, message.changed);
     else if (message.kind === "link") T.state.link = message.link;
   };
 

@@ -94,3 +94,24 @@ class AlarmConfig(Section):
         "network.",
     )
     commit_p99_ms: float = Field(default=100.0, gt=0, description="Budget for the commit latency, p99.")
+    quiet_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="A group that nothing comes from for longer, of no instrument, has stale data: the machine is at "
+        "rest, or its trigger or its network is gone.",
+    )
+    missing_instruments: int = Field(
+        default=1, ge=1, description="So many instruments missing, silent or never heard, of all groups, are an alarm."
+    )
+    backlog_triggers: int = Field(
+        default=5_000,
+        ge=1,
+        description="More triggers of a group waiting for the database are an alarm, unless the database is away, "
+        "which is one by itself. Well above what one transaction carries.",
+    )
+    journal_full_in_min: float = Field(
+        default=30.0,
+        gt=0,
+        description="What waits does not become less, and there is room for fewer minutes: an alarm; for a third of "
+        "them, a critical one.",
+    )

@@ -21,7 +21,8 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-BACK_MS = 12_000
+BACK_MS = 30_000
+"""Far beyond the 2 s within which the page tries again: a machine may be busy."""
 NO_DATA_MS = 5_000
 
 

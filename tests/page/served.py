@@ -15,6 +15,7 @@ from fastapi import APIRouter, FastAPI, HTTPException, WebSocket, WebSocketDisco
 
 from schemas.status import (
     STATE_LETTERS,
+    DiskStatus,
     Event,
     ExperimentStatus,
     GovernorStatus,
@@ -63,6 +64,16 @@ FIGURES: dict[str, Any] = {
     "refused": {},
     "off_by": 0,
     "missing_a_trigger": 0.0,
+    "quiet_s": 0.0,
+    "journal_mib": 0.0,
+    "limits": {
+        "commit_p99_ms": 20.0,
+        "stale_s": 2.0,
+        "quiet_s": 30.0,
+        "missing_instruments": 1,
+        "backlog_triggers": 1000,
+    }
+    | {"journal_full_in_min": 30.0},
     "readings_fail": False,
     "events": [],
     "readers": {},
@@ -154,9 +165,10 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
         missing_now=sum(STATE_LETTERS[letter] not in WELL for letter in letters),
         missing_a_trigger=figures["missing_a_trigger"],
         states="".join(letters),
+        quiet_s=figures["quiet_s"],
         desynchronised_now=letters.count("d"),
         slips=[Slip(instrument=f"{name}_{n:03d}", **slip) for n, slip in _slips(name, letters, figures)],
-        journal_mib=0.0,
+        journal_mib=figures["journal_mib"],
         backlog_mib=waiting * size * 56 / 2**20,
         backpressure=figures["backpressure"],
         full_in_s=figures["full_in_s"],
@@ -205,7 +217,8 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         governor=figures["governor"] and GovernorStatus.model_validate(figures["governor"]),
         experiment=figures["experiment"] and ExperimentStatus.model_validate(figures["experiment"]),
         events=[Event.model_validate(event) for event in figures["events"]],
-        limits={"commit_p99_ms": 20.0, "stale_s": 2.0},
+        limits=figures["limits"],
+        disk=DiskStatus(total_bytes=500 * 2**30, free_bytes=320 * 2**30),
         cpu_percent=11.5,
         memory_mib=180.0,
     )

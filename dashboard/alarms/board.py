@@ -1,0 +1,118 @@
+"""The alarm board: since when an alarm is in force, and who has said what of it; one for all browsers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dashboard.alarms.alarm import Alarm, Severity
+from dashboard.alarms.causes import alarms
+from schemas.status import Status
+
+CLEAR_AFTER_S = 3.0
+"""A cause has to be gone for so long before its alarm goes: one that flickers would train people to look away."""
+
+WORSE = 2.0
+"""An alarm that reaches so many times as far as when it was acknowledged is a new one."""
+
+SHELVED_MOST_MIN = 24 * 60
+
+
+@dataclass(kw_only=True)
+class _Entry:
+    alarm: Alarm
+    since_s: float
+    seen_s: float
+    acknowledged: Alarm | None = None  # as it was then
+    acknowledged_s: float = 0.0
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it has lasted long enough."""
+        return self.seen_s - self.since_s >= self.alarm.after_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shelf:
+    until_s: float
+    severity: Severity
+
+
+class AlarmBoard:
+    """Alarms with a memory.
+
+    An acknowledgement holds until the alarm goes or becomes worse. A shelf holds until its end, also through an alarm
+    that goes and comes again, or until it is graver than when it was shelved.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._shelves: dict[str, _Shelf] = {}
+        self._now_s = 0.0
+
+    def update(self, status: Status) -> list[dict[str, Any]]:
+        """Take in a snapshot; return what is `told`."""
+        self._now_s = now_s = status.time_ns / 1e9
+        for alarm in alarms(status, frozenset(self._entries)):
+            began_s = now_s - status.store.away_s if alarm.key == "store" else now_s
+            entry = self._entries.setdefault(alarm.key, _Entry(alarm=alarm, since_s=began_s, seen_s=now_s))
+            entry.alarm, entry.seen_s = alarm, now_s
+            if entry.acknowledged is not None and _is_worse(alarm, entry.acknowledged):
+                entry.acknowledged = None
+        gone = [key for key, entry in self._entries.items() if now_s - entry.seen_s >= CLEAR_AFTER_S]
+        for key in gone:
+            del self._entries[key]
+        for key, shelf in list(self._shelves.items()):
+            if shelf.until_s <= now_s or self._is_graver(key, shelf):
+                del self._shelves[key]
+        return self.told()
+
+    def told(self) -> list[dict[str, Any]]:
+        """The alarms in force as plain dicts; those that nobody has seen to first, the gravest of them on top.
+
+        `since_ms`: when it began. `attention`: new, acknowledged (`at_ms`) or shelved (`until_ms`).
+        """
+        found = [(self._attention(entry), entry) for entry in self._entries.values() if entry.is_told]
+        found.sort(key=lambda pair: (ORDER[pair[0]["attention"]], pair[1].alarm.severity, pair[1].since_s))
+        return [
+            {
+                "key": entry.alarm.key,
+                "severity": entry.alarm.severity.name.lower(),
+                "text": entry.alarm.text,
+                "action": entry.alarm.action,
+                "since_ms": round(entry.since_s * 1e3),
+            }
+            | attention
+            for attention, entry in found
+        ]
+
+    def acknowledge(self, key: str) -> None:
+        """Somebody has seen it. Raises KeyError where it is not in force."""
+        entry = self._entries[key]
+        entry.acknowledged, entry.acknowledged_s = entry.alarm, self._now_s
+
+    def shelve(self, key: str, minutes: float) -> None:
+        """Put it away until an end. Raises KeyError where it is not in force."""
+        severity = self._entries[key].alarm.severity
+        self._shelves[key] = _Shelf(until_s=self._now_s + minutes * 60, severity=severity)
+
+    def recall(self, key: str) -> None:
+        """Undo what was said of it. Raises KeyError where it is not in force."""
+        self._entries[key].acknowledged = None
+        self._shelves.pop(key, None)
+
+    def _attention(self, entry: _Entry) -> dict[str, Any]:
+        shelf = self._shelves.get(entry.alarm.key)
+        if shelf is not None:
+            return {"attention": "shelved", "until_ms": round(shelf.until_s * 1e3)}
+        if entry.acknowledged is not None:
+            return {"attention": "acknowledged", "at_ms": round(entry.acknowledged_s * 1e3)}
+        return {"attention": "new"}
+
+    def _is_graver(self, key: str, shelf: _Shelf) -> bool:
+        return key in self._entries and self._entries[key].alarm.severity < shelf.severity
+
+
+ORDER = {"new": 0, "acknowledged": 1, "shelved": 2}
+
+
+def _is_worse(alarm: Alarm, before: Alarm) -> bool:
+    return alarm.severity < before.severity or alarm.extent >= WORSE * before.extent

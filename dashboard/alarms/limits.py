@@ -1,0 +1,154 @@
+"""Alarms of limits that the configuration sets: they come beyond a limit, and go only once well within it again."""
+
+from collections.abc import Iterator
+
+from dashboard.alarms.alarm import Alarm, Severity
+from schemas.status import GroupStatus, InstrumentState, State, Status
+
+WITHIN = 0.9
+"""An alarm in force goes once what it is about is within so much of its limit: at the limit itself it would flicker."""
+
+AFTER_S = 3.0
+"""A backlog of a moment is how batching works."""
+
+Known = frozenset[str]
+"""Keys of the alarms that are in force."""
+
+
+def stale_data(status: Status, known: Known) -> Iterator[Alarm]:
+    """Nothing comes: silence of all instruments together, which the grid calls a machine at rest."""
+    limit = status.limits.get("quiet_s")
+    if limit is None or status.state not in (State.RUNNING, State.STORE_AWAY):
+        return
+    quiet = {name: _quiet_s(group, status) for name, group in status.groups.items()}
+    stale = {name: seconds for name, seconds in quiet.items() if seconds > limit}
+    if not stale:
+        return
+    parts = [
+        f"{name} for {seconds:,.0f} s"
+        if status.groups[name].quiet_s is not None
+        else f"{name} since the daemon started"
+        for name, seconds in stale.items()
+    ]
+    yield Alarm(
+        key="stale",
+        severity=Severity.WARNING,
+        text=f"No readings come: {', '.join(parts)}",
+        action="Acknowledge it if the machine is at rest; else look at the trigger, and at the senders' connections.",
+        extent=len(stale),
+    )
+
+
+def _quiet_s(group: GroupStatus, status: Status) -> float:
+    return status.uptime_s if group.quiet_s is None else group.quiet_s
+
+
+def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
+    """However many instruments fail together, it is one alarm."""
+    counts = {
+        state: sum(group.count(state) for group in status.groups.values())
+        for state in (InstrumentState.SILENT, InstrumentState.NEVER, InstrumentState.MISSING)
+    }
+    total = sum(counts.values())
+    if not total or total < status.limits.get("missing_instruments", 1):
+        return
+    stale = status.limits.get("stale_s")
+    said = {
+        InstrumentState.SILENT: "silent" if stale is None else f"silent for more than {stale:g} s",
+        InstrumentState.NEVER: "never heard",
+        InstrumentState.MISSING: "missing from some of the last triggers",
+    }
+    parts = [f"{n} {said[state]}" for state, n in counts.items() if n]
+    gone = counts[InstrumentState.SILENT] + counts[InstrumentState.NEVER]
+    yield Alarm(
+        key="instruments",
+        severity=Severity.WARNING if gone else Severity.NOTE,
+        text=f"Instruments: {', '.join(parts)}",
+        action="Choose a marked cell of the grid to see when it was last heard."
+        if gone
+        else "The tab Instruments lists who is missing most, and from when on.",
+        extent=total,
+    )
+
+
+def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:
+    """Commits take longer than they may."""
+    limit = status.limits.get("commit_p99_ms")
+    if limit is None:
+        return
+    beyond = limit * (WITHIN if "latency" in known else 1.0)
+    over = {name: p99 for name, group in status.groups.items() if (p99 := group.commit_ms.p99 or 0.0) > beyond}
+    if over:
+        worst = ", ".join(f"{name} {p99:.3g} ms" for name, p99 in over.items())
+        yield Alarm(
+            key="latency",
+            severity=Severity.WARNING,
+            text=f"Commit p99 over its budget of {limit:g} ms: {worst}",
+            action="Look at the backlog: if it grows too, the database cannot keep up. The tab Reads says who reads.",
+            extent=max(over.values()),
+        )
+
+
+def backlog(status: Status, known: Known) -> Iterator[Alarm]:
+    """More waits than may; of a database that is away another alarm tells."""
+    limit = status.limits.get("backlog_triggers")
+    if limit is None or not status.store.available:
+        return
+    beyond = limit * (WITHIN if "backlog" in known else 1.0)
+    over = {name: group for name, group in status.groups.items() if group.triggers.waiting > beyond}
+    if over:
+        parts = ", ".join(f"{name} {group.triggers.waiting:,} ({_outlook(group)})" for name, group in over.items())
+        yield Alarm(
+            key="backlog",
+            severity=Severity.WARNING,
+            text=f"More than {limit:,g} triggers wait for the database: {parts}",
+            action="After an outage it drains by itself. If it grows, the database is too slow: see who reads, and "
+            "its disk.",
+            extent=max(group.triggers.waiting for group in over.values()),
+            after_s=AFTER_S,
+        )
+
+
+def _outlook(group: GroupStatus) -> str:
+    if group.drained_in_s is None:
+        return "not becoming less"
+    return "drained" if not group.drained_in_s else f"drained in {lasting(group.drained_in_s)}"
+
+
+def journal_filling(status: Status, known: Known) -> Iterator[Alarm]:
+    """What waits will soon have no room; said while it does not become less, else the room is no one's concern."""
+    limit_min = status.limits.get("journal_full_in_min")
+    if limit_min is None:
+        return
+    within_s = limit_min * 60 / (WITHIN if "filling" in known else 1.0)
+    filling = {
+        name: group.full_in_s
+        for name, group in status.groups.items()
+        if group.full_in_s is not None and group.full_in_s < within_s and _grows(group, status)
+    }
+    if filling:
+        soonest = min(filling.values())
+        yield Alarm(
+            key="filling",
+            severity=Severity.CRITICAL if soonest < limit_min * 20 else Severity.WARNING,
+            text=f"{_where(status)} full in {lasting(soonest)} ({', '.join(filling)}): then senders are held back",
+            action="Bring the database back, or make room: `journal.max_mib` takes effect with a reload (SIGHUP); "
+            "what else lies on that disk may be moved.",
+            after_s=AFTER_S,
+        )
+
+
+def _grows(group: GroupStatus, status: Status) -> bool:
+    return group.triggers.waiting > 0 and (group.drained_in_s is None or not status.store.available)
+
+
+def _where(status: Status) -> str:
+    return "The journal is" if any(group.journal_mib for group in status.groups.values()) else "Memory is"
+
+
+def lasting(seconds: float) -> str:
+    """About how long, in one unit."""
+    for unit, name, least in ((86_400, "days", 172_800), (3600, "h", 6000), (60, "min", 100)):
+        if seconds >= least:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds:.0f} s"

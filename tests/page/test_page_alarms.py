@@ -1,0 +1,59 @@
+"""Alarms as people deal with them: seen by all browsers, acknowledged and shelved for all of them."""
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.page.browser import Watched, live
+from tests.page.served import FIGURES
+from tests.page.stage import Stage
+
+pytestmark = pytest.mark.page
+
+ILL = {"available": False, "problem": "connection refused", "away_s": 75.0, "states": {"bpm": {"6": "s"}}}
+
+
+def test_what_one_says_of_an_alarm_all_are_told(stage: Stage, fresh: Watched, browser: Browser) -> None:
+    stage.figures(**ILL)
+    colleague = Watched(browser, stage.page.url).page
+    live(colleague)
+    page = fresh.page
+    expect(page.locator("#alarm-count")).to_have_text("■ 2 alarms")
+    expect(page).to_have_title("(2) triggerlog")
+    store = page.locator(".alarm[data-key=store]")
+    expect(store.locator(".word")).to_have_text("critical")
+    expect(store.locator(".since")).to_contain_text("1 min")
+    expect(page.locator("#alarm-news")).to_contain_text("critical: Database away")
+    store.get_by_role("button", name="Acknowledge").click()
+    for each in (page, colleague):
+        expect(each.locator("#alarms > .alarm")).to_have_count(1)
+        expect(each.locator("#alarms-quiet > summary")).to_have_text("1 acknowledged")
+        expect(each.locator("#alarm-count")).to_have_text("▲ 1 alarm, 1 seen to")
+    instruments = colleague.locator(".alarm[data-key=instruments]")
+    instruments.get_by_text("Shelve").click()
+    instruments.get_by_role("button", name="for 15 min").click()
+    expect(page.locator("#alarms-quiet > summary")).to_have_text("1 acknowledged, 1 shelved")
+    page.locator("#alarms-quiet > summary").click()
+    expect(page.locator(".alarm[data-key=instruments] .since")).to_contain_text("shelved until")
+    later = Watched(browser, stage.page.url).page
+    live(later)
+    expect(later.locator("#alarm-count")).to_have_text("0 alarms, 2 seen to")
+    later.close()
+    for key in ("store", "instruments"):
+        page.locator(f".alarm[data-key={key}]").get_by_role("button", name="Call back").click()
+    expect(page.locator("#alarms > .alarm")).to_have_count(2)
+    stage.figures(**FIGURES)
+    expect(page.locator("#alarm-count")).to_have_text("0 alarms", timeout=8_000)
+    assert fresh.errors == []
+    colleague.close()
+
+
+def test_only_this_pages_own_people_speak_of_alarms(stage: Stage) -> None:
+    with httpx.Client(base_url=stage.page.url, trust_env=False) as client:
+        said = {"key": "store"}
+        assert (
+            client.post("/alarms/acknowledge", json=said, headers={"origin": "http://evil.example"}).status_code == 403
+        )
+        gone = client.post("/alarms/recall", json={"key": "nothing"})
+        assert (gone.status_code, gone.json()["detail"]) == (404, "the alarm 'nothing' is not in force any more")
+        assert client.post("/alarms/shelve", json=said | {"minutes": 10**6}).status_code == 422
