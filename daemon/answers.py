@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from tsdownsample import MinMaxLTTBDownsampler
 
-from schemas.ledger import COUNTS, TIMES, missing_instruments
+from schemas.ledger import COUNTS, TIMES, missing_instruments, unpack_missing
 from schemas.readings import Array, InstrumentGroup
 
 
@@ -61,6 +61,44 @@ def ledger_answer(group: InstrumentGroup, row: Any) -> dict[str, Any]:
         "trigger": int(row["trigger"]),
         **{name: int(row[name]) for name in (*TIMES, *COUNTS)},
         "missing": [group.instruments[number] for number in missing],
+    }
+
+
+BINS = 60
+"""Stretches of triggers that a missing history is told in: as many as a strip on a screen shows."""
+
+ROWS = 200
+"""Instruments whose missing history is told, those missing most first."""
+
+
+def missing_answer(group: InstrumentGroup, rows: Array, only: int | None = None) -> dict[str, Any]:
+    """Tell which instruments lacked how often in ledger rows, in up to BINS stretches of as many triggers each.
+
+    rows: ledger rows in ascending order. only: the number of the one instrument asked for.
+
+    `stretches` has their first triggers, times and sizes. `missing` has, of each instrument that lacked at all, by its
+    number as text, how many triggers of each stretch it lacked; `more` is how many such instruments are left out.
+    """
+    bins = [part for part in np.array_split(rows, min(BINS, max(1, len(rows)))) if len(part)]
+    # Stretch by stretch: all rows of a large group unpacked at once would take a hundred times their memory.
+    counts = np.zeros((len(bins), group.size), np.int64)
+    for place, part in enumerate(bins):
+        counts[place] = unpack_missing(np.ascontiguousarray(part["missing"]), group.size).sum(axis=0)
+    totals = counts.sum(axis=0)
+    order = np.argsort(-totals, kind="stable")
+    lacking = [int(number) for number in order if totals[number] and only in (None, number)]
+    return {
+        "group": group.name,
+        "run": int(rows["run"][-1]) if len(rows) else None,
+        "triggers": len(rows),
+        "stretches": {
+            "trigger": [int(part["trigger"][0]) for part in bins],
+            "time_ns": [int(part["time_ns"][0]) for part in bins],
+            "triggers": [len(part) for part in bins],
+        },
+        "end_ns": int(rows["time_ns"][-1]) if len(rows) else None,
+        "missing": {str(number): counts[:, number].tolist() for number in lacking[:ROWS]},
+        "more": max(0, len(lacking) - ROWS),
     }
 
 

@@ -25,6 +25,8 @@ class Watch:
         self._closed = np.zeros(_SECONDS, np.int64)
         self._missing = np.zeros((_SECONDS, instruments), np.int64)
         self._late = np.zeros((_SECONDS, instruments), np.int64)
+        self.late = np.zeros(instruments, np.int64)
+        """Readings of each instrument that came after their trigger had closed, since the start."""
 
     def change_stale(self, stale_ns: int) -> None:
         """Call an instrument silent after so long from now on."""
@@ -41,6 +43,7 @@ class Watch:
         if len(piece.late):
             instruments = piece.late["instrument"]
             np.add.at(self._late[row], instruments, 1)
+            np.add.at(self.late, instruments, 1)
             np.subtract.at(self._missing[row], instruments, 1)
             self._seen_ns[instruments] = monotonic_ns
 
@@ -82,6 +85,10 @@ class Watch:
     def _silent(self) -> Array:
         # Said of an instrument while others go on: a machine at rest is not a hundred broken instruments.
         return np.asarray((self._newest_ns - self._seen_ns > self._stale_ns) & (self._seen_ns != 0))
+
+    def heard_s(self, monotonic_ns: int) -> Array:
+        """Seconds since each instrument was last heard: float64, NaN of one that never was."""
+        return np.where(self._seen_ns == 0, np.nan, np.maximum(0.0, (monotonic_ns - self._seen_ns) / 1e9))
 
     def quiet_s(self, monotonic_ns: int) -> float | None:
         """Seconds since anything was heard of any instrument; None before the first."""

@@ -274,6 +274,31 @@ async def test_newest_complete_trigger() -> None:
         assert newest["units"] == {"top_in": "V", "gain": ""}
 
 
+async def test_the_newest_trigger_of_all_and_who_was_missing_when() -> None:
+    async with served() as api:
+        empty = (await api.client.get("/api/v1/groups/bpm/missing")).json()
+        assert (empty["triggers"], empty["missing"], empty["heard_s"]) == (0, {}, [None] * 5)
+        assert (await api.client.get("/api/v1/groups/bpm/newest?complete=false")).json()["trigger"] is None
+        await api.commit(*range(1, 119))
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(119, 0), (119, 1), (120, 0)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 120)
+        newest = (await api.client.get("/api/v1/groups/bpm/newest?complete=false")).json()
+        assert (newest["trigger"], newest["instruments"]) == (120, ["bpm_000"])
+        history = (await api.client.get("/api/v1/groups/bpm/missing")).json()
+        assert (history["run"], history["triggers"], history["more"]) == (1, 120, 0)
+        assert history["stretches"]["triggers"] == [2] * 60
+        assert history["stretches"]["trigger"][-1] == 119
+        assert {number: counts[-1] for number, counts in history["missing"].items()} == {"1": 1, "2": 2, "3": 2, "4": 2}
+        assert sum(sum(counts) for counts in history["missing"].values()) == 7
+        assert history["late"] == [0] * 5
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(119, 3)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].watch.late[3] == 1)
+        one = (await api.client.get("/api/v1/groups/bpm/missing?last=4&instrument=bpm_003")).json()
+        assert (one["triggers"], one["late"], one["stretches"]["triggers"]) == (4, [1], [1] * 4)
+        assert list(one["missing"]) == ["3"]
+        assert one["heard_s"][0] < 60
+
+
 async def test_readings_of_an_instrument_by_name_or_number() -> None:
     async with served() as api:
         await api.commit(*range(1, 11))

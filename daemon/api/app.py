@@ -10,6 +10,7 @@ from daemon.api.control import control_routes
 from daemon.api.dead_letters import dead_letter_routes
 from daemon.api.guard import Guard
 from daemon.api.interference import interference_routes
+from daemon.api.missing import missing_routes
 from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
 from daemon.api.service import Told
@@ -28,6 +29,7 @@ ROUTES = (
     status_routes,
     storage_routes,
     readings_routes,
+    missing_routes,
     control_routes,
     dead_letter_routes,
     reader_routes,

@@ -4,13 +4,14 @@ import asyncio
 import time
 from typing import Annotated, Any
 
+import numpy as np
 import orjson
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Response
 
 from daemon.answers import group_answer, ledger_answer, newest_answer, readings_answer
 from daemon.api.gate import Gate
 from daemon.api.service import Told
-from schemas.queries import InstrumentReadings, LedgerRow, NewestTrigger
+from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, TriggerReadings, answer_dtype
 from schemas.readings import InstrumentGroup
 
 READINGS_MOST = 500_000
@@ -34,13 +35,18 @@ def readings_routes(service: Told) -> APIRouter:
     @routes.get("/api/v1/groups/{group}", tags=["readings"])
     async def describe(group: GroupName) -> dict[str, Any]:
         """Instruments and channels of a group."""
-        return group_answer(_group_of(service, group))
+        return group_answer(group_of(service, group))
 
     @routes.get("/api/v1/groups/{group}/newest", tags=["readings"], dependencies=[gate])
-    async def newest(group: GroupName) -> Response:
-        """The newest complete trigger: every instrument's channels."""
-        asked = _group_of(service, group)
-        return _json(newest_answer(asked, await service.store.ask(NewestTrigger(group=asked))))
+    async def newest(
+        group: GroupName,
+        complete: Annotated[bool, Query(description="Whether instruments may not be missing from it.")] = True,
+    ) -> Response:
+        """The newest complete trigger, or the newest of all: every instrument's channels."""
+        asked = group_of(service, group)
+        query = NewestTrigger(group=asked) if complete else await _newest_of_all(service, asked)
+        found = np.empty(0, answer_dtype(asked)) if query is None else await service.store.ask(query)
+        return json_answer(newest_answer(asked, found))
 
     @routes.get("/api/v1/groups/{group}/readings", tags=["readings"], dependencies=[gate])
     async def readings(
@@ -53,8 +59,8 @@ def readings_routes(service: Told) -> APIRouter:
         points: Annotated[int, Query(ge=2, le=100_000, description="At most so many; peaks are kept.")] = 1000,
     ) -> Response:
         """Readings of one instrument over a time range, thinned to a number of points that a screen can show."""
-        asked = _group_of(service, group)
-        number = _number_of(asked, instrument)
+        asked = group_of(service, group)
+        number = number_of(asked, instrument)
         end = time.time_ns() if end_ns is None else end_ns
         start = end - FIVE_MINUTES_NS if start_ns is None else start_ns
         if start >= end:
@@ -67,7 +73,7 @@ def readings_routes(service: Told) -> APIRouter:
         answer = await asyncio.to_thread(
             readings_answer, asked, number, found, points=points, is_cut=len(found) == READINGS_MOST
         )
-        return _json(answer)
+        return json_answer(answer)
 
     @routes.get("/api/v1/groups/{group}/ledger/{trigger}", tags=["readings"], dependencies=[gate])
     async def ledger(
@@ -76,17 +82,25 @@ def readings_routes(service: Told) -> APIRouter:
         run: Annotated[int | None, Query(ge=0, lt=2**31, description="The newest that has it if absent.")] = None,
     ) -> Response:
         """What the ledger says of one trigger: expected, arrived, late, duplicates, and which were missing."""
-        asked = _group_of(service, group)
+        asked = group_of(service, group)
         found = await service.store.ask(LedgerRow(group=asked, trigger=trigger, run=run))
         if not len(found):
             where = "any run" if run is None else f"run {run}"
             raise HTTPException(404, f"group {group} has no trigger {trigger} in {where}")
-        return _json(ledger_answer(asked, found[0]))
+        return json_answer(ledger_answer(asked, found[0]))
 
     return routes
 
 
-def _group_of(service: Told, name: str) -> InstrumentGroup:
+async def _newest_of_all(service: Told, group: InstrumentGroup) -> TriggerReadings | None:
+    rows = await service.store.ask(LedgerTail(group=group, most=1))
+    if not len(rows):
+        return None
+    return TriggerReadings(group=group, run=int(rows["run"][0]), trigger=int(rows["trigger"][0]))
+
+
+def group_of(service: Told, name: str) -> InstrumentGroup:
+    """The group of that name. Raises HTTPException: 404 where there is none, 503 while the daemon starts."""
     if name not in service.groups:
         raise HTTPException(404, f"there is no group {name!r}; there is: {', '.join(service.groups)}")
     if name not in service.pipelines:
@@ -94,7 +108,8 @@ def _group_of(service: Told, name: str) -> InstrumentGroup:
     return service.groups[name]
 
 
-def _number_of(group: InstrumentGroup, instrument: str) -> int:
+def number_of(group: InstrumentGroup, instrument: str) -> int:
+    """The number of an instrument that is named, or given by it. Raises HTTPException: 404."""
     if instrument in group.instruments:
         return group.instruments.index(instrument)
     if instrument.isdecimal() and int(instrument) < group.size:
@@ -106,6 +121,6 @@ def _number_of(group: InstrumentGroup, instrument: str) -> int:
     )
 
 
-def _json(content: Any) -> Response:
+def json_answer(content: Any) -> Response:
     """Encode arrays as they are; NaN becomes null."""
     return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
