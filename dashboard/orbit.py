@@ -12,8 +12,8 @@ BUTTONS = ("top_in", "bot_in", "bot_out", "top_out")
 """Channels of a beam position monitor that gives its four buttons."""
 
 X_MM, Y_MM = 20.0, 10.0
-"""Gains of the display of CESR's beam position monitors, mm: x = 20 (in - out) / sum, y = 10 (top - bot) / sum, where in, out,
-top and bot are the two buttons of that side added (documentation of the CBPM database at CESR)."""
+"""Gains of the display of CESR's beam position monitors, in mm: x = 20 (in - out) / sum, y = 10 (top - bot) / sum,
+where in, out, top and bot are the two buttons of that side added."""
 
 POSITION = "x, y"
 """The choice of a position in place of a channel."""
