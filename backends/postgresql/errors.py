@@ -1,6 +1,7 @@
 """What asyncpg raises, in the words of `backends.base`: the only place that knows both."""
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,6 +30,8 @@ LOGIN_CLASSES: dict[str, str] = {
 }
 """Authorization, no such database; and the mend."""
 NO_RIGHT = "42501"
+CANCELLED_EARLY_S = 0.1
+"""The server's clock for a statement may begin a little before ours has seen it."""
 
 
 @contextmanager
@@ -46,6 +49,25 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
         raise StoreError(f"`dsn` in [database] cannot be used: {one_line(error)}") from error
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
+
+
+@contextmanager
+def taken_too_long(target: str, give_up_s: float) -> Iterator[None]:
+    """Say so where a question is given up for its time, here or by the server's statement_timeout.
+
+    Raises:
+        StoreUnavailable: instead of TimeoutError, or of what the server says when it cancels.
+    """
+    began = time.monotonic()
+    try:
+        yield
+    except (TimeoutError, asyncpg.QueryCanceledError) as error:
+        # An operator may cancel, too, and the words of both depend on the server's language.
+        if isinstance(error, TimeoutError) or time.monotonic() - began >= give_up_s - CANCELLED_EARLY_S:
+            raise StoreUnavailable(
+                f"{target}: the answer took longer than {give_up_s:g} s, and was given up"
+            ) from error
+        raise
 
 
 def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[StoreError]) -> StoreError:

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -18,10 +18,11 @@ from backends.base import (
     StoreFacts,
     StoreUnavailable,
 )
+from backends.postgresql import work
 from backends.postgresql.copy import NotBinaryCopy
 from backends.postgresql.durability import SETTINGS, held
 from backends.postgresql.embedded import EmbeddedPostgresql
-from backends.postgresql.errors import login_refused, translated
+from backends.postgresql.errors import login_refused, taken_too_long, translated
 from backends.postgresql.queries import answer
 from backends.postgresql.schema import Missing, create_or_check, missing_from
 from backends.postgresql.sql import quoted
@@ -37,6 +38,9 @@ from schemas.tables import GroupTables, group_tables
 
 READERS = 4
 """Connections that answer questions at the same time."""
+
+CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
+"""A reader that is killed leaves nothing behind that goes on for long."""
 
 VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """
@@ -168,12 +172,14 @@ class PostgresqlStore:
         )
 
     async def view(self) -> ServerView:
-        """What the server counts of its own work."""
-        return ServerView()
+        """What the server counts of its own work, and what its sessions wait for now."""
+        async with self._reader() as connection:
+            return await work.view(connection)
 
     async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
-        """The partitions of every group."""
-        return dict.fromkeys(self._tables, ())
+        """The partitions of every group, in order of time."""
+        async with self._reader() as connection:
+            return await work.partitions(connection, self._tables.values())
 
     async def close(self) -> None:
         """Give the connections back, and stop an embedded server when this was its last user."""
@@ -190,7 +196,7 @@ class PostgresqlStore:
         async with self._turns:
             connection: Connection | None = None
             try:
-                with translated(self._target):
+                with translated(self._target), self._given_up():
                     async with asyncio.timeout(within_s or self._give_up_s):
                         while self._idle and (connection is None or connection.is_closed()):
                             connection = self._idle.pop()
@@ -205,6 +211,9 @@ class PostgresqlStore:
                     connection.terminate()
                 raise
 
+    def _given_up(self) -> AbstractContextManager[None]:
+        return taken_too_long(self._target, self._give_up_s) if self._reading else nullcontext()
+
     def _session_settings(self) -> dict[str, str]:
         name = f"triggerlog {self._logger}"
         if self._reading is None:
@@ -213,6 +222,8 @@ class PostgresqlStore:
             "application_name": f"{name} reader",
             "default_transaction_read_only": "on",
             "statement_timeout": str(math.ceil(1000 * self._reading.give_up_s)),
+            # One question must not take all the processors there are from the writing: decision 0029.
+            "max_parallel_workers_per_gather": "0",
         }
 
     async def _connect(self) -> Connection:
@@ -228,12 +239,17 @@ class PostgresqlStore:
     async def _connected(self, dsn: str | None) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.
         with translated(self._target, otherwise=StoreUnavailable):
-            return await asyncpg.connect(
+            connection = await asyncpg.connect(
                 dsn,
                 password=self._password,
                 timeout=self._database.command_timeout_s,
                 server_settings=self._session_settings(),
             )
+            if self._reading is not None:
+                # Some systems cannot tell a server that its client has died; it then goes on until it gives up.
+                with suppress(asyncpg.InvalidParameterValueError):
+                    await connection.execute(CHECK_CLIENT)
+            return connection
 
 
 def target_of(dsn: str) -> str:
