@@ -14,6 +14,7 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from dashboard import instrument
 from dashboard.alarms.routes import alarm_routes
 from dashboard.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
+from dashboard.experiments import experiment_routes
 from dashboard.hub import Hub, Viewer
 from dashboard.login import Doorkeeper
 from dashboard.orders import order_routes
@@ -142,6 +143,7 @@ def build_app(
 
     api.include_router(alarm_routes(hub, origins))
     api.include_router(order_routes(questions, origins))
+    api.include_router(experiment_routes(questions))
     api.include_router(relay_routes(questions))
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
     api.add_middleware(Doorkeeper, password=password, is_secure=is_secure, origins=origins)

@@ -36,15 +36,17 @@ class DaemonUnavailable(Exception):
     """The daemon did not answer, or not with what was asked; the message is one line for the person who asked."""
 
 
-class _Answer(BaseModel):
+class Answer(BaseModel):
+    """Something the daemon answered."""
+
     # A newer daemon may say more than this page knows to ask for.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-A = TypeVar("A", bound=_Answer)
+A = TypeVar("A", bound=Answer)
 
 
-class ChannelDescription(_Answer):
+class ChannelDescription(Answer):
     """A channel as `GET /api/v1/groups/{group}` describes it."""
 
     name: str
@@ -52,7 +54,7 @@ class ChannelDescription(_Answer):
     dtype: str
 
 
-class GroupDescription(_Answer):
+class GroupDescription(Answer):
     """Body of `GET /api/v1/groups/{group}`."""
 
     name: str
@@ -60,7 +62,7 @@ class GroupDescription(_Answer):
     channels: list[ChannelDescription]
 
 
-class Readings(_Answer):
+class Readings(Answer):
     """Body of `GET /api/v1/groups/{group}/readings`: every list has one value a reading, ascending in time."""
 
     name: str
@@ -155,7 +157,7 @@ class DaemonApi:
         try:
             return answer.model_validate_json(response.content)
         except ValidationError as problem:
-            raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {_first(problem)}") from None
+            raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {first_of(problem)}") from None
 
 
 class StatusStream:
@@ -190,7 +192,9 @@ class StatusStream:
             except TimeoutError:
                 self._on_loss(f"no frame for {SILENCE_S:g} s")
             except ValidationError as problem:
-                self._on_loss(f"its status is not one this page knows, start page and daemon alike ({_first(problem)})")
+                self._on_loss(
+                    f"its status is not one this page knows, start page and daemon alike ({first_of(problem)})"
+                )
             except InvalidStatus as problem:
                 self._on_loss(_refusal(problem))
             except InvalidHandshake as problem:
@@ -233,6 +237,7 @@ def detail_of(response: httpx.Response) -> str:
     return detail if isinstance(detail, str) else response.reason_phrase
 
 
-def _first(problem: ValidationError) -> str:
+def first_of(problem: ValidationError) -> str:
+    """The first thing that is wrong, in one line."""
     error = problem.errors()[0]
     return f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"

@@ -4,13 +4,14 @@ import asyncio
 import re
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 from fastapi import APIRouter, Response
 
 from dashboard.client import DaemonApi, DaemonUnavailable, detail_of
 
-FRESH_S = {"/storage": 4.0, "/interference": 0.9}
+FRESH_S = {"/storage": 4.0}
 """An answer younger than this is passed on again: the browsers ask as often as they draw, whoever else looks."""
 
 EXPERIMENT = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
@@ -44,11 +45,11 @@ class Relay:
             if time.monotonic() >= held.until_s:
                 held.status, held.body = await self._asked(path)
                 held.until_s = time.monotonic() + FRESH_S[path]
-        return _json(held.status, held.body)
+        return _passed(held.status, held.body)
 
     async def passed(self, path: str) -> Response:
         """The answer to anything else."""
-        return _json(*await self._asked(path))
+        return _passed(*await self._asked(path))
 
     async def report(self, path: str) -> Response:
         """A page that the daemon keeps, for the eyes alone."""
@@ -79,10 +80,6 @@ def relay_routes(api: DaemonApi) -> APIRouter:
     async def storage() -> Response:
         return await relay.kept("/storage")
 
-    @routes.get("/interference")
-    async def interference() -> Response:
-        return await relay.kept("/interference")
-
     @routes.get("/interference/{experiment}")
     async def past(experiment: str) -> Response:
         if not EXPERIMENT.fullmatch(experiment):
@@ -98,7 +95,12 @@ def relay_routes(api: DaemonApi) -> APIRouter:
     return routes
 
 
-def _json(status: int, body: bytes) -> Response:
+def json_answer(status: int, body: Any) -> Response:
+    """An answer that nobody keeps."""
+    return _passed(status, orjson.dumps(body))
+
+
+def _passed(status: int, body: bytes) -> Response:
     return Response(body, status, {"Cache-Control": "no-store"}, "application/json")
 
 
@@ -107,4 +109,4 @@ def _plain(status: int, line: str) -> Response:
 
 
 def _unknown(experiment: str) -> Response:
-    return _json(404, orjson.dumps({"detail": f"there is no experiment {experiment!r}"}))
+    return json_answer(404, {"detail": f"there is no experiment {experiment!r}"})

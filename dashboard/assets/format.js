@@ -12,6 +12,9 @@
     return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
   };
 
+  /* What somebody asked for: 20 and not 20.0. */
+  T.plain = (value) => String(Number(value.toPrecision(4)));
+
   T.count = function (value) {
     return value === null || value === undefined ? NONE : value.toLocaleString("en-US", { maximumFractionDigits: 0 });
   };

@@ -23,6 +23,9 @@ ARGUMENTS = [
 ]
 BACK_MS = 30_000
 """Far beyond the 2 s within which the page tries again: a machine may be busy."""
+OPENED_MS = 60_000
+"""A page is built by a browser that may have to share its core with many."""
+expect.set_options(timeout=20_000)
 NO_DATA_MS = 5_000
 
 
@@ -47,7 +50,7 @@ class Watched:
 
     def __init__(self, browser: Browser, url: str, **options: Any) -> None:
         self.page: Page = browser.new_page(**({"viewport": {"width": 1600, "height": 1000}} | options))
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(OPENED_MS)
         self.errors: list[str] = []
         self.hosts: set[str] = set()
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))

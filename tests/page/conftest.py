@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.page.browser import Watched, chromium, live
+from tests.page.browser import OPENED_MS, Watched, chromium, live
 from tests.page.served import FIGURES
 from tests.page.stage import Stage
 
@@ -42,7 +42,7 @@ def opened(running: Stage, browser: Browser) -> Iterator[Watched]:
 @pytest.fixture
 def page(stage: Stage, opened: Watched) -> Page:
     """A page that stands open through all tests that only look at it, as one in a control room does."""
-    live(opened.page)
+    live(opened.page, OPENED_MS)
     return opened.page
 
 
@@ -50,6 +50,6 @@ def page(stage: Stage, opened: Watched) -> Page:
 def fresh(stage: Stage, browser: Browser) -> Iterator[Watched]:
     """A page of the test's own, to be clicked on."""
     watched = Watched(browser, stage.page.url)
-    live(watched.page)
+    live(watched.page, OPENED_MS)
     yield watched
     watched.page.close()

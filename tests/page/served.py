@@ -12,6 +12,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, HTTPException, WebSocket, WebSocketDisconnect
+from fastapi.responses import HTMLResponse
 
 from schemas.status import (
     STATE_LETTERS,
@@ -80,9 +81,12 @@ FIGURES: dict[str, Any] = {
     "governor": None,
     "experiment": None,
     "partitions": 3,
+    "past": [],
+    "under_way": None,
 }
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
-`readers` says how
+`past` names
+experiments, `under_way` how many blocks of one there are; `readers` says how
 each workload differs from READER; `slips` says how an instrument in
 state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the totals still."""
 
@@ -288,6 +292,33 @@ def build_app(served: Served) -> FastAPI:
     app = FastAPI()
     app.include_router(_status_routes(served))
     app.include_router(_readings_routes())
+    app.include_router(_experiment_routes())
+    return app
+
+
+def _experiment_routes() -> APIRouter:
+    app = APIRouter()
+
+    @app.get("/api/v1/interference")
+    async def experiments(after: int = 0, blocks: int = 0, past: bool = True) -> dict[str, Any]:
+        if not FIGURES["past"] and FIGURES["under_way"] is None:
+            return {"running": None, "live": None, "past": []}
+        from tests.page.experiments import experiments_told
+
+        return experiments_told(FIGURES, after, blocks, past)
+
+    @app.get("/api/v1/interference/{name}")
+    async def record(name: str) -> dict[str, Any]:
+        if name not in FIGURES["past"]:
+            raise HTTPException(404, f"nothing is kept here of an experiment {name}")
+        from tests.page.experiments import record_of
+
+        return record_of(name).model_dump(mode="json")
+
+    @app.get("/api/v1/interference/{name}/report")
+    async def report(name: str) -> HTMLResponse:
+        return HTMLResponse(f"<h1>{name}</h1><script>document.title = 'it ran a script'</script>")
+
     return app
 
 
