@@ -249,7 +249,7 @@ def test_a_target_says_where_and_no_password(dsn: str, target: str) -> None:
 )
 async def test_a_dsn_that_cannot_be_understood(dsn: str) -> None:
     with pytest.raises(StoreError, match=r"^`dsn` in \[database\] cannot be (understood|used): ") as wrong:
-        await make_client(dsn, password=None, logger="main", timeout_s=1).close()
+        await make_client(dsn, password=None, program="triggerlog main", timeout_s=1).close()
     assert not re.search("se.?cret|\n", str(wrong.value))
 
 

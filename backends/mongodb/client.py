@@ -17,20 +17,25 @@ SELECTION_S = 2.0
 CONNECT_S = 5.0
 
 
-def make_client(dsn: str, *, password: str | None, logger: str, timeout_s: float) -> Client:
+def make_client(
+    dsn: str, *, password: str | None, program: str, timeout_s: float, connections: int | None = None
+) -> Client:
     """Make a client; it connects when it is used.
 
     Args:
         dsn: `mongodb://...`; its own options count, but for the timeouts that follow from `timeout_s`.
         password: for the user of the DSN; None leaves what the DSN has.
-        logger: name the server shows among its connections.
+        program: name the server shows among its connections.
         timeout_s: what one command may take.
+        connections: so many at most; None leaves what the DSN or the driver says.
 
     Raises:
         StoreError: it is no DSN; the message does not quote it.
     """
     _parsed(dsn)
     options: dict[str, Any] = {} if password is None else {"password": password}
+    if connections is not None:
+        options["maxPoolSize"] = connections
     milliseconds = 1000 * timeout_s
     try:
         return AsyncMongoClient(
@@ -39,7 +44,7 @@ def make_client(dsn: str, *, password: str | None, logger: str, timeout_s: float
             # Without the second watching connection, which a client that closes early leaves half open (PYTHON-5867);
             # that a server has gone or a primary has changed, the commands notice.
             serverMonitoringMode="poll",
-            appname=f"triggerlog {logger}",
+            appname=program,
             serverSelectionTimeoutMS=min(milliseconds, 1000 * SELECTION_S),
             connectTimeoutMS=min(milliseconds, 1000 * CONNECT_S),
         )

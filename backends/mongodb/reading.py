@@ -1,11 +1,11 @@
 """Reading documents back: what to look for, and batches of BSON that are parsed as they come."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 from bson import Binary, Int64, ObjectId
-from pymongo import DESCENDING
+from pymongo import ASCENDING, DESCENDING
 from pymongo.asynchronous.collection import AsyncCollection
 
 from backends.mongodb.documents import USER_DEFINED, DocumentFormat, id_bytes
@@ -14,6 +14,7 @@ from schemas.batch import Layout
 from schemas.queries import InstrumentReadings, WindowReadings
 from schemas.readings import Array
 from schemas.selects import SLACK_NS
+from schemas.tables import MISSING_OFFSET
 
 Collection = AsyncCollection[dict[str, Any]]
 Filter = dict[str, Any]
@@ -25,8 +26,12 @@ LOOKUPS = 5_000
 SINGLE_LOOKUPS = 20
 """So many `_id`s are looked up one by one where a server that has no use for indexes would else read everything."""
 
+TRIGGERS = 100
+"""So many triggers' readings, each a stretch of `_id`s, are looked for with one question."""
+
 LATEST_FIRST: Sort = [("time_ns", DESCENDING)]
 NEWEST_FIRST: Sort = [("_id", DESCENDING)]
+OLDEST_FIRST: Sort = [("_id", ASCENDING)]
 NEWEST_COMPLETE: tuple[Filter, Sort] = ({"complete": True}, [("run", DESCENDING), ("trigger_id", DESCENDING)])
 
 
@@ -42,6 +47,39 @@ def readings_of_trigger(run: int, trigger: int, layout: Layout) -> Filter:
     if layout is Layout.ARRAYS:
         return {"_id": ObjectId(id_bytes(run, trigger))}
     return _between(id_bytes(run, trigger, 0), id_bytes(run, trigger, 0xFFFF))
+
+
+def of_run(run: int) -> Filter:
+    """Look for ledger entries of one run."""
+    return _between(id_bytes(run, -(2**63)), id_bytes(run, 2**63 - 1))
+
+
+def readings_of_triggers(run: int, triggers: Array, layout: Layout, server: Server) -> Iterator[Filter]:
+    """Look for the readings of some triggers (int64, ascending), with several questions; they may find others, too."""
+    if not server.uses_indexes and (layout is Layout.ROWS or len(triggers) > SINGLE_LOOKUPS):
+        if len(triggers):
+            first, last = int(triggers[0]), int(triggers[-1])
+            ends = (None, None) if layout is Layout.ARRAYS else (0, 0xFFFF)
+            yield _between(id_bytes(run, first, ends[0]), id_bytes(run, last, ends[1]))
+        return
+    at_once = 1 if not server.uses_indexes else LOOKUPS if layout is Layout.ARRAYS else TRIGGERS
+    for start in range(0, len(triggers), at_once):
+        some = triggers[start : start + at_once].tolist()
+        if layout is Layout.ROWS:
+            yield {"$or": [readings_of_trigger(run, trigger, layout) for trigger in some]}
+        else:
+            ids = [ObjectId(id_bytes(run, trigger)) for trigger in some]
+            yield {"_id": {"$in": ids} if len(ids) > 1 else ids[0]}
+
+
+def valid_of_instrument(instrument: int, start_ns: int, at_ns: int) -> Filter:
+    """Look for one instrument's readings of a stretch, its end included, in the rows layout."""
+    return {"instrument": instrument, "time_ns": {"$gte": Int64(start_ns), "$lte": Int64(at_ns)}}
+
+
+def at_time(instrument: int, time_ns: int) -> Filter:
+    """Look for one instrument's readings of one moment in the rows layout."""
+    return {"instrument": instrument, "time_ns": Int64(time_ns)}
 
 
 def readings_of_instrument(query: InstrumentReadings) -> tuple[Filter, Sort]:
@@ -63,6 +101,12 @@ def triggers_around(start_ns: int, end_ns: int) -> Filter:
     """Look for the triggers of the arrays layout that may have readings in a stretch of time."""
     low, high = max(start_ns - SLACK_NS, -(2**63)), min(end_ns + SLACK_NS, 2**63 - 1)
     return {"time_ns": {"$gte": Int64(low), "$lte": Int64(high)}}
+
+
+def triggers_with(instruments: Sequence[int], start_ns: int, last_ns: int) -> Filter:
+    """Look for triggers up to `last_ns` that have one of some instruments, perhaps in a stretch from `start_ns` on."""
+    there = [{f"time_offset_ns.{number}": {"$ne": Int64(MISSING_OFFSET)}} for number in instruments]
+    return {"time_ns": {"$gte": Int64(max(start_ns - SLACK_NS, -(2**63))), "$lte": Int64(last_ns)}, "$or": there}
 
 
 async def batches(

@@ -13,7 +13,9 @@ async def drop_schema(database: DatabaseConfig, password: str | None) -> None:
     """
     assert database.dsn is not None
     with translated(target_of(database.dsn)):
-        client = make_client(database.dsn, password=password, logger="drill", timeout_s=database.command_timeout_s)
+        client = make_client(
+            database.dsn, password=password, program="triggerlog drill", timeout_s=database.command_timeout_s
+        )
         try:
             await client.drop_database(database.schema_name)
         finally:

@@ -71,8 +71,8 @@ async def ask_server(database: Database) -> Server:
         return Server(product="ferretdb", version=_told(build["ferretdb"].get("version")))
     sharded = "a sharded cluster" if hello.get("msg") == "isdbgrid" else ""
     admin = database.client.get_database("admin")
-    status = await _may_say(admin, {"serverStatus": 1})
-    options = await _may_say(admin, {"getCmdLineOpts": 1})
+    status = await may_say(admin, {"serverStatus": 1})
+    options = await may_say(admin, {"getCmdLineOpts": 1})
     return Server(
         product="mongodb",
         version=build["version"],
@@ -87,7 +87,8 @@ def _told(version: object) -> str:
     return "1" if version in ("unknown", None) else str(version).removeprefix("v")
 
 
-async def _may_say(admin: Database, command: dict[str, Any]) -> dict[str, Any]:
+async def may_say(admin: Database, command: dict[str, Any]) -> dict[str, Any]:
+    """Ask what a server need not tell; an empty answer where it does not, or not to this login."""
     try:
         return await admin.command(command)
     except OperationFailure as error:
@@ -104,8 +105,8 @@ def _settings(status: Mapping[str, Any], journal: Mapping[str, Any]) -> dict[str
     return {**settings, "storage.journal.commitIntervalMs": f"{interval:g}"}
 
 
-def check_server(server: Server, target: str) -> None:
-    """See that the server will do.
+def check_server(server: Server, target: str, *, writes: bool = True) -> None:
+    """See that the server will do; `writes` says whether it has to take any.
 
     Raises:
         StoreError: it is too old.
@@ -116,7 +117,7 @@ def check_server(server: Server, target: str) -> None:
         if numbers < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise StoreError(f"{target} is MongoDB {server.version}; triggerlog needs {oldest} or newer: upgrade it")
-    if not server.is_writable:
+    if writes and not server.is_writable:
         raise StoreUnavailable(f"{target} takes no writes now: it is no primary; name the whole replica set in `dsn`")
 
 

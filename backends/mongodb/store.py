@@ -1,42 +1,40 @@
 """A store in MongoDB, or in what speaks its protocol."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 
-import numpy as np
 import pymongo
 from pymongo import ReadPreference
 
-from backends.base import GroupLocked, Partition, Reading, SchemaMismatch, ServerView, StoreError, StoreFacts
-from backends.mongodb import reading
+from backends.base import (
+    GroupLocked,
+    Partition,
+    Reading,
+    SchemaMismatch,
+    ServerView,
+    StoreError,
+    StoreFacts,
+)
 from backends.mongodb.client import Client, make_client, target_of
-from backends.mongodb.counting import totals
 from backends.mongodb.documents import NotOurDocuments
 from backends.mongodb.errors import login_refused, translated
-from backends.mongodb.formats import arrays_format, data_format, decode_ledger, decode_readings, ledger_format
+from backends.mongodb.pieces import Asked
+from backends.mongodb.queries import answer
 from backends.mongodb.schema import GroupCollections, check_width, create_or_check, missing_from
 from backends.mongodb.server import Database, Server, ask_server, check_server, held
+from backends.mongodb.work import ask_view
 from backends.mongodb.writer import GroupWriter
-from backends.windows import in_order, rows_to_know, see_not_too_large
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
-from schemas.ledger import ledger_dtype
-from schemas.queries import (
-    InstrumentReadings,
-    LedgerRow,
-    LedgerTail,
-    NewestTrigger,
-    Query,
-    Totals,
-    TriggerReadings,
-    WindowReadings,
-    answer_dtype,
-)
+from schemas.queries import Query, Totals
 from schemas.readings import Array, InstrumentGroup
-from schemas.selects import SLACK_NS
 
 log = logging.getLogger(__name__)
+
+READERS = 4
+"""Questions that are under way at the same time in a store that also writes."""
 
 
 class MongodbStore:
@@ -64,6 +62,8 @@ class MongodbStore:
         self._schema = database.schema_name
         self._timeout_s = database.command_timeout_s
         self._logger = logger
+        self._reading = reading
+        self._turns = asyncio.Semaphore(reading.connections if reading else READERS)
         self._password = password
         self._target = target_of(database.dsn)
         self._collections = {
@@ -131,94 +131,12 @@ class MongodbStore:
         return await self._writers[group].position(stream)
 
     async def ask(self, query: Query) -> Array:
-        """Answer a question; documents are parsed as they come and never become Python objects one by one."""
+        """Answer a question."""
         of = self._collections[query.group.name]
         within_s = query.within_s if isinstance(query, Totals) else None
         async with self._reader(within_s) as (database, server):
-            match query:
-                case NewestTrigger():
-                    entry = await self._ledger(database, of, *reading.NEWEST_COMPLETE)
-                    answer = await self._trigger(database, of, entry)
-                case TriggerReadings():
-                    entry = await self._ledger(database, of, *reading.ledger_entry(query.trigger, query.run))
-                    answer = await self._trigger(database, of, entry)
-                case InstrumentReadings():
-                    answer = await self._instrument(database, of, query)
-                case WindowReadings():
-                    wanted = reading.readings_in_window(query, of.layout, server)
-                    enough = rows_to_know(query, of.layout) or 0
-                    readings = await self._readings(database, of, wanted, most=enough)
-                    see_not_too_large(readings, query, of.layout)
-                    answer = in_order(_between(readings, query.start_ns, query.end_ns))
-                case LedgerRow():
-                    answer = await self._ledger(database, of, *reading.ledger_entry(query.trigger, query.run))
-                case LedgerTail():
-                    rows = await self._ledger(database, of, {}, reading.NEWEST_FIRST, query.most)
-                    # Those of the newest run come first, and no more than asked for can be there.
-                    answer = rows[rows["run"] == rows["run"][:1]][::-1]
-                case Totals():
-                    answer = await totals(database, of)
-                case _:
-                    raise StoreError(f"{type(query).__name__} is not answered by this store")
-        return answer
-
-    async def _instrument(self, database: Database, of: GroupCollections, query: InstrumentReadings) -> Array:
-        if query.most < 1:
-            return np.empty(0, answer_dtype(of.group))
-        if of.layout is Layout.ARRAYS:
-            return await self._elements(database, of, query)
-        filter_, sort = reading.readings_of_instrument(query)
-        return (await self._readings(database, of, filter_, sort, query.most))[::-1]
-
-    async def _ledger(
-        self,
-        database: Database,
-        of: GroupCollections,
-        filter_: reading.Filter,
-        sort: reading.Sort,
-        most: int = 1,
-    ) -> Array:
-        if most < 1:
-            return np.empty(0, ledger_dtype(of.group.size))
-        form = ledger_format(of.group.size, self._logger)
-        found = await reading.found(database.get_collection(of.ledger), filter_, form, sort, most)
-        return decode_ledger(found, of.group.size, self._logger)
-
-    async def _trigger(self, database: Database, of: GroupCollections, entry: Array) -> Array:
-        if not len(entry):
-            return np.empty(0, answer_dtype(of.group))
-        wanted = reading.readings_of_trigger(int(entry["run"][0]), int(entry["trigger"][0]), of.layout)
-        return in_order(await self._readings(database, of, wanted))
-
-    async def _readings(
-        self,
-        database: Database,
-        of: GroupCollections,
-        filter_: reading.Filter,
-        sort: reading.Sort = (),
-        most: int = 0,
-    ) -> Array:
-        collection = database.get_collection(of.data)
-        found = await reading.found(collection, filter_, data_format(of.group, of.layout), sort, most)
-        return decode_readings(found, of.group, of.layout)
-
-    async def _elements(self, database: Database, of: GroupCollections, query: InstrumentReadings) -> Array:
-        """One instrument's readings from whole documents, which come newest first until there are enough."""
-        form, parts, count = arrays_format(of.group), [np.empty(0, answer_dtype(of.group))], 0
-        triggers = reading.triggers_around(query.start_ns, query.end_ns)
-        collection = database.get_collection(of.data)
-        whole = reading.batches(collection, triggers, form, reading.LATEST_FIRST, enough=query.most)
-        async with aclosing(whole) as batches:
-            async for batch in batches:
-                readings = decode_readings(batch, of.group, of.layout)
-                mine = readings[readings["instrument"] == query.instrument]
-                parts.append(_between(mine, query.start_ns, query.end_ns))
-                count += len(parts[-1])
-                # Those to come belong to earlier triggers, but may themselves be later by the slack.
-                if count >= query.most and _is_past(parts, form.columns(form.parse(batch))["time_ns"], query.most):
-                    break
-        found = np.concatenate(parts)
-        return found[np.argsort(found["time_ns"], kind="stable")][max(0, len(found) - query.most) :]
+            asked = Asked(database=database, server=server, of=of, logger=self._logger)
+            return await answer(asked, query)
 
     async def facts(self) -> StoreFacts:
         """Ask the server what it is and what it really does about durability."""
@@ -241,11 +159,12 @@ class MongodbStore:
         )
 
     async def view(self) -> ServerView:
-        """What the server counts of its own work."""
-        return ServerView()
+        """What the server counts of its own work; FerretDB 1 counts nothing of it."""
+        async with self._reader() as (database, _):
+            return await ask_view(database)
 
     async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
-        """The partitions of every group."""
+        """There are none."""
         return dict.fromkeys(self._collections, ())
 
     async def close(self) -> None:
@@ -260,11 +179,14 @@ class MongodbStore:
 
     @asynccontextmanager
     async def _reader(self, within_s: float | None = None) -> AsyncIterator[tuple[Database, Server]]:
+        give_up_s = self._reading.give_up_s if self._reading else self._timeout_s
         try:
             with translated(self._target):
-                database, server = await self._connect()
-                with pymongo.timeout(within_s or self._timeout_s):
-                    yield database, server
+                async with self._turns:
+                    database, server = await self._connect()
+                    # The server is told how much of it is left with each command.
+                    with pymongo.timeout(within_s or give_up_s):
+                        yield database, server
         except NotOurDocuments as error:
             raise StoreError(
                 f"documents in database {self._schema!r} of {self._target} are not as this store writes them: {error}"
@@ -273,26 +195,20 @@ class MongodbStore:
     async def _connect(self) -> tuple[Database, Server]:
         if self._client is None:
             self._client = make_client(
-                self._dsn, password=self._password, logger=self._logger, timeout_s=self._timeout_s
+                self._dsn,
+                password=self._password,
+                program=f"triggerlog {self._logger}{' reader' if self._reading else ''}",
+                timeout_s=self._timeout_s,
+                connections=self._reading.connections if self._reading else None,
             )
-        # Positions, leases and the ledger are read where they are written.
-        database = self._client.get_database(self._schema, read_preference=ReadPreference.PRIMARY)
+        # Positions, leases and the ledger are read where they are written; who only asks, where the DSN says.
+        where = None if self._reading else ReadPreference.PRIMARY
+        database = self._client.get_database(self._schema, read_preference=where)
         if self._server is None:
             with translated(self._target), pymongo.timeout(self._timeout_s):
                 server = await ask_server(database)
-            check_server(server, self._target)
+            check_server(server, self._target, writes=self._reading is None)
             for collections in self._collections.values():
                 check_width(collections)
             self._server = server
         return database, self._server
-
-
-def _between(readings: Array, start_ns: int, end_ns: int) -> Array:
-    inside = (readings["time_ns"] >= start_ns) & (readings["time_ns"] < end_ns)
-    return readings if inside.all() else readings[inside]
-
-
-def _is_past(parts: list[Array], triggers_ns: Array, most: int) -> bool:
-    """Whether no trigger earlier than these can have one of the `most` newest readings."""
-    times = np.sort(np.concatenate([part["time_ns"] for part in parts]))
-    return bool(int(triggers_ns.min()) + SLACK_NS < int(times[-most]))
