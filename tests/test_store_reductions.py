@@ -27,8 +27,8 @@ from tests.test_store_contract import EVER, Make, maker, opened
 
 __all__ = ["opened"]
 
-# Statements or bulk make no difference to what is asked. MongoDB is still to learn the answers.
-ANSWERING = ["rows", "arrays", "mysql-rows", "mysql-arrays"]
+# Statements or bulk make no difference to what is asked.
+ANSWERING = ["rows", "arrays", "mysql-rows", "mysql-arrays", "mongodb-rows", "mongodb-arrays"]
 MINUTE_NS = 60_000_000_000
 TRIGGERS = 60
 PERIOD_NS = 400_000_000
