@@ -58,6 +58,21 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
         raise kind(f"{target}: {one_line(error)}") from error
 
 
+@contextmanager
+def taken_too_long(target: str, give_up_s: float) -> Iterator[None]:
+    """Say so where a question is given up for its time, here or by the server.
+
+    Raises:
+        StoreUnavailable: instead of what the driver says.
+    """
+    try:
+        yield
+    except PyMongoError as error:
+        if not error.timeout:
+            raise
+        raise StoreUnavailable(f"{target}: the answer took longer than {give_up_s:g} s, and was given up") from error
+
+
 def of_code(code: int | None, message: str, target: str, otherwise: type[StoreError]) -> StoreError:
     """The error for a code that a server answered with."""
     # A right that was taken away is no batch's fault: readings wait until it is given back.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 import pymongo
 from pymongo import ReadPreference
@@ -19,7 +19,7 @@ from backends.base import (
 )
 from backends.mongodb.client import Client, make_client, target_of
 from backends.mongodb.documents import NotOurDocuments
-from backends.mongodb.errors import login_refused, translated
+from backends.mongodb.errors import login_refused, taken_too_long, translated
 from backends.mongodb.pieces import Asked
 from backends.mongodb.queries import answer
 from backends.mongodb.schema import GroupCollections, check_width, create_or_check, missing_from
@@ -184,13 +184,16 @@ class MongodbStore:
             with translated(self._target):
                 async with self._turns:
                     database, server = await self._connect()
-                    # The server is told how much of it is left with each command.
-                    with pymongo.timeout(within_s or give_up_s):
+                    # The server is told with each command how much of it is left.
+                    with self._given_up(), pymongo.timeout(within_s or give_up_s):
                         yield database, server
         except NotOurDocuments as error:
             raise StoreError(
                 f"documents in database {self._schema!r} of {self._target} are not as this store writes them: {error}"
             ) from error
+
+    def _given_up(self) -> AbstractContextManager[None]:
+        return taken_too_long(self._target, self._reading.give_up_s) if self._reading else nullcontext()
 
     async def _connect(self) -> tuple[Database, Server]:
         if self._client is None:

@@ -100,7 +100,7 @@ async def connect(address: Address, *, program: str, timeout_s: float, give_up_s
     try:
         await connection._connect()
         product = check_version(connection.version, address.target)
-        waiting = max(1, math.ceil(timeout_s))
+        waiting = max(1, math.ceil(timeout_s if give_up_s is None else give_up_s))
         # A wait whose caller has given up must end, too: the connection's locks go only then.
         settings = [
             "SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",

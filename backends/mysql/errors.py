@@ -36,6 +36,8 @@ CLIENT = range(2000, 3000)
 """Raised by the driver: the connection is lost, was refused, or is out of step."""
 
 LOCK_WAIT = (1205, 3572)
+TOO_LONG = (1969, 3024, *LOCK_WAIT)
+"""max_statement_time of MariaDB, max_execution_time of MySQL; a reader waits for a lock as long as for all else."""
 GONE_PARTITION = (1735, 1748)
 """No such partition; a row does not fit the one named."""
 NO_RIGHT = (1044, 1142, 1143, 1227)
@@ -58,6 +60,23 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
     except (NotAsMade, TooLong) as error:
         raise StoreError(f"the tables in {target} are not as this store made them: {error}") from error
+
+
+@contextmanager
+def taken_too_long(target: str, give_up_s: float) -> Iterator[None]:
+    """Say so where a question is given up for its time, here or by the server.
+
+    Raises:
+        StoreUnavailable: instead of TimeoutError, or of what the server says.
+    """
+    try:
+        yield
+    except (TimeoutError, MySQLError) as error:
+        if isinstance(error, TimeoutError) or number_of(error) in TOO_LONG:
+            raise StoreUnavailable(
+                f"{target}: the answer took longer than {give_up_s:g} s, and was given up"
+            ) from error
+        raise
 
 
 def number_of(error: BaseException | None) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 from backends.base import (
     GroupLocked,
@@ -16,7 +16,7 @@ from backends.base import (
 )
 from backends.mysql.address import address_of, connect
 from backends.mysql.connection import Connection
-from backends.mysql.errors import login_refused, translated
+from backends.mysql.errors import login_refused, taken_too_long, translated
 from backends.mysql.queries import answer
 from backends.mysql.schema import Schema
 from backends.mysql.server import SETTINGS, held, product_of
@@ -177,15 +177,18 @@ class MysqlStore:
         async with self._reading:
             connection: Connection | None = None
             try:
-                with translated(self._target):
+                with translated(self._target), self._given_up():
                     async with asyncio.timeout(within_s or self._give_up_s or self._database.command_timeout_s):
-                        connection = self._take_idle() or await self._connect(self._give_up_s)
+                        connection = self._take_idle() or await self._connect()
                         yield connection
                 self._idle.append(connection)
             except BaseException:
                 if connection is not None:
                     connection.terminate()
                 raise
+
+    def _given_up(self) -> AbstractContextManager[None]:
+        return taken_too_long(self._target, self._give_up_s) if self._give_up_s else nullcontext()
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
@@ -195,14 +198,14 @@ class MysqlStore:
             connection.terminate()
         return None
 
-    async def _connect(self, give_up_s: float | None = None) -> Connection:
+    async def _connect(self) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.
         with translated(self._target, otherwise=StoreUnavailable):
             connection = await connect(
                 self._address,
                 program=self._program,
                 timeout_s=self._database.command_timeout_s,
-                give_up_s=give_up_s,
+                give_up_s=self._give_up_s,
             )
         connection.bulk = connection.bulk and self._bulk
         return connection

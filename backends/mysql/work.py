@@ -87,10 +87,15 @@ async def _of_group(connection: Connection, of: GroupTables) -> tuple[Partition,
         for range_, (_, _, count, size) in zip(ranges_of([row[:2] for row in rows]), rows, strict=True):
             before = found.get(range_.name)
             found[range_.name] = Partition(
-                name=range_.name,
+                name=_label(range_.name),
                 start_ns=range_.start_ns,
                 end_ns=min(range_.end_ns, MOST - 1),
                 rows=int(count or 0) if table is of.data else before.rows if before else 0,
                 size_bytes=int(size or 0) + (before.size_bytes if before else 0),
             )
     return tuple(sorted(found.values(), key=lambda partition: partition.start_ns))
+
+
+def _label(name: str) -> str:
+    """`p20261121` is called by its time, as it is elsewhere."""
+    return name[1:] if name[1:].isdigit() else name
