@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 
 from backends.base import (
     GroupLocked,
@@ -31,6 +31,9 @@ from schemas.readings import Array, InstrumentGroup
 
 READERS = 4
 """Connections that answer questions at the same time."""
+
+END_WITHIN_S = 2.0
+"""How long a store waits at its end for the server to end what nobody waits for any more."""
 
 
 class MysqlStore:
@@ -85,6 +88,7 @@ class MysqlStore:
         self._give_up_s = reading.give_up_s if reading else None
         self._reading = asyncio.Semaphore(reading.connections if reading else READERS)
         self._idle: list[Connection] = []
+        self._endings: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Create the schema or check it, and take the lock of every group."""
@@ -171,6 +175,8 @@ class MysqlStore:
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.terminate()
+        if self._endings:
+            await asyncio.wait(self._endings, timeout=END_WITHIN_S)
 
     @asynccontextmanager
     async def _reader(self, within_s: float | None = None) -> AsyncIterator[Connection]:
@@ -182,13 +188,30 @@ class MysqlStore:
                         connection = self._take_idle() or await self._connect()
                         yield connection
                 self._idle.append(connection)
-            except BaseException:
+            except BaseException as error:
                 if connection is not None:
                     connection.terminate()
+                    if isinstance(error, asyncio.CancelledError) and self._give_up_s is not None:
+                        self._end_there(connection.thread_id())
                 raise
 
     def _given_up(self) -> AbstractContextManager[None]:
         return taken_too_long(self._target, self._give_up_s) if self._give_up_s else nullcontext()
+
+    def _end_there(self, session: int) -> None:
+        """Have the server end what nobody waits for: it does not notice that its client has gone until it answers."""
+        ending = asyncio.create_task(self._kill(session))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+
+    async def _kill(self, session: int) -> None:
+        # Where the server is away, or has ended the session already, there is nothing left to end.
+        with suppress(StoreError), translated(self._target):
+            connection = await self._connect()
+            try:
+                await connection.run(f"KILL {session}")
+            finally:
+                connection.terminate()
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
