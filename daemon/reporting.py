@@ -21,6 +21,7 @@ from schemas.status import (
     DeadLetterCounts,
     DiskStatus,
     ExperimentStatus,
+    GovernorStatus,
     GroupStatus,
     Latency,
     ReaderStatus,
@@ -54,6 +55,7 @@ class Reporter:
         self.sources: Sequence[Source] = ()
         self.readers: Callable[[], dict[str, ReaderStatus]] = dict
         self.experiment: Callable[[], ExperimentStatus | None] = lambda: None
+        self.governor: Callable[[], GovernorStatus | None] = lambda: None
         self.state = State.STARTING
         self.folder: Path | None = None
         """The state folder, whose disk is told of."""
@@ -142,6 +144,7 @@ class Reporter:
             sources=[source.status() for source in self.sources],
             readers=self.readers(),
             experiment=self.experiment(),
+            governor=self.governor(),
             disk=self._disk,
             events=self._events.newest(),
             limits={name: float(getattr(self._config.alarms, name)) for name in LIMITS},

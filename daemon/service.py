@@ -19,6 +19,7 @@ from daemon.events import Events
 from daemon.interference.experiments import Experiments
 from daemon.outcome import CommandFailed, reason_of
 from daemon.pipeline import Pipeline
+from daemon.readers.governing import Governing
 from daemon.readers.manager import Readers, WorkloadRefused
 from daemon.reload import Reloader
 from daemon.reporting import Reporter
@@ -109,6 +110,8 @@ class Service:
         self.reporter.readers = self.readers.statuses
         self.experiments = Experiments(loaded, self.readers, self.events, self.reporter.status)
         self.reporter.experiment = self.experiments.status
+        self.governing = Governing(self.config.readers.governor, self.readers, self.events)
+        self.reporter.governor = self.governing.status
         self.groups = {section.name: section.group() for section in self.config.groups}
         self.pipelines: dict[str, Pipeline] = {}
         try:
@@ -153,11 +156,12 @@ class Service:
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
         await self.experiments.open()
-        self.reporter.pipelines = self.experiments.pipelines = self.pipelines
+        self.reporter.pipelines = self.experiments.pipelines = self.governing.pipelines = self.pipelines
         self._tell_risk()
         await self._start_sources()
         self.reporter.state = State.RUNNING
         self._background.append(tasks.create_task(self._reloader.run(self.reload_wanted), name="reloads"))
+        self._background.append(tasks.create_task(self.governing.run(), name="governor"))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
         gc.freeze()
@@ -194,6 +198,7 @@ class Service:
         """Take over what of a configuration can change while the daemon runs."""
         self.config = config
         self.reporter.change(config)
+        self.governing.configure(config.readers.governor)
         for pipeline in self.pipelines.values():
             pipeline.change(config)
         for source, section in zip(self._sources, config.sources, strict=True):

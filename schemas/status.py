@@ -207,6 +207,9 @@ class ReaderStatus(_Model):
     group: str
     clients: int = Field(description="clients that the workload has")
     admitted: int = Field(description="clients that may ask now: all, or fewer where the governor holds them back")
+    share: float = Field(
+        default=1.0, description="part of their time for which these may ask; below 1 where the governor says so"
+    )
     since_ns: int = Field(description="when it was started")
     state: str = Field(description="starting, running, stopping or failed")
     problem: str | None = Field(

@@ -49,3 +49,15 @@ def test_a_client_waits_after_a_failure_and_keeps_its_step_when_it_was_held_back
     without = Pace(0.0, 0.0)
     without.admitted(9.0)
     assert without.due_s == 9.0
+
+
+def test_held_back_to_a_share_of_its_time_it_asks_so_much_less_often_and_that_is_no_slip() -> None:
+    pace, restless = Pace(100.0, 2.0), Pace(100.0, 0.0)
+    assert pace.answered(100.5, share=0.25) == 0
+    assert restless.answered(100.5, share=0.25) == 0
+    assert (pace.due_s, restless.due_s) == (108, 102)
+    pace.shared(0.5)
+    restless.shared(1.0)
+    assert (pace.due_s, restless.due_s) == (104, 100.5)
+    assert pace.answered(107.0, share=0.5) == 1  # of its own 2 s, the answer took 3
+    assert pace.due_s == 110

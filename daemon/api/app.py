@@ -8,6 +8,7 @@ from fastapi_offline import FastAPIOffline
 from backends.base import StoreUnavailable
 from daemon.api.control import control_routes
 from daemon.api.dead_letters import dead_letter_routes
+from daemon.api.governor import governor_routes
 from daemon.api.guard import Guard
 from daemon.api.interference import interference_routes
 from daemon.api.missing import missing_routes
@@ -34,6 +35,7 @@ ROUTES = (
     dead_letter_routes,
     reader_routes,
     interference_routes,
+    governor_routes,
 )
 
 

@@ -12,6 +12,7 @@ from schemas.readings import InstrumentGroup
 if TYPE_CHECKING:
     from daemon.interference.experiments import Experiments
     from daemon.pipeline import Pipeline
+    from daemon.readers.governing import Governing
     from daemon.readers.manager import Readers
 
 
@@ -49,6 +50,10 @@ class Told(Protocol):
     @property
     def experiments(self) -> "Experiments":
         """Its interference experiments."""
+
+    @property
+    def governing(self) -> "Governing":
+        """What holds readers back."""
 
     def open_run(self) -> dict[str, int]:
         """Begin a new run."""

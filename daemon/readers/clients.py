@@ -1,6 +1,7 @@
 """The clients of one workload: tasks that ask, each at its own pace, as long as they are admitted."""
 
 import asyncio
+import contextlib
 import logging
 
 from backends.base import StoreError
@@ -16,10 +17,10 @@ class Clients:
     """Asks until it is cancelled.
 
     Args:
-        admitted: how many may ask from the start; the first ones do.
+        admitted, share: how many may ask from the start, and for which part of their time; the first ones do.
     """
 
-    def __init__(self, workload: Workload, questions: Questions, admitted: int) -> None:
+    def __init__(self, workload: Workload, questions: Questions, admitted: int, share: float = 1.0) -> None:
         self._workload = workload
         self._questions = questions
         self._may_ask = [asyncio.Event() for _ in range(workload.clients)]
@@ -27,10 +28,15 @@ class Clients:
             deadline_s=workload.deadline_s, period_s=workload.period_s, now_s=asyncio.get_running_loop().time()
         )
         self.asking = 0
-        self.admit(admitted)
+        self._changed = asyncio.Event()
+        self.admit(admitted, share)
 
-    def admit(self, clients: int) -> None:
-        """Let so many of them ask from now on; the others finish the question that they are at."""
+    def admit(self, clients: int, share: float = 1.0) -> None:
+        """Let so many of them ask from now on, for this part of their time; a question that is asked is finished."""
+        self._share = share
+        # Whoever waits for its turn works out anew when that is.
+        self._changed.set()
+        self._changed = asyncio.Event()
         for client, may_ask in enumerate(self._may_ask):
             if client < clients:
                 may_ask.set()
@@ -50,10 +56,21 @@ class Clients:
         while True:
             if not self._may_ask[client].is_set():
                 await self._may_ask[client].wait()
+                pace.shared(self._share)
                 pace.admitted(clock())
-            await asyncio.sleep(pace.due_s - clock())
+            await self._turn(client, pace)
             if self._may_ask[client].is_set():
                 await self._cycle(client, pace)
+
+    async def _turn(self, client: int, pace: Pace) -> None:
+        """Wait until it is due, or must not ask any more."""
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(0)
+        while self._may_ask[client].is_set() and (left_s := pace.due_s - clock()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+                pace.shared(self._share)
 
     async def _cycle(self, client: int, pace: Pace) -> None:
         """Ask once; what it takes counts from when the client was due, not from when it came to ask."""
@@ -64,9 +81,9 @@ class Clients:
         except StoreError as error:
             if self.measured.unanswered(str(error), clock()):
                 log.warning("%s", error)
-            pace.failed(clock())
+            pace.failed(clock(), self._share)
         else:
             now_s = clock()
-            self.measured.answered(now_s - due_s, rows, pace.answered(now_s))
+            self.measured.answered(now_s - due_s, rows, pace.answered(now_s, self._share))
         finally:
             self.asking -= 1

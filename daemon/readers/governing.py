@@ -13,18 +13,24 @@ from schemas.config.readers import GovernorConfig
 from schemas.status import GovernorStatus
 
 PERIOD_S = 1.0
+FIRST = Admission(1, 1.0)
 OPEN_FOR = 30
 """Periods for which all may ask before that is news: who tries again what broke a ceiling does not tell each time."""
 
 
 class Governed(Protocol):
-    """Reader workloads, as far as the governor is concerned."""
+    """Reader workloads, as far as the governor is concerned.
+
+    first: what of a new workload may ask before the governor has counted it; None while it is off.
+    """
+
+    first: Admission | None
 
     def wanting(self) -> Mapping[str, int]:
         """Clients that would ask if the governor let them, by workload."""
 
     def hold(self, name: str, admission: Admission) -> None:
-        """Let no more than this of a workload ask from now on; a name that is gone is let be."""
+        """Let no more than this of a workload ask from now on."""
 
 
 class Governing:
@@ -42,6 +48,7 @@ class Governing:
         self._events = events
         self._is_holding_back = False
         self._open_for = 0
+        self._readers.first = FIRST if ceilings.is_on else None
 
     @property
     def ceilings(self) -> GovernorConfig:
@@ -52,13 +59,17 @@ class Governing:
         """Take over what the configuration says now; what was set by hand stays if that says what it said before."""
         if ceilings != self._configured:
             self._configured = ceilings
-            self._governor.change(ceilings)
+            self._change(ceilings)
 
     def set(self, ceilings: GovernorConfig) -> None:
         """Keep these ceilings until others are set, the configuration is changed, or the daemon ends."""
         if ceilings != self.ceilings:
-            self._governor.change(ceilings)
+            self._change(ceilings)
             self._events.say("info", f"the governor was told on request: {_told(ceilings)}")
+
+    def _change(self, ceilings: GovernorConfig) -> None:
+        self._governor.change(ceilings)
+        self._readers.first = FIRST if ceilings.is_on else None
 
     def status(self) -> GovernorStatus:
         """What it does now, and why."""

@@ -9,6 +9,7 @@ from daemon.configuration import LoadedConfig
 from daemon.database import layout_of, reading_from
 from daemon.events import Events
 from daemon.outcome import reason_of
+from daemon.readers.governor import Admission
 from daemon.readers.messages import Spec
 from daemon.readers.reader import Figures, Reader
 from schemas.config import GroupConfig, Workload
@@ -29,7 +30,10 @@ class NameTaken(WorkloadRefused):
 
 
 class Readers:
-    """Starts reader workloads, and ends them."""
+    """Starts reader workloads, and ends them.
+
+    first: what of a new workload may ask before the governor has counted it; None while nobody governs.
+    """
 
     def __init__(self, loaded: LoadedConfig, events: Events, *, pause_s: float = PAUSE_S) -> None:
         self._loaded = loaded
@@ -37,6 +41,7 @@ class Readers:
         self._pause_s = pause_s
         self._readers: dict[str, Reader] = {}
         self._ended = False
+        self.first: Admission | None = None
 
     @property
     def workloads(self) -> Mapping[str, Workload]:
@@ -61,7 +66,9 @@ class Readers:
         except OSError as error:
             raise WorkloadRefused(f"{folder}: cannot be made ({reason_of(error)}); mend that") from None
         log = folder / f"{workload.name}.log"
-        self._readers[workload.name] = Reader(spec, log, self._events.say, self._pause_s)
+        reader = self._readers[workload.name] = Reader(spec, log, self._events.say, self._pause_s)
+        if self.first is not None:
+            reader.hold(self.first)
         self._events.say("info", f"reader workload {workload.name} starts: {described(workload)}")
 
     async def stop(self, name: str) -> ReaderStatus:
@@ -83,6 +90,18 @@ class Readers:
             KeyError: none of that name runs.
         """
         self._readers[name].admit(clients)
+
+    def wanting(self) -> dict[str, int]:
+        """Clients that may ask as far as `admit` goes, by workload; those of which none may are left out."""
+        return {name: reader.wanted for name, reader in self._readers.items() if reader.wanted}
+
+    def hold(self, name: str, admission: Admission) -> None:
+        """Let no more than this of a workload ask, whatever `admit` allows.
+
+        Raises:
+            KeyError: none of that name runs.
+        """
+        self._readers[name].hold(admission)
 
     def statuses(self) -> dict[str, ReaderStatus]:
         """How they are, by name."""

@@ -1,7 +1,7 @@
 """What a reader's process and the daemon tell each other, as JSON lines over its standard input and output.
 
-First comes its `Spec`, then orders (`{"admit": 3}`, `{"stop": true}`); back come `Report`s. The end of its input tells
-the process that the daemon is gone.
+First comes its `Spec`, then orders (`{"admit": 3, "share": 0.5}`, `{"stop": true}`); back come `Report`s. The end of
+its input tells the process that the daemon is gone.
 """
 
 from dataclasses import asdict, dataclass, field, fields
@@ -34,6 +34,7 @@ class Spec(Section):
     state_dir: str = Field(description="where an embedded PostgreSQL runs")
     give_up_s: float
     admitted: int = Field(description="clients that may ask from the start")
+    share: float = Field(default=1.0, description="part of their time for which they may")
     seed: int
 
     def line(self) -> bytes:

@@ -43,7 +43,7 @@ async def _read(reports: int) -> None:
     _go_first()
     async with _store_of(spec) as store:
         questions = Questions(spec.workload, spec.group.group(), store, spec.seed)
-        clients = Clients(spec.workload, questions, spec.admitted)
+        clients = Clients(spec.workload, questions, spec.admitted, spec.share)
         async with asyncio.TaskGroup() as tasks:
             tasks_running = [tasks.create_task(clients.run()), tasks.create_task(_report(clients, reports))]
             await _obey(orders, clients)
@@ -88,7 +88,7 @@ async def _obey(orders: asyncio.StreamReader, clients: Clients) -> None:
         order = orjson.loads(line)
         if "stop" in order:
             return
-        clients.admit(order["admit"])
+        clients.admit(order["admit"], order["share"])
 
 
 async def _report(clients: Clients, reports: int) -> None:

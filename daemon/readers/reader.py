@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from hdrh.histogram import HdrHistogram
 
 from daemon.children import Child
 from daemon.outcome import reason_of
+from daemon.readers.governor import Admission
 from daemon.readers.measuring import Lately, new_histogram
 from daemon.readers.messages import LONGEST_LINE, Report, Spec, read_report
 from schemas.status import Latency, ReaderStatus
@@ -70,7 +71,8 @@ class Reader:
 
     def __init__(self, spec: Spec, log: Path, say: Callable[[str, str], None], pause_s: float) -> None:
         self.workload = spec.workload
-        self.admitted = spec.admitted
+        self.wanted = spec.admitted
+        self._held: Admission | None = None
         self._spec = spec
         self._log = log
         self._say = say
@@ -85,9 +87,24 @@ class Reader:
         self._running = asyncio.create_task(self._run(), name=f"reader {spec.workload.name}")
 
     def admit(self, clients: int) -> None:
-        """Let so many clients ask from now on."""
-        self.admitted = min(max(clients, 0), self.workload.clients)
-        self._order({"admit": self.admitted})
+        """Let so many clients ask from now on, or fewer where the governor holds them back."""
+        self._change(min(max(clients, 0), self.workload.clients), self._held)
+
+    def hold(self, admission: Admission) -> None:
+        """Let no more than this ask, whatever `admit` allows."""
+        self._change(self.wanted, admission)
+
+    def _change(self, wanted: int, held: Admission | None) -> None:
+        before = self.admission
+        self.wanted, self._held = wanted, held
+        if self.admission != before:
+            self._order({"admit": self.admission.clients, "share": self.admission.share})
+
+    @property
+    def admission(self) -> Admission:
+        """What may ask now."""
+        held = self._held or Admission(self.wanted, 1.0)
+        return Admission(min(self.wanted, held.clients), held.share)
 
     async def stop(self) -> None:
         """End the process for good, and wait until it is gone."""
@@ -119,7 +136,8 @@ class Reader:
             kind=workload.kind,
             group=self._spec.group.name,
             clients=workload.clients,
-            admitted=self.admitted,
+            admitted=self.admission.clients,
+            share=self.admission.share,
             since_ns=self._since_ns,
             state=self._state,
             problem=self._problem or report.problem,
@@ -160,7 +178,8 @@ class Reader:
             return f"its process cannot be started ({reason_of(error)})"
         self._child = child
         try:
-            child.tell(self._spec.model_copy(update={"admitted": self.admitted}).line())
+            now = {"admitted": self.admission.clients, "share": self.admission.share}
+            child.tell(self._spec.model_copy(update=now).line())
             return await self._listen(child) or child.obituary()
         finally:
             self._child = None
@@ -184,6 +203,6 @@ class Reader:
             if self._state != "stopping":
                 self._state, self._problem = "running", None
 
-    def _order(self, order: dict[str, int]) -> None:
+    def _order(self, order: Mapping[str, float]) -> None:
         if self._child is not None:
             self._child.tell(orjson.dumps(order) + b"\n")

@@ -1,0 +1,26 @@
+"""Route for what the governor promises the writing."""
+
+from fastapi import APIRouter, Security
+from fastapi.security import HTTPBearer
+
+from daemon.api.service import Told
+from schemas.config.readers import GovernorConfig
+from schemas.status import GovernorStatus
+
+
+def governor_routes(service: Told) -> APIRouter:
+    """Set its ceilings; what it does is in the status."""
+    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
+    routes = APIRouter(dependencies=[Security(HTTPBearer(auto_error=False, description="The API's token."))])
+
+    @routes.post("/api/v1/governor", tags=["control"])
+    async def govern(ceilings: GovernorConfig) -> GovernorStatus:
+        """Hold readers back as long as a ceiling is broken; without one, let every reader ask.
+
+        What is left out is no ceiling. It holds until it is set anew, `[readers.governor]` is changed in the
+        configuration and read again, or the daemon ends.
+        """
+        service.governing.set(ceilings)
+        return service.governing.status()
+
+    return routes
