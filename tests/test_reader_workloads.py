@@ -61,7 +61,7 @@ async def stores(dsn: str, schema: str, layout: Layout) -> AsyncIterator[tuple[S
         await writing.close()
 
 
-@pytest.fixture(params=["postgresql_dsn", "mariadb_dsn"])
+@pytest.fixture(params=["postgresql_dsn", "mariadb_dsn", "mongodb_dsn"])
 def dsn(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
 
