@@ -175,3 +175,20 @@ async def test_the_newest_run_has_the_ends() -> None:
         await memory.commit(batch)
     ends = await memory.ask(LedgerEnds(group=group))
     assert ends[["run", "trigger"]].tolist() == [(2, 50), (2, 59)]
+
+
+async def test_readings_seconds_away_from_their_trigger(make: Make, opened: Any) -> None:
+    """Of two triggers the later one may have the earlier reading, and many instruments are seldom there."""
+    rng = np.random.default_rng(5)
+    group = group_of(size=7, dtypes=("int16",))
+    store: Store = await opened(make(group))
+    memory = MemoryStore(by_group(group))
+    begin_ns, period_ns = time.time_ns(), 100_000_000
+    readings = readings_of(group, np.arange(100), begin_ns + np.arange(100) * period_ns, rng, 3_000_000_000)
+    present = rng.random(readings.shape) < [1.0, 0.9, 0.5, 0.2, 0.1, 0.05, 0.0]
+    batch = batch_of(group, 1, readings, present=present)
+    for each in (store, memory):
+        await each.commit(batch)
+    for at in range(0, 130, 13):
+        query = Snapshot(group=group, at_ns=begin_ns + at * period_ns, within_ns=3600_000_000_000)
+        assert_same(await store.ask(query), await memory.ask(query), query)
