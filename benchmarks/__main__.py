@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from benchmarks.plan import PLANS
+from benchmarks.plan import MEASURES, PLANS
 from benchmarks.report import markdown, print_report
 from schemas.dsn import Backend, backend_of, wrong_dsn
 
@@ -19,12 +19,12 @@ FOLDER = Path(__file__).parent
 KEPT = FOLDER.parent / ".benchmarks"
 WIDTH = 120
 """Columns of the report in a file; on a terminal it has what the terminal has."""
-MEASURES = ("throughput", "latency", "load", "outages")
 EPILOG = """\
 examples:
-  python -m benchmarks                        all, in less than ten minutes (make bench)
-  python -m benchmarks --full                 all, for longer: an hour, and some 40 GB of disk for a while
+  python -m benchmarks                        the writing, in less than ten minutes (make bench)
+  python -m benchmarks --full                 and the reading, for longer: 2 hours, and 40 GB of disk for a while
   python -m benchmarks --only latency
+  python -m benchmarks --only governor        with readers, held back and not; --only page: what the page costs
   python -m benchmarks --backend postgresql,mysql
   python -m benchmarks --dsn mysql://me@db:3306   your own server; what is made in it is removed again
   python -m benchmarks --folder /data/bench   on another disk
@@ -100,7 +100,7 @@ def _backends(text: str) -> list[Backend]:
 
 def measure(options: argparse.Namespace, kept: Path, plugins: Sequence[object] = ()) -> int:
     """Measure and keep the JSON; return pytest's exit code. options: plan, only, backend, dsn and folder."""
-    files = [str(FOLDER / f"test_{name}.py") for name in MEASURES if options.only in (None, name)]
+    files = [str(FOLDER / f"test_{name}.py") for name in PLANS[options.plan].measures(options.only)]
     arguments = [
         *files,
         f"--rootdir={FOLDER.parent}",

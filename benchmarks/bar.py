@@ -10,7 +10,9 @@ from rich.text import Text
 
 from benchmarks import progress
 from benchmarks.contenders import contenders
+from benchmarks.governed import BLOCKS
 from benchmarks.latency import windows
+from benchmarks.pages import AUDIENCES
 from benchmarks.plan import Plan
 from benchmarks.remaining import Measure, Remaining
 from benchmarks.workload import LAYOUTS
@@ -86,10 +88,11 @@ def expected(plan: Plan, backends: Sequence[Backend], only: str | None) -> dict[
         for backend in backends
         for _ in windows(backend, plan)
     ]
-    load = (len(plan.cpu_rates) + bool(plan.memory_s)) if Backend.POSTGRESQL in backends else 0
+    own = Backend.POSTGRESQL in backends
+    load = (len(plan.cpu_rates) + bool(plan.memory_s)) if own else 0
     load_s = (len(plan.cpu_rates) * plan.cpu_s + plan.memory_s) / max(load, 1)
     rounds, drains = 2 * plan.rounds * len(LAYOUTS), plan.drains * len(LAYOUTS)
-    outages = rounds + drains if Backend.POSTGRESQL in backends else 0
+    outages = rounds + drains if own else 0
     outages_s = (rounds * plan.send_s + drains * plan.outage_s) / max(outages, 1)
     measures = {
         "warm-up": ("throughput", len(ways), 1.0),
@@ -97,8 +100,10 @@ def expected(plan: Plan, backends: Sequence[Backend], only: str | None) -> dict[
         "latency": ("latency", sum(seen), plan.window_s),
         "load": ("load", load, load_s),
         "outages": ("outages", outages, outages_s),
+        "governor": ("governor", plan.governor_rounds * len(BLOCKS) if own else 0, plan.governor_s),
+        "page": ("page", plan.page_rounds * len(AUDIENCES) if own else 0, plan.page_s),
     }
     return {
-        name: Measure(steps=steps if only in (None, part) else 0, seconds=seconds + STARTING_S)
+        name: Measure(steps=steps if part in plan.measures(only) else 0, seconds=seconds + STARTING_S)
         for name, (part, steps, seconds) in measures.items()
     }

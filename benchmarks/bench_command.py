@@ -19,11 +19,11 @@ from rich.console import Console
 
 from backends import open_store
 from backends.base import StoreError
-from benchmarks.__main__ import MEASURES, measure
+from benchmarks.__main__ import measure
 from benchmarks.bar import Bar
 from benchmarks.html import page
 from benchmarks.measured import UNVERSIONED, NoRun, Run, run_of
-from benchmarks.plan import PLANS
+from benchmarks.plan import MEASURES, PLANS
 from benchmarks.said import say_choice
 from benchmarks.workload import GROUP, LOGGER
 from daemon.configuration import load_config
@@ -282,6 +282,10 @@ def _words(run: Run) -> Iterator[str]:
         yield "--only load"
     elif run.drains and not run.ways:
         yield "--only outages"
+    elif run.blocks and not run.ways:
+        yield "--only governor"
+    elif run.audiences and not run.ways:
+        yield "--only page"
     if all(server.own for server in run.servers.values()):
         if len(run.servers) < len(Backend):
             yield from (f"--backend {backend}" for backend in run.servers)

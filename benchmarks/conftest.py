@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import latency, outages, throughput
+from benchmarks import governed, latency, outages, pages, throughput
 from benchmarks.contenders import contenders
 from benchmarks.plan import PLANS, Plan
 from benchmarks.progress import say
@@ -104,6 +104,20 @@ def journal_rounds(server: Server, plan: Plan) -> dict[str, list[Round]]:
     """All rounds with the journal and without, interleaved, by their names."""
     say("outages")
     return outages.journal(server, plan)
+
+
+@pytest.fixture(scope="session")
+def governor_blocks(server: Server, plan: Plan) -> dict[str, list[Round]]:
+    """All blocks with readers and without, governed and not, interleaved, by their names."""
+    say("governor")
+    return governed.measure(server, plan)
+
+
+@pytest.fixture(scope="session")
+def page_rounds(server: Server, plan: Plan) -> dict[str, list[Round]]:
+    """All rounds of the page's cost, interleaved, by audience."""
+    say("page")
+    return pages.measure(server, plan)
 
 
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:

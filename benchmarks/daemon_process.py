@@ -4,9 +4,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -53,15 +54,15 @@ class DaemonFailed(Exception):
 
 
 class DaemonProcess:
-    """A running daemon. schema: where it writes. port: where it takes readings."""
+    """A running daemon. schema: where it writes. port: where it takes readings. api: the URL of its API."""
 
     def __init__(self, process: psutil.Popen, schema: str, log: Path, port: int, api: str, token: str) -> None:
         self.schema = schema
         self.port = port
+        self.api = api
         self.process: psutil.Process = process
         self._log = log
-        self._token = token
-        self._client = httpx.Client(base_url=api, trust_env=False)
+        self._client = httpx.Client(base_url=api, trust_env=False, headers={"Authorization": f"Bearer {token}"})
 
     def status(self) -> Status:
         """What the API says."""
@@ -73,12 +74,19 @@ class DaemonProcess:
 
     def open_run(self) -> None:
         """Announce that trigger numbers start again."""
-        self._client.post("/api/v1/run", headers={"Authorization": f"Bearer {self._token}"}).raise_for_status()
+        self.order("/api/v1/run")
+
+    def order(self, path: str, body: Mapping[str, Any] | None = None) -> None:
+        """Tell it to change something."""
+        self._client.post(path, json=body).raise_for_status()
+
+    def drop(self, path: str) -> None:
+        """Tell it to do without something."""
+        self._client.delete(path).raise_for_status()
 
     def cpu_s(self) -> float:
         """CPU time this process has used, user and system, in seconds; that of the server is not in it."""
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
+        return cpu_s(self.process)
 
     def memory_mib(self) -> float:
         """Resident memory, in MiB."""
@@ -144,6 +152,12 @@ def running_daemon(
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """CPU time a process has used, user and system, in seconds."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def until(holds: Callable[[], bool], what: str, within_s: float) -> None:

@@ -1,11 +1,12 @@
 """From a kept run to tables of figures: pure functions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.measured import BARE_LOOP, CEILING, DAEMON, PAPER, Latency, MeasuredServer, Run, Way, run_of
-from benchmarks.summary import QUARTILES_FROM, Spread, ratio, spread
+from benchmarks.reading_figures import governor, page
+from benchmarks.summary import QUARTILES_FROM, ratio, spread
+from benchmarks.table import Table, aim, text
 from benchmarks.workload import INSTRUMENTS
 from schemas.batch import Durability, Layout
 from schemas.dsn import Backend
@@ -21,21 +22,12 @@ DRAIN_AIM = 5.0
 """Against the rate without a journal, and against the live rate."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table of texts; the first column is text, the others figures."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str
-
-
 def tables(report: Mapping[str, Any]) -> list[Table]:
     """Make the tables of whatever the report holds; a measure that was left out has none."""
     run = run_of(report)
     made: list[Table | None] = [_throughput(run, backend) for backend in run.servers]
     made += [_ratios(run), _latency(run), _cpu(run), _memory(run), journal_cost(run), drains(run)]
+    made += [governor(run), page(run)]
     return [table for table in made if table is not None]
 
 
@@ -76,7 +68,7 @@ def _throughput(run: Run, backend: Backend) -> Table | None:
             (
                 way.title,
                 way.paper or "",
-                _text(way.rate, "{:,.0f}"),
+                text(way.rate, "{:,.0f}"),
                 f"{spread(way.batches).median:,.0f}",
                 *_latencies(way),
                 _hz(way),
@@ -141,9 +133,9 @@ def _ratios_of(run: Run, backend: Backend) -> Iterator[tuple[str, ...]]:
         if papers:
             fastest = _fastest(papers)
             others.append((f"the fastest of all strategies ({fastest.slug})", fastest, 1.0))
-        for title, other, aim in others:
+        for title, other, wanted in others:
             found = ratio(mine.rates, other.rates)
-            yield f"{name}: {mine.title} / {title}", _text(found, "{:.2f}"), *_aim(found.median, aim, at_least=True)
+            yield f"{name}: {mine.title} / {title}", text(found, "{:.2f}"), *aim(found.median, wanted, at_least=True)
 
 
 def _fastest(ways: Sequence[Way]) -> Way:
@@ -172,21 +164,21 @@ def _latency(run: Run) -> Table | None:
 
 def _latency_row(latency: Latency, bare: Latency | None) -> Iterator[str]:
     yield f"{spread(latency.p50_ms).median:.2f}"
-    yield _text(spread(latency.p99_ms), "{:.2f}")
+    yield text(spread(latency.p99_ms), "{:.2f}")
     yield f"{max(latency.max_ms):.1f}"
     if bare is None:
         yield from ("", "", "")
         return
     found = ratio(latency.p99_ms, bare.p99_ms)
-    yield _text(found, "{:.2f}")
-    yield from _aim(found.median, LATENCY_AIM, at_least=False)
+    yield text(found, "{:.2f}")
+    yield from aim(found.median, LATENCY_AIM, at_least=False)
 
 
 def _cpu(run: Run) -> Table | None:
     if not run.loads:
         return None
     rows = tuple(
-        (f"{load.rate:g} triggers/s", _text(spread(load.percent), "{:.1f}"), _text(spread(load.cpu_ms), "{:.2f}"))
+        (f"{load.rate:g} triggers/s", text(spread(load.percent), "{:.1f}"), text(spread(load.cpu_ms), "{:.2f}"))
         for load in run.loads
     )
     return Table(
@@ -222,10 +214,8 @@ def journal_cost(run: Run) -> Table | None:
     rows = []
     for cost in run.journals:
         found = ratio(cost.with_journal, cost.without)
-        rates = (_text(spread(rates), "{:,.0f}") for rates in (cost.with_journal, cost.without))
-        rows.append(
-            (cost.layout.value, *rates, _text(found, "{:.2f}"), *_aim(found.median, JOURNAL_AIM, at_least=True))
-        )
+        rates = (text(spread(rates), "{:,.0f}") for rates in (cost.with_journal, cost.without))
+        rows.append((cost.layout.value, *rates, text(found, "{:.2f}"), *aim(found.median, JOURNAL_AIM, at_least=True)))
     return Table(
         title="What the journal costs",
         columns=("", "triggers/s with it", "without", "ratio", "aim", "reached"),
@@ -248,8 +238,8 @@ def drains(run: Run) -> Table | None:
                 f"{spread(drain.first_commit_s).median:.2f}",
                 f"{spread(drain.seconds).median:.2f}",
                 f"{spread(drain.live).median:,.0f}",
-                _text(spread(times), "{:.1f}"),
-                *_aim(spread(times).median, DRAIN_AIM, at_least=True),
+                text(spread(times), "{:.1f}"),
+                *aim(spread(times).median, DRAIN_AIM, at_least=True),
             )
         )
     return Table(
@@ -271,17 +261,5 @@ def drains(run: Run) -> Table | None:
     )
 
 
-def _aim(value: float, aim: float | None, *, at_least: bool) -> tuple[str, str]:
-    if aim is None:
-        return "", ""
-    reached: Callable[[float, float], bool] = float.__ge__ if at_least else float.__le__
-    return f"{aim:g}", "yes" if reached(value, aim) else "no"
-
-
 def _kind(count: int) -> str:
     return "their quartiles" if count >= QUARTILES_FROM else "the least and the most"
-
-
-def _text(found: Spread, form: str) -> str:
-    median, low, high = (form.format(value) for value in (found.median, found.low, found.high))
-    return f"{median} ({low} to {high})"

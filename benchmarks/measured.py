@@ -150,6 +150,43 @@ class Drain:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Block:
+    """Writing with readers or without, held back or not; a value each a block.
+
+    name: `writing alone`, `readers`, or `readers, governed`. ceiling_ms: what the governor was told in that round.
+    rates: triggers/s committed. p50_ms, p99_ms: commit latency as the daemon's status says it; sender_p99_ms: from the
+    write of a trigger to its acknowledgement. within: part of the looks at the status at which p99 was within the
+    ceiling of the round. answers: of all readers, a second. dose: mean number of clients that might ask.
+    """
+
+    name: str
+    clients: int
+    ceiling_ms: Sequence[float]
+    rates: Sequence[float]
+    p50_ms: Sequence[float]
+    p99_ms: Sequence[float]
+    sender_p99_ms: Sequence[float]
+    within: Sequence[float]
+    answers: Sequence[float]
+    dose: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audience:
+    """Processes of the page and browsers at them; a value each a round.
+
+    daemon_percent, page_percent: CPU, of a core, of the daemon and of all pages. frames, bytes_: a second, a browser.
+    """
+
+    pages: int
+    browsers: int
+    daemon_percent: Sequence[float]
+    page_percent: Sequence[float]
+    frames: Sequence[float]
+    bytes_: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """A whole kept run."""
 
@@ -170,6 +207,8 @@ class Run:
     memory: Memory | None
     journals: Sequence[JournalCost] = ()
     drains: Sequence[Drain] = ()
+    blocks: Sequence[Block] = ()
+    audiences: Sequence[Audience] = ()
 
     def ways_of(self, backend: Backend) -> list[Way]:
         """The ways measured on a database, in the order they were given."""
@@ -232,6 +271,8 @@ def _run(report: Mapping[str, Any]) -> Run:
         memory=memory[0] if memory else None,
         journals=_journals(groups.get("journal", [])),
         drains=[_drain(found) for found in groups.get("drain", [])],
+        blocks=[_block(found) for found in groups.get("governor", [])],
+        audiences=[_audience(found) for found in groups.get("page", [])],
     )
 
 
@@ -334,6 +375,34 @@ def _drain(found: Mapping[str, Any]) -> Drain:
         first_commit_s=_each(extra, "seconds to first commit"),
         seconds=_each(extra, "seconds of drain"),
         live=_each(extra, "live triggers a second meanwhile"),
+    )
+
+
+def _block(found: Mapping[str, Any]) -> Block:
+    extra = found["extra_info"]
+    return Block(
+        name=extra["block"],
+        clients=int(extra["clients"]),
+        ceiling_ms=_each(extra, "ceiling ms"),
+        rates=_each(extra, "triggers a second"),
+        p50_ms=_each(extra, "p50 ms"),
+        p99_ms=_each(extra, "p99 ms"),
+        sender_p99_ms=_each(extra, "sender p99 ms"),
+        within=_each(extra, "within ceiling"),
+        answers=_each(extra, "answers a second"),
+        dose=_each(extra, "dose"),
+    )
+
+
+def _audience(found: Mapping[str, Any]) -> Audience:
+    extra = found["extra_info"]
+    return Audience(
+        pages=int(extra["pages"]),
+        browsers=int(extra["browsers"]),
+        daemon_percent=_each(extra, "daemon percent"),
+        page_percent=_each(extra, "page percent"),
+        frames=_each(extra, "frames a second"),
+        bytes_=_each(extra, "bytes a second"),
     )
 
 

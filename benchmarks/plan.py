@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+MEASURES = ("throughput", "latency", "load", "outages", "governor", "page")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -14,7 +16,9 @@ class Plan:
     rates: triggers a second of the latency measure. windows: of window_s seconds at each rate; further_windows: on
     other databases than PostgreSQL.
     cpu_rates, cpu_s: rates and seconds of the CPU measure. memory_s: seconds at full speed of the memory measure, 0
-    for none. drains: outages of outage_s seconds, in each layout.
+    for none. drains: outages of outage_s seconds, in each layout. with_reading: whether the governor and the page are
+    measured without being asked for. governor_rounds: of blocks of governor_s seconds. page_rounds: with each audience
+    for page_s seconds.
     """
 
     rounds: int
@@ -32,6 +36,17 @@ class Plan:
     memory_s: float
     drains: int
     outage_s: float
+    with_reading: bool = False
+    governor_rounds: int
+    governor_s: float
+    page_rounds: int
+    page_s: float
+
+    def measures(self, only: str | None) -> tuple[str, ...]:
+        """What is measured, when `only` one measure is asked for, or none by name."""
+        if only is not None:
+            return (only,)
+        return MEASURES if self.with_reading else MEASURES[: MEASURES.index("governor")]
 
 
 PLANS = {
@@ -49,6 +64,10 @@ PLANS = {
         memory_s=4.0,
         drains=1,
         outage_s=2.0,
+        governor_rounds=1,
+        governor_s=3.0,
+        page_rounds=1,
+        page_s=1.0,
     ),
     "short": Plan(
         rounds=3,
@@ -62,6 +81,10 @@ PLANS = {
         memory_s=0.0,
         drains=1,
         outage_s=15.0,
+        governor_rounds=3,
+        governor_s=20.0,
+        page_rounds=2,
+        page_s=5.0,
     ),
     "full": Plan(
         rounds=7,
@@ -75,5 +98,10 @@ PLANS = {
         memory_s=300.0,
         drains=3,
         outage_s=60.0,
+        with_reading=True,
+        governor_rounds=7,
+        governor_s=60.0,
+        page_rounds=5,
+        page_s=20.0,
     ),
 }

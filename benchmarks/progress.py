@@ -13,7 +13,7 @@ class Watcher(Protocol):
     """Who shows how far the benchmarks are."""
 
     def expect(self, measure: str, steps: int) -> None:
-        """A measure (`throughput`, `latency`, `load` or `outages`) has so many steps."""
+        """A measure (one of `plan.MEASURES`) has so many steps."""
 
     def begin(self, measure: str, what: str) -> None:
         """A step of it begins; the one before it has ended. what: e.g. `round 2 of 3, mysql-load_data`."""

@@ -7,7 +7,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from benchmarks.figures import Table, conditions, tables
+from benchmarks.figures import conditions, tables
+from benchmarks.table import Table
 
 
 def print_report(report: Mapping[str, Any], console: Console) -> None:

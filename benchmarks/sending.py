@@ -1,9 +1,10 @@
 """A sender in a process of its own that costs next to nothing: blocks made beforehand, a blocking socket.
 
 `python -m benchmarks.sending PORT --seconds S` sends as fast as the daemon takes it; with `--rate R`, R triggers a
-second, each as one write; with `--ahead N` it waits while N triggers are sent and not yet acknowledged. It ends when
-everything is acknowledged, and prints JSON: triggers sent, when sending ended, acknowledgements as [time, readings],
-and with a rate when each trigger had gone out; times are CLOCK_MONOTONIC, in s.
+second, each as one write; with `--ahead N` it waits while N triggers are sent and not yet acknowledged; with `--ago S`
+the readings' own times begin S seconds in the past. It ends when everything is acknowledged, and prints JSON: triggers
+sent, when sending ended, acknowledgements as [time, readings], and with a rate when each trigger had gone out; times
+are CLOCK_MONOTONIC, in s.
 """
 
 import argparse
@@ -57,20 +58,22 @@ class Sent:
         return cls(triggers=found["triggers"], ended=found["ended"], acks=acks, sent=np.array(found["sent"], float))
 
 
-def start_sending(port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0) -> subprocess.Popen[str]:
-    """Start the process."""
+def start_sending(
+    port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0, ago_s: float = 0.0
+) -> subprocess.Popen[str]:
+    """Start the process; the readings are as if they had been taken from `ago_s` ago on."""
     command = [sys.executable, "-m", "benchmarks.sending", str(port), "--seconds", str(seconds), "--rate", str(rate)]
-    command += ["--ahead", str(ahead)]
+    command += ["--ahead", str(ahead), "--ago", str(ago_s)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def send(port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0) -> Sent:
+def send(port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0, ago_s: float = 0.0) -> Sent:
     """Run the process to its end.
 
     Raises:
         subprocess.CalledProcessError: it failed; it has said why on stderr.
     """
-    return result(start_sending(port, seconds=seconds, rate=rate, ahead=ahead))
+    return result(start_sending(port, seconds=seconds, rate=rate, ahead=ahead, ago_s=ago_s))
 
 
 def result(process: subprocess.Popen[str]) -> Sent:
@@ -112,9 +115,10 @@ class Acknowledgements(threading.Thread):
                 raise TimeoutError(f"not all of {readings} readings are acknowledged after {ACKNOWLEDGED_WITHIN_S:g} s")
 
 
-def run(port: int, *, seconds: float, rate: float, ahead: int) -> dict[str, Any]:
+def run(port: int, *, seconds: float, rate: float, ahead: int, ago_s: float) -> dict[str, Any]:
     """Send; return what is printed."""
     bank = random_records(BANK)
+    begun_ns = time.time_ns() - round(ago_s * 1e9)
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(Greeting(group=GROUP.name, sender="bench", ack=Ack.COMMITTED).line())
@@ -124,8 +128,8 @@ def run(port: int, *, seconds: float, rate: float, ahead: int) -> dict[str, Any]
             raise SystemExit("the daemon's records have another layout than the benchmarks'")
         acks = Acknowledgements(connection)
         acks.start()
-        sent = _paced(connection, bank, seconds, rate) if rate else []
-        triggers = len(sent) if rate else _at_full_speed(connection, bank, seconds, ahead, acks)
+        sent = _paced(connection, bank, seconds, rate, begun_ns) if rate else []
+        triggers = len(sent) if rate else _at_full_speed(connection, bank, seconds, ahead, acks, begun_ns)
         ended = time.monotonic()
         acks.wait_for(triggers * INSTRUMENTS)
         connection.shutdown(socket.SHUT_WR)
@@ -133,8 +137,10 @@ def run(port: int, *, seconds: float, rate: float, ahead: int) -> dict[str, Any]
     return {"triggers": triggers, "ended": ended, "acks": acks.frames, "sent": sent}
 
 
-def _at_full_speed(connection: socket.socket, bank: Array, seconds: float, ahead: int, acks: Acknowledgements) -> int:
-    begun, begun_ns, triggers = time.monotonic(), time.time_ns(), 0
+def _at_full_speed(
+    connection: socket.socket, bank: Array, seconds: float, ahead: int, acks: Acknowledgements, begun_ns: int
+) -> int:
+    begun, triggers = time.monotonic(), 0
     while time.monotonic() - begun < seconds:
         start = triggers % len(bank)
         block = bank[start : start + TOGETHER]
@@ -146,8 +152,8 @@ def _at_full_speed(connection: socket.socket, bank: Array, seconds: float, ahead
     return triggers
 
 
-def _paced(connection: socket.socket, bank: Array, seconds: float, rate: float) -> list[float]:
-    begun, begun_ns = time.monotonic(), time.time_ns()
+def _paced(connection: socket.socket, bank: Array, seconds: float, rate: float, begun_ns: int) -> list[float]:
+    begun = time.monotonic()
     sent = []
     for k in range(int(seconds * rate)):
         block = bank[k % len(bank)][None]
@@ -165,8 +171,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--rate", type=float, default=0.0)
     parser.add_argument("--ahead", type=int, default=0)
-    options = parser.parse_args()
-    json.dump(run(options.port, seconds=options.seconds, rate=options.rate, ahead=options.ahead), sys.stdout)
+    parser.add_argument("--ago", dest="ago_s", type=float, default=0.0)
+    json.dump(run(**vars(parser.parse_args())), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ class TestRemaining:
         assert remaining.left(9) == 0
 
     def test_what_is_left_out_has_no_steps(self) -> None:
-        plan, backends = PLANS["short"], list(Backend)
+        plan, backends = PLANS["full"], list(Backend)
         everything, latency = expected(plan, backends, None), expected(plan, backends, "latency")
         assert min(measure.steps for measure in everything.values()) > 0
         assert {name: measure.steps > 0 for name, measure in latency.items()} == {
@@ -121,9 +121,13 @@ class TestRemaining:
             "latency": True,
             "load": False,
             "outages": False,
+            "governor": False,
+            "page": False,
         }
         assert expected(plan, [Backend.MYSQL], None)["load"].steps == 0
         assert expected(plan, [Backend.MYSQL], None)["outages"].steps == 0
+        assert expected(PLANS["short"], backends, None)["page"].steps == 0
+        assert expected(PLANS["short"], backends, "page")["page"].steps > 0
 
     def test_a_time_is_read_as_minutes_and_seconds(self) -> None:
         assert (clock(0), clock(59.6), clock(200)) == ("about 0:00 left", "about 1:00 left", "about 3:20 left")

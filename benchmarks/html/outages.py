@@ -1,9 +1,10 @@
 """Outages: what it costs to be ready for one, and how fast it is made up for."""
 
-from benchmarks.figures import Table, drains, journal_cost
+from benchmarks.figures import drains, journal_cost
 from benchmarks.html.markup import Markup, join, tag
 from benchmarks.html.table import Column, table
 from benchmarks.measured import Run
+from benchmarks.table import Table
 
 
 def outages(run: Run) -> Markup:
@@ -11,8 +12,12 @@ def outages(run: Run) -> Markup:
     found = [part for part in (journal_cost(run), drains(run)) if part is not None]
     if not found:
         return Markup()
-    shown = [join([tag("h3", part.title), _table(part), tag("p", part.note, class_="soft")]) for part in found]
-    return tag("section", tag("h2", "When the database is away"), *shown, id="outages")
+    return tag("section", tag("h2", "When the database is away"), *map(shown, found), id="outages")
+
+
+def shown(found: Table) -> Markup:
+    """A table under its title, with its note."""
+    return join([tag("h3", found.title), _table(found), tag("p", found.note, class_="soft")])
 
 
 def _table(found: Table) -> Markup:

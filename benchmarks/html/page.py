@@ -8,6 +8,7 @@ from benchmarks.html.distributions import distributions
 from benchmarks.html.latency import latency
 from benchmarks.html.markup import Markup, raw, tag
 from benchmarks.html.outages import outages
+from benchmarks.html.reading import reading
 from benchmarks.html.ways import ways
 from benchmarks.measured import MeasuredServer, Run
 from benchmarks.wording import between, number, times
@@ -35,6 +36,7 @@ def page(run: Run, command: str) -> str:
             distributions(run),
             latency(run),
             outages(run),
+            reading(run),
             cost(run),
             conditions(run, command),
         ),
@@ -50,7 +52,7 @@ def _header(run: Run) -> Markup:
 
 
 def _measures(run: Run) -> tuple[Markup, ...]:
-    return ways(run), distributions(run), latency(run), outages(run), cost(run)
+    return ways(run), distributions(run), latency(run), outages(run), reading(run), cost(run)
 
 
 def _choice(run: Run) -> Markup:
