@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from daemon.reach import Reach
+from daemon.readers.table import readers_table
 from doors.tls import why_untrusted
 from schemas.status import Event, GroupStatus, State, Status, StoreStatus
 
@@ -124,8 +125,10 @@ def _grey(view: RenderableType) -> Text:
 
 
 def overview(status: Status, where: str) -> RenderableType:
-    """Lay out a whole status: the daemon, its database, a line a group, refusals, the last events."""
+    """Lay out a whole status: the daemon, its database, its groups and readers, refusals, the last events."""
     parts: list[RenderableType] = [_header(status, where), _groups(status.groups)]
+    if status.readers:
+        parts.append(readers_table(status.readers))
     refused = _refused(status)
     if refused:
         parts.append(Text.assemble(("Refused  ", "bold"), (", ".join(refused), "yellow")))

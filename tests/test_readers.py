@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,7 +155,8 @@ def test_the_command_line_starts_lists_and_stops_a_workload(logging: Logging) ->
     code, said = logging.command("start", "shown", "--kind", "newest", "--clients", "2", "--period", "0.1")
     assert (code, said) == (0, "shown: 2 clients ask group bpm for newest\n")
     logging.until_answered("shown")
-    assert "shown" in logging.command("list")[1]
+    listed = logging.command("list")[1]
+    assert re.search(r"^shown +newest +2 of 2 ", listed, re.MULTILINE)
     code, said = logging.command("stop", "shown")
     assert code == 0
     assert said.startswith("shown: stopped after ")

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from daemon.terminal import absence, duration, overview
-from schemas.status import Status
+from schemas.status import ReaderStatus, Status
 from tests.page.served import snapshot
 
 
@@ -35,6 +35,19 @@ def test_the_figures_of_every_group_are_there() -> None:
     assert figure(text, "commit p50, p99 (ms)").split() == ["1.6,", "4.2", "1.6,", "4.2"]
     assert figure(text, "triggers open, waiting").split() == ["2,", "3", "2,", "3"]
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_readers_are_a_line_each_with_what_is_wrong() -> None:
+    reader = {"kind": "newest", "group": "bpm", "clients": 10, "admitted": 4, "since_ns": 1, "cycles": 8, "in_time": 6}
+    reader |= {"failed": 0, "slipped_s": 1.5, "rows": 960, "rate": 19.5, "row_rate": 2340.0, "efficiency": 0.75}
+    reader |= {"latency_ms": {"p50": 4.25, "p99": 61.5, "max": 70.0}, "deadline_ms": 50.0, "problem": None}
+    running = ReaderStatus.model_validate({**reader, "state": "running"})
+    failed = ReaderStatus.model_validate({**reader, "state": "failed", "problem": "its process was ended"})
+    status = status_of().model_copy(update={"readers": {"displays": running, "from_the_start": failed}})
+    lines = [line.split() for line in shown(overview(status, "here")).splitlines()]
+    assert ["displays", "newest", "4", "of", "10", "19.5", "2,340", "4.2,", "61.5", "75.0%", "0"] in lines
+    assert ["✗", "from_the_start:", "its", "process", "was", "ended"] in lines
+    assert max(map(len, shown(overview(status, "here")).splitlines())) <= 80
 
 
 def test_a_database_that_is_away_is_told_with_its_reason() -> None:

@@ -7,11 +7,10 @@ from urllib.parse import quote
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from daemon.outcome import CommandFailed, examples
 from daemon.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
+from daemon.readers.table import readers_table
 from schemas.config.workloads import MOST_CLIENTS, Workload, WorkloadKind
 from schemas.status import ReaderStatus
 
@@ -63,10 +62,7 @@ def list_(
     if not found:
         typer.echo("No reader workload runs.")
         return
-    Console().print(_table(found))
-    for name, status in found.items():
-        if status.problem is not None:
-            typer.echo(f"{name}: {status.problem}")
+    Console().print(readers_table(found))
 
 
 @app.command(
@@ -142,28 +138,3 @@ def _ask(daemon: Reach, method: str, path: str, body: object = None) -> Any:
         return asyncio.run(answer())
     except DaemonGone as gone:
         raise CommandFailed(str(gone)) from None
-
-
-def _table(found: dict[str, ReaderStatus]) -> Table:
-    head = ("name", "kind", "group", "state", "clients", "answers/s", "rows/s", "p50 ms", "p99 ms", "in time", "failed")
-    table = Table(*head, box=None, pad_edge=False)
-    for name, status in found.items():
-        latency = status.latency_ms
-        table.add_row(
-            escape(name),
-            status.kind,
-            escape(status.group),
-            status.state,
-            f"{status.admitted} of {status.clients}",
-            f"{status.rate:,.1f}",
-            f"{status.row_rate:,.0f}",
-            _ms(latency.p50),
-            _ms(latency.p99),
-            "–" if status.efficiency is None else f"{status.efficiency:.1%}",
-            f"{status.failed:,}",
-        )
-    return table
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.1f}"
