@@ -120,7 +120,7 @@ bench: $(INSTALLED) $(FERRETDB) ## Measure against the ceiling and against the w
 	@exec $(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: bench-full
-bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of them, and what the daemon costs: about an hour
+bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of them, and with readers: about two hours
 	@exec $(BIN)/python -m benchmarks --full $(ARGS)
 
 .PHONY: soak

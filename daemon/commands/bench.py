@@ -39,9 +39,10 @@ def bench(
         typer.Option(help="Without a FILE or --dsn: which throw-away servers.", show_default="all that are here"),
     ] = None,
     only: Annotated[
-        Literal["throughput", "latency", "load"] | None, typer.Option(help="One measure.", show_default="all")
+        Literal["throughput", "latency", "load", "outages", "governor", "page"] | None,
+        typer.Option(help="One measure.", show_default="the first four; all with --full"),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Longer rounds and more of them: about an hour.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Longer rounds and more of them: about two hours.")] = False,
     plan: Annotated[
         Literal["smoke", "short", "full"] | None,
         typer.Option(help="The set by its name; smoke only tries the benchmarks.", show_default="short"),

@@ -29,8 +29,8 @@ class Governed(Protocol):
     def wanting(self) -> Mapping[str, int]:
         """Clients that would ask if the governor let them, by workload."""
 
-    def hold(self, name: str, admission: Admission) -> None:
-        """Let no more than this of a workload ask from now on."""
+    def hold(self, name: str, admission: Admission | None) -> None:
+        """Let no more than this of a workload ask from now on; None is no limit."""
 
 
 class Governing:
@@ -100,7 +100,7 @@ class Governing:
             },
         )
         for name, admission in self._governor.step(seen, self._readers.wanting()).items():
-            self._readers.hold(name, admission)
+            self._readers.hold(name, admission if self.ceilings.is_on else None)
         self._tell()
 
     def _tell(self) -> None:

@@ -95,8 +95,8 @@ class Readers:
         """Clients that may ask as far as `admit` goes, by workload; those of which none may are left out."""
         return {name: reader.wanted for name, reader in self._readers.items() if reader.wanted}
 
-    def hold(self, name: str, admission: Admission) -> None:
-        """Let no more than this of a workload ask, whatever `admit` allows.
+    def hold(self, name: str, admission: Admission | None) -> None:
+        """Let no more than this of a workload ask, whatever `admit` allows; None is no limit.
 
         Raises:
             KeyError: none of that name runs.

@@ -90,8 +90,8 @@ class Reader:
         """Let so many clients ask from now on, or fewer where the governor holds them back."""
         self._change(min(max(clients, 0), self.workload.clients), self._held)
 
-    def hold(self, admission: Admission) -> None:
-        """Let no more than this ask, whatever `admit` allows."""
+    def hold(self, admission: Admission | None) -> None:
+        """Let no more than this ask, whatever `admit` allows; None is no limit."""
         self._change(self.wanted, admission)
 
     def _change(self, wanted: int, held: Admission | None) -> None:
