@@ -42,7 +42,7 @@ SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), 
 async def exposed() -> str:
     """What a daemon with a reader workload answers to Prometheus."""
     async with served() as api:
-        api.service.reporter.readers = lambda: {"control-room": READER}
+        api.service.reporter.readers = lambda: {"control_room": READER}
         await api.commit(1, 2)
         return (await api.client.get("/metrics")).raise_for_status().text
 
@@ -78,12 +78,12 @@ async def test_every_metric_that_is_asked_for_is_there(exposed: str) -> None:
 
 
 async def test_readers_governor_and_experiment_are_exposed(exposed: str) -> None:
-    workload = 'group="bpm",kind="history",workload="control-room"'
+    workload = 'group="bpm",kind="history",workload="control_room"'
     for line in (
         f"triggerlog_reader_answers_total{{{workload}}} 90.0",
         f"triggerlog_reader_slipped_seconds_total{{{workload}}} 2.5",
         f"triggerlog_reader_admitted{{{workload}}} 2.0",
-        'triggerlog_reader_latency_seconds{group="bpm",kind="history",quantile="0.99",workload="control-room"} 0.9',
+        'triggerlog_reader_latency_seconds{group="bpm",kind="history",quantile="0.99",workload="control_room"} 0.9',
         'triggerlog_state{state="running"} 1.0',
         "triggerlog_experiment_running 0.0",
     ):
