@@ -3,13 +3,16 @@
 import math
 import time
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from backends.base import StoreFacts
 from daemon.events import Events
 from daemon.growth import Growth
-from daemon.pipeline import Pipeline
 from schemas.batch import Durability
 from schemas.status import StoreStatus
+
+if TYPE_CHECKING:
+    from daemon.pipeline import Pipeline
 
 
 class StoreReport:
@@ -50,7 +53,7 @@ class StoreReport:
         """How young an acknowledged reading may be and still be lost with the server; infinite while not known."""
         return self.facts.durability[durability].risk_ms if self.facts else math.inf
 
-    def status(self, pipelines: Mapping[str, Pipeline]) -> StoreStatus:
+    def status(self, pipelines: "Mapping[str, Pipeline]") -> StoreStatus:
         """The store as it is now; a committer knows sooner than anyone that it is away."""
         committers = [pipeline.committer for pipeline in pipelines.values()]
         away = [c for c in committers if c.problem is not None]

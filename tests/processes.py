@@ -1,5 +1,6 @@
 """Real triggerlog processes for the tests, on ports of their own."""
 
+import io
 import os
 import re
 import signal
@@ -9,10 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import httpx
+import pytest
+
+from daemon.cli import main
 
 GROUP = """
 [[groups]]
@@ -42,6 +47,30 @@ def triggerlog(*arguments: str, timeout_s: float = 60, **environment: str) -> su
     command = [sys.executable, "-m", "daemon", *arguments]
     settings = {**os.environ, "COLUMNS": "200", "TERM": "dumb", **environment}
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=settings, check=False)
+
+
+def here(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end as `triggerlog` does, but in this process: one that is started costs a second or two.
+
+    Not for a command that runs as another program (`psql`, `bench`, `dashboard`) or waits for signals.
+    """
+    said, failed = io.StringIO(), io.StringIO()
+
+    def run() -> int:
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(failed):
+            patch.setattr(sys, "argv", ["triggerlog", *arguments])
+            for name, value in {"COLUMNS": "200", "TERM": "dumb", **environment}.items():
+                patch.setenv(name, value)
+            try:
+                main()
+            except SystemExit as ended:
+                return int(ended.code or 0)
+        return 0
+
+    # In a thread, where a command can have an event loop of its own also while the test's is running.
+    with ThreadPoolExecutor(1) as thread:
+        code = thread.submit(run).result()
+    return subprocess.CompletedProcess(arguments, code, said.getvalue(), failed.getvalue())
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:

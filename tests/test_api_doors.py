@@ -16,7 +16,7 @@ from doors.tls import Identity, client_context
 from schemas.config import ConfigError
 from tests.certificates import Authority
 from tests.listening import eventually
-from tests.processes import GROUP, LISTENERS, free_port, running, running_daemon, triggerlog, until
+from tests.processes import GROUP, LISTENERS, free_port, here, running, running_daemon, triggerlog, until
 from tests.test_api import TOKEN, WITH_TOKEN, served
 
 EVERYWHERE = "0.0.0.0"
@@ -170,18 +170,18 @@ def test_commands_find_the_token_of_a_daemon_by_its_configuration(state_dir: Pat
     port = free_port()
     with running_daemon(state_dir, api=port) as daemon:
         until(lambda: daemon.status()["state"] == "running", "the daemon runs")
-        refused = triggerlog("open-run", "--daemon", daemon.api)
+        refused = here("open-run", "--daemon", daemon.api)
         assert refused.returncode == 1
         assert refused.stderr.count("\n") == 1
         assert "answers 401: this needs the API's token" in refused.stderr
         assert "--token-file" in refused.stderr
         assert triggerlog("open-run", str(daemon.file)).stdout == "bpm: run 2\n"
         token = state_dir / "state" / "api-token"
-        by_file = triggerlog("open-run", "--daemon", daemon.api, "--token-file", str(token))
+        by_file = here("open-run", "--daemon", daemon.api, "--token-file", str(token))
         assert by_file.stdout == "bpm: run 3\n"
-        named = triggerlog("open-run", TRIGGERLOG_DAEMON=daemon.api, TRIGGERLOG_TOKEN=token.read_text().strip())
+        named = here("open-run", TRIGGERLOG_DAEMON=daemon.api, TRIGGERLOG_TOKEN=token.read_text().strip())
         assert named.stdout == "bpm: run 4\n"
-        assert '"state": "running"' in triggerlog("status", str(daemon.file), "--json").stdout
+        assert '"state": "running"' in here("status", str(daemon.file), "--json").stdout
         assert token.read_text().strip() not in daemon.run.said
         half_open(port, daemon.api)
 
@@ -217,13 +217,13 @@ def test_commands_and_a_daemon_over_tls(state_dir: Path) -> None:
         daemon.until_said(rf"taking readings at .*; API at https://0\.0\.0\.0:{port}")
         url = f"https://localhost:{port}"
         # By the configuration the daemon's own certificate is known, whatever names it has.
-        assert '"state": "running"' in triggerlog("status", str(file), "--json").stdout
+        assert '"state": "running"' in here("status", str(file), "--json").stdout
         ca = ["--ca", str(authority.ca)]
         token = ["--token-file", str(state_dir / "token")]
-        assert triggerlog("open-run", "--daemon", url, *ca, *token).stdout == "bpm: run 2\n"
+        assert here("open-run", "--daemon", url, *ca, *token).stdout == "bpm: run 2\n"
 
         def refused(*arguments: str) -> str:
-            done = triggerlog("status", "--once", *arguments)
+            done = here("status", "--once", *arguments)
             assert done.returncode == 1
             assert done.stderr.count("\n") == 1
             return done.stderr
@@ -242,20 +242,18 @@ def test_check_config_looks_at_the_doors(tmp_path: Path) -> None:
     authority.certificate("other")
     doors = '[{}]\nhost = "0.0.0.0"\n{}\ntls_certificate = "node.crt"\ntls_key = "{}.key"\n'
     (tmp_path / "token").write_text(TOKEN)
-    right = triggerlog(
-        "check-config", "--offline", str(write(tmp_path, doors.format("api", 'token_file = "token"', "node")))
-    )
+    right = here("check-config", "--offline", str(write(tmp_path, doors.format("api", 'token_file = "token"', "node"))))
     assert right.returncode == 0
     assert "https://0.0.0.0:8120" in right.stdout
     for secret, key, said in (
         ('token_file = "token"', "other", "api.tls_key: "),
         ('token_file = "none"', "node", "api.token_file: "),
     ):
-        wrong = triggerlog("check-config", "--offline", str(write(tmp_path, doors.format("api", secret, key))))
+        wrong = here("check-config", "--offline", str(write(tmp_path, doors.format("api", secret, key))))
         assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
         assert wrong.stderr.startswith(said)
     # The page is a process of its own, perhaps of a user who may read what this one may not.
-    page = triggerlog(
+    page = here(
         "check-config", "--offline", str(write(tmp_path, doors.format("dashboard", 'password_file = "none"', "other")))
     )
     assert page.returncode == 0

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from backends.postgresql.embedded import EmbeddedPostgresql
-from tests.processes import free_port, triggerlog
+from tests.processes import free_port, here, triggerlog
 
 CONFIGURATION = """
 state_dir = "{folder}/state"
@@ -50,7 +50,7 @@ def configured(folder: Path, dsn: str, schema: str, *, top: str = "", database: 
 
 def refusal(file: Path) -> str:
     """The one line in which both refuse, without any password."""
-    checked, started = triggerlog("check-config", str(file)), triggerlog("run", str(file), "--log-level", "error")
+    checked, started = here("check-config", str(file)), triggerlog("run", str(file), "--log-level", "error")
     for done in (checked, started):
         assert done.returncode == 1, done
         assert done.stdout == ""
@@ -87,7 +87,7 @@ def test_a_database_that_is_not_there(tmp_path: Path, postgresql_dsn: str, schem
 
 
 def test_tables_that_do_not_fit(tmp_path: Path, postgresql_dsn: str, schema: str) -> None:
-    made = triggerlog("schema", str(configured(tmp_path, postgresql_dsn, schema)))
+    made = here("schema", str(configured(tmp_path, postgresql_dsn, schema)))
     execute(postgresql_dsn, made.stdout)
     line = refusal(configured(tmp_path, postgresql_dsn, schema, top='logger = "other"'))
     assert line.startswith(f"database: group 'bpm' in schema '{schema}': it is written by logger 'triggerlog', this is")
@@ -99,7 +99,7 @@ def test_a_dsn_that_the_driver_does_not_take(tmp_path: Path, postgresql_dsn: str
 
 
 def checked(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    done = triggerlog("check-config", str(file), *options)
+    done = here("check-config", str(file), *options)
     assert done.returncode == 0, done
     return done
 
@@ -111,7 +111,7 @@ def test_a_check_says_what_would_be_created(tmp_path: Path, postgresql_dsn: str,
     assert f"to create  schema `{schema}`\n  to create  tables of group `bpm`\n" in said.stdout
     assert "  server     postgresql 18." in said.stdout
     assert "; sync (fsync on, synchronous_commit on)\n" in said.stdout
-    execute(postgresql_dsn, triggerlog("schema", str(file)).stdout)
+    execute(postgresql_dsn, here("schema", str(file)).stdout)
     assert "to create" not in checked(file).stdout
 
 
@@ -179,7 +179,7 @@ def test_a_mariadb_user_without_the_right_to_create(tmp_path: Path, mariadb: Mar
 def test_a_mariadb_administrator_may_run_the_script_first(tmp_path: Path, mariadb: Mariadb, schema: str) -> None:
     file = configured(tmp_path, mariadb.dsn, schema)
     assert f"to create  database '{schema}'" in checked(file).stdout
-    mariadb.execute(triggerlog("schema", str(file)).stdout)
+    mariadb.execute(here("schema", str(file)).stdout)
     assert "to create" not in checked(file).stdout
 
 

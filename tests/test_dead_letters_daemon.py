@@ -18,7 +18,7 @@ import pytest
 
 from daemon.sender import Sender
 from schemas.wire import Ack
-from tests.processes import Running, running, triggerlog, until
+from tests.processes import Running, here, running, triggerlog, until
 from tests.test_journal_daemon import balanced, own_server
 
 CONFIGURATION = """
@@ -133,34 +133,34 @@ async def test_postgresql_rejects_two_triggers_of_many_and_takes_them_when_it_is
             assert await stored(dsn) == [t for t in range(1, 111) if t not in {40, 77}]
             assert "triggerlog dead-letters list" in daemon.run.said
 
-            listed = triggerlog("dead-letters", "list", str(file)).stdout
+            listed = here("dead-letters", "list", str(file)).stdout
             assert "40 to 77" in listed
             assert "not_bad" in listed
-            letters = json.loads(triggerlog("dead-letters", "list", str(file), "--json").stdout)
+            letters = json.loads(here("dead-letters", "list", str(file), "--json").stdout)
             assert [(each["group"], each["trigger"], each["readings"]) for each in letters] == [
                 ("bpm", 40, 6),
                 ("bpm", 77, 6),
             ]
-            exported = triggerlog("dead-letters", "export", str(file), "--to", str(tmp_path / "dead.npz"))
+            exported = here("dead-letters", "export", str(file), "--to", str(tmp_path / "dead.npz"))
             assert "12 readings of 2 dead letters" in exported.stdout
             with np.load(tmp_path / "dead.npz") as archive:
                 assert archive["bpm"]["top_in"].tolist() == 12 * [BAD]
                 assert archive["bpm"]["trigger"].tolist() == 6 * [40] + 6 * [77]
                 assert archive["bpm_ledger"]["arrived"].tolist() == [6, 6]
                 assert json.loads(str(archive["about"]))["bpm"]["units"]["top_in"] == "mm"
-            triggerlog("dead-letters", "export", str(file), "--to", str(tmp_path / "dead.csv"))
+            here("dead-letters", "export", str(file), "--to", str(tmp_path / "dead.csv"))
             with (tmp_path / "dead.csv").open() as table:
                 rows = list(csv.DictReader(table))
             assert len(rows) == 12
             assert (rows[0]["top_in [mm]"], rows[0]["name"], rows[-1]["trigger"]) == ("1000.0", "bpm_000", "77")
 
             # Nothing is mended yet: they stay, and say why.
-            again = triggerlog(*retry)
+            again = here(*retry)
             assert again.returncode == 1
             assert again.stdout.startswith("bpm: 0 committed (0 readings), 2 rejected again; 2 x ")
             assert "not_bad" in again.stdout
             await on_postgresql(dsn, ALL_GOOD)
-            done = triggerlog(*retry)
+            done = here(*retry)
             assert (done.returncode, done.stdout) == (0, "bpm: 2 committed (12 readings), 0 rejected again\n")
             group = daemon.group()
             assert (group["dead_letters"]["letters"], group["dead_letters"]["retried"]) == (0, 12)
@@ -200,7 +200,7 @@ async def test_what_comes_for_a_dead_letter_after_a_restart_waits_with_it(tmp_pa
             assert (group["readings"]["late"], group["readings"]["duplicate"]) == (4, 8)
             assert balanced(group)
             await on_postgresql(dsn, ALL_GOOD)
-            assert triggerlog("dead-letters", "retry", str(file), "--daemon", daemon.api).returncode == 0
+            assert here("dead-letters", "retry", str(file), "--daemon", daemon.api).returncode == 0
             assert daemon.run.end() == 0
         ledger = await on_postgresql(dsn, "SELECT trigger_id, arrived FROM triggerlog.bpm_ledger ORDER BY 1")
         assert [tuple(row) for row in ledger] == [(t, 4 if t < 19 else 6) for t in range(1, 21)]
@@ -220,22 +220,22 @@ async def test_mariadb_lacks_a_column_for_a_while(tmp_path: Path, mariadb_dsn: s
         assert (group["readings"]["dead"], group["dead_letters"]["triggers"]) == (120, 20)
         assert balanced(group)
         assert daemon.run.end() == 0
-    refused = triggerlog("dead-letters", "retry", str(file))
+    refused = here("dead-letters", "retry", str(file))
     assert refused.returncode == 1
     assert "20 rejected again; 20 x" in refused.stdout
     assert "gain" in refused.stdout
     await on_mariadb(mariadb_dsn, f"ALTER TABLE {schema}.bpm ADD COLUMN gain SMALLINT")
-    discard = triggerlog("dead-letters", "discard", str(file))
+    discard = here("dead-letters", "discard", str(file))
     assert (discard.returncode, "120 readings" in discard.stderr) == (1, True)
     # No daemon runs now: the command asks the database itself.
     done = triggerlog("dead-letters", "retry", str(file))
     assert (done.returncode, done.stdout) == (0, "bpm: 20 committed (120 readings), 0 rejected again\n")
-    assert triggerlog("dead-letters", "list", str(file)).stdout == "There are no dead letters.\n"
+    assert here("dead-letters", "list", str(file)).stdout == "There are no dead letters.\n"
     (found,) = await on_mariadb(
         mariadb_dsn, f"SELECT count(*), count(DISTINCT run, trigger_id, instrument) FROM {schema}.bpm"
     )
     assert found == (180, 180)
-    nothing = triggerlog("dead-letters", "export", str(file), "--to", str(tmp_path / "dead.npz"))
+    nothing = here("dead-letters", "export", str(file), "--to", str(tmp_path / "dead.npz"))
     assert (nothing.returncode, nothing.stderr) == (1, "triggerlog: there are no dead letters to export\n")
 
 
@@ -274,12 +274,12 @@ async def test_kill_9_at_any_moment_loses_no_dead_letter_and_doubles_none(tmp_pa
                 await send(daemon.port, range(first, first + 100), bad)
                 assert balanced(daemon.group())
                 daemon.run.end(signal.SIGKILL)
-        letters = json.loads(triggerlog("dead-letters", "list", str(file), "--json").stdout)
+        letters = json.loads(here("dead-letters", "list", str(file), "--json").stdout)
         assert sorted(each["trigger"] for each in letters if not each["late"]) == sorted(bad)
         assert await stored(dsn) == [t for t in range(1, 201) if t not in bad]
         await on_postgresql(dsn, ALL_GOOD)
         rounds = 0
-        while json.loads(triggerlog("dead-letters", "list", str(file), "--json").stdout):
+        while json.loads(here("dead-letters", "list", str(file), "--json").stdout):
             rounds += 1
             with running("dead-letters", "retry", str(file)) as retrying:
                 # Later with each round, so that one gets to the end.

@@ -18,7 +18,7 @@ from backends.throwaway.postgresql import ThrowawayPostgresql
 from daemon.sender import Sender
 from schemas.batch import Layout
 from schemas.wire import Ack
-from tests.processes import Running, free_port, running, triggerlog, until
+from tests.processes import Running, free_port, here, running, triggerlog, until
 
 CONFIGURATION = """
 logger = "hall"
@@ -181,7 +181,7 @@ async def send(port: int, first: int, triggers: int, ack: Ack = Ack.COMMITTED) -
 
 def reconciled(file: Path, *options: str) -> tuple[bool, dict[str, Any]]:
     """Whether it agrees, and what it says as JSON."""
-    ended = triggerlog("reconcile", str(file), "--json", *options)
+    ended = here("reconcile", str(file), "--json", *options)
     assert ended.returncode in (0, 1), ended.stderr
     assert "Traceback" not in ended.stderr
     said = json.loads(ended.stdout)
@@ -199,7 +199,7 @@ def says(file: Path, *options: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_logger_and_someone_who_meddles(file: Path, database: Database, logged: Daemon) -> None:
-    ended = triggerlog("reconcile", str(file))
+    ended = here("reconcile", str(file))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.count("✓ agrees") == 4
     assert "✓ agrees   what came and where it went: 480 readings, each committed or accounted for" in ended.stdout
@@ -302,7 +302,7 @@ def test_wrong_questions_get_one_line(postgresql_dsn: str, tmp_path: Path, schem
         (("--group", "ict"), "--group: "),
         ((), "there is nothing to count yet: the database lacks schema"),
     ):
-        ended = triggerlog("reconcile", str(file), *options)
+        ended = here("reconcile", str(file), *options)
         assert (ended.returncode, ended.stdout) == (1, "")
         assert expected in ended.stderr
         assert ended.stderr.count("\n") == 1
