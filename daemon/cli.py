@@ -17,6 +17,7 @@ COMMANDS = {
     "bench": "bench:bench",
     "simulate": "simulate:simulate",
     "drill": "drill:drill",
+    "interference": "interference:interference",
     "check-config": "check:check_config",
     "schema": "schema:schema",
     "dead-letters": "dead_letters:app",

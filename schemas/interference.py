@@ -20,6 +20,16 @@ SAMPLE_S = 0.5
 MOST_SAMPLES = 20_000
 
 
+FIGURES = {
+    "rate": ("Commit rate", "triggers/s"),
+    "reading_rate": ("Readings committed", "readings/s"),
+    "p50_ms": ("Commit p50", "ms"),
+    "p99_ms": ("Commit p99", "ms"),
+    "backlog": ("Backlog, at most", "triggers"),
+}
+"""Title and unit of each figure of the writing, in the order of the tables."""
+
+
 class Experiment(Section):
     """What is asked of an experiment."""
 
@@ -232,6 +242,7 @@ class Result(_Model):
     readers: list[ReaderRow]
     server: list[ServerRow]
     waits: list[ServerRow]
+    processor: list[ServerRow] = Field(description="percent of one core of the daemon, and of all cores of the machine")
     doses: list[Dose] = Field(description="empty of a plain A/B run")
     crossing: float | None = Field(description="readers at which p99 crosses the budget; null where it does not")
     crossing_words: str

@@ -203,7 +203,7 @@ def test_a_block_in_which_nothing_was_committed_is_left_out_and_said() -> None:
 @pytest.mark.parametrize(
     ("figure", "ratio", "low", "high", "words"),
     [
-        ("p99_ms", 2.1, 1.8, 2.4, "1.80 to 2.4 times as long"),
+        ("p99_ms", 2.1, 1.8, 2.4, "1.8 to 2.4 times as long"),
         ("p99_ms", 1.2, 1.1, 1.3, "10 to 30 % longer"),
         ("rate", 0.97, 0.95, 0.99, "1.0 to 5.0 % lower"),
         ("rate", 0.99, 0.97, 1.01, "no effect to be seen: ratio 0.970 to 1.010"),

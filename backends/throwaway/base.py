@@ -98,7 +98,12 @@ class ServerProcess(ThrowawayServer):
             self._port = self._port or free_port()
             with self.log.open("wb") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - the server's own program, our own arguments
-                    self._command(self._port), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                    self._command(self._port),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    # Ctrl-C reaches whoever started it alone, who may want to ask it something before it stops it.
+                    start_new_session=True,
                 )
             self._wait(self._process, self._port)
         return self._dsn(self._port)

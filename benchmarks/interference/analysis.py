@@ -13,7 +13,7 @@ from benchmarks.interference.estimate import (
     geometric_mean,
     ratio_of,
 )
-from benchmarks.interference.servers import server_rows, wait_rows
+from benchmarks.interference.servers import processor_rows, server_rows, wait_rows
 from benchmarks.interference.wording import FIGURES, is_nothing, joined, verdict
 from benchmarks.wording import counted, number
 from schemas.interference import (
@@ -54,6 +54,7 @@ def analysed(record: Record) -> Result:
         readers=[row for readers in doses for row in _readers(record, blocks, readers)],
         server=server_rows(shown),
         waits=wait_rows(shown),
+        processor=processor_rows(shown),
         doses=points,
         crossing=crossing,
         crossing_words=crossing_words if points else "",

@@ -7,10 +7,12 @@ from schemas.interference import Block, ServerRow
 
 def server_rows(blocks: Sequence[Block]) -> list[ServerRow]:
     """Counters a second, those of the server that ever moved, by name; and the part of cache lookups that hit."""
-    return _rows(blocks, lambda block: {**block.server, **_hits(block.server)}) + _rows(
-        blocks,
-        lambda block: {"cpu of the daemon, %": block.cpu_percent, "cpu of the machine, %": block.machine_percent},
-    )
+    return _rows(blocks, lambda block: {**block.server, **_hits(block.server)})
+
+
+def processor_rows(blocks: Sequence[Block]) -> list[ServerRow]:
+    """How busy the daemon and the machine were, in percent."""
+    return _rows(blocks, lambda block: {"daemon": block.cpu_percent, "machine": block.machine_percent})
 
 
 def wait_rows(blocks: Sequence[Block]) -> list[ServerRow]:

@@ -124,21 +124,30 @@ def readers(record: Record) -> Markup:
 
 
 def server(result: Result, product: str) -> Markup:
-    """The server's own view; empty where it tells nothing."""
+    """The server's own view, and the processor's."""
     parts = []
     if result.server:
-        parts.append(_server_table("Counters, a second", result.server))
+        parts.append(_server_table("Counters of the server, a second", result.server))
     if result.waits:
         parts.append(_server_table("Sessions that waited, on average", result.waits))
+    told = (
+        f"What {product} counts of itself, and what its sessions were seen waiting for once a second, the daemon’s and "
+        "the readers’ alike"
+        if parts
+        else f"{product} told nothing of itself; this is what the machine was busy with"
+    )
+    if result.processor:
+        parts.append(_server_table("Busy, %", [_busy(row) for row in result.processor]))
     if not parts:
         return Markup()
-    note = (
-        f"What {product} counts of itself, and what its sessions were seen waiting for once a second, the daemon’s and "
-        "the readers’ alike: means over the blocks of A, and over those of B. It says where to look, and not how sure "
-        "one may be."
-    )
+    note = f"{told}: means over the blocks of A, and over those of B. It says where to look, not how sure one may be."
     heading = tag("h2", "The server’s own view")
     return tag("section", heading, tag("p", note, class_="note"), tag("div", *parts, class_="curves"), id="server")
+
+
+def _busy(row: ServerRow) -> ServerRow:
+    words = {"daemon": "daemon, % of one core", "machine": "machine, % of all cores"}
+    return row.model_copy(update={"name": words.get(row.name, row.name)})
 
 
 def _server_table(title: str, rows: Sequence[ServerRow]) -> Markup:

@@ -1,19 +1,11 @@
 """Ratios and what they mean, in words."""
 
-from benchmarks.wording import number
-from schemas.interference import Ratio
+from schemas.interference import FIGURES, Ratio
+
+__all__ = ["FIGURES", "factor", "is_nothing", "joined", "range_of", "verdict"]
 
 NO_MATTER = 0.005
 """An effect that is surely less than this part is none that anybody would see."""
-
-FIGURES = {
-    "rate": ("Commit rate", "triggers/s"),
-    "reading_rate": ("Readings committed", "readings/s"),
-    "p50_ms": ("Commit p50", "ms"),
-    "p99_ms": ("Commit p99", "ms"),
-    "backlog": ("Backlog, at most", "triggers"),
-}
-"""Title and unit of each figure of the writing, in the order of the table."""
 
 
 def factor(value: float) -> str:
@@ -47,10 +39,14 @@ def verdict(figure: str, found: Ratio) -> str:
         return f"no effect to be seen: ratio {range_of(found)}"
     is_long = figure in ("p50_ms", "p99_ms", "backlog")
     if found.ratio >= 1.5:
-        return f"{range_of(found)} times as {'long' if is_long else 'high'}"
+        return f"{_times(found.low)} to {_times(found.high)} times as {'long' if is_long else 'high'}"
     if found.low > 1:
         return f"{_percent(found.low - 1, found.high - 1)} {'longer' if is_long else 'higher'}"
     return f"{_percent(1 - found.high, 1 - found.low)} {'shorter' if is_long else 'lower'}"
+
+
+def _times(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def _percent(low: float, high: float) -> str:
@@ -59,11 +55,6 @@ def _percent(low: float, high: float) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
-
-
-def with_interval(value: float, low: float | None, high: float | None) -> tuple[str, str]:
-    """A figure, and its interval below it; empty where it has none."""
-    return number(value), "" if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
 def joined(words: list[str]) -> str:

@@ -33,6 +33,11 @@ class DaemonProcess:
         self._api = ""
 
     @property
+    def url(self) -> str:
+        """Address of its control API."""
+        return self._api
+
+    @property
     def pid(self) -> int:
         """The process that runs now."""
         assert self._child is not None
