@@ -56,12 +56,16 @@ def ledger_tail(tables: GroupTables, most: int) -> sa.Select[Any]:
     return sa.select(*ledger_columns(tables)).where(ledger.run == newest).order_by(ledger.trigger_id.desc()).limit(most)
 
 
-def ledger_ends(tables: GroupTables) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """Select the first and the last ledger row of the newest run, each by the key; they may be the same row."""
+def ledger_ends(tables: GroupTables) -> sa.CompoundSelect[Any]:
+    """Select the first and the last ledger row of the newest run, each by the key, in no order; perhaps one row twice.
+
+    One statement, which is one snapshot: both are of one run.
+    """
     ledger = tables.ledger.c
     newest = sa.select(ledger.run).order_by(ledger.run.desc(), ledger.trigger_id.desc()).limit(1).scalar_subquery()
     of_newest = sa.select(*ledger_columns(tables)).where(ledger.run == newest).limit(1)
-    return of_newest.order_by(ledger.trigger_id), of_newest.order_by(ledger.trigger_id.desc())
+    ends = (of_newest.order_by(ledger.trigger_id), of_newest.order_by(ledger.trigger_id.desc()))
+    return sa.union_all(*(sa.select(end.subquery()) for end in ends))
 
 
 def ledger_of_triggers(tables: GroupTables, run: int, triggers: Sequence[int]) -> sa.Select[Any]:

@@ -133,6 +133,20 @@ async def test_an_empty_store_and_a_single_trigger(make: Make, opened: Any) -> N
     np.testing.assert_array_equal(await store.ask(LedgerEnds(group=group)), batch.ledger)
 
 
+async def test_triggers_with_an_instrument_whose_clock_is_wrong(make: Make, opened: Any) -> None:
+    group = group_of(size=3)
+    store: Store = await opened(make(group))
+    memory = MemoryStore(by_group(group))
+    readings = readings_of(group, np.arange(20), time.time_ns() + np.arange(20) * 1000, np.random.default_rng(1), 10)
+    readings["time_ns"][5:, 1] = np.arange(5, 20)
+    readings["time_ns"][7, 2] = 2**62
+    for keeper in (store, memory):
+        await keeper.commit(batch_of(group, 1, readings))
+    for triggers in ((5, 6, 7, 19), (7,), tuple(range(-3, 40, 2))):
+        query = TriggersReadings(group=group, run=1, triggers=triggers)
+        assert_same(await store.ask(query), await memory.ask(query), query)
+
+
 async def test_values_whose_sums_are_too_great(make: Make, opened: Any) -> None:
     """A broken instrument must not hide what the others measured."""
     group = group_of(size=2, dtypes=("float64",))

@@ -1,6 +1,6 @@
 """Means and aggregates: made by the server of single readings, and here of arrays, which come in pieces.
 
-Measured in `docs/decisions/0029-what-readers-ask-of-postgresql.md`: to unnest arrays takes the server four times as
+Measured in `docs/decisions/0029-what-readers-ask-of-postgresql.md`: to unnest arrays takes the server three times as
 long as to hand them out.
 """
 
@@ -86,7 +86,7 @@ def _valid(value: Column, channel: Channel) -> Column:
 
 
 def _mean(value: Column, channel: Channel) -> Column:
-    # Not the sum divided by a count of its own: to look for NaN twice takes half as long again.
+    # Not the sum divided by a count of its own: to look for NaN twice costs more.
     return sa.func.avg(_valid(value, channel))
 
 

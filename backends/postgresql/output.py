@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -23,7 +22,7 @@ from schemas.tables import GroupTables
 PIECE_BYTES = 4 * 1024 * 1024
 
 
-async def copied(connection: Connection, select: sa.Select[Any]) -> bytearray:
+async def copied(connection: Connection, select: sa.SelectBase) -> bytearray:
     """Take out all that a select finds, as a COPY file."""
     answer = bytearray()
 
@@ -35,7 +34,7 @@ async def copied(connection: Connection, select: sa.Select[Any]) -> bytearray:
 
 
 async def copied_in_pieces(
-    connection: Connection, select: sa.Select[Any], form: RowFormat, use: Callable[[Array], None]
+    connection: Connection, select: sa.SelectBase, form: RowFormat, use: Callable[[Array], None]
 ) -> None:
     """Take out all that a select finds, and hand it on in pieces of whole rows; the server waits meanwhile.
 
@@ -58,19 +57,19 @@ async def copied_in_pieces(
         raise NotBinaryCopy(f"{len(waiting)} bytes are left after rows of {form.dtype.itemsize} bytes")
 
 
-async def ledger(connection: Connection, tables: GroupTables, select: sa.Select[Any]) -> Array:
+async def ledger(connection: Connection, tables: GroupTables, select: sa.SelectBase) -> Array:
     """Answer with ledger rows, `ledger_dtype(group.size)`."""
     return decode_ledger(await copied(connection, select), tables.group.size)
 
 
-async def readings(connection: Connection, tables: GroupTables, select: sa.Select[Any]) -> Array:
+async def readings(connection: Connection, tables: GroupTables, select: sa.SelectBase) -> Array:
     """Answer with readings, `answer_dtype(group)`, of rows as they are in the group's table."""
     form = data_format(tables.group, tables.layout)
     return readings_of_rows(form.parse(await copied(connection, select)), tables.group, tables.layout)
 
 
 async def readings_in_pieces(
-    connection: Connection, tables: GroupTables, select: sa.Select[Any], use: Callable[[Array], None]
+    connection: Connection, tables: GroupTables, select: sa.SelectBase, use: Callable[[Array], None]
 ) -> None:
     """Hand readings on, `answer_dtype(group)`, as `copied_in_pieces` does."""
     group, layout = tables.group, tables.layout

@@ -55,9 +55,8 @@ async def _ledger(connection: Connection, tables: GroupTables, query: LedgerRow 
         case LedgerTail():
             return (await output.ledger(connection, tables, selects.ledger_tail(tables, query.most)))[::-1]
         case LedgerEnds():
-            ends = [await output.ledger(connection, tables, end) for end in selects.ledger_ends(tables)]
-            is_one = np.array_equal(ends[0], ends[1])
-            return ends[0] if is_one else np.concatenate(ends)
+            ends = await output.ledger(connection, tables, selects.ledger_ends(tables))
+            return ends[np.unique(ends["trigger"], return_index=True)[1]]
 
 
 async def _readings(connection: Connection, tables: GroupTables, query: _OfReadings) -> Array:

@@ -1,7 +1,6 @@
 """SQL text: what `schemas.tables` and `schemas.selects` declare, compiled for PostgreSQL, and what only that has."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
@@ -38,7 +37,7 @@ def literal(text: str) -> str:
     return f"'{doubled}'" if "\\" not in text else " E'" + doubled.replace("\\", "\\\\") + "'"
 
 
-def compiled(statement: sa.Select[Any]) -> str:
+def compiled(statement: sa.SelectBase) -> str:
     """Compile a select with its values in place: COPY takes no parameters."""
     return str(statement.compile(dialect=DIALECT, compile_kwargs={"literal_binds": True}))
 

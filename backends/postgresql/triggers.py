@@ -37,15 +37,21 @@ async def readings_of_triggers(connection: Connection, tables: GroupTables, quer
 def rows_of(tables: GroupTables, rows: Array) -> sa.Select[Any]:
     """Select the single readings of triggers of one run by their ledger rows, in no order."""
     data = tables.data.c
-    low, high = _stretches(rows, tables.group.size)
-    stretch = sa.func.unnest(_array(low), _array(high)).table_valued("low", "high").render_derived("stretch")
+    first, last, low, high = _stretches(rows, tables.group.size)
+    names = ("first", "last", "low", "high")
+    stretch = sa.func.unnest(*map(_array, (first, last, low, high))).table_valued(*names).render_derived("stretch")
+    # Stretches are apart by their triggers: the times of an instrument whose clock is wrong reach into others.
+    is_in = sa.and_(
+        data.time_ns.between(stretch.c.low, stretch.c.high),
+        data.trigger_id.between(stretch.c.first, stretch.c.last),
+    )
     # Not for the index, which would be gone through for each trigger again.
-    trigger = data.trigger_id + 0
+    wanted = (data.trigger_id + 0).in_(rows["trigger"].tolist())
     return (
         sa.select(*data)
-        .select_from(stretch.join(tables.data, data.time_ns.between(stretch.c.low, stretch.c.high)))
-        .where(data.run == int(rows["run"][0]), trigger.in_(rows["trigger"].tolist()))
-        .where(data.time_ns >= int(low[0]), data.time_ns <= int(high[-1]))
+        .select_from(stretch.join(tables.data, is_in))
+        .where(data.run == int(rows["run"][0]), wanted)
+        .where(data.time_ns >= int(low.min()), data.time_ns <= int(high.max()))
     )
 
 
@@ -59,14 +65,14 @@ def arrays_of(tables: GroupTables, rows: Array) -> sa.Select[Any]:
     )
 
 
-def _stretches(rows: Array, instruments: int) -> tuple[Array, Array]:
-    """Stretches of time that hold all readings of these triggers, int64 ns, both ends included, apart, ascending."""
-    rows = rows[np.argsort(rows["first_ns"])]
-    low, high = rows["first_ns"], np.maximum.accumulate(rows["last_ns"])
+def _stretches(rows: Array, instruments: int) -> tuple[Array, Array, Array, Array]:
+    """Put triggers that are near each other together: first and last trigger, earliest and latest time; int64."""
+    rows = rows[np.argsort(rows["trigger"])]
     skipped = np.diff(rows["trigger"]).astype(np.float64) * instruments
-    begins = np.concatenate([[True], (low[1:] > high[:-1]) & (np.abs(skipped) > WORTH_READING)])
-    first = np.flatnonzero(begins)
-    return low[first], high[np.concatenate([first[1:] - 1, [len(rows) - 1]])]
+    first = np.flatnonzero(np.concatenate([[True], skipped > WORTH_READING]))
+    last = np.concatenate([first[1:], [len(rows)]]) - 1
+    low, high = np.minimum.reduceat(rows["first_ns"], first), np.maximum.reduceat(rows["last_ns"], first)
+    return rows["trigger"][first], rows["trigger"][last], low, high
 
 
 def _array(times: Array) -> sa.ColumnElement[Any]:
