@@ -210,6 +210,7 @@ class ReaderStatus(_Model):
     share: float = Field(
         default=1.0, description="part of their time for which these may ask; below 1 where the governor says so"
     )
+    asking: int = Field(default=0, description="clients that wait for an answer now")
     since_ns: int = Field(description="when it was started")
     state: str = Field(description="starting, running, stopping or failed")
     problem: str | None = Field(

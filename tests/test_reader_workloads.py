@@ -1,5 +1,6 @@
 """What each kind of workload asks, of every store as readers have it."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,12 +10,12 @@ import numpy as np
 import pytest
 
 from backends import open_store
-from backends.base import Reading, Store
+from backends.base import Reading, Store, StoreUnavailable
 from backends.memory import MemoryStore
 from daemon.readers.workloads import Questions
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig, Workload
-from schemas.queries import Query, TriggersReadings
+from schemas.queries import LedgerEnds, Query, TriggersReadings, WindowReadings
 from schemas.readings import Array
 from tests.batches import batch_of, by_group, group_of, readings_of
 
@@ -106,6 +107,20 @@ async def test_a_trend_goes_from_instrument_to_instrument_and_begins_where_its_r
     asked = [query for query in store.asked if hasattr(query, "instrument")]
     assert [query.instrument for query in asked] == [1, 2, 3, 4, 0, 1]
     assert len({query.start_ns for query in asked}) == 1
+
+
+async def test_all_clients_look_for_the_ends_of_the_ledger_once_and_a_failure_is_that_of_each() -> None:
+    store = Asked()
+    windows = questions(store, kind="window")
+    store.fail_with(StoreUnavailable("away"))
+    failed = await asyncio.gather(windows.ask(0), windows.ask(1), return_exceptions=True)
+    assert [str(each) for each in failed] == ["away", "away"]
+    store.fail_with(None)
+    await commit(store)
+    store.asked.clear()
+    assert await asyncio.gather(windows.ask(0), windows.ask(1)) == [200, 200]
+    assert await windows.ask(0) == 200
+    assert [type(query) for query in store.asked] == [LedgerEnds, WindowReadings, WindowReadings, WindowReadings]
 
 
 async def test_a_window_lies_within_what_is_stored() -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import orjson
+import uvloop
 
 from backends import open_store
 from backends.base import Reading, Store, StoreError
@@ -31,7 +32,8 @@ def main() -> None:
     reports = os.dup(1)
     os.dup2(2, 1)
     try:
-        asyncio.run(_read(reports))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_read(reports))
     except StoreError as error:
         sys.exit(str(error))
 

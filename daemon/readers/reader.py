@@ -137,6 +137,7 @@ class Reader:
             group=self._spec.group.name,
             clients=workload.clients,
             admitted=self.admission.clients,
+            asking=report.asking,
             share=self.admission.share,
             since_ns=self._since_ns,
             state=self._state,
@@ -173,6 +174,8 @@ class Reader:
         """Run the process to its end; return how it ended, in one line."""
         command = [sys.executable, "-m", "daemon.readers"]
         try:
+            if self._log.exists():  # of a process that died: why is in there
+                self._log.replace(self._log.with_suffix(".log.1"))
             child = await Child.start("process", command, self._log, piped=LONGEST_LINE)
         except OSError as error:
             return f"its process cannot be started ({reason_of(error)})"

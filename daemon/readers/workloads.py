@@ -1,11 +1,11 @@
 """What a client of each kind of workload asks in one cycle."""
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 
 import numpy as np
 
 from backends.base import Store
+from daemon.readers.ends import Ends
 from schemas.config.workloads import Workload, WorkloadKind
 from schemas.queries import (
     Aggregate,
@@ -21,10 +21,6 @@ from schemas.queries import (
     WindowReadings,
 )
 from schemas.readings import Array, InstrumentGroup
-
-ENDS_S = 1.0
-"""How old the ends of the ledger may be that random questions are drawn between: asking for them is no part of these
-questions, and what was written within the last second need not be hit."""
 
 VALID_S = 300.0
 """How far a snapshot looks back for an instrument's value: 300 s is the interval of validity in the paper (COOL)."""
@@ -43,8 +39,7 @@ class Questions:
         self._store = store
         self._random = [np.random.default_rng([seed, client]) for client in range(workload.clients)]
         self._instrument = [client % group.size for client in range(workload.clients)]
-        self._ends: Array | None = None
-        self._ends_at_s = 0.0
+        self._ends = Ends(store, group)
         kinds: Mapping[WorkloadKind, Callable[[int], Awaitable[int]]] = {
             WorkloadKind.NEWEST: self._newest,
             WorkloadKind.TREND: self._trend,
@@ -101,7 +96,7 @@ class Questions:
         return await self._rows(Means(group=self._group, start_ns=start_ns, end_ns=end_ns, step_ns=step_ns))
 
     async def _snapshot(self, client: int) -> int:
-        ends = await self._stored()
+        ends = await self._ends.now()
         if not len(ends):
             return 0
         newest_ns = int(ends[-1]["time_ns"])
@@ -110,7 +105,7 @@ class Questions:
         return await self._rows(Snapshot(group=self._group, at_ns=at_ns, within_ns=_ns(VALID_S)))
 
     async def _window(self, client: int) -> int:
-        ends = await self._stored()
+        ends = await self._ends.now()
         if not len(ends):
             return 0
         stretch_ns, first_ns = _ns(self._workload.stretch), int(ends[0]["first_ns"])
@@ -122,7 +117,7 @@ class Questions:
         return await self._rows(Aggregate(group=self._group))
 
     async def _triggers(self, client: int) -> int:
-        ends = await self._stored()
+        ends = await self._ends.now()
         if not len(ends):
             return 0
         first, count = int(ends[0]["trigger"]), int(ends[-1]["trigger"]) - int(ends[0]["trigger"]) + 1
@@ -132,13 +127,6 @@ class Questions:
 
     async def _rows(self, query: Query) -> int:
         return len(await self._store.ask(query))
-
-    async def _stored(self) -> Array:
-        """The first and the newest ledger row of the newest run, at most a second old; none where nothing is stored."""
-        now_s = time.monotonic()
-        if self._ends is None or not len(self._ends) or now_s - self._ends_at_s > ENDS_S:
-            self._ends, self._ends_at_s = await self._store.ask(LedgerEnds(group=self._group)), now_s
-        return self._ends
 
 
 def _ns(seconds: float) -> int:
