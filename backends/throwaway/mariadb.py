@@ -72,6 +72,8 @@ class ThrowawayMariadb(ServerProcess):
             "datadir": self._data,
             "socket": self.socket,
             "pid-file": self._folder / "mariadb.pid",
+            # At its start a server removes all temporary tables that it finds, those of other servers, too.
+            "tmpdir": self._folder,
             "bind-address": "127.0.0.1",
             "port": port,
             **self._settings,
