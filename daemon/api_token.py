@@ -8,7 +8,7 @@ from pathlib import Path
 
 from daemon.configuration import LoadedConfig
 from daemon.outcome import CommandFailed, reason_of
-from doors.secrets import from_environment, from_file, long_enough
+from doors.secrets import from_either
 
 FILE = "api-token"
 LEAST = 16
@@ -22,13 +22,8 @@ def configured_token(loaded: LoadedConfig, environment: Mapping[str, str] = os.e
         ConfigError: there is none where it says, or one that is too short.
     """
     api = loaded.config.api
-    if api.token_env is not None:
-        field = "api.token_env"
-        return long_enough(from_environment(api.token_env, environment, field=field), LEAST, field=field)
-    if api.token_file is not None:
-        field = "api.token_file"
-        return long_enough(from_file(loaded.beside(api.token_file), field=field, what="token"), LEAST, field=field)
-    return None
+    file = None if api.token_file is None else loaded.beside(api.token_file)
+    return from_either(api.token_env, file, environment, field="api.token", what="token", least=LEAST)
 
 
 def api_token(loaded: LoadedConfig, environment: Mapping[str, str] = os.environ) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from doors.secrets import from_environment, from_file
+from doors.secrets import from_either
 from doors.tls import Identity
 from schemas.addresses import is_loopback
 from schemas.config import (
@@ -116,12 +116,8 @@ def _password(
     credentials: Path,
     environment: Mapping[str, str],
 ) -> str | None:
-    if section.password_env is not None:
-        return from_environment(section.password_env, environment, field=f"{name}.password_env")
-    if section.password_file is not None:
-        path = _beside(folder, section.password_file, credentials)
-        return from_file(path, field=f"{name}.password_file")
-    return None
+    file = None if section.password_file is None else _beside(folder, section.password_file, credentials)
+    return from_either(section.password_env, file, environment, field=f"{name}.password")
 
 
 def _beside(folder: Path, path: str, credentials: Path) -> Path:

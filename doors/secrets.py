@@ -43,6 +43,31 @@ def from_file(path: Path, *, field: str, what: str = "password") -> str:
     return secret
 
 
+def from_either(
+    variable: str | None,
+    file: Path | None,
+    environment: Mapping[str, str],
+    *,
+    field: str,
+    what: str = "password",
+    least: int = 0,
+) -> str | None:
+    """The secret of an environment variable or of a file, whichever is named; None where neither is.
+
+    field: where they are named, without `_env` and `_file`. least: characters that it needs.
+
+    Raises:
+        ConfigError: there is none where it should be, or one that is too short.
+    """
+    if variable is not None:
+        field = f"{field}_env"
+        return long_enough(from_environment(variable, environment, field=field), least, field=field)
+    if file is not None:
+        field = f"{field}_file"
+        return long_enough(from_file(file, field=field, what=what), least, field=field)
+    return None
+
+
 def long_enough(secret: str, least: int, *, field: str) -> str:
     """See that a secret is too long to be guessed.
 

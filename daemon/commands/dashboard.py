@@ -11,7 +11,7 @@ import typer
 from daemon.configuration import LoadedConfig, load_config
 from daemon.outcome import examples
 from daemon.reach import CaFile, ConfigFile, DaemonUrl, Reach, TokenFile, reach
-from doors.secrets import from_environment, from_file, long_enough
+from doors.secrets import from_either
 from schemas.config.doors import LEAST_PASSWORD
 
 EPILOG = examples(
@@ -83,10 +83,5 @@ def page_password(loaded: LoadedConfig, environment: Mapping[str, str] = os.envi
         ConfigError: there is none where it says, or one that is too short.
     """
     page = loaded.config.dashboard
-    if page.password_env is not None:
-        field = "dashboard.password_env"
-        return long_enough(from_environment(page.password_env, environment, field=field), LEAST_PASSWORD, field=field)
-    if page.password_file is not None:
-        field = "dashboard.password_file"
-        return long_enough(from_file(loaded.beside(page.password_file), field=field), LEAST_PASSWORD, field=field)
-    return None
+    file = None if page.password_file is None else loaded.beside(page.password_file)
+    return from_either(page.password_env, file, environment, field="dashboard.password", least=LEAST_PASSWORD)
