@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.page.browser import Watched, chromium
+from tests.page.browser import OPENED_MS, Watched, chromium, live
 from tests.page.stage import ROOT, Process, ask, until
 
 pytestmark = [pytest.mark.page, pytest.mark.slow]
@@ -45,8 +45,13 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    file = tmp_path_factory.mktemp("page") / "page.toml"
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("page") / "state"
+
+
+@pytest.fixture(scope="module")
+def daemon(state: Path) -> Iterator[Process]:
+    file = state.parent / "page.toml"
     daemon = Process("-m", "daemon", "run", str(file), "--log-level", "warning", health="/ready")
     file.write_text(CONFIGURATION.format(port=daemon.port))
     daemon.start()
@@ -67,9 +72,14 @@ def shown(daemon: Process) -> Iterator[Process]:
 
 
 @pytest.fixture
+def token(daemon: Process, state: Path) -> str:
+    return (state / "api-token").read_text().strip()
+
+
+@pytest.fixture
 def page(shown: Process, browser: Browser) -> Iterator[Page]:
     watched = Watched(browser, shown.url)
-    expect(watched.page.locator("#badge-text")).to_have_text("LIVE")
+    live(watched.page, OPENED_MS)
     yield watched.page
     watched.page.close()
 
@@ -120,6 +130,118 @@ def test_a_killed_daemon_is_seen_and_found_again(daemon: Process, page: Page) ->
     until(lambda: number(page, "#totals [data-term=committed] b") > 0, "readings are committed again")
 
 
+def give(page: Page, token: str, *, keep: bool = False) -> None:
+    """Give the token that the dialog asks for."""
+    dialog = page.locator("dialog.token")
+    dialog.get_by_label("Token of the daemon’s API").fill(token)
+    dialog.get_by_role("checkbox").set_checked(keep)
+    dialog.get_by_role("button", name="Give the order").click()
+
+
+@pytest.mark.timeout(300)
+def test_workloads_and_the_governor_are_ordered_with_the_token(daemon: Process, page: Page, token: str) -> None:
+    page.locator("#tab-reads").click()
+    form = page.locator("#reader-form")
+    form.get_by_label("Name").fill("shift")
+    form.get_by_label("Clients", exact=True).fill("2")
+    form.get_by_label("Period, s").fill("0.2")
+    start = form.get_by_role("button", name="Start it")
+    start.click()
+    page.keyboard.press("Escape")
+    expect(form.locator(".said")).to_have_text("Not done: no token was given.")
+    start.click()
+    give(page, "not-the-token")
+    expect(page.locator("dialog.token [role=alert]")).to_contain_text(
+        "The daemon refused it: this is not the API's token"
+    )
+    give(page, token)
+    expect(form.locator(".said")).to_have_text("shift was started.", timeout=60_000)
+    assert page.evaluate("() => sessionStorage.length + localStorage.length") == 0, "it is kept only if asked to be"
+    row = page.locator("#readers tr[data-key=shift]")
+    expect(row.locator("[data-column=state]")).to_have_text("● running", timeout=60_000)
+    expect(row.locator("[data-column=efficiency]")).to_have_text(re.compile(r"\d %"), timeout=60_000)
+    until(lambda: number(page, "#tile-reads .value") > 0, "answers are counted")
+    start.click()
+    give(page, token, keep=True)
+    expect(form.locator(".said")).to_contain_text("shift")
+    expect(form.locator(".said")).to_have_attribute("data-level", "wrong")
+    page.get_by_label("Ceiling for commit p99, ms").fill("60000")
+    page.get_by_role("button", name="Set these ceilings").click()
+    expect(page.locator("#governor-state")).to_have_text("● on: commit p99 below 60,000 ms")
+    page.get_by_role("button", name="Turn it off").click()
+    expect(page.locator("#governor-state")).to_have_text("○ off")
+    row.get_by_role("button", name="Stop shift").click()
+    expect(page.locator("#readers .nothing")).to_be_visible(timeout=60_000)
+    assert ask(daemon.url + "/api/v1/readers") == {}
+
+
+@pytest.mark.timeout(400)
+def test_an_experiment_is_started_stopped_and_kept(daemon: Process, page: Page, token: str) -> None:
+    page.locator("#tab-interference").click()
+    form = page.locator("#experiment-form")
+    form.get_by_role("button", name="Remove").last.click()
+    for label, value in {"Pairs of blocks": "1", "A block, s": "2", "Of it cut off first, s": "0.5"}.items():
+        form.get_by_label(label).fill(value)
+    expect(page.locator("#experiment-lasts")).to_have_text("3 blocks, 6 s")
+    start = form.get_by_role("button", name="Start the experiment")
+    start.click()
+    give(page, token, keep=True)
+    expect(form.locator(".said")).to_have_text("It was started, and is shown above.", timeout=60_000)
+    expect(page.locator("#experiment progress")).to_be_visible(timeout=30_000)
+    expect(page.locator("#experiments-past [data-column=state]").first).to_have_text(
+        re.compile("^✓ done"), timeout=120_000
+    )
+    expect(page.locator("#experiment-figures tr[data-key=p99_ms1]")).to_be_visible(timeout=60_000)
+    expect(page.locator("#experiment-time .main-svg").first).to_be_visible()
+    url = page.locator("#experiments-past a").first.get_attribute("href")
+    assert url is not None
+    form.get_by_label("Pairs of blocks").fill("50")
+    start.click()
+    page.get_by_role("button", name="Stop the experiment").click(timeout=60_000)
+    expect(page.locator("#experiments-past [data-column=state]").first).to_have_text(
+        re.compile("^◼ stopped"), timeout=120_000
+    )
+    until(lambda: ask(daemon.url + "/api/v1/interference")["running"] is None, "its report is written")
+    page.goto(page.url.split("/?")[0] + url)
+    expect(page.locator("h1")).to_contain_text(re.compile("."))
+
+
+def test_storage_is_that_of_the_database(daemon: Process, page: Page) -> None:
+    page.locator("#tab-storage").click()
+    expect(page.locator("#stored tr[data-key=bpm] [data-column=size]")).to_have_text(re.compile(r"^[\d.]+ [KM]iB$"))
+    expect(page.locator("#partitions td[data-column=what]", has_text="written now")).to_have_count(1)
+    expect(page.locator("#partitions td[data-column=what]", has_text="ahead")).to_have_count(2)
+    expect(page.locator("#durability-note")).to_have_text("● as asked for")
+    told = ask(daemon.url + "/api/v1/storage")
+    assert told["database_is_here"]
+    assert told["groups"]["bpm"]["journal"]["room_bytes"] > 0
+    assert 20 < told["groups"]["bpm"]["bytes_a_reading"] < 20_000
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_daemon_is_seen_on_these_tabs_and_found_again(daemon: Process, page: Page) -> None:
+    page.locator("#tab-storage").click()
+    daemon.kill()
+    try:
+        expect(page.locator("#badge-text")).to_have_text("NO DATA")
+        expect(page.locator("#outage-note")).to_have_text("○ not known: the daemon is not heard")
+        expect(page.locator("#storage-problem")).to_contain_text("Sizes are not known now")
+        page.locator("#tab-interference").click()
+        expect(page.locator("#experiment-problem")).to_contain_text("Experiments are not known now")
+        page.locator("#tab-reads").click()
+        page.locator("#reader-form").get_by_role("button", name="Start it").click()
+        give(page, "whatever")
+        expect(page.locator("#reader-form .said")).to_contain_text("cannot be reached")
+    finally:
+        daemon.start()
+    expect(page.locator("#badge-text")).to_have_text("LIVE", timeout=60_000)
+    page.locator("#tab-storage").click()
+    expect(page.locator("#storage-problem")).to_be_hidden()
+    page.locator("#tab-interference").click()
+    expect(page.locator("#experiment-problem")).to_be_hidden()
+    expect(page.locator("#experiments-past tbody tr")).to_have_count(2)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(
     os.environ.get("TRIGGERLOG_SCREENSHOTS") != "1", reason="TRIGGERLOG_SCREENSHOTS=1 writes the picture"
@@ -132,7 +254,7 @@ def test_a_picture_of_the_demonstration_for_the_readme(browser: Browser, tmp_pat
             url = next(found[0] for line in demo.stdout if (found := re.search(r"Page +(http://\S+)", line)))
             url = url.split()[-1]
             watched = Watched(browser, f"{url}/?range=1m", viewport={"width": 1600, "height": 860})
-            expect(watched.page.locator("#badge-text")).to_have_text("LIVE")
+            live(watched.page, OPENED_MS)
             watched.page.wait_for_timeout(75_000)
             expect(watched.page.locator("#totals")).to_have_attribute("data-adds", "true")
             watched.page.screenshot(path=ROOT / "docs" / "images" / "page.png")

@@ -11,7 +11,7 @@
   T.experimentForm = function () {
     const place = document.getElementById("experiment-form");
     form = form || build(place);
-    form.querySelector(".governed").hidden = !((T.section("governor") || {}).state || "off").match(/^(?!off)/);
+    form.querySelector(".governed").hidden = ((T.section("governor") || {}).state || "off") === "off";
     for (const select of form.querySelectorAll("[name=group]")) {
       T.setOptions(select, T.groups().map((name) => [name, name]));
       select.closest(".field").hidden = T.groups().length < 2;

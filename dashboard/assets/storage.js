@@ -202,7 +202,7 @@
         until: moment(one.end_ns),
         rows: T.count(one.rows),
         size: T.bytes(one.size_bytes),
-        what: one.start_ns > now ? "ahead" : one.end_ns > now ? (all.length > 1 ? "written now" : "") : "",
+        what: isRest(one) ? "what fits no other" : one.start_ns > now ? "ahead" : one.end_ns > now ? "written now" : "",
       },
     }));
     T.drawTable($("partitions"), "Partitions of " + T.view.group, PARTITIONS, rows, "The server has none for this group.");
@@ -210,6 +210,8 @@
     parts.push(told.partitions_problem ? "▲ not asked now: " + told.partitions_problem : "asked " + age(told.partitions_age_s));
     T.text($("partitions-note"), parts.join(" · "));
   }
+
+  const isRest = (one) => one.end_ns - one.start_ns > 9e18;
 
   /* The ends of int64 stand for no end at all. */
   const moment = (ns) => (Math.abs(ns) > 9e18 ? "–" : T.day(ns / 1e6) + (ns % 86400e9 ? " " + T.time(ns / 1e6).slice(0, 5) : ""));

@@ -128,8 +128,6 @@
     const adds = told.unaccounted === 0;
     const parts = [adds ? "✓ every reading is accounted for" : "✕ " + T.count(told.unaccounted) + " not accounted for"];
     if (told.dead_letters) parts.push(T.count(told.dead_letters) + " lie in the dead letters");
-    if (told.late) parts.push(T.count(told.late) + " late");
-    parts.push(T.count(told.complete) + " triggers complete, " + T.count(told.incomplete) + " incomplete");
     if (told.newest !== null) parts.push("newest " + T.count(told.newest));
     T.text(place.children[2], parts.join(" · "));
     T.attribute(place, "data-adds", String(adds));

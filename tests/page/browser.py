@@ -23,9 +23,9 @@ ARGUMENTS = [
 ]
 BACK_MS = 30_000
 """Far beyond the 2 s within which the page tries again: a machine may be busy."""
-OPENED_MS = 60_000
+OPENED_MS = 120_000
 """A page is built by a browser that may have to share its core with many."""
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=40_000)
 NO_DATA_MS = 5_000
 
 

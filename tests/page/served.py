@@ -111,6 +111,9 @@ READER: dict[str, Any] = {
     "deadline_ms": 1000.0,
 }
 
+ASKED = {"storage": 0, "interference": 0}
+"""How often the page has asked."""
+
 SLIPPED = {"triggers": -1, "offset_ms": 100.2, "since_trigger": 1234}
 
 
@@ -301,6 +304,7 @@ def _experiment_routes() -> APIRouter:
 
     @app.get("/api/v1/interference")
     async def experiments(after: int = 0, blocks: int = 0, past: bool = True) -> dict[str, Any]:
+        ASKED["interference"] += 1
         if not FIGURES["past"] and FIGURES["under_way"] is None:
             return {"running": None, "live": None, "past": []}
         from tests.page.experiments import experiments_told
@@ -340,8 +344,13 @@ def _status_routes(served: Served) -> APIRouter:
         except WebSocketDisconnect:
             return
 
+    @app.get("/asked")
+    async def asked() -> dict[str, int]:
+        return ASKED
+
     @app.get("/api/v1/storage")
     async def stored() -> Storage:
+        ASKED["storage"] += 1
         return storage(time.time_ns())
 
     @app.post("/figures")

@@ -1,10 +1,15 @@
 """The tabs Reads and Storage over a served status: what they show of it."""
 
+import time
+
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
+from dashboard.experiments import IDLE_S
+from dashboard.relay import FRESH_S
 from tests.page.browser import Watched
-from tests.page.stage import Stage
+from tests.page.stage import Stage, ask
 
 pytestmark = pytest.mark.page
 
@@ -72,6 +77,29 @@ def test_a_kind_brings_the_fields_that_it_takes(fresh: Watched) -> None:
     form.get_by_label("Clients", exact=True).fill("0")
     form.get_by_role("button", name="Start it").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_the_dialog_for_the_token_is_fit_to_be_read_by_everybody(fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#tab-reads").click()
+    page.locator("#reader-form").get_by_role("button", name="Start it").click()
+    dialog = page.get_by_role("dialog", name="Start the workload operators")
+    expect(dialog.get_by_label("Token of the daemon’s API")).to_be_focused()
+    found = Axe().run(page).response["violations"]
+    assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+
+
+def test_the_daemon_is_asked_once_however_many_look(stage: Stage) -> None:
+    before, began = ask(stage.daemon.url + "/asked"), time.monotonic()
+    for _ in range(20):
+        assert ask(stage.page.url + "/told/storage")["groups"]
+        assert ask(stage.page.url + "/told/interference")["past"] == []
+    took_s = time.monotonic() - began
+    after = ask(stage.daemon.url + "/asked")
+    assert 0 < after["storage"] - before["storage"] <= 1 + took_s / FRESH_S["/storage"]
+    assert 0 < after["interference"] - before["interference"] <= 1 + took_s / IDLE_S
 
 
 def test_storage_tells_sizes_partitions_and_what_an_outage_would_cost(stage: Stage, fresh: Watched) -> None:
