@@ -41,8 +41,8 @@ def governor(run: Run) -> Table | None:
         f"soon as it has its answer. The governor's ceiling was {ROOM:g} times the p99 of the block of writing alone "
         f"just before: {least:.1f} to {most:.1f} ms. p99 is that of commits in the daemon's status, over ten seconds"
         " each; a block's is the median of its looks, and the table has medians of the blocks. Within is the part of"
-        " the looks at which it was within that ceiling. The sender's is of a whole block, from the write of a trigger to"
-        " its acknowledgement. The dose is the mean number of clients that might ask.",
+        " the looks at which it was within that ceiling. The sender's is of a whole block, from the write of a trigger"
+        " to its acknowledgement. The dose is the mean number of clients that might ask.",
     )
 
 
