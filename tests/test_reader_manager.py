@@ -1,6 +1,7 @@
 """The manager of reader workloads: real processes that read from a real PostgreSQL."""
 
 import asyncio
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,7 +47,7 @@ async def readers(folder: Path, dsn: str, schema: str, reading: str | None = Non
 
 
 async def test_nobody_asks_who_is_not_admitted_and_what_was_measured_only_grows(
-    tmp_path: Path, postgresql_dsn: str, schema: str
+    tmp_path: Path, postgresql_dsn: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with readers(tmp_path, postgresql_dsn, schema) as manager:
         await manager.start(workload(), admitted=0)
@@ -68,6 +69,13 @@ async def test_nobody_asks_who_is_not_admitted_and_what_was_measured_only_grows(
         kept = manager.figures("w").cycles
         assert kept > before
         await eventually(lambda: manager.figures("w").cycles > kept, "answers of another process", 60)
+        with monkeypatch.context() as patched:
+            patched.setattr("daemon.readers.reader.SILENT_S", 3.0)
+            reported_s = manager._readers["w"]._reported_s
+            await eventually(lambda: manager._readers["w"]._reported_s > reported_s, "the next report", 30)
+            manager._readers["w"]._child._process.send_signal(signal.SIGSTOP)
+            await eventually(lambda: manager.statuses()["w"].state == "failed", "a process that hangs", 60)
+            assert manager.statuses()["w"].problem == "its process has said nothing for 3 s"
         with pytest.raises(WorkloadRefused, match="name: workload 'w' runs already"):
             await manager.start(workload())
         assert (await manager.stop("w")).cycles > kept

@@ -40,7 +40,10 @@ def main() -> None:
 
 async def _read(reports: int) -> None:
     orders = await _orders()
-    spec = Spec.model_validate_json(await orders.readline())
+    line = await orders.readline()
+    if not line:  # stopped before it began
+        return
+    spec = Spec.model_validate_json(line)
     end_with(spec.parent)
     _go_first()
     async with _store_of(spec) as store:
