@@ -79,9 +79,11 @@ class Reach:
         import httpx  # noqa: PLC0415
 
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        # To read all authorities that the system trusts takes longer than the asking, and without TLS nobody asks them.
+        trusted = self.context or not self.url.startswith("http:")
         # A proxy named in the environment must not come between a command and a daemon on this machine.
         return httpx.AsyncClient(
-            base_url=self.url, timeout=patience_s, trust_env=False, headers=headers, verify=self.context or True
+            base_url=self.url, timeout=patience_s, trust_env=False, headers=headers, verify=trusted
         )
 
 

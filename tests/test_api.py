@@ -93,7 +93,7 @@ async def served(host: str = "127.0.0.1", identity: Identity | None = None) -> A
         await eventually(lambda: not server.address.endswith(":0"))
         try:
             url = server.address.replace("0.0.0.0", "127.0.0.1")
-            async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+            async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False) as client:
                 yield Served(logger=logger, service=service, report=report, client=client, url=url)
         finally:
             server.stop()

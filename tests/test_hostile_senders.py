@@ -61,7 +61,9 @@ class Attacked:
         self.process = psutil.Process(run.process.pid)
 
     def status(self) -> dict:
-        return httpx.get(f"{self.api}/api/v1/status", trust_env=False, timeout=60).raise_for_status().json()
+        return (
+            httpx.get(f"{self.api}/api/v1/status", verify=False, trust_env=False, timeout=60).raise_for_status().json()
+        )
 
     def connections(self) -> int:
         return self.status()["sources"][0]["connections"]

@@ -35,7 +35,7 @@ class Daemon:
         self.api = run.until_said(r"taking readings at .*; API at (\S+)")[1]
         token = (file.parent / "state" / "api-token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
-        self.client = httpx.Client(base_url=self.api, headers=headers, trust_env=False, timeout=60)
+        self.client = httpx.Client(base_url=self.api, headers=headers, verify=False, trust_env=False, timeout=60)
 
     def status(self) -> dict[str, Any]:
         return self.client.get("/api/v1/status").raise_for_status().json()

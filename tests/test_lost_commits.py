@@ -106,7 +106,7 @@ async def send(port: int, first: int, triggers: int) -> int:
 
 
 def group_of(api: str) -> dict:
-    return httpx.get(f"{api}/api/v1/status", trust_env=False).raise_for_status().json()["groups"]["bpm"]
+    return httpx.get(f"{api}/api/v1/status", verify=False, trust_env=False).raise_for_status().json()["groups"]["bpm"]
 
 
 def unaccounted(readings: dict) -> int:
