@@ -13,14 +13,15 @@ import pytest
 
 from backends import open_store
 from backends.base import Reading, StoreError, StoreUnavailable
+from backends.memory import MemoryStore
 from backends.partitions import partition_of
-from backends.postgresql import PostgresqlStore
+from backends.postgresql import PostgresqlStore, output
 from backends.postgresql.embedded import EmbeddedPostgresql
 from backends.postgresql.sql import compiled
 from backends.postgresql.triggers import arrays_of, rows_of
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
-from schemas.queries import Aggregate, LedgerTail, Means, Snapshot
+from schemas.queries import EXTREMES, Aggregate, LedgerTail, Means, Snapshot
 from schemas.readings import InstrumentGroup
 from schemas.tables import group_tables
 from tests.batches import batch_of, by_group, group_of, readings_of
@@ -253,3 +254,30 @@ async def test_means_and_snapshots_leave_out_partitions(
         means = await reader.ask(Means(group=GROUP, start_ns=now - 10**9, end_ns=now + 10**9, step_ns=HOUR_NS))
         assert means["count"].tolist() == [1] * 4
         assert len(await reader.ask(Snapshot(group=GROUP, at_ns=now + 10**6, within_ns=10**9))) == 4
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 5_000])
+async def test_what_is_made_here_comes_in_pieces(made: Make, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+    monkeypatch.setattr(output, "PIECE_BYTES", piece_bytes)
+    store = made(layout="arrays")
+    await store.open()
+    memory = MemoryStore(by_group(GROUP))
+    readings = readings_of(GROUP, np.arange(500), time.time_ns() + np.arange(500) * 10**7, np.random.default_rng(2))
+    for keeper in (store, memory):
+        await keeper.commit(batch_of(GROUP, 1, readings))
+    found, expected = await store.ask(Aggregate(group=GROUP)), await memory.ask(Aggregate(group=GROUP))
+    for channel in GROUP.channels:
+        for figure in EXTREMES:
+            np.testing.assert_allclose(found[channel.name][figure], expected[channel.name][figure], rtol=1e-9)
+    assert found["count"].tolist() == [500] * GROUP.size
+
+
+async def test_another_tables_rows_are_no_answer(made: Make, schema: str, look: asyncpg.Connection) -> None:
+    store = made(layout="arrays")
+    await store.open()
+    await filled(store)
+    # An array of another size is a row of another width.
+    await look.execute(f"UPDATE {schema}.bpm SET ch0 = ch0 || ch0 WHERE trigger_id = 3")
+    with pytest.raises(StoreError, match="are not as this store made them") as refused:
+        await store.ask(Aggregate(group=GROUP))
+    assert "\n" not in str(refused.value)

@@ -31,13 +31,12 @@ async def snapshot(connection: Connection, tables: GroupTables, query: Snapshot)
     missing = newest.missing(reach)
     while len(missing) and reach < query.within_ns:
         before, reach = reach, min(query.within_ns, WIDER * reach or FIRST_STRETCH_NS)
+        stretch = query.at_ns - reach, query.at_ns - before
         if tables.layout is Layout.ROWS:
-            found = newest_readings(tables, query.at_ns - reach, query.at_ns - before, missing)
+            found = newest_readings(tables, *stretch, missing)
             newest.add(await output.readings(connection, tables, found))
         else:
-            # The same stretches, earlier by the slack; the first one goes on to as much after the moment.
-            last_ns = query.at_ns - before - SLACK_NS if before else query.at_ns + SLACK_NS
-            found = triggers_with(tables, query.at_ns - reach - SLACK_NS, last_ns, missing)
+            found = triggers_with(tables, *stretch, missing)
             await output.readings_in_pieces(connection, tables, found, newest.add)
         missing = newest.missing(reach)
     return newest.readings
@@ -75,11 +74,20 @@ def newest_readings(tables: GroupTables, after_ns: int, last_ns: int, instrument
 
 
 def triggers_with(tables: GroupTables, after_ns: int, last_ns: int, instruments: Sequence[int]) -> sa.Select[Any]:
-    """Select the arrays of triggers with after_ns < time_ns <= last_ns that have readings of some instruments."""
+    """Select the arrays of triggers that have readings with after_ns < time_ns <= last_ns, and some of instruments."""
     data = tables.data.c
-    found = sa.select(*data).where(*_between(data.time_ns, after_ns, last_ns))
+    offsets, there = data.time_offset_ns, sa.func.array_remove(data.time_offset_ns, MISSING_OFFSET)
+    found = sa.select(*data).where(
+        *_between(data.time_ns, after_ns - SLACK_NS, last_ns + SLACK_NS),
+        # Whole arrays of all that the slack reaches would be ten seconds of triggers each time.
+        sa.or_(
+            sa.and_(*_between(data.time_ns, after_ns, last_ns)),
+            sa.and_(data.time_ns <= after_ns, after_ns - data.time_ns < sa.any_(offsets)),
+            sa.and_(data.time_ns > last_ns, last_ns - data.time_ns >= sa.any_(there)),
+        ),
+    )
     if len(instruments) <= PICKED:
-        found = found.where(sa.or_(*(data.time_offset_ns[number + 1] != MISSING_OFFSET for number in instruments)))
+        found = found.where(sa.or_(*(offsets[number + 1] != MISSING_OFFSET for number in instruments)))
     return found
 
 

@@ -204,11 +204,12 @@ class PostgresqlStore:
                             connection = await self._connect()
                         yield connection
                 self._idle.append(connection)
-            except NotBinaryCopy as error:
-                raise StoreError(f"the tables in {self._target} are not as this store made them: {error}") from error
-            except BaseException:
+            except BaseException as error:
                 if connection is not None:
                     connection.terminate()
+                if isinstance(error, NotBinaryCopy):
+                    problem = f"the tables in {self._target} are not as this store made them: {error}"
+                    raise StoreError(problem) from error
                 raise
 
     def _given_up(self) -> AbstractContextManager[None]:
