@@ -7,18 +7,13 @@ beside somebody who goes through everything again and again, in one process of t
 
 import argparse
 import asyncio
-import contextlib
 import itertools
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import asyncpg
 import numpy as np
-import psutil
 
 from backends.base import Reading
 from backends.postgresql import PostgresqlStore
@@ -26,54 +21,20 @@ from backends.postgresql.figures import select_aggregate, select_means
 from backends.postgresql.output import copied
 from backends.postgresql.sql import compiled
 from backends.throwaway.postgresql import ThrowawayPostgresql
-from benchmarks.workload import GROUP, LOGGER, closed_triggers, random_records
-from schemas.batch import Batch, Durability, JournalPosition, Layout
+from benchmarks.questions import BATCH, PERIOD_NS, SECOND_NS, ask_all, batches, questions, say, say_columns, told
+from benchmarks.workload import GROUP, LOGGER
+from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import (
-    Aggregate,
-    InstrumentReadings,
-    LedgerEnds,
     Means,
-    NewestTrigger,
     Query,
-    Snapshot,
-    TriggersReadings,
-    WindowReadings,
 )
 from schemas.readings import Array
 from schemas.tables import group_tables
 
-SECOND_NS = 1_000_000_000
-PERIOD_NS = SECOND_NS // 10
-"""Ten triggers a second are the goal of the CBPM3 paper; in half an hour they are 2.16 million readings."""
-BATCH = 500
 ROW_BYTES = 88
 """Of a reading in a binary COPY."""
 COMMIT_EVERY_S = 0.01
-Asked = Callable[[], Awaitable[Array]]
-
-
-class Cost:
-    """Processor time of a server, with all its processes, and of this one, in seconds."""
-
-    def __init__(self, pid: int) -> None:
-        self._server = psutil.Process(pid)
-        self._begun = time.perf_counter(), *self._now()
-
-    def since(self) -> tuple[float, float, float]:
-        """Seconds that went by, and of them with the server and with us at work."""
-        now = time.perf_counter(), *self._now()
-        passed, server, own = (after - before for before, after in zip(self._begun, now, strict=True))
-        return passed, server, own
-
-    def _now(self) -> tuple[float, float]:
-        first = self._server.cpu_times()
-        server = first.children_user + first.children_system
-        for process in [self._server, *self._server.children()]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                server += times.user + times.system
-        return server, time.process_time()
 
 
 def _store_of(dsn: str, layout: Layout, reading: Reading | None = None) -> PostgresqlStore:
@@ -83,73 +44,14 @@ def _store_of(dsn: str, layout: Layout, reading: Reading | None = None) -> Postg
     )
 
 
-def _batches(first: int, triggers: int, size: int, begun_ns: int) -> Iterator[Batch]:
-    for start in range(first, first + triggers, size):
-        records = random_records(min(size, first + triggers - start), seed=start)
-        numbers = np.arange(start, start + len(records))
-        records["trigger"] = numbers[:, None]
-        records["time_ns"] = (begun_ns + numbers * PERIOD_NS)[:, None]
-        closed = closed_triggers(records)
-        position = JournalPosition(sequence=start + 1)
-        yield Batch(
-            readings=closed.readings,
-            present=closed.present,
-            ledger=closed.ledger,
-            late=closed.late,
-            late_of=closed.late_of,
-            revised=closed.revised,
-            group=GROUP,
-            position=position,
-            durability=Durability.SYNC,
-        )
-
-
-def _questions(begun_ns: int, triggers: int) -> list[Query]:
-    end_ns = begun_ns + triggers * PERIOD_NS
-    middle_ns = begun_ns + triggers // 2 * PERIOD_NS
-    rng = np.random.default_rng(1)
-    scattered = rng.choice(triggers, min(triggers, 10_000), replace=False).tolist()
-    hour_ns = 3600 * SECOND_NS
-    return [
-        LedgerEnds(group=GROUP),
-        NewestTrigger(group=GROUP),
-        InstrumentReadings(group=GROUP, instrument=7, start_ns=end_ns - 100 * SECOND_NS, end_ns=end_ns, most=1000),
-        Snapshot(group=GROUP, at_ns=middle_ns, within_ns=hour_ns),
-        WindowReadings(group=GROUP, start_ns=middle_ns, end_ns=middle_ns + 10 * SECOND_NS),
-        TriggersReadings(group=GROUP, run=1, triggers=tuple(scattered[:100])),
-        TriggersReadings(group=GROUP, run=1, triggers=tuple(scattered)),
-        Means(group=GROUP, start_ns=begun_ns, end_ns=end_ns, step_ns=60 * SECOND_NS),
-        Aggregate(group=GROUP),
-    ]
-
-
-def say(line: str) -> None:
-    """Print at once: a measurement takes minutes."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-async def told(what: str, ask: Asked, pid: int, rounds: int) -> None:
-    """Print the least of some rounds: what disturbs only adds."""
-    found, answer = [], np.empty(0)
-    for _ in range(rounds):
-        cost = Cost(pid)
-        answer = await ask()
-        found.append(cost.since())
-    passed, server, own = np.min(found, axis=0) * 1000
-    say(f"{what:48}{len(answer):>10}{passed:>10.0f}{server:>10.0f}{own:>10.0f}")
-
-
 async def _ask_everything(dsn: str, pid: int, begun_ns: int, triggers: int, rounds: int) -> None:
-    say(f"{'':48}{'rows':>10}{'ms':>10}{'server':>10}{'own':>10}")
+    asked = questions(begun_ns, triggers)
+    say_columns()
     for layout in Layout:
         store = _store_of(dsn, layout, Reading(connections=1, give_up_s=600))
-        for query in _questions(begun_ns, triggers):
-            name = f"{layout} {type(query).__name__}"
-            name += f" of {len(query.triggers)}" if isinstance(query, TriggersReadings) else ""
-            await told(name, partial(store.ask, query), pid, rounds)
+        await ask_all(store, layout, asked, pid, rounds)
         await store.close()
-    await ask_otherwise(dsn, pid, _questions(begun_ns, triggers)[-2], rounds)
+    await ask_otherwise(dsn, pid, asked[-2], rounds)
 
 
 async def ask_otherwise(dsn: str, pid: int, means: Query, rounds: int) -> None:
@@ -196,7 +98,7 @@ async def beside_scans(dsn: str, begun_ns: int, first: int, seconds: float, roun
     """Commit single triggers while somebody scans, with as many processes of the server as it likes, or in one."""
     writer = _store_of(dsn, Layout.ROWS)
     await writer.open()
-    coming = _batches(first, 1_000_000, 1, begun_ns)
+    coming = batches(first, 1_000_000, 1, begun_ns)
     waited: dict[str, list[float]] = {}
     for workers in itertools.chain.from_iterable([(None, 0, 2)] * rounds):
         name = "nobody scans" if workers is None else f"a scan, {workers} parallel workers"
@@ -233,7 +135,7 @@ async def _measure(dsn: str, pid: int, options: argparse.Namespace) -> None:
     for layout in Layout:
         store = _store_of(dsn, layout)
         await store.open()
-        for batch in _batches(0, options.triggers, BATCH, begun_ns):
+        for batch in batches(0, options.triggers, BATCH, begun_ns):
             await store.commit(batch)
         await store.close()
     say(f"{options.triggers:,} triggers of {GROUP.size} instruments in each layout, over two hours' partitions\n")
