@@ -15,6 +15,7 @@ from dashboard import instrument
 from dashboard.alarms.routes import alarm_routes
 from dashboard.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.experiments import experiment_routes
+from dashboard.group_routes import group_routes
 from dashboard.hub import Hub, Viewer
 from dashboard.login import Doorkeeper
 from dashboard.orders import order_routes
@@ -142,6 +143,7 @@ def build_app(
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
     api.include_router(alarm_routes(hub, origins))
+    api.include_router(group_routes(hub, questions))
     api.include_router(order_routes(questions, origins))
     api.include_router(experiment_routes(questions))
     api.include_router(relay_routes(questions))

@@ -72,6 +72,38 @@ class Readings(Answer):
     units: Annotated[dict[str, str], Field(default_factory=dict)]
 
 
+class Newest(Answer):
+    """Body of `GET /api/v1/groups/{group}/newest`: every list has a value an instrument that is there."""
+
+    run: int | None
+    trigger: int | None
+    instruments: list[str]
+    time_ns: list[int]
+    channels: dict[str, list[float | None]]
+    units: Annotated[dict[str, str], Field(default_factory=dict)]
+
+
+class Stretches(Answer):
+    """Stretches of triggers: first trigger, its time, how many."""
+
+    trigger: list[int]
+    time_ns: list[int]
+    triggers: list[int]
+
+
+class Missing(Answer):
+    """Body of `GET /api/v1/groups/{group}/missing`; `late` and `heard_s` are by instrument, `missing` by its number."""
+
+    run: int | None
+    triggers: int
+    end_ns: int | None
+    stretches: Stretches
+    missing: dict[str, list[int]]
+    more: int
+    late: list[int]
+    heard_s: list[float | None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Daemon:
     """Where the daemon is, and what gets in there.
@@ -113,6 +145,15 @@ class DaemonApi:
         """An instrument's readings, start_ns <= time_ns < end_ns, thinned to `points`. Raises DaemonUnavailable."""
         asked = {"instrument": instrument, "start_ns": start_ns, "end_ns": end_ns, "points": points}
         return await self._get(f"/groups/{group}/readings", asked, Readings)
+
+    async def newest(self, group: str, *, complete: bool) -> Newest:
+        """The newest complete trigger, or the newest of all. Raises DaemonUnavailable."""
+        return await self._get(f"/groups/{group}/newest", {"complete": int(complete)}, Newest)
+
+    async def missing(self, group: str, *, last: int, instrument: int | None = None) -> Missing:
+        """Who was missing from the last triggers, of all instruments or one. Raises DaemonUnavailable."""
+        asked = {"last": last} | ({} if instrument is None else {"instrument": instrument})
+        return await self._get(f"/groups/{group}/missing", asked, Missing)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard.client import Readings
+from dashboard.client import Missing, Readings
 
 INK = "#c9d3de"
 FAINT = "#8b98a8"
@@ -12,9 +12,11 @@ RULE = "#222b35"
 CALM = "#9cc3e6"  # what the eye should follow
 GREY = "#76839a"  # what stands beside it for comparison
 LIMIT = "#d98a86"
+RED = "#ff8178"
 
 CHART_HEIGHT = 190
 TREND_HEIGHT = 112
+STRIP_HEIGHT = 84
 SPARSE = 120
 TRENDS = 8
 """Channels drawn for one instrument; more would be a scroll of stamps."""
@@ -82,6 +84,20 @@ def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:
         "anchor": f"y{len(names)}" if len(names) > 1 else "y",
     }
     return figure.update_layout(**layout, xaxis=axis)
+
+
+def missing_strip(history: Missing, instrument: int) -> go.Figure:
+    """When an instrument was missing: a bar a stretch of triggers, as high as the share of them that lack it, in %."""
+    counts = history.missing.get(str(instrument), [0] * len(history.stretches.triggers))
+    shares = [100 * count / of for count, of in zip(counts, history.stretches.triggers, strict=True)]
+    times = [time_ns / 1e6 for time_ns in history.stretches.time_ns]
+    figure = go.Figure(
+        go.Bar(x=times, y=shares, marker={"color": RED}, hovertemplate="%{y:.3~g} % missing<extra></extra>")
+    )
+    end_ms = (history.end_ns or 0) / 1e6
+    axis = _time_axis() | {"range": [times[0], end_ms]} if times else _time_axis()
+    values = _value_axis() | {"range": [0, 100], "nticks": 3, "ticksuffix": " %"}
+    return figure.update_layout(**_layout(STRIP_HEIGHT), bargap=0.1, xaxis=axis, yaxis=values)
 
 
 def _titled(name: str, readings: Readings) -> str:

@@ -1,5 +1,6 @@
 """One instrument: a drawer with its state and the trend of its channels, asked of the daemon when a cell is chosen."""
 
+import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -7,15 +8,19 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
-from dashboard.client import DaemonApi, DaemonUnavailable, Readings
-from dashboard.figures import TREND_HEIGHT, TRENDS, graph_config, trends
+from dashboard.client import DaemonApi, DaemonUnavailable, Missing, Readings
+from dashboard.figures import STRIP_HEIGHT, TREND_HEIGHT, TRENDS, graph_config, missing_strip, trends
 from dashboard.hub import Hub
+from dashboard.parts import HIDDEN
 from dashboard.slips import by_name
 from schemas.status import STATE_LETTERS, InstrumentState
 
-HIDDEN: dict[str, Any] = {"aria-hidden": "true"}
 TREND_S = 300
 POINTS = 600
+LAST = 1000
+"""Triggers of which its missing history is shown."""
+
+RECENT_S = 2.0
 REFRESH_MS = 4_000
 
 STATE_WORDS: dict[InstrumentState, tuple[str, str]] = {
@@ -104,10 +109,14 @@ async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any,
     now_ns = hub.status.time_ns if hub.status is not None else time.time_ns()
     start_ns = now_ns - TREND_S * 1_000_000_000
     try:
-        readings = await api.readings(group, instrument, start_ns=start_ns, end_ns=now_ns, points=POINTS)
+        readings, history = await asyncio.gather(
+            api.readings(group, instrument, start_ns=start_ns, end_ns=now_ns, points=POINTS),
+            api.missing(group, last=LAST, instrument=instrument),
+        )
     except DaemonUnavailable as problem:
         return state(hub, group, instrument, name), f"No readings to show: {problem}.", None
-    return state(hub, group, instrument, name), note(readings), _graph(readings, now_ns, start_ns)
+    drawn = [*_missing(history, instrument), _graph(readings, now_ns, start_ns)]
+    return state(hub, group, instrument, name), note(readings), drawn
 
 
 def state(hub: Hub, group: str, instrument: int, name: str) -> Any:
@@ -131,10 +140,47 @@ def note(readings: Readings) -> str:
     minutes = TREND_S // 60
     if not readings.time_ns:
         return f"Nothing stored from it in the last {minutes} minutes."
-    last = datetime.fromtimestamp(readings.time_ns[-1] / 1e9, UTC)
     of = f" First {TRENDS} of {len(readings.channels)} channels." if len(readings.channels) > TRENDS else ""
-    newest = f"{last:%H:%M:%S}.{last.microsecond // 1000:03d} UTC"
-    return f"{readings.stored:,} readings stored in the last {minutes} minutes, the newest at {newest}.{of}"
+    rate = f"{readings.stored / TREND_S:,.3g}/s"
+    newest = f"the newest of {_clock(readings.time_ns[-1])}"
+    return f"{readings.stored:,} readings stored in the last {minutes} minutes ({rate}), {newest}.{of}"
+
+
+def lateness(history: Missing, instrument: int) -> str:
+    """How often it was missing and late, and when it was last heard, in words."""
+    missing = sum(history.missing.get(str(instrument), []))
+    share = f" ({100 * missing / history.triggers:.3g} %)" if missing else ""
+    heard = history.heard_s[0]
+    last = "never heard since the daemon started" if heard is None else f"last heard {_ago(heard)}"
+    return (
+        f"Missing from {missing:,} of the last {history.triggers:,} triggers{share}, "
+        f"{history.late[0]:,} readings late since the daemon started, {last}."
+    )
+
+
+def _ago(seconds: float) -> str:
+    return "just now" if seconds < RECENT_S else f"{seconds:,.0f} s ago"
+
+
+def _clock(time_ns: int) -> str:
+    at = datetime.fromtimestamp(time_ns / 1e9, UTC)
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03d} UTC"
+
+
+def _missing(history: Missing, instrument: int) -> list[Any]:
+    """The words, and the strip where there is something to see in it."""
+    words = html.P(lateness(history, instrument), id="trend-missing")
+    if not history.missing:
+        return [words]
+    return [
+        words,
+        dcc.Graph(
+            id="missing-strip",
+            figure=missing_strip(history, instrument),
+            config=graph_config(),
+            style={"height": f"{STRIP_HEIGHT}px"},
+        ),
+    ]
 
 
 def _graph(readings: Readings, now_ns: int, start_ns: int) -> Any:

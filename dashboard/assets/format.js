@@ -62,6 +62,18 @@
     else element.setAttribute(name, value);
   };
 
+  /* What the page's server tells: {told}, or {problem} in one line. */
+  T.told = async function (path) {
+    try {
+      const answer = await fetch("/told/" + path);
+      const told = await answer.json();
+      if (answer.ok) return { told, problem: "" };
+      return { told: null, problem: typeof told.detail === "string" ? told.detail : "the page does not know this" };
+    } catch {
+      return { told: null, problem: "this page has lost its server" };
+    }
+  };
+
   T.make = function (tag, className, text) {
     const element = document.createElement(tag);
     if (className) element.className = className;

@@ -20,6 +20,8 @@
     return (names && names[number]) || group + " " + number;
   };
 
+  T.stateWords = (letter) => ((STATES[letter] || STATES.n).glyph || LEGEND.o) + " " + (STATES[letter] || STATES.n).words;
+
   T.cell = function (address) {
     const [group, number] = address.split(":");
     return drawn[group] && drawn[group].cells[Number(number)];

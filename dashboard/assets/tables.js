@@ -26,7 +26,14 @@
     const table = T.make("table", "figures");
     const head = table.createTHead().insertRow();
     for (const column of columns) {
-      const cell = T.make("th", column.words ? "words" : "", column.label);
+      const cell = T.make("th", column.words ? "words" : "", column.sort ? undefined : column.label);
+      if (column.sort) {
+        const button = T.make("button", "sort", column.label);
+        button.type = "button";
+        button.addEventListener("click", column.sort);
+        cell.append(button);
+        cell.dataset.column = column.name;
+      }
       cell.scope = "col";
       if (column.title) cell.title = column.title;
       head.append(cell);
@@ -36,6 +43,13 @@
     place.append(box, T.make("p", "nothing", nothing));
     return table;
   }
+
+  /* Which column a table is sorted by: direction is ascending or descending. */
+  T.markSorted = function (place, name, direction) {
+    for (const cell of place.querySelectorAll("thead th[data-column]")) {
+      T.attribute(cell, "aria-sort", cell.dataset.column === name ? direction : null);
+    }
+  };
 
   function line(columns, row) {
     const made = T.make("tr");

@@ -130,7 +130,7 @@ def test_a_cell_opens_the_trend_of_its_instrument_and_the_address_remembers_it(s
     expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_006")
     expect(page.locator("#trend-state")).to_contain_text("missing: absent from some of the last triggers")
     expect(page.locator("#trend-note")).to_contain_text("3,000 readings stored in the last 5 minutes")
-    chart = page.locator("#trend-chart .js-plotly-plot")
+    chart = page.locator("#trend-graph .js-plotly-plot")
     expect(chart.locator("path.js-line")).to_have_count(4)
     box = chart.bounding_box()
     assert box is not None
