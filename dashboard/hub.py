@@ -58,6 +58,7 @@ class Hub:
         self._viewers: set[Viewer] = set()
         self._sections: Sections = {}
         self._histories: dict[str, History] = {}
+        self._runs: dict[str, tuple[int, int]] = {}  # by group: the run, and since when as far as is known, in ms
         self._recent: deque[tuple[int, int, str]] = deque(maxlen=QUEUE)
         self._ways: deque[float] = deque(maxlen=WAYS)
         self._snapshot: str | None = None
@@ -83,6 +84,8 @@ class Hub:
         now = sections(status) | {"alarms": self.board.update(status)}
         now |= {f"names/{group}": names for group, names in self.names.items() if group in status.groups}
         time_ms = status.time_ns / 1e6
+        for name, told in status.groups.items():
+            now[f"group/{name}"]["run_since_ms"] = self._run_since(name, told.run, round(time_ms))
         for group, values in row.items():
             self._histories.setdefault(group, History(len(COLUMNS))).add(round(time_ms), values)
         frame = _encode(
@@ -113,6 +116,13 @@ class Hub:
         """While the daemon is gone, tell the browsers so: they see that the page itself still stands."""
         if self._lost_since is not None:
             self._publish(_encode({"kind": "link", "link": self._link()}))
+
+    def _run_since(self, group: str, run: int, time_ms: int) -> int:
+        """When the run began; 0 where it was there before this page."""
+        known = self._runs.get(group)
+        if known is None or known[0] != run:
+            self._runs[group] = (run, 0 if known is None else time_ms)
+        return self._runs[group][1]
 
     def tell_alarms(self) -> None:
         """Tell the browsers what somebody has just said of an alarm."""

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dash_mantine_components as dmc
+import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
 from dashboard.client import DaemonApi, DaemonUnavailable, Missing, Readings
-from dashboard.figures import STRIP_HEIGHT, TREND_HEIGHT, TRENDS, graph_config, missing_strip, trends
+from dashboard.figures import STRIP_HEIGHT, TRENDS, graph_config, missing_strip, trends
 from dashboard.hub import Hub
 from dashboard.parts import HIDDEN
 from dashboard.slips import by_name
@@ -21,6 +22,8 @@ LAST = 1000
 """Triggers of which its missing history is shown."""
 
 RECENT_S = 2.0
+EMPTY: dict[str, Any] = {"data": [], "layout": {"height": STRIP_HEIGHT}}
+UNSEEN = {"display": "none"}
 REFRESH_MS = 4_000
 
 STATE_WORDS: dict[InstrumentState, tuple[str, str]] = {
@@ -58,7 +61,13 @@ def drawer() -> Any:
                         html.P("", id="trend-state"),
                         html.P("", id="trend-note", role="status"),
                         html.P("Asking the daemon for its readings …", className="asking"),
-                        html.Div(id="trend-chart"),
+                        html.P("", id="trend-missing"),
+                        # Always there: what is put in anew with every answer flickers.
+                        dcc.Graph(id="missing-strip", figure=EMPTY, config=graph_config(), style=UNSEEN),
+                        html.Div(
+                            dcc.Graph(id="trend-graph", figure=EMPTY, config=graph_config(), style=UNSEEN),
+                            id="trend-chart",
+                        ),
                     ],
                 ),
             ),
@@ -78,34 +87,49 @@ def register(app: Dash, *, hub: Hub, api: DaemonApi) -> None:
         Output("drawer", "opened"),
         Output("drawer", "title"),
         Output("trend-again", "disabled"),
-        Output("trend-chart", "children"),
+        Output("trend-graph", "style"),
         Input("picked", "data"),
         prevent_initial_call=True,
     )
     async def pick(picked: dict[str, Any] | None) -> tuple[bool, str, bool, Any]:
         if picked is None:
-            return False, "", True, None
-        return True, picked["name"], False, None
+            return False, "", True, UNSEEN
+        return True, picked["name"], False, UNSEEN
 
     @app.callback(
         Output("trend-state", "children"),
         Output("trend-note", "children"),
-        Output("trend-chart", "children", allow_duplicate=True),
+        Output("trend-missing", "children"),
+        Output("missing-strip", "figure"),
+        Output("missing-strip", "style"),
+        Output("trend-graph", "figure"),
+        Output("trend-graph", "style", allow_duplicate=True),
         Input("picked", "data"),
         Input("trend-again", "n_intervals"),
         prevent_initial_call=True,
         running=[(Output("trend", "className"), "asking", "answered")],
     )
-    async def show(picked: dict[str, Any] | None, _again: int | None) -> tuple[Any, str, Any]:
+    async def show(picked: dict[str, Any] | None, _again: int | None) -> tuple[Any, ...]:
         if picked is None:
-            return "", "", None
+            return _told("", "")
         return await _shown(hub, api, picked)
 
 
-async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any, str, Any]:
+def _told(
+    state: Any, note: str, missing: str = "", strip: go.Figure | None = None, trend: go.Figure | None = None
+) -> tuple[Any, ...]:
+    """The outputs of `show`; without a strip or a trend there is none to be seen."""
+    return state, note, missing, *_drawn(strip), *_drawn(trend)
+
+
+def _drawn(figure: go.Figure | None) -> tuple[Any, dict[str, str]]:
+    return (EMPTY, UNSEEN) if figure is None else (figure, {"height": f"{figure.layout.height}px"})
+
+
+async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any, ...]:
     group, instrument, name = picked["group"], int(picked["instrument"]), picked["name"]
     if hub.problem is not None:
-        return state(hub, group, instrument, name), f"No readings to show: {hub.problem}.", None
+        return _told(state(hub, group, instrument, name), f"No readings to show: {hub.problem}.")
     now_ns = hub.status.time_ns if hub.status is not None else time.time_ns()
     start_ns = now_ns - TREND_S * 1_000_000_000
     try:
@@ -114,9 +138,14 @@ async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any,
             api.missing(group, last=LAST, instrument=instrument),
         )
     except DaemonUnavailable as problem:
-        return state(hub, group, instrument, name), f"No readings to show: {problem}.", None
-    drawn = [*_missing(history, instrument), _graph(readings, now_ns, start_ns)]
-    return state(hub, group, instrument, name), note(readings), drawn
+        return _told(state(hub, group, instrument, name), f"No readings to show: {problem}.")
+    return _told(
+        state(hub, group, instrument, name),
+        note(readings),
+        lateness(history, instrument),
+        missing_strip(history, instrument) if history.missing else None,
+        trends(readings, now_ns=now_ns, start_ns=start_ns) if readings.time_ns else None,
+    )
 
 
 def state(hub: Hub, group: str, instrument: int, name: str) -> Any:
@@ -165,32 +194,3 @@ def _ago(seconds: float) -> str:
 def _clock(time_ns: int) -> str:
     at = datetime.fromtimestamp(time_ns / 1e9, UTC)
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03d} UTC"
-
-
-def _missing(history: Missing, instrument: int) -> list[Any]:
-    """The words, and the strip where there is something to see in it."""
-    words = html.P(lateness(history, instrument), id="trend-missing")
-    if not history.missing:
-        return [words]
-    return [
-        words,
-        dcc.Graph(
-            id="missing-strip",
-            figure=missing_strip(history, instrument),
-            config=graph_config(),
-            style={"height": f"{STRIP_HEIGHT}px"},
-        ),
-    ]
-
-
-def _graph(readings: Readings, now_ns: int, start_ns: int) -> Any:
-    if not readings.time_ns:
-        return None
-    drawn = min(TRENDS, max(1, len(readings.channels)))
-    height = TREND_HEIGHT * drawn + 24
-    return dcc.Graph(
-        id="trend-graph",
-        figure=trends(readings, now_ns=now_ns, start_ns=start_ns),
-        config=graph_config(),
-        style={"height": f"{height}px"},
-    )

@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from dashboard.history import BUCKET_S, KEPT_S, RECENT_S, History, thin
+from dashboard.history import BUCKET_S, HOUR_S, KEPT_S, LONG_BUCKET_S, RECENT_S, History, thin
 
 T0 = 1_700_000_000_000.0
 
@@ -19,17 +20,18 @@ def test_the_newest_minutes_are_kept_as_they_came() -> None:
     assert np.diff(rows[:, 0]).max() == 250.0
 
 
-def test_an_hour_is_small_and_no_more_than_an_hour() -> None:
-    rows = filled(KEPT_S + 1200).rows()
-    assert len(rows) < 4 * RECENT_S + 2 * KEPT_S / BUCKET_S + 4
-    assert KEPT_S - 2 * BUCKET_S < (rows[-1, 0] - rows[0, 0]) / 1e3 <= KEPT_S + BUCKET_S
+def test_days_are_small_and_no_more_than_days() -> None:
+    rows = filled(KEPT_S + 4 * HOUR_S, every=2.0).rows()
+    assert len(rows) < RECENT_S / 2.0 + 2 * HOUR_S / BUCKET_S + 2 * KEPT_S / LONG_BUCKET_S + 8
+    assert KEPT_S - 2 * LONG_BUCKET_S < (rows[-1, 0] - rows[0, 0]) / 1e3 <= KEPT_S + LONG_BUCKET_S
     assert (np.diff(rows[:, 0]) > 0).all()
 
 
-def test_a_dip_of_one_point_is_still_seen_an_hour_later() -> None:
-    rows = filled(3000, dip_at=100.25).rows()
+@pytest.mark.parametrize(("later_s", "within_s"), [(3_000, BUCKET_S), (6_000, LONG_BUCKET_S + BUCKET_S)])
+def test_a_dip_of_one_point_is_still_seen_later(later_s: float, within_s: float) -> None:
+    rows = filled(later_s, dip_at=100.25).rows()
     (place,) = np.flatnonzero(rows[:, 1] == 90.0)
-    assert abs(rows[place, 0] - (T0 + 100_250)) <= BUCKET_S * 1e3
+    assert abs(rows[place, 0] - (T0 + 100_250)) <= within_s * 1e3
 
 
 def test_thinning_keeps_order_least_and_greatest_of_each_column() -> None:

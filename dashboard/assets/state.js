@@ -1,8 +1,10 @@
-/* What this browser knows: sections as last told, and an hour of points a group. */
+/* What this browser knows: sections as last told, and the points of a group: an hour as they came, then thinned. */
 (function (T) {
   "use strict";
 
   const KEPT_MS = 3600e3;
+  const LONG_MS = 120e3; // width of a stretch of which the least and the greatest are kept
+  const RUN_MS = 2 * 86400e3;
   const GAP_MS = 3000;
 
   T.state = {
@@ -90,12 +92,47 @@
     }
     series.t.push(t);
     series.values.forEach((column, i) => column.push(point[i]));
-    /* Cut seldom and much: shifting four arrays four times a second would copy an hour each time. */
-    if (series.t[0] < t - KEPT_MS - 60e3) {
-      const keep = first(series.t, t - KEPT_MS);
-      series.t.splice(0, keep);
-      series.values.forEach((column) => column.splice(0, keep));
+    /* Seldom and much: shifting all arrays four times a second would copy an hour each time. */
+    if (t - (series.tidied || 0) > LONG_MS) tidy(series, t);
+  }
+
+  /* What is older than an hour is thinned once. What a snapshot brought is thin where it is old. */
+  function tidy(series, now) {
+    const old = first(series.t, now - KEPT_MS);
+    const drop = first(series.t, now - RUN_MS);
+    const from = Math.max(series.thin === undefined ? old : series.thin, drop);
+    const thinned = stretches(series, from, old);
+    const join = (column, made) => column.slice(drop, from).concat(made, column.slice(old));
+    series.t = join(series.t, thinned.t);
+    series.values = series.values.map((column, i) => join(column, thinned.values[i]));
+    series.thin = from - drop + thinned.t.length;
+    series.tidied = now;
+  }
+
+  /* Two points a stretch, as the page's server does it: the least and the greatest of each column, in their order. */
+  function stretches(series, from, to) {
+    const made = { t: [], values: series.values.map(() => []) };
+    const gap = (i) => series.values.every((column) => column[i] === null);
+    for (let at = from, next; at < to; at = next) {
+      next = at + 1;
+      if (!gap(at)) while (next < to && series.t[next] - series.t[at] < LONG_MS && !gap(next)) next++;
+      made.t.push(series.t[at]);
+      if (next - at > 1) made.t.push(series.t[next - 1]);
+      series.values.forEach((column, i) => made.values[i].push(...ends(column, at, next)));
     }
+    return made;
+  }
+
+  function ends(column, from, to) {
+    if (to - from === 1) return [column[from]];
+    let low = -1;
+    let high = -1;
+    for (let i = from; i < to; i++) {
+      if (column[i] === null) continue;
+      if (low < 0 || column[i] < column[low]) low = i;
+      if (high < 0 || column[i] > column[high]) high = i;
+    }
+    return low < 0 ? [null, null] : [column[Math.min(low, high)], column[Math.max(low, high)]];
   }
 
   /* The first place whose time is not before `from`. */

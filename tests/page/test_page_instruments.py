@@ -42,6 +42,7 @@ def test_the_worst_are_listed_sorted_and_lead_to_their_detail(stage: Stage, fres
     box = strip.bounding_box()
     assert box is not None
     assert box["height"] > 60
+    assert box["width"] > 300
     assert fresh.errors == []
 
 
