@@ -14,7 +14,11 @@ from dashboard.orbit import Plot, choices, plots, spread
 MISSING_FRESH_S = 4.0
 NEWEST_FRESH_S = 0.9
 OLD_S = 3.0
-"""A complete trigger older than this is not what the machine does now: the newest is told, though some are missing."""
+"""A complete trigger older than this is not what the machine does now: the newest is told, though some are missing. How old
+it is tell the triggers since: an instrument's clock may be off."""
+
+FEW = 10
+"""Triggers behind the newest that are no age at all: they may not be committed yet."""
 
 LASTS = (200, 1000, 10_000)
 """How many triggers somebody may look back at."""
@@ -70,10 +74,17 @@ def orbit_answer(newest: Newest, names: list[str], choice: str | None) -> dict[s
 
 async def _newest(hub: Hub, api: DaemonApi, group: str) -> Newest:
     complete = await api.newest(group, complete=True)
-    if complete.time_ns and hub.status is not None and hub.status.time_ns - max(complete.time_ns) < OLD_S * 1e9:
+    if _is_of_now(hub, group, complete):
         return complete
     newest = await api.newest(group, complete=False)
     return newest if newest.time_ns else complete
+
+
+def _is_of_now(hub: Hub, group: str, found: Newest) -> bool:
+    told = None if hub.status is None else hub.status.groups.get(group)
+    if told is None or told.triggers.newest is None or found.trigger is None or found.run != told.run:
+        return False
+    return told.triggers.newest - found.trigger <= max(FEW, OLD_S * told.triggers.rate)
 
 
 def _plot(plot: Plot) -> dict[str, Any]:

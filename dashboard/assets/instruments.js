@@ -5,7 +5,7 @@
   const EVERY_MS = 5000;
   const SHOWN = 25;
   const SVG = "http://www.w3.org/2000/svg";
-  const STRIP = 180; // px
+  const STRIP = 180; // its units across
   const BAD = { n: 4, s: 3, d: 2, m: 1, l: 0.5, o: 0 };
   const $ = (id) => document.getElementById(id);
 
@@ -24,7 +24,7 @@
     { name: "missing", label: NAMES.missing, sort: () => sort("missing") },
     { name: "late", label: NAMES.late, sort: () => sort("late") },
     { name: "heard", label: NAMES.heard, sort: () => sort("heard") },
-    { name: "strip", label: "When it was missing, newest right", make: strip, update: drawStrip },
+    { name: "strip", label: "Missing when, newest right", words: true, make: strip, update: drawStrip },
   ];
 
   T.onTab("instruments", (liveness) => {
@@ -131,8 +131,8 @@
   function strip() {
     const svg = document.createElementNS(SVG, "svg");
     svg.setAttribute("class", "strip");
-    svg.setAttribute("width", STRIP);
-    svg.setAttribute("height", 16);
+    svg.setAttribute("viewBox", "0 0 " + STRIP + " 16");
+    svg.setAttribute("preserveAspectRatio", "none");
     svg.setAttribute("aria-hidden", "true");
     return svg;
   }

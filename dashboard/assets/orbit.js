@@ -50,12 +50,20 @@
       T.text($("orbit-note"), "no trigger is stored yet");
       return;
     }
-    const age = (T.now() - shown.time_ms) / 1e3;
+    const age = seconds();
     const old = age > OLD_S || liveness === "none" || shown.problem;
-    const when = old ? "of " + T.time(shown.time_ms) + " UTC, " + T.lasted(age) + " ago" : T.time(shown.time_ms) + " UTC";
+    const when = old ? "of " + T.time(shown.time_ms) + " UTC, about " + T.about(age) + " ago" : T.time(shown.time_ms) + " UTC";
     const rms = shown.plots.map((plot) => plot.name + " rms " + T.number(plot.rms) + " " + plot.unit).join(", ");
     T.text($("orbit-note"), "trigger " + T.count(shown.trigger) + " · " + when + " · " + rms + (shown.problem ? " · " + shown.problem : ""));
     T.attribute($("orbit-note"), "data-old", old ? "true" : null);
+  }
+
+  /* How old it is: by the triggers since, while there are any, for the clock of an instrument may be off. */
+  function seconds() {
+    const newest = (T.section("totals", shown.group) || {}).newest;
+    const rate = T.latest(shown.group, "received");
+    if (rate > 0 && newest != null && newest >= shown.trigger) return (newest - shown.trigger) / rate;
+    return (T.now() - shown.time_ms) / 1e3;
   }
 
   function draw(told) {

@@ -24,7 +24,7 @@ def test_the_worst_are_listed_sorted_and_lead_to_their_detail(stage: Stage, fres
     row = page.locator("#worst tbody tr").nth(1)
     expect(row).to_contain_text("▲ silent200 · 33 %0")
     expect(row).to_contain_text(re.compile(r"1 min \d+ s ago"))
-    assert row.locator(".strip path").evaluate("e => e.getBBox().width") > 40
+    assert row.locator(".strip path").evaluate("e => e.getBBox().width") == pytest.approx(60, abs=3)
     page.get_by_role("button", name="Late", exact=True).click()
     expect(names.first).to_have_text("bpm_013")
     page.get_by_role("button", name="Instrument", exact=True).click()
