@@ -14,7 +14,7 @@ from dashboard.orbit import Plot, choices, plots, spread
 MISSING_FRESH_S = 4.0
 NEWEST_FRESH_S = 0.9
 OLD_S = 3.0
-"""A complete trigger older than this is not what the machine does now: the newest is told, though some are missing. How old
+"""A complete trigger older than this is not what the machine does now: the newest is told, with some missing. How old
 it is tell the triggers since: an instrument's clock may be off."""
 
 FEW = 10

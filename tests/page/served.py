@@ -33,6 +33,7 @@ from schemas.status import (
     TriggerCounts,
 )
 from schemas.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
+from tests.page.served_instruments import instrument_routes
 
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
 STARTED_NS = time.time_ns()
@@ -294,6 +295,7 @@ def build_app(served: Served) -> FastAPI:
     """The part of the daemon's API that the page asks."""
     app = FastAPI()
     app.include_router(_status_routes(served))
+    app.include_router(instrument_routes(FIGURES, CHANNELS, lambda: served.now))
     app.include_router(_readings_routes())
     app.include_router(_experiment_routes())
     return app
@@ -352,43 +354,6 @@ def _status_routes(served: Served) -> APIRouter:
     async def stored() -> Storage:
         ASKED["storage"] += 1
         return storage(time.time_ns())
-
-    @app.get("/api/v1/groups/{group}/newest")
-    async def newest(group: str, complete: bool = True) -> dict[str, Any]:
-        size = FIGURES["groups"][group]
-        gone = [int(n) for n, letter in FIGURES["states"].get(group, {}).items() if letter in "msn"]
-        there = [] if complete and gone else [n for n in range(size) if n not in gone]
-        turn, rise = [1.0 + 0.02 * math.sin(n / 5) for n in there], [1.0 + 0.03 * math.cos(n / 7) for n in there]
-        return {
-            "run": 1,
-            "trigger": served.sequence * 25 if there else None,
-            "instruments": [f"{group}_{n:03d}" for n in there],
-            "time_ns": [served.now.time_ns] * len(there),
-            "channels": {"top_in": turn, "bot_in": turn, "bot_out": [1.0] * len(there), "top_out": rise},
-            "units": dict.fromkeys(CHANNELS, "V"),
-        }
-
-    @app.get("/api/v1/groups/{group}/missing")
-    async def missing(group: str, last: int = 1000, instrument: int | None = None) -> dict[str, Any]:
-        size = FIGURES["groups"][group]
-        asked = range(size) if instrument is None else [instrument]
-        letters = {n: FIGURES["states"].get(group, {}).get(str(n), "o") for n in asked}
-        counts = {"m": [0, 3] * 30, "s": [0] * 40 + [10] * 20, "n": [10] * 60}
-        end_ns = served.now.time_ns
-        return {
-            "run": 1,
-            "triggers": 600,
-            "end_ns": end_ns,
-            "stretches": {
-                "trigger": [1 + 10 * place for place in range(60)],
-                "time_ns": [end_ns - (60 - place) * 100_000_000 for place in range(60)],
-                "triggers": [10] * 60,
-            },
-            "missing": {str(n): counts[letter] for n, letter in letters.items() if letter in counts},
-            "more": 0,
-            "late": [7 if letter == "l" else 0 for letter in letters.values()],
-            "heard_s": [{"n": None, "s": 61.0}.get(letter, 0.1) for letter in letters.values()],
-        }
 
     @app.post("/figures")
     async def figures(changes: dict[str, Any]) -> None:
