@@ -120,13 +120,13 @@ async def committed(store: MongodbStore, batch: Batch, within_s: float = 60) -> 
 # --- crashes --------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+# Arrays are tried in tests/test_crashes.py.
 @pytest.mark.timeout(300)  # FerretDB reads a collection through where a batch comes again
 async def test_a_killed_server_loses_and_repeats_nothing(
-    own_mongodb: ThrowawayMongodb, make: Make, rng: np.random.Generator, layout: Layout
+    own_mongodb: ThrowawayMongodb, make: Make, rng: np.random.Generator
 ) -> None:
     group = group_of()
-    store = make(group, layout, dsn=own_mongodb.start(), command_timeout_s=10)
+    store = make(group, Layout.ROWS, dsn=own_mongodb.start(), command_timeout_s=10)
     await store.open()
     sent: list[Array] = []
     failures = 0

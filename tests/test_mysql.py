@@ -107,8 +107,8 @@ def login(dsn: str, user: str, password: str | None = None) -> str:
 # --- crashes and lost connections -----------------------------------------------------------------------------------
 
 
-@BOTH
-@BULK
+# Arrays by the bulk command are tried in tests/test_crashes.py.
+@pytest.mark.parametrize(("layout", "bulk"), [(Layout.ROWS, True), (Layout.ARRAYS, False)])
 async def test_a_killed_server_loses_and_repeats_nothing(
     state_dir: Path, rng: np.random.Generator, layout: Layout, bulk: bool, mariadb_dsn: str
 ) -> None:
