@@ -165,7 +165,7 @@ def test_workloads_and_the_governor_are_ordered_with_the_token(daemon: Process, 
     give(page, token, keep=True)
     expect(form.locator(".said")).to_contain_text("shift")
     expect(form.locator(".said")).to_have_attribute("data-level", "wrong")
-    page.get_by_label("Ceiling for commit p99, ms").fill("60000")
+    page.get_by_label("Commit p99 at most, ms").fill("60000")
     page.get_by_role("button", name="Set these ceilings").click()
     expect(page.locator("#governor-state")).to_have_text("● on: commit p99 below 60,000 ms")
     page.get_by_role("button", name="Turn it off").click()

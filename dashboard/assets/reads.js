@@ -156,8 +156,8 @@
     const form = T.orderForm($("governor-form"), {
       prefix: "governor",
       fields: [
-        { name: "commit_p99_ms", label: "Ceiling for commit p99, ms", kind: "number", min: 0.001, max: 600000 },
-        { name: "backlog_triggers", label: "Ceiling for the backlog, triggers", kind: "number", min: 1, max: 1e9, step: 1 },
+        { name: "commit_p99_ms", label: "Commit p99 at most, ms", kind: "number", min: 0.001, max: 600000 },
+        { name: "backlog_triggers", label: "Backlog at most, triggers", kind: "number", min: 1, max: 1e9, step: 1 },
       ],
       button: "Set these ceilings",
       order: (values) => ruled(Object.fromEntries(CEILINGS.map((name) => [name, values[name] ?? null]))),

@@ -49,7 +49,7 @@ def test_workloads_stand_with_their_figures_and_what_is_wrong_with_them(stage: S
     expect(cell(page, "readers", "nightly", "state")).to_have_text("✕ failed: the process was ended by SIGKILL")
     expect(page.locator("#governor-state")).to_have_text("● on: commit p99 below 25.0 ms")
     expect(page.locator("#governor-reason")).to_have_text(f"lowering: {GOVERNOR['reason']}")
-    expect(page.get_by_label("Ceiling for commit p99, ms")).to_have_value("25")
+    expect(page.get_by_label("Commit p99 at most, ms")).to_have_value("25")
     expect(page.locator("#tile-reads .value")).to_have_text("12.0")
     for name in ("reads", "readers", "read-p99"):
         expect(page.locator(f"#chart-{name} path.js-line").first).to_be_attached()
