@@ -29,6 +29,9 @@ READERS = [
     {"name": "control_room", "kind": "newest", "clients": 2, "period_s": 1.0, "deadline_s": 1.0},
     {"name": "trends", "kind": "trend", "clients": 4, "period_s": 2.0, "deadline_s": 1.0},
 ]
+SCAN = {"name": "scan", "kind": "scan", "period_s": 0, "deadline_s": 10}
+EXPERIMENT = {"workloads": [SCAN], "pairs": 3, "block_s": 6, "warm_up_s": 1, "doses": [1, 2, 4]}
+"""Two minutes: enough for a picture, and too short for figures of any worth."""
 GATHERED_MS = 75_000
 """A minute of charts, and a little."""
 
@@ -70,10 +73,19 @@ def test_pictures_of_every_tab(tmp_path: Path) -> None:
         until(lambda: page.locator("#orbit .scatterlayer path.js-line").count() > 0, "the orbit is drawn")
         page.wait_for_timeout(2_000)
         picture(page, "page-instruments")
-        for tab in ("reads", "interference", "storage"):
+        for tab in ("reads", "storage"):
             page.locator(f"#tab-{tab}").click()
             page.wait_for_timeout(5_000)
             picture(page, f"page-{tab}")
+        with httpx.Client(base_url=api, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+            for reader in READERS:
+                assert client.delete(f"/api/v1/readers/{reader['name']}").is_success
+            assert client.post("/api/v1/interference", json=EXPERIMENT).is_success
+        page.locator("#tab-interference").click()
+        done = page.locator("#experiments-past [data-column=state]").first
+        expect(done).to_have_text(re.compile("^✓ done"), timeout=300_000)
+        expect(page.locator("#experiment .verdict")).to_be_visible()
+        picture(page, "page-interference")
         phone(browser, url)
 
 
