@@ -129,6 +129,8 @@ def overview(status: Status, where: str) -> RenderableType:
     parts: list[RenderableType] = [_header(status, where), _groups(status.groups)]
     if status.readers:
         parts.append(readers_table(status.readers))
+        if status.governor is not None and status.governor.state != "off":
+            parts.append(Text(f"governor: {status.governor.reason}"))
     refused = _refused(status)
     if refused:
         parts.append(Text.assemble(("Refused  ", "bold"), (", ".join(refused), "yellow")))

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from daemon.terminal import absence, duration, overview
-from schemas.status import ReaderStatus, Status
+from schemas.status import GovernorStatus, ReaderStatus, Status
 from tests.page.served import snapshot
 
 
@@ -43,11 +43,18 @@ def test_readers_are_a_line_each_with_what_is_wrong() -> None:
     reader |= {"latency_ms": {"p50": 4.25, "p99": 61.5, "max": 70.0}, "deadline_ms": 50.0, "problem": None}
     running = ReaderStatus.model_validate({**reader, "state": "running"})
     failed = ReaderStatus.model_validate({**reader, "state": "failed", "problem": "its process was ended"})
-    status = status_of().model_copy(update={"readers": {"displays": running, "from_the_start": failed}})
+    why = "commit p99 62 ms is over its ceiling of 50 ms: 8 of 20 clients may ask"
+    governor = {"commit_p99_ms": 50.0, "backlog_triggers": None, "admitted": 8, "clients": 20, "reason": why}
+    holding = GovernorStatus.model_validate({**governor, "state": "lowering"})
+    both = {"displays": running, "from_the_start": failed}
+    status = status_of().model_copy(update={"readers": both, "governor": holding})
     lines = [line.split() for line in shown(overview(status, "here")).splitlines()]
     assert ["displays", "newest", "4", "of", "10", "19.5", "2,340", "4.2,", "61.5", "75.0%", "0"] in lines
     assert ["✗", "from_the_start:", "its", "process", "was", "ended"] in lines
+    assert f"governor: {why}" in shown(overview(status, "here"))
     assert max(map(len, shown(overview(status, "here")).splitlines())) <= 80
+    off = status.model_copy(update={"governor": holding.model_copy(update={"state": "off"})})
+    assert "governor" not in shown(overview(off, "here"))
 
 
 def test_a_database_that_is_away_is_told_with_its_reason() -> None:
