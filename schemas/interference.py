@@ -91,7 +91,11 @@ class Sample(_Model):
 
 
 class WorkloadBlock(_Model):
-    """What one workload did in a block, after the warm-up. Answers are counted when they come."""
+    """What one workload did in a block, after the warm-up.
+
+    Rates are of answers that came before the block's end; the rest is of all that was asked in it, however late its
+    answer came.
+    """
 
     admitted: int
     cycles: int = Field(description="answers, late ones among them")

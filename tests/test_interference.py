@@ -70,6 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("interference")
 
 
+@pytest.mark.timeout(300)  # four experiments and two starts of a daemon, on a machine that does other things, too
 def test_an_experiment_from_its_start_to_its_report(folder: Path) -> None:
     with logging_daemon(folder) as daemon:
         assert daemon.told() == {"running": None, "live": None, "past": []}

@@ -199,6 +199,11 @@ def test_a_block_in_which_nothing_was_committed_is_left_out_and_said() -> None:
     assert row.b_to_a.pairs == 3
     assert row.verdict.endswith("(1 block left out, in which nothing was committed)")
 
+    nothing = {"rate": 0.0, "reading_rate": 0.0, "p50_ms": None, "p99_ms": None}
+    blocks = [block.model_copy(update=nothing) for block in record.blocks]
+    words = analysed(record.model_copy(update={"blocks": blocks})).headline
+    assert words.startswith("With 4 readers: nothing was committed in so many blocks")
+
 
 @pytest.mark.parametrize(
     ("figure", "ratio", "low", "high", "words"),

@@ -157,6 +157,8 @@ def _headline(rows: Sequence[Row], steady: bool | None) -> str:
     most = max(row.readers for row in rows)
     found = {row.figure: row for row in rows if row.readers == most}
     parts = [f"{_title(figure)} {found[figure].verdict}" for figure in ("p99_ms", "rate") if figure in found]
+    if not parts:
+        parts = ["nothing was committed in so many blocks that neither rate nor latency can be compared"]
     words = f"With {counted(most, 'reader')}: {'; '.join(parts)}."
     return words if steady is not False else f"{words} The machine was not steady."
 

@@ -1,10 +1,10 @@
 """Routes for interference experiments."""
 
+import asyncio
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import APIRouter, Body, HTTPException, Path, Query, Security
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, Body, HTTPException, Path, Query, Response, Security
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, Field
 
@@ -67,20 +67,23 @@ def interference_routes(service: Told) -> APIRouter:
         except KeyError:
             raise HTTPException(404, "no experiment runs") from None
 
-    @routes.get("/api/v1/interference/{name}", tags=["interference"], response_class=FileResponse)
-    async def record(name: Id) -> FileResponse:
+    @routes.get("/api/v1/interference/{name}", tags=["interference"], response_class=Response)
+    async def record(name: Id) -> Response:
         """Everything that was measured, and what follows from it (`schemas.interference.Record`), as JSON."""
-        return _file(service.experiments.keeper.record_path(name), "application/json", name)
+        return await _file(service.experiments.keeper.record_path(name), "application/json", name)
 
-    @routes.get("/api/v1/interference/{name}/report", tags=["interference"], response_class=FileResponse)
-    async def report(name: Id) -> FileResponse:
+    @routes.get("/api/v1/interference/{name}/report", tags=["interference"], response_class=Response)
+    async def report(name: Id) -> Response:
         """The report: one HTML file that loads nothing and runs no script."""
-        return _file(service.experiments.keeper.report_path(name), "text/html", name)
+        return await _file(service.experiments.keeper.report_path(name), "text/html", name)
 
     return routes
 
 
-def _file(path: FilePath, media_type: str, name: str) -> FileResponse:
-    if not path.is_file():
-        raise HTTPException(404, f"nothing is kept here of an experiment {name}; see GET /api/v1/interference")
-    return FileResponse(path, media_type=media_type)
+async def _file(path: FilePath, media_type: str, name: str) -> Response:
+    """All of it at once: it may be replaced by another while it is sent."""
+    try:
+        return Response(await asyncio.to_thread(path.read_bytes), media_type=media_type)
+    except FileNotFoundError:
+        detail = f"nothing is kept here of an experiment {name}; see GET /api/v1/interference"
+        raise HTTPException(404, detail) from None

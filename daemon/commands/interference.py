@@ -220,10 +220,17 @@ def _on_throwaway(scenery: Scenery, settings: Experiment, html: Path, console: C
 
 
 async def _measured(scenery: Scenery, settings: Experiment, folder: Path, console: Console) -> Record:
+    record: Record | None = None
     with told_to_stop() as stop:
-        async with staged(scenery, folder, lambda words: console.print(words, highlight=False), stop) as found:
-            record, _ = await follow(found, settings, console, stop)
-            return record
+        try:
+            async with staged(scenery, folder, lambda words: console.print(words, highlight=False), stop) as found:
+                record, _ = await follow(found, settings, console, stop)
+        except (DrillFailed, CommandFailed) as error:
+            if record is None:
+                raise
+            # What was measured is none the worse for it.
+            console.print(f"after the last block {error}", highlight=False)
+    return record
 
 
 @contextmanager

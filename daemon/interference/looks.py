@@ -80,18 +80,28 @@ def writing_between(first: Look, last: Look) -> dict[str, Any]:
 
 def reading_between(first: Figures, last: Figures, admitted: int, seconds: float) -> WorkloadBlock:
     """What a workload did in between."""
-    counts = np.ctypeslib.as_array(last.latency.counts) - np.ctypeslib.as_array(first.latency.counts)
-    p50, p99, most = percentiles_ms(last.latency, counts, 50, 99, 100)
-    cycles, rows = last.cycles - first.cycles, last.rows - first.rows
     return WorkloadBlock(
         admitted=admitted,
-        cycles=cycles,
-        in_time=last.in_time - first.in_time,
-        failed=last.failed - first.failed,
-        rate=cycles / seconds,
-        row_rate=rows / seconds,
-        slipped_s=last.slipped_s - first.slipped_s,
-        p50_ms=p50,
-        p99_ms=p99,
-        max_ms=most,
+        rate=(last.cycles - first.cycles) / seconds,
+        row_rate=(last.rows - first.rows) / seconds,
+        **_answers(first, last),
     )
+
+
+def with_answers(found: WorkloadBlock, first: Figures, last: Figures) -> WorkloadBlock:
+    """The same, with the answers in between for those there were, and its rates as they are."""
+    return found.model_copy(update=_answers(first, last))
+
+
+def _answers(first: Figures, last: Figures) -> dict[str, Any]:
+    counts = np.ctypeslib.as_array(last.latency.counts) - np.ctypeslib.as_array(first.latency.counts)
+    p50, p99, most = percentiles_ms(last.latency, counts, 50, 99, 100)
+    return {
+        "cycles": last.cycles - first.cycles,
+        "in_time": last.in_time - first.in_time,
+        "failed": last.failed - first.failed,
+        "slipped_s": last.slipped_s - first.slipped_s,
+        "p50_ms": p50,
+        "p99_ms": p99,
+        "max_ms": most,
+    }

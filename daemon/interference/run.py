@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
 from daemon.interference.blocks import Planned, dealt, planned, seconds_of
-from daemon.interference.looks import Look, look, reading_between, waiting, writing_between
+from daemon.interference.looks import Look, look, reading_between, waiting, with_answers, writing_between
 from daemon.interference.server_watch import ServerWatch
 from daemon.metrics import percentile_within
 from daemon.pipeline import Pipeline
@@ -69,6 +69,7 @@ class Run:
         self._phase = "warming up"
         self._number = 1
         self._backlog = 0  # at most, in the block
+        self._is_away_noted = False
         self._told: set[str] = set()  # workloads of which was said that questions fail
 
     def stop(self, why: str) -> None:
@@ -115,8 +116,6 @@ class Run:
         begin_s = self._now()
         clients = dealt(self.settings, block)
         self._admit(clients)
-        if block.kind == "A":
-            await self._let_readers_go()
         await self._pause(self.settings.warm_up_s)
         self._phase = block.kind
         self._backlog = waiting(self._pipelines)
@@ -126,7 +125,16 @@ class Run:
         except _Stopped:
             self.blocks.append(self._block(number, block, begin_s, first, reading, whole=False))
             raise
-        self.blocks.append(self._block(number, block, begin_s, first, reading, whole=True))
+        measured = self._block(number, block, begin_s, first, reading, whole=True)
+        try:
+            if block.kind == "B":
+                self._admit(dict.fromkeys(clients, 0))
+                self._phase = "warming up"
+                await self._let_readers_go()
+                # Long answers would be missing among those that came before the block's end, and short ones would not.
+                measured = _with_last_answers(measured, reading, self._figures())
+        finally:
+            self.blocks.append(measured)
         self._see_readers_run()
 
     def _block(
@@ -227,12 +235,21 @@ class Run:
         while True:
             await asyncio.sleep(TICK_S)
             now = waiting(self._pipelines)
+            self._see_commits()
             most, self._backlog = max(most, now), max(self._backlog, now)
             if time.monotonic() - before.at_s < every_s - TICK_S / 2:
                 continue
             after = look(self._pipelines)
             self.timeline.append(self._sample_of(before, after, most))
             before, most = after, 0
+
+    def _see_commits(self) -> None:
+        for pipeline in self._pipelines:
+            problem = pipeline.committer.problem
+            if problem is not None and not self._is_away_noted:
+                self._is_away_noted = True
+                block = f"the first time in block {self._number}"
+                self._note(f"Commits of group {pipeline.group.name} failed and were tried again, {block}: {problem}.")
 
     def _sample_of(self, before: Look, after: Look, backlog: int) -> Sample:
         statuses = self._readers.statuses()
@@ -249,3 +266,8 @@ class Run:
 
     def _note(self, sentence: str) -> None:
         self.notes.append(sentence)
+
+
+def _with_last_answers(block: Block, first: Mapping[str, Figures], last: Mapping[str, Figures]) -> Block:
+    workloads = {name: with_answers(found, first[name], last[name]) for name, found in block.workloads.items()}
+    return block.model_copy(update={"workloads": workloads})
