@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from schemas.interference import Record
-from tests.processes import GROUP, Running, running, until
+from tests.processes import GROUP, Running, running, triggerlog, until
 
 CONFIGURATION = """
 [[sources]]
@@ -152,6 +152,15 @@ def test_an_experiment_from_its_start_to_its_report(folder: Path) -> None:
         assert newest["blocks"] >= 1
         assert len(daemon.told()["past"]) == 3
         daemon.until(lambda told: told["past"][0]["report"], "what was broken off is reported")
+
+        reached = ("--daemon", daemon.api, "--token-file", str(folder / "state" / "api-token"))
+        small = ("--workload", "newest:1:0.1", "--pairs", "1", "--block", "0.8", "--warm-up", "0.1")
+        done = triggerlog("interference", *reached, *small, "-o", str(folder / "here.html"), timeout_s=120)
+        assert done.returncode == 0, done.stderr
+        newest = daemon.told()["past"][0]
+        assert (folder / "here.json").read_text().count(newest["id"])
+        assert (folder / "here.html").read_text() == daemon.client.get(f"{PATH}/{newest['id']}/report").text
+
         name = daemon.start(pairs=3, block_s=1.0, warm_up_s=0.1).json()["id"]
         daemon.until(lambda told: told["live"] and len(told["live"]["blocks"]) >= 1, "a block was measured")
         # The daemon ends in order in the middle of it.

@@ -212,6 +212,13 @@ def test_a_block_in_which_nothing_was_committed_is_left_out_and_said() -> None:
         ("p99_ms", 1.2, 1.1, 1.3, "10 to 30 % longer"),
         ("rate", 0.97, 0.95, 0.99, "1.0 to 5.0 % lower"),
         ("rate", 0.99, 0.97, 1.01, "no effect to be seen: ratio 0.970 to 1.010"),
+        (
+            "p99_ms",
+            1.2,
+            0.5,
+            2.9,
+            "not to be told: the ratio is anything from 0.50 to 2.9; it takes more blocks, or longer ones",
+        ),
         ("rate", 1.0, 0.999, 1.003, "no effect: the ratio is 1 to within 0.3 %"),
         ("rate", 0.4, None, None, "ratio 0.40, of one pair of blocks: nothing can be said of its error"),
     ],

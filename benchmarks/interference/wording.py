@@ -8,6 +8,10 @@ NO_MATTER = 0.005
 """An effect that is surely less than this part is none that anybody would see."""
 
 
+TOO_WIDE = 3.0
+"""An interval whose ends differ by more than this factor says nothing where it holds 1."""
+
+
 def factor(value: float) -> str:
     """A ratio with the digits that tell it from 1: 0.998, 1.04, 2.4, 31."""
     if value >= 10:
@@ -35,6 +39,8 @@ def verdict(figure: str, found: Ratio) -> str:
         return f"ratio {factor(found.ratio)}, of one pair of blocks: nothing can be said of its error"
     if is_nothing(found):
         return f"no effect: the ratio is 1 to within {100 * max(1 - found.low, found.high - 1, 0.0005):.1f} %"
+    if found.holds_one and found.high > TOO_WIDE * found.low:
+        return f"not to be told: the ratio is anything from {range_of(found)}; it takes more blocks, or longer ones"
     if found.holds_one:
         return f"no effect to be seen: ratio {range_of(found)}"
     is_long = figure in ("p50_ms", "p99_ms", "backlog")
