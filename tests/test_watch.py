@@ -57,6 +57,17 @@ def test_a_machine_at_rest_is_not_a_hundred_broken_instruments() -> None:
     assert watch.states(3600 * SECOND) == "ooooo"
 
 
+def test_when_each_and_when_any_was_last_heard_and_how_often_late() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    assert watch.quiet_s(9 * SECOND) is None
+    watch.note(closed(all_but(3, 4)), 10 * SECOND)
+    watch.note(closed(all_but()[:0], make_block(GROUP, [(t, 3) for t in range(5)])), 12 * SECOND)
+    assert watch.quiet_s(15 * SECOND) == 3.0
+    assert watch.heard_s(15 * SECOND).tolist()[:4] == [5.0, 5.0, 5.0, 3.0]
+    assert np.isnan(watch.heard_s(15 * SECOND)[4])
+    assert watch.late.tolist() == [0, 0, 0, 5, 0]
+
+
 def test_late_readings_are_not_missing() -> None:
     watch = Watch(GROUP.size, stale_ns=2 * SECOND)
     watch.note(closed(all_but(2)), SECOND)
