@@ -217,7 +217,7 @@ def test_a_block_in_which_nothing_was_committed_is_left_out_and_said() -> None:
             1.2,
             0.5,
             2.9,
-            "not to be told: the ratio is anything from 0.50 to 2.9; it takes more blocks, or longer ones",
+            "not to be told: ratio 0.50 to 2.9",
         ),
         ("rate", 1.0, 0.999, 1.003, "no effect: the ratio is 1 to within 0.3 %"),
         ("rate", 0.4, None, None, "ratio 0.40, of one pair of blocks: nothing can be said of its error"),

@@ -8,6 +8,8 @@ from benchmarks.wording import counted, number
 from schemas.interference import Dose, Mean, Record
 
 ROOM = 1.05
+WIDEST = 2.5
+"""An axis ends at so many times the highest point at most."""
 
 
 def dose_response(record: Record) -> Markup:
@@ -18,7 +20,9 @@ def dose_response(record: Record) -> Markup:
     doses = result.doses
     across = LinearAxis(low=-0.03 * doses[-1].readers, high=ROOM * doses[-1].readers)
     budget = record.conditions.budget_ms
-    latencies = [limit for dose in doses for limit in _limits(dose.p99_ms)]
+    # An interval without bounds, of few blocks, must not press the points onto the axis.
+    most = WIDEST * max(dose.p99_ms.value for dose in doses)
+    latencies = [min(limit, most) for dose in doses for limit in _limits(dose.p99_ms)]
     up = from_zero([*latencies, *([budget] if budget < 1.5 * max(latencies) else [])])
     lines = []
     if budget < up.high:
@@ -27,7 +31,8 @@ def dose_response(record: Record) -> Markup:
     if result.crossing is not None:
         x, y = across.at(result.crossing), 100 - up.at(budget)
         lines.append(tag("path", d=f"M{x:.2f} {y:.2f}V100", class_="budget"))
-    rates = [limit for dose in doses for limit in _limits(dose.rate)]
+    highest = WIDEST * max(dose.rate.value for dose in doses)
+    rates = [min(limit, highest) for dose in doses for limit in _limits(dose.rate)]
     rate_up = around(rates, least=0.02 * max(rates))
     p99 = _panel("Commit p99", "ms", doses, lambda dose: dose.p99_ms, across, up, "p99", lines)
     rate = _panel("Commit rate", "triggers/s", doses, lambda dose: dose.rate, across, rate_up, "rate", [])

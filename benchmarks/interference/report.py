@@ -96,7 +96,7 @@ def _found(record: Record, result: Result) -> Markup:
     tiles += [_readers_tile(result, most)] if result.readers else []
     advice = [tag("span", tag("strong", result.headline))]
     advice += [tag("span", result.crossing_words)] if result.crossing_words else []
-    advice += [tag("span", result.steadiness)]
+    advice += [tag("span", result.steadiness)] if result.steady is not False else []  # else it is a warning
     warnings = [tag("li", words) for words in _warnings(record, result)]
     noted = [tag("ul", *warnings, class_="warnings", aria_label="Warnings")] if warnings else []
     return tag(

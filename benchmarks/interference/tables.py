@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.html.markup import Markup, join, tag
 from benchmarks.html.table import NOTHING, Column, table
-from benchmarks.interference.wording import FIGURES, factor, is_nothing, range_of
+from benchmarks.interference.wording import FIGURES, factor, is_nothing, range_of, says_nothing
 from benchmarks.wording import number, whole
 from schemas.interference import Mean, Ratio, Record, Result, Row, ServerRow
 
@@ -46,7 +46,7 @@ def _cells(row: Row, *, several: bool) -> list[str]:
 def _verdict(row: Row) -> Markup:
     """In words, with a mark, so that it is not told by colour alone."""
     found = row.b_to_a
-    if found.holds_one is None:
+    if says_nothing(found):
         mark, style = "?", "soft"
     elif found.holds_one or is_nothing(found):
         mark, style = "●", "soft"

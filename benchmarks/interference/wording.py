@@ -2,7 +2,7 @@
 
 from schemas.interference import FIGURES, Ratio
 
-__all__ = ["FIGURES", "factor", "is_nothing", "joined", "range_of", "verdict"]
+__all__ = ["FIGURES", "factor", "is_nothing", "joined", "range_of", "says_nothing", "verdict"]
 
 NO_MATTER = 0.005
 """An effect that is surely less than this part is none that anybody would see."""
@@ -33,14 +33,21 @@ def is_nothing(found: Ratio) -> bool:
     return found.low is not None and found.high is not None and found.low >= 1 - NO_MATTER <= 2 - found.high
 
 
+def says_nothing(found: Ratio) -> bool:
+    """Whether there is no interval, or one that holds 1 and nearly everything else."""
+    if found.low is None or found.high is None:
+        return True
+    return bool(found.holds_one) and found.high > TOO_WIDE * found.low
+
+
 def verdict(figure: str, found: Ratio) -> str:
     """What a ratio of B to A says of a figure."""
     if found.low is None or found.high is None:
         return f"ratio {factor(found.ratio)}, of one pair of blocks: nothing can be said of its error"
     if is_nothing(found):
         return f"no effect: the ratio is 1 to within {100 * max(1 - found.low, found.high - 1, 0.0005):.1f} %"
-    if found.holds_one and found.high > TOO_WIDE * found.low:
-        return f"not to be told: the ratio is anything from {range_of(found)}; it takes more blocks, or longer ones"
+    if says_nothing(found):
+        return f"not to be told: ratio {range_of(found)}"
     if found.holds_one:
         return f"no effect to be seen: ratio {range_of(found)}"
     is_long = figure in ("p50_ms", "p99_ms", "backlog")
