@@ -8,7 +8,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from daemon.drill.machine import Machine
 from daemon.drill.process import until
 from daemon.drill.scene import Scene, staged
 from daemon.drill.target import Target, throwaway
+from schemas.batch import Layout
 from schemas.dsn import Backend
 
 KILLS = 20
@@ -58,45 +59,48 @@ async def see_all_is_there(scene: Scene) -> None:
     assert count.faults == {}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
-    if isinstance(server, ThrowawayMongodb) and not server_program().name.startswith("mongod"):
-        pytest.skip("FerretDB 1 takes minutes to find what is there of a batch that comes again: this needs a mongod")
-    settings = {"dsn": await asyncio.to_thread(server.start), "layout": "rows"}
+async def kill_again_and_again(
+    server: ThrowawayServer, layout: Layout, folder: Path, seed: int, kill: Callable[[Scene], Awaitable[None]]
+) -> int:
+    """Kill something under load and start it again, often; see that all is there, return how often the daemon began."""
+    settings = {"dsn": await asyncio.to_thread(server.start), "layout": layout.value}
     target = Target(settings=settings, server=server)
     machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
-    async with staged(target, machine, tmp_path, schema="crashes", seed=seed) as scene:
+    async with staged(target, machine, folder, schema="crashes", seed=seed) as scene:
         for number in range(KILLS):
             # Every other time something was committed before, or a slow server would have all of it at the end.
             if number % 2:
                 await scene.recover()
             # Sometimes before the senders are back, sometimes in the midst of what they send again, or long after.
             await scene.under_load(0.0, 0.4)
-            await scene.daemon.kill()
-            await scene.daemon.start()
-        assert scene.daemon.starts == KILLS + 1
+            await kill(scene)
         await scene.recover()
+        starts = scene.daemon.starts
         await see_all_is_there(scene)
+    return starts
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
+    if isinstance(server, ThrowawayMongodb) and not server_program().name.startswith("mongod"):
+        pytest.skip("FerretDB 1 takes minutes to find what is there of a batch that comes again: this needs a mongod")
+
+    async def kill(scene: Scene) -> None:
+        await scene.daemon.kill()
+        await scene.daemon.start()
+
+    assert await kill_again_and_again(server, Layout.ROWS, tmp_path, seed, kill) == KILLS + 1
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_the_server_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
-    settings = {"dsn": await asyncio.to_thread(server.start), "layout": "arrays"}
-    target = Target(settings=settings, server=server)
-    machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
-    async with staged(target, machine, tmp_path, schema="crashes", seed=seed) as scene:
-        for number in range(KILLS):
-            # Every other time the daemon has committed again before the next kill.
-            if number % 2:
-                await scene.recover()
-            await scene.under_load(0.0, 0.4)
-            await asyncio.to_thread(server.kill)
-            await asyncio.to_thread(server.start)
-        await scene.recover()
-        assert scene.daemon.starts == 1
-        await see_all_is_there(scene)
+    async def kill(_: Scene) -> None:
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+
+    assert await kill_again_and_again(server, Layout.ARRAYS, tmp_path, seed, kill) == 1
 
 
 @pytest.mark.slow
