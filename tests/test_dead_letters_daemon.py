@@ -19,7 +19,8 @@ import pytest
 from daemon.sender import Sender
 from schemas.wire import Ack
 from tests.processes import Running, here, running, triggerlog, until
-from tests.test_journal_daemon import balanced, own_server
+from tests.sending import balanced
+from tests.test_journal_daemon import own_server
 
 CONFIGURATION = """
 state_dir = "{folder}/state"

@@ -9,13 +9,12 @@ from tempfile import TemporaryDirectory
 
 import asyncpg
 import httpx
-import numpy as np
 import pytest
 
 from backends.postgresql.embedded import EmbeddedPostgresql
-from daemon.sender import Sender
 from schemas.wire import Ack, ProtocolError
 from tests.processes import Running, running, until
+from tests.sending import INSTRUMENTS, balanced, send
 
 CONFIGURATION = """
 state_dir = "{folder}/state"
@@ -44,7 +43,6 @@ max_mib = {journal}
 [api]
 port = 0
 """
-INSTRUMENTS = 12
 COUNTED = """
     SELECT count(*), count(DISTINCT (run, trigger_id, instrument)), coalesce(max(trigger_id), 0)::int8
     FROM triggerlog.bpm
@@ -82,32 +80,12 @@ async def own_server() -> AsyncIterator[tuple[EmbeddedPostgresql, str]]:
             await server.stop()
 
 
-async def send(port: int, first: int, triggers: int, ack: Ack) -> int:
-    """Send whole triggers, wait for their acknowledgements, and return how many readings were acknowledged."""
-    sender = await Sender.connect("127.0.0.1", port, "bpm", ack=ack)
-    async with sender:
-        block = np.zeros((triggers, INSTRUMENTS), sender.record)
-        block["instrument"] = np.arange(INSTRUMENTS)
-        block["trigger"] = (first + np.arange(triggers))[:, None]
-        block["time_ns"] = 1_800_000_000_000_000_000 + block["trigger"] * 1_000_000
-        await sender.send(block.reshape(-1))
-        await sender.drain_acknowledged(30)
-        return sender.acknowledged
-
-
 async def counted(dsn: str) -> tuple[int, int, int]:
     connection = await asyncpg.connect(dsn)
     try:
         return tuple(await connection.fetchrow(COUNTED))
     finally:
         await connection.close()
-
-
-def balanced(group: dict) -> bool:
-    readings = group["readings"]
-    came = readings["received"] + readings["recovered"]
-    went = sum(readings[name] for name in ("committed", "duplicate", "dead", "waiting", "assembling"))
-    return bool(came == went + sum(readings["refused"].values()))
 
 
 async def test_what_was_spooled_survives_the_daemon_while_the_database_is_away(tmp_path: Path) -> None:

@@ -10,21 +10,18 @@ from pathlib import Path
 
 import asyncpg
 import httpx
-import numpy as np
 import pymysql
 import pytest
 
 from backends.throwaway.base import ThrowawayServer
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.postgresql import ThrowawayPostgresql
-from daemon.sender import Sender
-from schemas.wire import Ack
 from tests.processes import Running, running, until
+from tests.sending import INSTRUMENTS, balanced, send
 from tests.servers import installed, server_folder
 
 pytestmark = pytest.mark.slow
 
-INSTRUMENTS = 12
 TRIGGERS = 200
 CONFIGURATION = """
 state_dir = "{folder}/state"
@@ -93,25 +90,8 @@ def addresses(run: Running) -> tuple[int, str]:
     return int(found[1]), found[2]
 
 
-async def send(port: int, first: int, triggers: int) -> int:
-    """Send whole triggers, wait until the database has acknowledged them; return how many readings those are."""
-    async with await Sender.connect("127.0.0.1", port, "bpm", ack=Ack.COMMITTED) as sender:
-        block = np.zeros((triggers, INSTRUMENTS), sender.record)
-        block["instrument"] = np.arange(INSTRUMENTS)
-        block["trigger"] = (first + np.arange(triggers))[:, None]
-        block["time_ns"] = 1_800_000_000_000_000_000 + block["trigger"] * 1_000_000
-        await sender.send(block.reshape(-1))
-        await sender.drain_acknowledged(30)
-        return sender.acknowledged
-
-
 def group_of(api: str) -> dict:
     return httpx.get(f"{api}/api/v1/status", verify=False, trust_env=False).raise_for_status().json()["groups"]["bpm"]
-
-
-def unaccounted(readings: dict) -> int:
-    went = sum(readings[name] for name in ("committed", "duplicate", "dead", "waiting", "assembling"))
-    return readings["received"] + readings["recovered"] - went - sum(readings["refused"].values())
 
 
 async def in_postgresql(dsn: str) -> tuple[int, int]:
@@ -146,7 +126,7 @@ def test_what_postgresql_lost_is_committed_again() -> None:
             until(lambda: group_of(api)["readings"]["waiting"] == 0, "all is committed")
             group = group_of(api)
             assert group["readings"]["committed"] == (TRIGGERS + 1) * INSTRUMENTS
-            assert unaccounted(group["readings"]) == 0
+            assert balanced(group)
             assert group["readings"]["dead"] == 0
             run.until_said(r"no longer has all that it acknowledged \(async\); \d+ readings were still in the journal")
             assert "are lost" not in run.said
@@ -184,9 +164,9 @@ def test_without_a_journal_the_loss_is_told_and_counted() -> None:
             server.start()
             assert asyncio.run(send(port, TRIGGERS + 1, 1)) == INSTRUMENTS
             lost = int(run.until_said(r"no longer has all that it acknowledged \(async\); (\d+) readings are lost")[1])
-            readings = group_of(api)["readings"]
-            assert 0 < lost == readings["dead"]
-            assert unaccounted(readings) == 0
+            group = group_of(api)
+            assert 0 < lost == group["readings"]["dead"]
+            assert balanced(group)
             assert run.end() == 0
         stored = (TRIGGERS + 1) * INSTRUMENTS - lost
         assert asyncio.run(in_postgresql(dsn)) == (stored, stored)
@@ -203,6 +183,6 @@ def test_mariadb_killed_before_it_wrote_lacks_nothing_in_the_end() -> None:
                 server.start()
             assert asyncio.run(send(port, 1 + 3 * TRIGGERS, 1)) == INSTRUMENTS
             until(lambda: group_of(api)["readings"]["waiting"] == 0, "all is committed")
-            assert unaccounted(group_of(api)["readings"]) == 0
+            assert balanced(group_of(api))
             assert run.end() == 0
         assert in_mariadb(dsn) == ((3 * TRIGGERS + 1) * INSTRUMENTS,) * 2

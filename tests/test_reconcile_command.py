@@ -19,6 +19,7 @@ from daemon.sender import Sender
 from schemas.batch import Layout
 from schemas.wire import Ack
 from tests.processes import Running, free_port, here, running, triggerlog, until
+from tests.sending import triggers_of
 
 CONFIGURATION = """
 logger = "hall"
@@ -165,11 +166,7 @@ def logged(file: Path) -> Iterator[Daemon]:
 
 async def send(port: int, first: int, triggers: int, ack: Ack = Ack.COMMITTED) -> None:
     async with await Sender.connect("127.0.0.1", port, "bpm", ack=ack) as sender:
-        block = np.zeros((triggers, 12), sender.record)
-        block["instrument"] = np.arange(12)
-        block["trigger"] = (first + np.arange(triggers))[:, None]
-        block["time_ns"] = 1_800_000_000_000_000_000 + block["trigger"] * 1_000_000
-        readings = block.reshape(-1)
+        readings = triggers_of(sender.record, first, triggers).reshape(-1)
         if triggers > 1:
             # Instrument 3 is late for the first trigger: it comes when that has closed by its timeout.
             await sender.send(np.delete(readings, 3))
