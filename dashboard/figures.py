@@ -29,6 +29,12 @@ def graph_config() -> Any:
     return {"displayModeBar": False, "displaylogo": False, "scrollZoom": False, "responsive": True}
 
 
+def empty(height: int) -> dict[str, Any]:
+    """A figure that nothing is in yet: axes without data would be labelled with made-up numbers."""
+    unseen = {"visible": False}
+    return {"data": [], "layout": _layout(height) | {"xaxis": unseen, "yaxis": unseen}}
+
+
 def chart(*traces: tuple[str, str, str], unit: str, height: int = CHART_HEIGHT) -> go.Figure:
     """An empty live chart; the script in assets fills it.
 

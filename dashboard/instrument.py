@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
 from dashboard.client import DaemonApi, DaemonUnavailable, Missing, Readings
-from dashboard.figures import STRIP_HEIGHT, TRENDS, graph_config, missing_strip, trends
+from dashboard.figures import STRIP_HEIGHT, TRENDS, empty, graph_config, missing_strip, trends
 from dashboard.hub import Hub
 from dashboard.parts import HIDDEN
 from dashboard.slips import by_name
@@ -22,7 +22,7 @@ LAST = 1000
 """Triggers of which its missing history is shown."""
 
 RECENT_S = 2.0
-EMPTY: dict[str, Any] = {"data": [], "layout": {"height": STRIP_HEIGHT}}
+EMPTY = empty(STRIP_HEIGHT)
 UNSEEN = {"display": "none"}
 REFRESH_MS = 4_000
 

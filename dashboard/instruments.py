@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from dashboard.figures import graph_config
+from dashboard.figures import empty, graph_config
 from dashboard.group_routes import LASTS
 from dashboard.parts import aria, attributes
 
@@ -55,7 +55,7 @@ def _orbit() -> Any:
             ),
             dcc.Graph(
                 id="orbit",
-                figure={"data": [], "layout": {"height": ORBIT_HEIGHT}},
+                figure=empty(ORBIT_HEIGHT),
                 config=graph_config(),
                 style={"height": f"{ORBIT_HEIGHT}px"},
             ),

@@ -1,9 +1,6 @@
 """The page over the real daemon and its embedded PostgreSQL."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.page.browser import OPENED_MS, Watched, chromium, live
-from tests.page.stage import ROOT, Process, ask, until
+from tests.page.stage import Process, ask, until
 
 pytestmark = [pytest.mark.page, pytest.mark.slow]
 
@@ -240,25 +237,3 @@ def test_a_killed_daemon_is_seen_on_these_tabs_and_found_again(daemon: Process, 
     page.locator("#tab-interference").click()
     expect(page.locator("#experiment-problem")).to_be_hidden()
     expect(page.locator("#experiments-past tbody tr")).to_have_count(2)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.skipif(
-    os.environ.get("TRIGGERLOG_SCREENSHOTS") != "1", reason="TRIGGERLOG_SCREENSHOTS=1 writes the picture"
-)
-def test_a_picture_of_the_demonstration_for_the_readme(browser: Browser, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "daemon", "demo", "--free-ports", "--rate", "100", "--state", str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as demo:
-        try:
-            assert demo.stdout is not None
-            url = next(found[0] for line in demo.stdout if (found := re.search(r"Page +(http://\S+)", line)))
-            url = url.split()[-1]
-            watched = Watched(browser, f"{url}/?range=1m", viewport={"width": 1600, "height": 860})
-            live(watched.page, OPENED_MS)
-            watched.page.wait_for_timeout(75_000)
-            expect(watched.page.locator("#totals")).to_have_attribute("data-adds", "true")
-            watched.page.screenshot(path=ROOT / "docs" / "images" / "page.png")
-            watched.page.close()
-        finally:
-            demo.terminate()
-            demo.wait(60)
