@@ -189,9 +189,18 @@
     const near = budget && budget < 1.5 * high;
     if (high / low > LOG_FROM) {
       const top = near ? Math.max(high, budget) : high;
-      return { budget: near, axis: { type: "log", range: [Math.log10(low / 1.2), Math.log10(top * 1.3)], dtick: "D2", nticks: undefined } };
+      return { budget: near, axis: { type: "log", range: [Math.log10(low / 1.2), Math.log10(top * 1.3)], ...steps(low, top) } };
     }
     return { budget: near, axis: { type: "linear", range: [0, 1.12 * (near ? Math.max(high, budget) : high)] } };
+  }
+
+  /* 1, 2, 5, 10, ... written out: plotly.js shortens those between two powers of ten to their first digit. */
+  function steps(low, high) {
+    const tickvals = [];
+    for (let power = Math.floor(Math.log10(low / 1.2)); 10 ** power <= high * 1.3; power++) {
+      for (const digit of high / low > 500 ? [1] : [1, 2, 5]) tickvals.push(digit * 10 ** power);
+    }
+    return { tickmode: "array", tickvals, ticktext: tickvals.map((value) => Number(value.toPrecision(1)).toLocaleString("en-US")) };
   }
 
   // --- against the number of readers -----------------------------------------------------------------------------------

@@ -92,7 +92,7 @@
 
   function parts(place) {
     if (place.firstChild) return;
-    const beside = T.make("div", "columns");
+    const beside = T.make("div", "columns unequal");
     for (const [id, title] of [["figures", "The writing, without and with readers"], ["readers", "The readers"], ["server", "The server’s own view"]]) {
       const section = T.make("section", "panel");
       section.setAttribute("aria-label", title);

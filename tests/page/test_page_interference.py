@@ -64,6 +64,7 @@ def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh:
     place = point.bounding_box()
     assert place is not None
     page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2, steps=3)
+    expect(page.locator("#experiment-dose .hoverlayer .hovertext").first).to_be_visible()
     page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     expect(page.locator("#experiment-dose-keys button", has_text="4")).to_have_attribute("aria-pressed", "false")
     assert marked(page) == 0
