@@ -48,7 +48,7 @@ def interference(
         list[str] | None,
         typer.Option(
             metavar="KIND[:CLIENTS[:PERIOD[:DEADLINE]]][:KEY=VALUE]",
-            help="What reads, several times for several; kinds and keys are those of [[readers.workloads]].",
+            help="What reads, several times for several; kinds and keys are those of `readers.workloads`.",
             show_default=" ".join(DEFAULT),
         ),
     ] = None,
