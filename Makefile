@@ -11,7 +11,8 @@ PYTHON ?=
 # Passed on to the command: make run ARGS="--rate 100", make test ARGS="tests/test_config.py -x"
 ARGS ?=
 
-# Processes that run tests, each a file at a time: tests wait for servers more than they compute.
+# Processes that run tests, each a file at a time: tests wait for servers more than they compute. The order of the files is
+# that of tests/conftest.py.
 WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? 4 : cores)))
 
 VENV := .venv
@@ -66,7 +67,7 @@ run: $(INSTALLED) ## Log 120 simulated instruments, with the page: a real daemon
 
 .PHONY: test
 test: $(INSTALLED) tools ## Run the tests (choose some: make test ARGS="tests/test_config.py -x")
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # What tests use beyond Python. Without root nothing is installed: the tests that miss something skip, or fail when CI=true.
 # Of MariaDB the core package alone: it has the server's programs and starts no service.

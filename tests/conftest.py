@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,14 @@ _numbers = itertools.count(1)
 # Tests run in several workers, and some run a pytest of their own: that one must not think it is a worker, too.
 for _name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
     os.environ.pop(_name, None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with slow tests first, then those with many: no worker is left alone with a long file at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    many = Counter(item.path for item in items)
+    # Files stay together, and their tests in order: the sort is stable.
+    items.sort(key=lambda item: (item.path not in slow, -many[item.path], str(item.path)))
 
 
 @pytest.fixture(scope="session")

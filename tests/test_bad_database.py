@@ -127,7 +127,11 @@ def test_a_server_that_is_away_is_a_warning_for_a_daemon_waits(tmp_path: Path, s
 
 
 def test_a_mongodb_that_is_away_is_a_warning(tmp_path: Path, schema: str) -> None:
-    (warning,) = checked(configured(tmp_path, f"mongodb://127.0.0.1:{free_port()}", schema)).stderr.splitlines()
+    # In a process of its own: the driver forgets the socket of a server that is not there (PYTHON-5867).
+    file = configured(tmp_path, f"mongodb://127.0.0.1:{free_port()}", schema)
+    done = triggerlog("check-config", str(file))
+    assert done.returncode == 0, done
+    (warning,) = done.stderr.splitlines()
     assert warning.startswith("warning: database.dsn: mongodb://127.0.0.1:")
     assert warning.endswith("; a daemon would wait for it")
 

@@ -354,6 +354,7 @@ async def test_every_channel_dtype(make: Make, opened: Any, rng: np.random.Gener
     assert (await everything(store, group)).tobytes() == answers(group, [(1, readings[present])]).tobytes()
 
 
+@pytest.mark.timeout(300)  # FerretDB takes thousands of documents one after the other
 async def test_a_wide_group(make: Make, opened: Any, rng: np.random.Generator) -> None:
     """In the arrays layout its row fits no page."""
     group = group_of(size=3000, dtypes=("float64", "float32"))

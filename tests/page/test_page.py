@@ -216,7 +216,7 @@ def test_ranges_are_in_the_address_and_a_pause_goes_on_gathering(stage: Stage, f
 
 
 def test_a_moment_pointed_at_is_marked_in_every_chart(page: Page) -> None:
-    lines = page.locator(".crosshair")
+    lines = page.locator("#panel-live .crosshair")
     expect(lines).to_have_count(4)
     page.wait_for_timeout(1_500)
     plot = page.locator("#chart-rates .nsewdrag")
