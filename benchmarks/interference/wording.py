@@ -50,7 +50,7 @@ def verdict(figure: str, found: Ratio) -> str:
         return f"not to be told: ratio {range_of(found)}"
     if found.holds_one:
         return f"no effect to be seen: ratio {range_of(found)}"
-    is_long = figure in ("p50_ms", "p99_ms", "backlog")
+    is_long = figure in ("p50_ms", "p99_ms")
     if found.ratio >= 1.5:
         return f"{_times(found.low)} to {_times(found.high)} times as {'long' if is_long else 'high'}"
     if found.low > 1:
