@@ -22,7 +22,8 @@ from backends.base import StoreError
 from benchmarks.__main__ import measure
 from benchmarks.bar import Bar
 from benchmarks.html import page
-from benchmarks.measured import UNVERSIONED, NoRun, Run, run_of
+from benchmarks.kept import UNVERSIONED, NoRun, run_of
+from benchmarks.measured import Run
 from benchmarks.plan import MEASURES, PLANS
 from benchmarks.said import say_choice
 from benchmarks.workload import GROUP, LOGGER

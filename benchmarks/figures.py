@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.measured import BARE_LOOP, CEILING, DAEMON, PAPER, Latency, MeasuredServer, Run, Way, run_of
+from benchmarks.kept import run_of
+from benchmarks.measured import BARE_LOOP, CEILING, DAEMON, PAPER, Latency, MeasuredServer, Run, Way
 from benchmarks.reading_figures import governor, page
 from benchmarks.summary import QUARTILES_FROM, ratio, spread
 from benchmarks.table import Table, aim, text

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from benchmarks.bar import clock, expected
 from benchmarks.bench_command import Refused, command, main, targets, with_password
-from benchmarks.measured import run_of
+from benchmarks.kept import run_of
 from benchmarks.plan import PLANS
 from benchmarks.remaining import Measure, Remaining
 from benchmarks.said import main_ways, say_choice

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.bench_command import command
 from benchmarks.figures import drains, journal_cost
 from benchmarks.html.page import page
-from benchmarks.measured import run_of
+from benchmarks.kept import run_of
 from schemas.batch import Layout
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

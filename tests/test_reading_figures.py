@@ -7,7 +7,7 @@ import pytest
 from benchmarks.bench_command import command
 from benchmarks.figures import tables
 from benchmarks.html.page import page
-from benchmarks.measured import run_of
+from benchmarks.kept import run_of
 from benchmarks.pages import AUDIENCES
 from benchmarks.table import Table
 from tests.kept_run import SERVERS, kept

@@ -18,7 +18,8 @@ from benchmarks.html import page
 from benchmarks.html.axis import LogAxis, decades, short, snug
 from benchmarks.html.distributions import published_hz
 from benchmarks.html.markup import raw, tag
-from benchmarks.measured import NoRun, Run, run_of
+from benchmarks.kept import NoRun, run_of
+from benchmarks.measured import Run
 from benchmarks.summary import Spread
 from benchmarks.wording import between, listed, milliseconds, number, percent, times, whole
 from schemas.dsn import Backend
