@@ -15,6 +15,7 @@ from rich.text import Text
 
 from daemon.reach import Reach
 from daemon.readers.table import readers_table
+from daemon.words import ms
 from doors.tls import why_untrusted
 from schemas.status import Event, GroupStatus, State, Status, StoreStatus
 
@@ -189,7 +190,7 @@ def _figures(group: GroupStatus) -> dict[str, str | Text]:
         "triggers/s closed": f"{triggers.rate:,.1f}",
         "triggers/s committed": f"{triggers.commit_rate:,.1f}",
         "readings/s committed": f"{readings.commit_rate:,.0f}",
-        "commit p50, p99 (ms)": f"{_ms(group.commit_ms.p50)}, {_ms(group.commit_ms.p99)}",
+        "commit p50, p99 (ms)": f"{ms(group.commit_ms.p50)}, {ms(group.commit_ms.p99)}",
         "triggers open, waiting": f"{triggers.open:,}, {triggers.waiting:,}",
         "backlog": Text(f"{group.backlog_mib:,.1f} MiB in memory{held}", "bold red" if held else ""),
         "journal": f"{group.journal_mib:,.1f} MiB on disk{_outlook(group)}",
@@ -222,10 +223,6 @@ def _at_risk(group: GroupStatus) -> str | Text:
     if group.at_risk_ms is None:
         return Text(f"all {group.readings.at_risk:,} readings", "yellow")
     return f"{group.readings.at_risk:,} readings, {group.at_risk_ms:g} ms" if group.at_risk_ms else "0"
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.1f}"
 
 
 def _refused(status: Status) -> list[str]:

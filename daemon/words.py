@@ -11,3 +11,8 @@ def listing(names: Iterable[str]) -> str:
     every = list(names)
     more = f" and {len(every) - NAMED:,} more" if len(every) > NAMED else ""
     return ", ".join(every[:NAMED]) + more
+
+
+def ms(value: float | None) -> str:
+    """Say a latency in milliseconds, for a table whose heading says the unit; a dash where there is none."""
+    return "–" if value is None else f"{value:,.1f}"

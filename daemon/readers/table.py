@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from daemon.words import ms
 from schemas.status import ReaderStatus
 
 _HEAD = ("reader", "kind", "clients", "answers/s", "rows/s", "p50, p99 ms", "in time", "failed")
@@ -23,13 +24,9 @@ def readers_table(readers: Mapping[str, ReaderStatus]) -> RenderableType:
             f"{status.admitted} of {status.clients}" if status.state == "running" else status.state,
             f"{status.rate:,.1f}",
             f"{status.row_rate:,.0f}",
-            f"{_ms(latency.p50)}, {_ms(latency.p99)}",
+            f"{ms(latency.p50)}, {ms(latency.p99)}",
             "–" if status.efficiency is None else f"{status.efficiency:.1%}",
             f"{status.failed:,}",
         )
     problems = [Text(f"✗ {name}: {status.problem}", "red") for name, status in readers.items() if status.problem]
     return Group(table, *problems)
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.1f}"
