@@ -112,6 +112,17 @@ deadline_s = 0.2
 [readers.governor]
 commit_p99_ms = 50.0
 """,
+    "visits": """\
+[visits]
+start = true                    # beside the instruments, in the schema triggerlog_visits
+cadence = "fast"
+visits = 4800
+history_days = 60.0
+""",
+    "visits.survey": """\
+[visits.survey]
+scale = 0.02                    # a fiftieth of the sky, of the objects in a field, and of the visits a night
+""",
     "api": """\
 [api]
 host = "0.0.0.0"                # for other machines: docs/security.md

@@ -18,6 +18,7 @@ from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConf
 from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.section import LoggerName, Section, twice
 from schemas.config.sources import SimulatedSource, Source, TcpSource, UdpSource
+from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
 from schemas.dsn import backend_of
 from schemas.problems import ConfigError, Problem, problems, refuse, suggestion, syntax_problem, wrong
@@ -40,6 +41,7 @@ __all__ = [
     "Source",
     "TcpSource",
     "UdpSource",
+    "VisitsConfig",
     "Workload",
     "WorkloadKind",
     "parse_config",
@@ -65,6 +67,7 @@ class Config(Section):
     journal: JournalConfig = Field(default_factory=JournalConfig, description="Where they wait for the database.")
     alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
     readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
+    visits: VisitsConfig = Field(default_factory=VisitsConfig, description="Mock DIA visits of a telescope.")
     api: ApiConfig = Field(default_factory=ApiConfig, description="The control API.")
     dashboard: DashboardConfig = Field(default_factory=DashboardConfig, description="The page.")
 

@@ -1,0 +1,36 @@
+"""Pixels of the sphere, from lsst-sphgeom: HTM level 20 as in the tables of the paper, MQ3C for `partitioned`."""
+
+from functools import lru_cache
+
+import numpy as np
+from lsst.sphgeom import HtmPixelization, Mq3cPixelization, Pixelization, UnitVector3d
+from lsst.sphgeom import Region as SkyRegion
+
+from schemas.readings import Array
+from schemas.visits.records import Region
+
+HTM_LEVEL = 20
+
+htm = HtmPixelization(HTM_LEVEL)
+
+
+@lru_cache
+def coarse(level: int) -> Mq3cPixelization:
+    """The coarse pixels of a level."""
+    return Mq3cPixelization(level)
+
+
+def indexes(pixels: Pixelization, xyz: Array) -> Array:
+    """Index of the pixel that each unit vector is in: (points, 3) float64 to (points,) int64."""
+    index = pixels.index
+    return np.fromiter((index(UnitVector3d(*point)) for point in xyz.tolist()), np.int64, len(xyz))
+
+
+def region_of(sky: SkyRegion, *, most_ranges: int, level: int) -> Region:
+    """What to ask a store for, so that nothing in a region of the sky is missed.
+
+    most_ranges: HTM ranges at most; fewer cover more that has to be trimmed. level: of the coarse pixels.
+    """
+    ranges = np.array(list(htm.envelope(sky, most_ranges).ranges()), np.int64).reshape(-1, 2)
+    pixels = [np.arange(begin, end) for begin, end in coarse(level).envelope(sky).ranges()]
+    return Region(ranges=ranges, pixels=np.concatenate(pixels).astype(np.int64))

@@ -1,0 +1,126 @@
+"""Mock DIA visits: what is run beside the instruments, or by `triggerlog visits`."""
+
+from enum import StrEnum
+
+from pydantic import Field, model_validator
+
+from schemas.batch import Durability
+from schemas.config.section import Name, Section
+from schemas.problems import refuse, wrong
+from schemas.visits.survey import Survey
+from schemas.visits.tables import IndexMode, LastColumns, LastUpdate
+
+MOST_TILES = 32
+
+
+class Cadence(StrEnum):
+    """When the next visit begins."""
+
+    REAL = "real"  # at the survey's interval
+    FAST = "fast"  # as soon as the one before is done
+
+
+class Workers(StrEnum):
+    """Who processes the tiles of a visit."""
+
+    ONE = "one"  # one process, tile after tile
+    FORK = "fork"  # a process per tile per visit
+    PERSISTENT = "persistent"  # processes that stay, and share the tiles
+
+
+class Connections(StrEnum):
+    """How long a worker's connection to the database lasts; a process per tile per visit has no longer one."""
+
+    PERMANENT = "permanent"
+    PER_VISIT = "per_visit"
+
+
+class Transactions(StrEnum):
+    """How a tile of a visit is committed."""
+
+    THREE = "three"  # as the paper: objects; sources; forced sources
+    ONE = "one"
+
+
+class VisitsConfig(Section):
+    """Mock DIA visits."""
+
+    start: bool = Field(default=False, description="Begin with the daemon, or go on where an earlier one stopped.")
+    schema_name: Name = Field(
+        default="triggerlog_visits",
+        alias="schema",
+        description="Schema the tables of visits live in; in MariaDB and MongoDB, the database. In that of `database`.",
+    )
+    visits: int = Field(
+        default=24_000, ge=1, le=100_000_000, description="Visits in all; those that are there already count."
+    )
+    cadence: Cadence = Field(
+        default=Cadence.REAL, description="`real`: at the survey's interval; `fast`: as fast as possible."
+    )
+    survey: Survey = Field(default_factory=Survey, description="What the telescope sees.")
+    index_mode: IndexMode = Field(
+        default=IndexMode.PARTITIONED,
+        description="`baseline`, `pix_id_iov`, `last_object_table`: the paper's; `partitioned`: packed by period and "
+        "coarse sky pixel, so that a visit reads few, whole pieces.",
+    )
+    last_columns: LastColumns = Field(
+        default=LastColumns.NARROW,
+        description="Of `last_object_table`: DIAObjectLast has the 18 columns that are needed, or all.",
+    )
+    last_update: LastUpdate | None = Field(
+        default=None,
+        description="Of `last_object_table`: `delete_insert`, `replace` (MariaDB, MySQL, MongoDB) or `upsert`; when "
+        "left out `replace`, in PostgreSQL `upsert`.",
+    )
+    pixel_level: int = Field(
+        default=8,
+        ge=0,
+        le=14,
+        description="Of `partitioned`: level of the coarse pixels (MQ3C); a field touches about 32 at 7, 112 at 8.",
+    )
+    period_days: float = Field(
+        default=30.0, gt=0, le=3660, description="Of `partitioned`: stretch of time of a partition, in days."
+    )
+    tiles: int = Field(default=1, ge=1, le=MOST_TILES, description="The field is divided into so many tiles squared.")
+    workers: Workers = Field(
+        default=Workers.ONE,
+        description="`one`: one process, tile after tile; `fork`: a process per tile per visit; `persistent`: "
+        "`processes` that stay.",
+    )
+    processes: int = Field(default=2, ge=1, le=256, description="Of `persistent`: how many.")
+    connections: Connections = Field(
+        default=Connections.PERMANENT, description="`permanent`, or made anew `per_visit`; `fork` has no other."
+    )
+    transactions: Transactions = Field(
+        default=Transactions.THREE,
+        description="`three` a tile, as in the paper: objects, sources, forced sources; or `one`.",
+    )
+    durability: Durability = Field(default=Durability.SYNC, description="As `database.durability`, of visits.")
+    history_days: float = Field(
+        default=365.0, gt=0, description="History that is read, in days; `partitioned` drops older partitions."
+    )
+    all_history: bool = Field(default=False, description="Read all of the history, however old.")
+    htm_ranges: int = Field(
+        default=64, ge=1, le=4096, description="Objects are asked for in at most so many ranges of HTM level 20."
+    )
+    id_chunk: int = Field(
+        default=1000, ge=1, le=100_000, description="Histories are asked for in chunks of so many ids."
+    )
+    limit_s: float = Field(default=10.0, gt=0, description="A visit should take no longer, in seconds.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "VisitsConfig":
+        if self.last_update is not None and self.index_mode is not IndexMode.LAST_OBJECT_TABLE:
+            mend = 'take it out, or set index_mode = "last_object_table"'
+            refuse([wrong(f"index mode {self.index_mode} has no table to update", mend, "last_update")])
+        return self
+
+    @property
+    def window_ns(self) -> int | None:
+        """History that is read, in ns; None is all of it."""
+        return None if self.all_history else round(self.history_days * 86_400e9)
+
+    @property
+    def period_ns(self) -> int:
+        """Stretch of time of a partition, in ns."""
+        return round(self.period_days * 86_400e9)

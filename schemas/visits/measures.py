@@ -1,0 +1,139 @@
+"""What is measured of visits, and what a status tells of a run.
+
+Seconds of a visit's selects and stores are summed over its tiles; `visit_s` is the wall time from the first tile's
+begin to the last one's end. The generation of the mock sources (`dia_s`) is not part of it, as in the paper.
+"""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.config.visits import VisitsConfig
+
+TIMES = (
+    *("select_object_s", "select_source_s", "select_forced_s"),
+    *("store_last_s", "store_object_s", "store_source_s", "store_forced_s", "commit_s"),
+)
+COUNTS = ("objects_read", "sources_read", "forced_read", "objects", "sources", "forced")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TileMeasure(_Model):
+    """One tile of one visit."""
+
+    visit: int
+    tile: int = Field(description="its number, from 0; without tiles 0")
+    select_object_s: float = 0.0
+    select_source_s: float = 0.0
+    select_forced_s: float = 0.0
+    store_last_s: float = 0.0
+    store_object_s: float = 0.0
+    store_source_s: float = 0.0
+    store_forced_s: float = 0.0
+    commit_s: float = Field(default=0.0, description="commits, in the modes that count them apart")
+    tile_s: float = Field(default=0.0, description="wall time of the tile")
+    objects_read: int = Field(default=0, description="last versions in the tile, after trimming")
+    sources_read: int = Field(default=0, description="sources of their history, within the window")
+    forced_read: int = Field(default=0, description="forced sources of their history, within the window")
+    objects: int = Field(default=0, description="object versions written")
+    sources: int = Field(default=0, description="sources written")
+    forced: int = Field(default=0, description="forced sources written")
+
+
+class VisitMeasure(_Model):
+    """One visit: a row of the CSV and of the Parquet file."""
+
+    visit: int
+    time_ns: int = Field(description="when the exposure was taken, in the survey's time")
+    ra: float = Field(description="of the pointing, in degrees")
+    decl: float = Field(description="of the pointing, in degrees")
+    tiles: int
+    visit_s: float
+    select_s: float = Field(description="the three selects together")
+    select_object_s: float
+    select_source_s: float
+    select_forced_s: float
+    store_s: float = Field(description="the stores and their commits together")
+    store_last_s: float
+    store_object_s: float
+    store_source_s: float
+    store_forced_s: float
+    commit_s: float
+    dia_s: float = Field(description="mock image analysis before the visit, not part of it")
+    slowest_tile_s: float
+    objects_read: int
+    sources_read: int
+    forced_read: int
+    objects: int
+    sources: int
+    forced: int
+    resumed: bool = Field(default=False, description="an earlier try had been cut short")
+
+
+class Line(_Model):
+    """A straight line through seconds against visit: `intercept + slope_per_1000 * visit / 1000`."""
+
+    intercept: float = Field(description="seconds")
+    slope_per_1000: float = Field(description="seconds per 1,000 visits")
+    slope_low: float = Field(description="lower end of the slope's 95 % interval")
+    slope_high: float = Field(description="upper end of the slope's 95 % interval")
+    visits: int = Field(description="through so many points")
+
+
+class Box(_Model):
+    """Seconds of the visits of a bin: quartiles, the whole range, and the mean."""
+
+    first: int = Field(description="first visit of the bin")
+    last: int
+    low: float
+    q1: float
+    median: float
+    q3: float
+    high: float
+    mean: float
+
+
+class TableSize(_Model):
+    """A table on the server's disk. rows: the server's estimate where counting would be dear."""
+
+    rows: int
+    table_bytes: int
+    index_bytes: int
+
+
+class VisitsRun(_Model):
+    """A run that is kept: what was asked, of which server, and what was measured."""
+
+    id: str
+    began_ns: int
+    ended_ns: int
+    settings: VisitsConfig
+    product: str = Field(description="e.g. `postgresql`, `mariadb`, `ferretdb`")
+    version: str
+    server: dict[str, str] = Field(description="the server's settings that decide about the figures")
+    machine: dict[str, str] = Field(default_factory=dict, description="cores, memory, disk")
+    visits: tuple[VisitMeasure, ...]
+    sizes: dict[str, TableSize] = Field(default_factory=dict, description="at the end, by table")
+    counts: dict[str, int] = Field(default_factory=dict, description="rows at the end, by table; empty if not counted")
+    expected: dict[str, float] = Field(default_factory=dict, description="rows by the formula, by table")
+    problem: str | None = Field(default=None, description="why it ended early")
+
+
+class VisitsStatus(_Model):
+    """How a run of visits is."""
+
+    state: str = Field(description="starting, running, waiting (for the next visit's time), done, stopped, failed")
+    problem: str | None = None
+    index_mode: str
+    target: str = Field(description="schema the tables are in")
+    visits: int = Field(description="wanted in all")
+    done: int = Field(description="in the database")
+    here: int = Field(description="done since this run began")
+    since_ns: int = Field(description="when the run began")
+    last: VisitMeasure | None = None
+    mean_s: float | None = Field(default=None, description="seconds a visit, mean of the last 100")
+    over_limit: float | None = Field(default=None, description="fraction of this run's visits over limit_s")
+    limit_s: float = 10.0
+    remaining_s: float | None = Field(default=None, description="estimate of the time left")
+    fit: Line | None = Field(default=None, description="through visit_s of this run")
