@@ -1,4 +1,4 @@
-"""Stretches of time that may hold more than their asker has room for: how much is read to know, and the refusal."""
+"""Stretches of time: trimming to them, and those that hold more than their asker has room for."""
 
 import numpy as np
 
@@ -33,6 +33,12 @@ def see_not_too_large(readings: Array, query: WindowReadings, layout: Layout) ->
 
 def _fitting(most: int, query: WindowReadings, layout: Layout) -> int:
     return most if layout is Layout.ROWS else max(1, most // query.group.size)
+
+
+def between(readings: Array, start_ns: int, end_ns: int) -> Array:
+    """Leave out what is not within start_ns <= time_ns < end_ns: what was asked of a store's keys may cover more."""
+    inside = (readings["time_ns"] >= start_ns) & (readings["time_ns"] < end_ns)
+    return readings if inside.all() else readings[inside]
 
 
 def in_order(readings: Array) -> Array:

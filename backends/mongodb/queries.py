@@ -10,7 +10,7 @@ from backends.mongodb.formats import arrays_format, decode_readings
 from backends.mongodb.pieces import Asked
 from backends.mongodb.snapshot import snapshot
 from backends.reductions import reducer_of
-from backends.windows import in_order, rows_to_know, see_not_too_large
+from backends.windows import between, in_order, rows_to_know, see_not_too_large
 from schemas.batch import Layout
 from schemas.queries import (
     Aggregate,
@@ -92,7 +92,7 @@ async def _in_window(asked: Asked, query: WindowReadings) -> Array:
     wanted = reading.readings_in_window(query, asked.of.layout, asked.server)
     readings = await asked.readings(wanted, most=rows_to_know(query, asked.of.layout) or 0)
     see_not_too_large(readings, query, asked.of.layout)
-    return in_order(_between(readings, query.start_ns, query.end_ns))
+    return in_order(between(readings, query.start_ns, query.end_ns))
 
 
 async def _instrument(asked: Asked, query: InstrumentReadings) -> Array:
@@ -113,7 +113,7 @@ async def _elements(asked: Asked, query: InstrumentReadings) -> Array:
         async for batch in batches:
             readings = decode_readings(batch, asked.of.group, asked.of.layout)
             mine = readings[readings["instrument"] == query.instrument]
-            parts.append(_between(mine, query.start_ns, query.end_ns))
+            parts.append(between(mine, query.start_ns, query.end_ns))
             count += len(parts[-1])
             # Those to come belong to earlier triggers, but may themselves be later by the slack.
             if count >= query.most and _is_past(parts, form.columns(form.parse(batch))["time_ns"], query.most):
@@ -145,11 +145,6 @@ async def _figures(asked: Asked, query: Reduction) -> Array:
         async for readings in pieces:
             reducer.add(readings)
     return reducer.answer()
-
-
-def _between(readings: Array, start_ns: int, end_ns: int) -> Array:
-    inside = (readings["time_ns"] >= start_ns) & (readings["time_ns"] < end_ns)
-    return readings if inside.all() else readings[inside]
 
 
 def _is_past(parts: list[Array], triggers_ns: Array, most: int) -> bool:

@@ -14,7 +14,7 @@ from backends.mysql.sql import compiled, quoted
 from backends.mysql.tables import COMPLETE
 from backends.mysql.triggers import readings_of_triggers
 from backends.mysql.view import integer, picked
-from backends.windows import in_order, rows_to_know, see_not_too_large
+from backends.windows import between, in_order, rows_to_know, see_not_too_large
 from schemas import selects
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
@@ -86,9 +86,7 @@ async def _in_window(connection: Connection, tables: GroupTables, query: WindowR
     found = selects.readings_in_window(tables, query, rows_to_know(query, tables.layout)).order_by(None)
     readings = await _readings(connection, tables, found)
     see_not_too_large(readings, query, tables.layout)
-    readings = in_order(readings)
-    inside = (readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns)
-    return readings if inside.all() else readings[inside]
+    return between(in_order(readings), query.start_ns, query.end_ns)
 
 
 def _newest_complete(tables: GroupTables) -> sa.Select[tuple[object, ...]]:

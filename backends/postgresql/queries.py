@@ -10,7 +10,7 @@ from backends.postgresql.snapshot import snapshot
 from backends.postgresql.sql import compiled
 from backends.postgresql.triggers import readings_of_triggers
 from backends.postgresql.writer import Connection
-from backends.windows import in_order, rows_to_know, see_not_too_large
+from backends.windows import between, in_order, rows_to_know, see_not_too_large
 from schemas import selects
 from schemas.queries import (
     TOTALS,
@@ -74,8 +74,7 @@ async def _readings(connection: Connection, tables: GroupTables, query: _OfReadi
             found = selects.readings_in_window(tables, query, rows_to_know(query, tables.layout))
             readings = await output.readings(connection, tables, found)
             see_not_too_large(readings, query, tables.layout)
-            inside = (readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns)
-            within = readings if inside.all() else readings[inside]
+            within = between(readings, query.start_ns, query.end_ns)
             return within if query.most is None else in_order(within)
         case TriggersReadings():
             return await readings_of_triggers(connection, tables, query)
