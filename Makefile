@@ -128,6 +128,10 @@ bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of 
 soak: $(INSTALLED) ## An hour under load with kills and outages: nothing lost, nothing grows (TRIGGERLOG_SOAK_S=600 make soak)
 	@TRIGGERLOG_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
 
+.PHONY: test-crashes
+test-crashes: $(INSTALLED) tools ## kill -9 of daemons, visits and servers, 20 times each on each database (`make test` kills 6 times)
+	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/test_crashes.py $(ARGS)
+
 .PHONY: test-systemd
 test-systemd: $(INSTALLED) ## Run the units under a real systemd, in a Debian tree made for it (as root; minutes the first time)
 	@if [ "$$(id -u)" != 0 ]; then echo "make test-systemd boots a machine: run it as root." >&2; exit 1; fi

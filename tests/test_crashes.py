@@ -1,7 +1,8 @@
 """kill -9 at random moments, again and again, under load from real senders that ask for `spooled` and for `committed`.
 
 Every acknowledged reading is in the database once, none twice, and the ledger tells the same. The seed of the moments
-is printed; TRIGGERLOG_CRASH_SEED repeats them, as far as a machine repeats anything.
+is printed; TRIGGERLOG_CRASH_SEED repeats them, as far as a machine repeats anything. `make test-crashes` kills 20 times,
+the whole suite a few times less, for want of time.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from daemon.drill.target import Target, throwaway
 from schemas.batch import Layout
 from schemas.dsn import Backend
 
-KILLS = 20
+KILLS = int(os.environ.get("TRIGGERLOG_KILLS") or 6)
 INSTRUMENTS = 12
 RATE = 50.0
 """Triggers a second."""
