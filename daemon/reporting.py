@@ -43,6 +43,9 @@ LIMITS = (
     "missing_instruments",
     "backlog_triggers",
     "journal_full_in_min",
+    "slow_visits",
+    "visit_stands_s",
+    "visits_are_critical",
 )
 """Limits of `[alarms]` that a status tells, for whoever calls something wrong by it."""
 

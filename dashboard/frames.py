@@ -9,6 +9,7 @@ from typing import Any
 
 from dashboard.slips import by_name
 from schemas.status import DiskStatus, GroupStatus, ReaderStatus, Status
+from schemas.visits.measures import VisitsStatus
 
 COLUMNS: tuple[str, ...] = (
     "received",
@@ -35,6 +36,9 @@ longest: the longest commit latency lately, in ms. reads, rows_read: answers and
 workloads. readers: clients of theirs that may ask. read_p99: the longest p99 among them, in ms, NaN without an answer
 lately.
 """
+
+LAST_VISIT = {"visit", "visit_s", "select_s", "store_s", "dia_s", "ra", "decl", "tiles", "objects"}
+"""What travels of the newest visit."""
 
 Sections = dict[str, Any]
 
@@ -84,6 +88,7 @@ def sections(status: Status) -> Sections:
         "readers": {name: reader.model_dump() for name, reader in status.readers.items()},
         "governor": None if status.governor is None else status.governor.model_dump(),
         "experiment": None if status.experiment is None else status.experiment.model_dump(),
+        "visits": None if status.visits is None else _visits(status.visits),
         "sources": [source.model_dump(exclude={"received", "bytes"}) for source in status.sources],
         "events": [event.model_dump(exclude={"time_ns"}) | {"t": event.time_ns / 1e6} for event in status.events],
     }
@@ -135,6 +140,12 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
 def _disk(disk: DiskStatus) -> dict[str, float]:
     """In GiB, to what a header shows: bytes would travel with every frame."""
     return {"total_gib": _digits(disk.total_bytes / 2**30), "free_gib": _digits(disk.free_bytes / 2**30)}
+
+
+def _visits(run: VisitsStatus) -> dict[str, Any]:
+    """As told, with the newest visit's seconds alone: the rest of it stands in the charts."""
+    last = None if run.last is None else run.last.model_dump(include=LAST_VISIT)
+    return run.model_dump(exclude={"last"}) | {"last": last, "remaining_s": _coarse(run.remaining_s)}
 
 
 def _digits(value: float) -> float:

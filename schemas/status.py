@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.visits.measures import VisitsStatus
+
 
 class State(StrEnum):
     """What the daemon as a whole is doing."""
@@ -277,11 +279,15 @@ class Status(_Model):
     readers: dict[str, ReaderStatus] = Field(default_factory=dict, description="reader workloads, by name")
     governor: GovernorStatus | None = None
     experiment: ExperimentStatus | None = None
+    visits: VisitsStatus | None = Field(
+        default=None, description="the run of visits that is under way, or was last since the daemon started"
+    )
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
     events: list[Event] = Field(description="the last few, newest first")
     limits: dict[str, float] = Field(
         description="limits in force, by their names in `[alarms]` of the configuration: commit_p99_ms, stale_s, "
-        "quiet_s, missing_instruments, backlog_triggers, journal_full_in_min"
+        "quiet_s, missing_instruments, backlog_triggers, journal_full_in_min, slow_visits, visit_stands_s, "
+        "visits_are_critical"
     )
     cpu_percent: float = Field(description="of one core, this process, lately")
     memory_mib: float = Field(description="resident memory of this process")

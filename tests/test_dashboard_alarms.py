@@ -6,6 +6,7 @@ import pytest
 from dashboard.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
 from schemas.status import State, Status
 from tests.page.served import snapshot
+from tests.page.visits import STATUS
 
 NOW_NS = time.time_ns()
 
@@ -227,3 +228,24 @@ def test_what_was_said_can_be_taken_back_and_says_nothing_of_what_is_gone() -> N
     for say in (board.acknowledge, board.recall):
         with pytest.raises(KeyError):
             say("store")
+
+
+# --- visits -----------------------------------------------------------------------------------------------------------
+
+
+def test_visits_that_fail_stand_still_or_are_slow_are_told_and_as_gravely_as_configured() -> None:
+    def told(*, grave: bool = False, **changes: Any) -> list[Any]:
+        run = STATUS | {"since_ns": NOW_NS - 10**12, "last_ns": NOW_NS - 10**9} | changes
+        return alarms(status(visits=run, limits=status().limits | {"visits_are_critical": float(grave)}))
+
+    assert told(slow=9) == []
+    assert told(last_ns=NOW_NS - 10**12, state="waiting") == []
+    (failed,) = told(state="failed", slow=50, problem="the schema is of another survey")
+    assert failed.text == "Visits failed after 1,200 of 2,400: the schema is of another survey"
+    assert failed.severity is Severity.WARNING
+    (still,) = told(last_ns=NOW_NS - 400 * 10**9, grave=True)
+    assert (still.key, still.severity) == ("visits", Severity.CRITICAL)
+    assert still.text == "Visits stand still after 1,200: none was done for 7 min"
+    (slow,) = told(slow=12)
+    assert slow.text == "The last 12 visits took longer than the limit of 10 s"
+    assert told(slow=12, interval_s=4.5)[0].text == "The last 12 visits took longer than the interval of 4.5 s"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dashboard.alarms import limits
+from dashboard.alarms import limits, visits
 from dashboard.alarms.alarm import Alarm, Severity
 from dashboard.alarms.limits import Known, lasting
 from dashboard.slips import words
@@ -27,6 +27,9 @@ LIMITS = (
     limits.missing_instruments,
     limits.commit_p99,
     limits.backlog,
+    visits.failed,
+    visits.standing,
+    visits.slow,
 )
 
 

@@ -115,3 +115,16 @@ class AlarmConfig(Section):
         description="What waits does not become less, and there is room for fewer minutes: an alarm; for a third of "
         "them, a critical one.",
     )
+    slow_visits: int = Field(
+        default=10,
+        ge=1,
+        description="So many visits in a row that took longer than `visits.limit_s`, or than the interval at the real "
+        "cadence, are an alarm.",
+    )
+    visit_stands_s: float = Field(
+        default=300.0, gt=0, description="A visit under way for longer is an alarm: the run stands still."
+    )
+    visits_are_critical: bool = Field(
+        default=False,
+        description="Whether visits that failed, stand still or are slow are critical, and not a warning.",
+    )

@@ -123,6 +123,7 @@ class VisitsRun(_Model):
 class VisitsStatus(_Model):
     """How a run of visits is."""
 
+    id: str = Field(default="", description="of the record that is kept of the run")
     state: str = Field(description="starting, running, waiting (for the next visit's time), done, stopped, failed")
     problem: str | None = None
     index_mode: str
@@ -135,5 +136,12 @@ class VisitsStatus(_Model):
     mean_s: float | None = Field(default=None, description="seconds a visit, mean of the last 100")
     over_limit: float | None = Field(default=None, description="fraction of this run's visits over limit_s")
     limit_s: float = 10.0
+    interval_s: float | None = Field(
+        default=None, description="from visit to visit at the real cadence; null as fast as possible"
+    )
+    slow: int = Field(
+        default=0, description="so many visits, the last ones in a row, took longer than limit_s or interval_s"
+    )
+    last_ns: int | None = Field(default=None, description="when the last visit of this run was done")
     remaining_s: float | None = Field(default=None, description="estimate of the time left")
     fit: Line | None = Field(default=None, description="through visit_s of this run")

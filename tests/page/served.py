@@ -33,6 +33,7 @@ from schemas.status import (
     TriggerCounts,
 )
 from schemas.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
+from schemas.visits.measures import VisitsStatus
 from tests.page.served_instruments import instrument_routes
 
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
@@ -75,12 +76,13 @@ FIGURES: dict[str, Any] = {
         "missing_instruments": 1,
         "backlog_triggers": 1000,
     }
-    | {"journal_full_in_min": 30.0},
+    | {"journal_full_in_min": 30.0, "slow_visits": 10, "visit_stands_s": 300, "visits_are_critical": 0},
     "readings_fail": False,
     "events": [],
     "readers": {},
     "governor": None,
     "experiment": None,
+    "visits": None,
     "partitions": 3,
     "past": [],
     "under_way": None,
@@ -224,6 +226,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         readers={name: ReaderStatus.model_validate(READER | changes) for name, changes in figures["readers"].items()},
         governor=figures["governor"] and GovernorStatus.model_validate(figures["governor"]),
         experiment=figures["experiment"] and ExperimentStatus.model_validate(figures["experiment"]),
+        visits=figures["visits"] and VisitsStatus.model_validate(figures["visits"]),
         events=[Event.model_validate(event) for event in figures["events"]],
         limits=figures["limits"],
         disk=DiskStatus(total_bytes=500 * 2**30, free_bytes=320 * 2**30),

@@ -1,0 +1,63 @@
+"""Alarms of mock DIA visits: a run that failed, one that stands still, and visits that take too long."""
+
+from collections.abc import Iterator
+
+from dashboard.alarms.alarm import Alarm, Severity
+from dashboard.alarms.limits import Known, lasting
+from schemas.status import Status
+
+AT_WORK = ("starting", "running")
+"""States in which something has to become done; between two visits nothing has."""
+
+
+def failed(status: Status, known: Known) -> Iterator[Alarm]:
+    """A run has ended by itself, before its last visit."""
+    run = status.visits
+    if run is not None and run.state == "failed":
+        why = f": {run.problem}" if run.problem else ""
+        yield Alarm(
+            key="visits",
+            severity=_severity(status),
+            text=f"Visits failed after {run.done:,} of {run.visits:,}{why}",
+            action="Mend the cause and start a run with the same settings on the tab Visits: it goes on where this one "
+            "stopped.",
+        )
+
+
+def standing(status: Status, known: Known) -> Iterator[Alarm]:
+    """A visit is under way for too long."""
+    run, limit_s = status.visits, status.limits.get("visit_stands_s")
+    if run is None or limit_s is None or run.state not in AT_WORK:
+        return
+    still_s = (status.time_ns - max(run.since_ns, run.last_ns or 0)) / 1e9
+    if still_s > limit_s:
+        why = f": {run.problem}" if run.problem else ""
+        yield Alarm(
+            key="visits",
+            severity=_severity(status),
+            text=f"Visits stand still after {run.done:,}: none was done for {lasting(still_s)}{why}",
+            action=f"See whether {run.target} answers and what it waits for; a visit that is cut short is done again.",
+            extent=still_s,
+        )
+
+
+def slow(status: Status, known: Known) -> Iterator[Alarm]:
+    """The last visits took longer than they may, all of them."""
+    run, most = status.visits, status.limits.get("slow_visits")
+    if run is None or most is None or run.slow < most or run.state == "failed":
+        return
+    limit_s = min(run.limit_s, run.interval_s or run.limit_s)
+    what = "the interval" if limit_s != run.limit_s else "the limit"
+    last = "" if run.last is None else f", the last one {run.last.visit_s:.3g} s"
+    yield Alarm(
+        key="slow visits",
+        severity=_severity(status),
+        text=f"The last {run.slow:,} visits took longer than {what} of {limit_s:g} s{last}",
+        action="The tab Visits shows which part grows; more tiles and workers, a shorter history or the index mode "
+        "`partitioned` take less.",
+        extent=run.slow,
+    )
+
+
+def _severity(status: Status) -> Severity:
+    return Severity.CRITICAL if status.limits.get("visits_are_critical") else Severity.WARNING
