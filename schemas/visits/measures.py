@@ -94,6 +94,14 @@ class Box(_Model):
     mean: float
 
 
+class Over(_Model):
+    """The fraction of the visits of a bin that took longer than a limit."""
+
+    first: int = Field(description="first visit of the bin")
+    last: int
+    fraction: float
+
+
 class TableSize(_Model):
     """A table on the server's disk. rows: the server's estimate where counting would be dear."""
 
