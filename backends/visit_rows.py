@@ -1,0 +1,94 @@
+"""Rows of visits as structured arrays: what every store of visits does with them, without a Python object a row."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from schemas.config.visits import VisitsConfig
+from schemas.readings import Array
+from schemas.visits.records import TileWrite
+from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step, Table, tables_of
+
+STEP_TABLES: dict[Step, tuple[str, ...]] = {
+    Step.OBJECTS: ("DIAObjectLast", "DIAObject"),
+    Step.SOURCES: ("DIASource",),
+    Step.FORCED: ("DIAForcedSource",),
+}
+"""Which tables a step writes, where the index mode has them."""
+
+
+def tables_by_name(visits: VisitsConfig) -> dict[str, Table]:
+    """The tables of the index mode by their names in the paper."""
+    return {table.name: table for table in tables_of(visits.index_mode, visits.last_columns)}
+
+
+def as_table(rows: Array, table: Table) -> Array:
+    """Rows with the columns of a table, which are all among theirs; the same array where they are just those."""
+    if rows.dtype == table.dtype:
+        return rows
+    answer = np.empty(len(rows), table.dtype)
+    for column in table.dtype.names or ():
+        answer[column] = rows[column]
+    return answer
+
+
+def written(write: TileWrite, table: Table, mode: IndexMode) -> tuple[Array, Array]:
+    """What a write puts into one table: rows of `table.dtype`, and the coarse pixel of each, int64.
+
+    In `partitioned` the last versions are those of the objects that were detected.
+    """
+    if table.name == "DIASource":
+        return write.sources, write.source_pixels
+    if table.name == "DIAForcedSource":
+        return write.forced, write.object_pixels
+    if table.name == DIA_OBJECT_LAST.name and mode is IndexMode.PARTITIONED:
+        return as_table(write.objects[write.detected], table), write.object_pixels[write.detected]
+    return as_table(write.objects, table), write.object_pixels
+
+
+def by_pixel(rows: Array, pixels: Array) -> Iterator[tuple[int, Array]]:
+    """Cut rows into those of each coarse pixel, ascending; within one they keep their order.
+
+    rows: structured, shape (rows,); pixels: int64, shape (rows,).
+    """
+    if not len(rows):
+        return
+    order = np.argsort(pixels, kind="stable")
+    sorted_rows, sorted_pixels = rows[order], pixels[order]
+    begins = np.flatnonzero(np.diff(sorted_pixels, prepend=sorted_pixels[0] - 1))
+    ends = np.append(begins[1:], len(rows))
+    for pixel, begin, end in zip(sorted_pixels[begins].tolist(), begins.tolist(), ends.tolist(), strict=True):
+        yield pixel, sorted_rows[begin:end]
+
+
+def of_ids(rows: Array, ids: Array) -> Array:
+    """Rows whose diaObjectId is among `ids`, int64 ascending."""
+    if not len(ids):
+        return rows[:0]
+    there = np.ascontiguousarray(rows["diaObjectId"])
+    places = np.minimum(np.searchsorted(ids, there), len(ids) - 1)
+    return np.asarray(rows[ids[places] == there])
+
+
+def newest_of_each(rows: Array, visits: Array) -> Array:
+    """The row of each diaObjectId that has the highest visit; in order of ids.
+
+    visits: int64, shape (rows,): which visit wrote each.
+    """
+    order = np.lexsort((visits, rows["diaObjectId"]))
+    ids = rows["diaObjectId"][order]
+    is_last = np.append(ids[1:] != ids[:-1], np.ones(min(1, len(ids)), bool))
+    return np.asarray(rows[order[is_last]])
+
+
+def in_key_order(rows: Array, table: Table) -> Array:
+    """Put rows of a table in the order of its key."""
+    return np.asarray(rows[np.lexsort([rows[name] for name in reversed(table.key)])])
+
+
+def in_ranges(pixel_ids: Array, ranges: Array) -> Array:
+    """Which HTM indexes (int64, shape (n,)) lie in ranges as `Region.ranges` has them; bool, shape (n,)."""
+    if not len(ranges):
+        return np.zeros(len(pixel_ids), bool)
+    places = np.searchsorted(ranges[:, 0], pixel_ids, side="right") - 1
+    return np.asarray((places >= 0) & (pixel_ids < ranges[np.maximum(places, 0), 1]))
