@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from schemas.fields import Form
 from schemas.problems import Problem, wrong
+from schemas.section import Section
+
+__all__ = ["LoggerName", "Name", "Port", "Section", "twice"]
 
 Name = Annotated[
     str,
@@ -19,12 +22,6 @@ LoggerName = Annotated[
     Form(words="1 to 64 letters, digits, `_`, `.` and `-`, a letter or digit first"),
 ]
 Port = Annotated[int, Field(ge=0, le=65_535)]
-
-
-class Section(BaseModel):
-    """A table of the file: unknown keys are refused, and a refused value is never shown: it may be a password."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
 
 def twice(what: str, key: str, inner: str, names: Sequence[str]) -> Iterator[Problem]:
