@@ -1,4 +1,4 @@
-"""Small visits for tests of stores: made-up rows of a made-up sky, a few hundred of them, the same each time."""
+"""Small visits for tests of stores: made-up rows of a made-up sky, some hundred of them, the same each time."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -17,8 +17,8 @@ PERIOD_DAYS = 2
 TILES = 2
 PIXELS = 6
 PIXEL_BITS = 40
-VARIABLES = 60
-NEW = 5
+VARIABLES = 12
+NEW = 3
 STEPS = tuple(Step)
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from backends.filling import Columns
 from schemas.readings import Array
 
-DOUBLE, STRING, DOCUMENT, ARRAY, BINARY, OBJECT_ID, BOOL, INT32, TIMESTAMP, INT64 = (
+DOUBLE, STRING, DOCUMENT, ARRAY, BINARY, OBJECT_ID, BOOL, NULL, INT32, TIMESTAMP, INT64 = (
     *(0x01, 0x02, 0x03, 0x04, 0x05),
-    *(0x07, 0x08, 0x10, 0x11, 0x12),
+    *(0x07, 0x08, 0x0A, 0x10, 0x11, 0x12),
 )
 FORMS: dict[int, str] = {DOUBLE: "<f8", BOOL: "u1", INT32: "<i4", INT64: "<i8"}
 USER_DEFINED = 0x80
@@ -68,6 +68,18 @@ def number(name: str, stored: str, count: int | None = None) -> Field:
     kind, width = stored[1], int(stored[2])
     bson = DOUBLE if kind == "f" else INT64 if width == 8 else INT32
     return Field(name=name, type=bson, form=FORMS[bson], count=count)
+
+
+class Raw:
+    """Documents that stand one after the other, for pymongo's encoder: it copies `raw` into the message as it is.
+
+    documents: uint8, shape (documents, width).
+    """
+
+    _type_marker = 101
+
+    def __init__(self, documents: Array) -> None:
+        self.raw = documents.tobytes()
 
 
 class DocumentFormat:
@@ -184,6 +196,8 @@ class DocumentFormat:
             self._add_array(whole, field, field.count)
             return
         whole += bytes([field.type]) + name
+        if field.type == NULL:
+            return
         if field.type == STRING:
             whole += (len(field.constant) + 1).to_bytes(4, "little") + field.constant + b"\0"
             return

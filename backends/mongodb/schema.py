@@ -104,7 +104,7 @@ async def missing_from(
         SchemaMismatch: what is there does not fit.
         StoreError: a right is missing.
     """
-    await _check_rights(database, target)
+    await check_rights(database, target)
     names = set(await database.list_collection_names())
     absent = []
     for wanted in groups:
@@ -148,15 +148,16 @@ async def create_or_check(
 async def _complete(database: Database, wanted: GroupCollections, there: set[str], server: Server) -> None:
     for name in (wanted.data, wanted.ledger):
         if name not in there:
-            await _create(database, {"create": name})
+            await create_collection(database, {"create": name})
     if server.uses_indexes:
         for name, indexes in wanted.indexes().items():
             await database.command("createIndexes", name, indexes=indexes)
     if server.has_views and wanted.view not in there:
-        await _create(database, {"create": wanted.view, **readings_view(wanted.group, wanted.layout)})
+        await create_collection(database, {"create": wanted.view, **readings_view(wanted.group, wanted.layout)})
 
 
-async def _create(database: Database, command: dict[str, Any]) -> None:
+async def create_collection(database: Database, command: dict[str, Any]) -> None:
+    """Run a `create` command; a collection that is there is left as it is."""
     try:
         await database.command(command)
     except OperationFailure as error:
@@ -176,7 +177,12 @@ async def _stored(database: Database, name: str) -> Stored | None:
     )
 
 
-async def _check_rights(database: Database, target: str) -> None:
+async def check_rights(database: Database, target: str) -> None:
+    """See that a login may do all that is NEEDED in a database.
+
+    Raises:
+        StoreError: it lacks a right; the message has the mend.
+    """
     status = await database.command({"connectionStatus": 1, "showPrivileges": True})
     info = status.get("authInfo", {})
     users = [user["user"] for user in info.get("authenticatedUsers", [])]

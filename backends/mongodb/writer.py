@@ -17,7 +17,7 @@ import pymongo
 from backends.base import BatchRejected, StoreError, see_not_behind
 from backends.filling import ledger_rows
 from backends.mongodb.conflicts import arrays_to_set, ledger_to_replace, same
-from backends.mongodb.documents import DocumentFormat, NotOurDocuments
+from backends.mongodb.documents import DocumentFormat, NotOurDocuments, Raw
 from backends.mongodb.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.formats import data_format, encode_arrays, encode_ledger, encode_rows, ledger_format
 from backends.mongodb.lease import Lease
@@ -42,15 +42,6 @@ RELEASE_S = 2.0
 """How long closing waits to give a lease back; it lapses by itself."""
 
 Connect = Callable[[], Awaitable[tuple[Database, Server]]]
-
-
-class _Raw:
-    """Documents that stand one after the other, for pymongo's encoder: it copies `raw` into the message as it is."""
-
-    _type_marker = 101
-
-    def __init__(self, documents: Array) -> None:
-        self.raw = documents.tobytes()
 
 
 class GroupWriter:
@@ -244,7 +235,7 @@ class _Put:
 
     async def _send(self, name: str, documents: Array) -> list[int]:
         answer = await self._database.command(
-            "insert", name, documents=[_Raw(documents)], ordered=False, writeConcern=self._concern
+            "insert", name, documents=[Raw(documents)], ordered=False, writeConcern=self._concern
         )
         return check_answer(answer, self._target, but=DUPLICATE_KEY)
 

@@ -1,0 +1,137 @@
+"""The paper's tables as collections: a document a row."""
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+from bson import Int64
+
+from backends.mongodb.visits.formats import key_binary, row_format
+from backends.mongodb.visits.last import mend_last, update_last
+from backends.mongodb.visits.session import Document, Session, in_chunks
+from backends.visit_rows import STEP_TABLES, as_table, in_key_order, newest_of_each, tables_by_name, written
+from schemas.config.visits import VisitsConfig
+from schemas.readings import Array
+from schemas.visits.measures import TableSize
+from schemas.visits.records import History, Region, TileWrite
+from schemas.visits.tables import DIA_OBJECT_LAST, LAST_DTYPE, Step, Table
+
+LOWEST = -(2**63)
+TIMES = {
+    "DIAObject": "store_object_s",
+    "DIAObjectLast": "store_last_s",
+    "DIASource": "store_source_s",
+    "DIAForcedSource": "store_forced_s",
+}
+"""What the time that a table's writes take counts as."""
+
+
+def joined(parts: list[Array], table: Table) -> Array:
+    """Answers one after the other; `table.dtype` where there are none."""
+    return np.concatenate(parts) if parts else np.empty(0, table.dtype)
+
+
+class RowTables:
+    """The collections of a mode of the paper."""
+
+    def __init__(self, visits: VisitsConfig) -> None:
+        self._visits = visits
+        self._tables = tables_by_name(visits)
+        self._last = self._tables.get(DIA_OBJECT_LAST.name)
+
+    async def create(self, session: Session) -> None:
+        """Make the collections and their indexes."""
+        for table in self._tables.values():
+            await session.create(table.name)
+            await session.index(table.name, *_indexes(table))
+
+    async def begin(self, session: Session, visit: int, time_ns: int) -> None:
+        """Mend what a try that was cut short left."""
+        if self._last is not None:
+            await mend_last(session, self._visits, self._last, time_ns)
+
+    async def objects(self, session: Session, region: Region) -> Array:
+        """Last versions of a region."""
+        table = self._last or self._tables["DIAObject"]
+        versions = () if self._last is not None else ("validityStart",)
+        form = row_format(table, (*(LAST_DTYPE.names or ()), *versions))
+        if not len(region.ranges):
+            return form.decode(b"")
+        open_ones: Document = {} if self._last is not None else {"validityEnd": None}
+        wanted = {"$or": [_pixels(table, *each) for each in region.ranges.tolist()], **open_ones}
+        rows = form.decode(await session.find_raw(table.name, wanted, form.projection, form.width))
+        # Between a new version and the end of the earlier one's validity, both are open.
+        newest = newest_of_each(rows, rows["validityStart"]) if versions else rows
+        return as_table(newest, DIA_OBJECT_LAST)
+
+    async def history(self, session: Session, name: str, history: History) -> Array:
+        """Rows of a history."""
+        table = self._tables[name]
+        form, parts = row_format(table), []
+        visits = {"$gte": Int64(history.since_visit), "$lt": Int64(history.before_visit)}
+        for ids in in_chunks(history.ids, self._visits.id_chunk):
+            wanted = {"diaObjectId": {"$in": ids}, "ccdVisitId": visits}
+            parts.append(form.decode(await session.find_raw(name, wanted, form.projection, form.width)))
+        return joined(parts, table)
+
+    async def write(self, session: Session, write: TileWrite, step: Step) -> Mapping[str, float]:
+        """Write a step; DIAObject first, since DIAObjectLast is mended from it."""
+        seconds: dict[str, float] = {}
+        for name in reversed(STEP_TABLES[step]):
+            table = self._tables.get(name)
+            if table is not None:
+                began_s = time.perf_counter()
+                await self._write(session, write, table)
+                seconds[TIMES[name]] = time.perf_counter() - began_s
+        return seconds
+
+    async def expire(self, session: Session, before_ns: int) -> None:
+        """Nothing is dropped, as in the paper."""
+
+    async def count(self, session: Session, name: str) -> int:
+        """Rows of a table."""
+        return await session.count(name)
+
+    async def size(self, session: Session, name: str) -> TableSize:
+        """A table on the server's disk."""
+        stats = await session.stats(name)
+        return TableSize(
+            rows=int(stats["count"]), table_bytes=int(stats["storageSize"]), index_bytes=int(stats["totalIndexSize"])
+        )
+
+    async def whole(self, session: Session, name: str) -> Array:
+        """All rows of a table, in the order of its key."""
+        form = row_format(self._tables[name])
+        rows = form.decode(await session.find_raw(name, {}, form.projection, form.width))
+        return in_key_order(as_table(rows, self._tables[name]), self._tables[name])
+
+    async def _write(self, session: Session, write: TileWrite, table: Table) -> None:
+        rows, _ = written(write, table, self._visits.index_mode)
+        known = write.objects["diaObjectId"][write.known]
+        if table is self._last:
+            await update_last(session, self._visits, table, rows, known)
+            return
+        form = row_format(table)
+        await session.insert(table.name, form.encode(rows, all_doubles=session.server.keeps_all_doubles))
+        if table.name == "DIAObject" and self._last is None:
+            await self._end_validity(session, table, known, write.time_ns)
+
+    async def _end_validity(self, session: Session, table: Table, known: Array, time_ns: int) -> None:
+        """After the new versions are there, so that an object never has none that is valid."""
+        for ids in in_chunks(known, self._visits.id_chunk):
+            wanted = {"diaObjectId": {"$in": ids}, "validityEnd": None, "validityStart": {"$lt": Int64(time_ns)}}
+            await session.update_many(table.name, wanted, {"$set": {"validityEnd": Int64(time_ns)}})
+
+
+def _indexes(table: Table) -> list[tuple[str, ...]]:
+    """The declared ones. The key is `_id`; where rows are asked for by lists of ids, an index of its columns, too."""
+    key = [table.key] if len(table.key) > 1 and table.key[0] == "diaObjectId" else []
+    return [*key, *((name,) for name in table.indexes)]
+
+
+def _pixels(table: Table, begin: int, end: int) -> Document:
+    """What lies in a range of HTM indexes: by the key where it begins with them, else by the index of `pixelId`."""
+    if table.key[0] != "pixelId":
+        return {"pixelId": {"$gte": Int64(begin), "$lt": Int64(end)}}
+    rest = [LOWEST] * (len(table.key) - 1)
+    return {"_id": {"$gte": key_binary(begin, *rest), "$lt": key_binary(end, *rest)}}

@@ -1,0 +1,241 @@
+"""A store of mock DIA visits in MongoDB, or in what speaks its protocol."""
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pymongo
+from bson import Int64
+from pymongo import ASCENDING, DESCENDING
+
+from backends.base import SchemaMismatch, StoreError
+from backends.mongodb.client import Client, make_client, target_of
+from backends.mongodb.documents import NotOurDocuments
+from backends.mongodb.errors import login_refused, translated
+from backends.mongodb.schema import check_rights
+from backends.mongodb.server import ask_server, check_server
+from backends.mongodb.visits.pieces import PieceTables
+from backends.mongodb.visits.rows import RowTables
+from backends.mongodb.visits.session import Document, Session
+from backends.visit_rows import tables_by_name
+from backends.visit_settings import check_settings, settings_of
+from schemas.config import DatabaseConfig
+from schemas.config.visits import VisitsConfig
+from schemas.readings import Array
+from schemas.visits.measures import TableSize
+from schemas.visits.records import History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.tables import IndexMode, Step
+
+VISITS, STEPS, SETTINGS = "Visits", "VisitSteps", "VisitSettings"
+
+
+class MongodbVisitStore:
+    """Visits in MongoDB 5.0 or newer, or FerretDB 1.24; see `backends.visits.VisitStore` for what its methods promise.
+
+    There are no transactions: every document has an `_id` that follows from what it is, one that is there already is
+    left, and the mark of a step comes last. Until it is there, `objects` may have versions of the visit under way.
+    """
+
+    def __init__(self, database: DatabaseConfig, visits: VisitsConfig, password: str | None) -> None:
+        assert database.dsn is not None
+        self._dsn = database.dsn
+        self._password = password
+        self._timeout_s = database.command_timeout_s
+        self._target = target_of(database.dsn)
+        self._visits = visits
+        self._tables = PieceTables(visits) if visits.index_mode is IndexMode.PARTITIONED else RowTables(visits)
+        self._names = tuple(tables_by_name(visits))
+        self._client: Client | None = None
+        self._session: Session | None = None
+
+    async def create(self) -> None:
+        """Create the collections or check them; the settings go first, so that what a crash leaves is known as ours."""
+        with login_refused():
+            async with self._asked() as session:
+                with pymongo.timeout(self._timeout_s):
+                    await check_rights(session.database, self._target)
+                await self._see_free(session)
+                settings = {"_id": SETTINGS, "settings": settings_of(self._visits)}
+                await session.insert_objects(SETTINGS, [settings])
+                stored = await session.first(SETTINGS, {"_id": SETTINGS}, [])
+                check_settings(stored["settings"] if stored else "{}", self._visits)
+                for name in (VISITS, STEPS):
+                    await session.create(name)
+                await session.index(VISITS, ("time_ns",))
+                await session.index(STEPS, ("visit",))
+                await self._tables.create(session)
+
+    async def connect(self) -> None:
+        """Connect, if that is not so already."""
+        async with self._asked():
+            pass
+
+    async def close(self) -> None:
+        """Give back the connection."""
+        client, self._client, self._session = self._client, None, None
+        if client is not None:
+            await client.close()
+
+    async def last_visit(self) -> VisitRecord | None:
+        """The last visit that is done."""
+        async with self._asked() as session:
+            found = await session.first(VISITS, {}, [("_id", DESCENDING)])
+        return _record(found) if found else None
+
+    async def first_visit_since(self, time_ns: int) -> int | None:
+        """Number of the first visit that is done and was taken at `time_ns` or later."""
+        async with self._asked() as session:
+            found = await session.first(VISITS, {"time_ns": {"$gte": Int64(time_ns)}}, [("time_ns", ASCENDING)])
+        return int(found["_id"]) if found else None
+
+    async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
+        """Prepare a visit, mend what a try of it left half done, and return what that committed."""
+        async with self._asked() as session:
+            # A crash between the end of a visit and that of its marks leaves some.
+            await session.delete_many(STEPS, {"visit": {"$lt": Int64(visit)}})
+            await self._tables.begin(session, visit, time_ns)
+            marks = await session.find(STEPS, {"visit": Int64(visit)}, {"tile": 1, "step": 1})
+        return frozenset((int(mark["tile"]), Step(mark["step"])) for mark in marks)
+
+    async def objects(self, region: Region) -> Array:
+        """Last versions of a region."""
+        async with self._asked() as session:
+            return await self._tables.objects(session, region)
+
+    async def sources(self, history: History) -> Array:
+        """DIASource rows of a history."""
+        async with self._asked() as session:
+            return await self._tables.history(session, "DIASource", history)
+
+    async def forced_sources(self, history: History) -> Array:
+        """DIAForcedSource rows of a history."""
+        async with self._asked() as session:
+            return await self._tables.history(session, "DIAForcedSource", history)
+
+    async def write(self, write: TileWrite) -> Seconds:
+        """Write a tile's steps, and their marks last."""
+        seconds: dict[str, float] = {}
+        async with self._asked() as session:
+            for step in write.steps:
+                seconds |= await self._tables.write(session, write, step)
+            began_s = time.perf_counter()
+            await session.insert_objects(STEPS, [_mark(write, step) for step in write.steps])
+            seconds["commit_s"] = time.perf_counter() - began_s
+        return seconds
+
+    async def finish(self, record: VisitRecord) -> None:
+        """Mark a visit as done, and forget the marks of its steps."""
+        async with self._asked() as session:
+            await session.insert_objects(VISITS, [_document(record)])
+            await session.delete_many(STEPS, {"visit": Int64(record.visit)})
+
+    async def expire(self, before_ns: int) -> None:
+        """In `partitioned`: drop the collections of periods that end before a time."""
+        async with self._asked() as session:
+            await self._tables.expire(session, before_ns)
+
+    async def counts(self) -> Mapping[str, int]:
+        """Rows of each table."""
+        async with self._asked() as session:
+            return {name: await self._tables.count(session, name) for name in self._names}
+
+    async def sizes(self) -> Mapping[str, TableSize]:
+        """Rows and bytes of each table."""
+        async with self._asked() as session:
+            return {name: await self._tables.size(session, name) for name in self._names}
+
+    async def whole(self, table: str) -> Array:
+        """All rows of a table, in the order of its key."""
+        async with self._asked() as session:
+            return await self._tables.whole(session, table)
+
+    async def drop(self) -> None:
+        """Remove the database, where it is one of visits; nothing happens when it is not there."""
+        async with self._asked() as session:
+            await self._see_free(session)
+            with pymongo.timeout(self._timeout_s):
+                await session.database.client.drop_database(session.database.name)
+
+    async def _see_free(self, session: Session) -> None:
+        """See that a database has nothing, or visits.
+
+        Raises:
+            SchemaMismatch: it has something else.
+        """
+        there = await session.names()
+        if there and SETTINGS not in there:
+            raise SchemaMismatch(
+                f"database {self._visits.schema_name!r} of {self._target} has a collection {min(there)!r} and no"
+                " visits; set another `schema` in [visits]"
+            )
+
+    @asynccontextmanager
+    async def _asked(self) -> AsyncIterator[Session]:
+        try:
+            with translated(self._target):
+                yield await self._connected()
+        except NotOurDocuments as error:
+            raise StoreError(
+                f"documents in database {self._visits.schema_name!r} of {self._target} are not as this store writes"
+                f" them: {error}"
+            ) from error
+
+    async def _connected(self) -> Session:
+        if self._client is None:
+            self._client = make_client(
+                self._dsn, password=self._password, program="triggerlog visits", timeout_s=self._timeout_s
+            )
+        if self._session is None:
+            database = self._client.get_database(
+                self._visits.schema_name, read_preference=pymongo.ReadPreference.PRIMARY
+            )
+            with pymongo.timeout(self._timeout_s):
+                server = await ask_server(database)
+            check_server(server, self._target)
+            concern = server.write_concern(self._visits.durability, self._timeout_s)
+            self._session = Session(
+                database=database, server=server, target=self._target, concern=concern, timeout_s=self._timeout_s
+            )
+        return self._session
+
+
+def open_visit_store(
+    database: DatabaseConfig,
+    visits: VisitsConfig,
+    state_dir: Path,
+    password: str | None,
+) -> MongodbVisitStore:
+    """Make the store; see `backends.visits.open_visit_store`."""
+    return MongodbVisitStore(database, visits, password)
+
+
+def _mark(write: TileWrite, step: Step) -> Document:
+    return {
+        "_id": f"{write.visit}/{write.tile}/{step.value}",
+        "visit": Int64(write.visit),
+        "tile": write.tile,
+        "step": step.value,
+    }
+
+
+def _document(record: VisitRecord) -> Document:
+    return {
+        "_id": Int64(record.visit),
+        "time_ns": Int64(record.time_ns),
+        "ra": record.ra,
+        "decl": record.decl,
+        "last_object_id": Int64(record.last_object_id),
+        "last_source_id": Int64(record.last_source_id),
+    }
+
+
+def _record(found: Document) -> VisitRecord:
+    return VisitRecord(
+        visit=int(found["_id"]),
+        time_ns=int(found["time_ns"]),
+        ra=float(found["ra"]),
+        decl=float(found["decl"]),
+        last_object_id=int(found["last_object_id"]),
+        last_source_id=int(found["last_source_id"]),
+    )
