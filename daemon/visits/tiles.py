@@ -60,12 +60,14 @@ def tiles_of(pointing: Array, radius: float, n: int) -> tuple[Tile, ...]:
 
 
 def numbers_of(xyz: Array, pointing: Array, radius: float, n: int) -> Array:
-    """Number of the tile that each source of a field is in: float64 (m, 3) to int64 (m,); as `contains` says."""
+    """Number of the tile that each place is in, -1 if in none: float64 (m, 3) to int64 (m,); as `contains` says."""
     if n == 1:
-        return np.zeros(len(xyz), np.int64)
-    x, y, _ = _on_plane(xyz, pointing)
+        return np.where(within(xyz, pointing, radius * (1 + SLACK)), 0, -1)
+    x, y, before = _on_plane(xyz, pointing)
     column, row = (np.searchsorted(_edges(radius, n), values, side="right") - 1 for values in (x, y))
-    return row * n + column
+    square = before & (column >= 0) & (column < n) & (row >= 0) & (row < n)
+    numbers = np.where(square, row * n + column, -1)
+    return np.where(np.isin(numbers, _kept(n)), numbers, -1)
 
 
 def area_factor(radius: float, n: int) -> float:
