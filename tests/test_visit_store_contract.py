@@ -48,6 +48,7 @@ MODES: dict[str, dict[str, str]] = {
 SERVERS: dict[str, tuple[str, set[str]]] = {
     "memory": ("", set()),
     "mongodb": ("mongodb_dsn", set()),
+    "mariadb": ("mariadb_dsn", set()),
 }
 KINDS = [f"{server}/{mode}" for server, (_, lacks) in SERVERS.items() for mode in MODES if mode not in lacks]
 # FerretDB takes long over wide documents; and what is deleted there has to be mended without transactions.

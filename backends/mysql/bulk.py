@@ -25,6 +25,7 @@ class Insert:
     """Rows for one table.
 
     into, values: the INSERT up to its values, and the values of one row, as `insert_into` gives them.
+    end: what comes behind the values; so it may be another statement, too, that takes a list of values.
     rows: as `form.blank` makes them.
     nulls: bool, shape (rows, fields), or None.
     """
@@ -34,6 +35,11 @@ class Insert:
     form: ParameterFormat
     rows: Array
     nulls: Array | None = None
+    end: str = ""
+
+    def text(self, rows: int) -> str:
+        """The statement for so many rows."""
+        return self.into + ",".join([self.values] * rows) + self.end
 
     @property
     def nbytes(self) -> int:
@@ -55,10 +61,10 @@ class Inserter:
         waiting = 0
         for chunk in form.chunks(insert.rows, insert.nulls, sizes):
             if form.indicated:
-                statement = await self._statement(insert.into + insert.values)
+                statement = await self.statement(insert.text(1))
                 await connection.send_bulk(statement, form.types, chunk.values)
             else:
-                statement = await self._statement(insert.into + ",".join([insert.values] * chunk.rows))
+                statement = await self.statement(insert.text(chunk.rows))
                 await connection.send_execute(statement, form.types * chunk.rows, chunk.nulls, chunk.values)
             if ahead:
                 waiting += 1
@@ -69,9 +75,14 @@ class Inserter:
     async def prepare(self, insert: Insert) -> None:
         """Prepare what `send` needs, so that it can send ahead of answers."""
         for size in set(_sizes(insert, self._connection)):
-            await self._statement(insert.into + ",".join([insert.values] * (1 if insert.form.indicated else size)))
+            await self.statement(insert.text(1 if insert.form.indicated else size))
 
-    async def _statement(self, text: str) -> int:
+    def knows(self, text: str) -> bool:
+        """Whether a statement is prepared."""
+        return text in self._prepared
+
+    async def statement(self, text: str) -> int:
+        """The number of a statement, which is prepared the first time."""
         if text not in self._prepared:
             self._prepared[text] = await self._connection.prepare(text)
         return self._prepared[text]
@@ -83,10 +94,10 @@ def _sizes(insert: Insert, connection: Connection) -> list[int]:
     most = max(1, min(COMMAND_BYTES, connection.max_packet - ROOM) // form.dtype.itemsize)
     if form.indicated:
         return [min(most, count - start) for start in range(0, count, most)]
-    return _powers(count, min(most, MOST_PARAMETERS // len(form.fields), STATEMENT_ROWS))
+    return powers(count, min(most, MOST_PARAMETERS // len(form.fields), STATEMENT_ROWS))
 
 
-def _powers(count: int, most: int) -> list[int]:
+def powers(count: int, most: int) -> list[int]:
     """Sizes that add up to count, each a power of two up to `most`: so few different statements are prepared."""
     sizes = []
     size = 1 << most.bit_length() - 1

@@ -134,10 +134,10 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         head = struct.pack("<IBI", statement, 0, 1) + nulls + b"\1" + types
         await self.send(COMMAND.COM_STMT_EXECUTE, head, values)
 
-    async def select(self, text: str) -> Packets:
-        """Run a query; its rows stay the bytes of the binary protocol."""
+    async def select(self, text: str, into: Packets | None = None) -> Packets:
+        """Run a query; its rows stay the bytes of the binary protocol. into: collects them, where it is given."""
         statement = await self._execute(text)
-        rows = await self._packets()
+        rows = await self._packets(into=into)
         await self._forget(statement)
         return rows
 
@@ -176,10 +176,10 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self._writer.transport.abort()
         self.close()
 
-    async def _packets(self, piece_bytes: int | None = None) -> Packets:
+    async def _packets(self, piece_bytes: int | None = None, into: Packets | None = None) -> Packets:
         """Read packets up to the one that ends them, or until there are so many bytes of them."""
         await self._flush()
-        packets = Packets()
+        packets = Packets() if into is None else into
         packets.feed(self._ahead)
         while not packets.ended and (piece_bytes is None or packets.nbytes < piece_bytes):
             piece = await self._reader.read(READ_BYTES)

@@ -1,0 +1,82 @@
+"""`partitioned`: tables of pieces, each what one tile of one visit wrote into one coarse pixel, packed in one blob.
+
+A visit reads the pieces of its pixels, whole, with one question a table, and trims to ids and visits here. No visit
+reads DIAObject, so that its pieces lie in order of visits and are appended.
+"""
+
+import numpy as np
+
+from backends.mysql.sql import quoted
+from backends.mysql.visits.piece_rows import Piece, PiecePackets, send_pieces
+from backends.mysql.visits.session import Session
+from backends.mysql.visits.tables import pieces_of
+from backends.visit_rows import by_pixel, in_key_order, newest_of_each, of_ids, tables_by_name, written
+from schemas.config.visits import VisitsConfig
+from schemas.readings import Array
+from schemas.visits.records import History, Region, TileWrite
+from schemas.visits.tables import DIA_OBJECT_LAST, LAST_DTYPE
+
+
+class PieceTables:
+    """The tables of pieces."""
+
+    def __init__(self, visits: VisitsConfig) -> None:
+        self._schema = visits.schema_name
+        self._mode = visits.index_mode
+        self._period_ns = visits.period_ns
+        self._tables = tables_by_name(visits)
+
+    async def objects(self, session: Session, region: Region) -> Array:
+        """Last versions of the objects that were detected in the periods that are there; LAST_DTYPE."""
+        if not len(region.pixels):
+            return np.empty(0, LAST_DTYPE)
+        pieces = await self._read(session, DIA_OBJECT_LAST.name, f"WHERE {_among(region.pixels)}")
+        return newest_of_each(*pieces.rows(LAST_DTYPE))
+
+    async def history(self, session: Session, name: str, history: History) -> Array:
+        """DIASource or DIAForcedSource rows of a history."""
+        dtype = self._tables[name].dtype
+        if not len(history.ids) or not len(history.region.pixels):
+            return np.empty(0, dtype)
+        # As bounds of the key, visits would make the server look up for each pixel and period how many rows it has.
+        where = (
+            f"WHERE {_among(history.region.pixels)} AND period >= {history.since_ns // self._period_ns}"
+            f" AND visit + 0 >= {history.since_visit} AND visit + 0 < {history.before_visit}"
+        )
+        rows, _ = (await self._read(session, name, where)).rows(dtype)
+        return of_ids(rows, history.ids)
+
+    async def write(self, session: Session, name: str, write: TileWrite) -> None:
+        """Write what a tile has for one table, a piece a pixel, in ascending order of pixels."""
+        rows, pixels = written(write, self._tables[name], self._mode)
+        period = write.time_ns // self._period_ns
+        pieces = [
+            Piece(period, pixel, write.visit, write.tile, len(some), some.tobytes())
+            for pixel, some in by_pixel(rows, pixels)
+        ]
+        await send_pieces(session, quoted(self._schema, pieces_of(self._tables[name])), pieces)
+
+    async def counts(self, session: Session) -> dict[str, int]:
+        """Rows packed in the pieces of each table."""
+        found = {}
+        for name, table in self._tables.items():
+            text = f"SELECT COALESCE(SUM(n), 0) FROM {quoted(self._schema, pieces_of(table))}"
+            ((count,),) = await session.fetch(text)
+            found[name] = int(count)
+        return found
+
+    async def whole(self, session: Session, name: str) -> Array:
+        """All rows of a table; of DIAObjectLast the newest of each object."""
+        table = self._tables[name]
+        rows, visits = (await self._read(session, name, "")).rows(table.dtype)
+        return in_key_order(newest_of_each(rows, visits) if name == DIA_OBJECT_LAST.name else rows, table)
+
+    async def _read(self, session: Session, name: str, where: str) -> PiecePackets:
+        packets = PiecePackets()
+        table = quoted(self._schema, pieces_of(self._tables[name]))
+        await session.select(f"SELECT visit, n, records FROM {table} {where}", packets)
+        return packets
+
+
+def _among(pixels: Array) -> str:
+    return f"pixel IN ({','.join(map(str, pixels.tolist()))})"

@@ -1,0 +1,106 @@
+"""One connection of a store of visits: its settings, its time limit, and its statements."""
+
+import asyncio
+from typing import Any
+
+from backends.mysql.address import Address, connect
+from backends.mysql.bulk import Insert, Inserter
+from backends.mysql.connection import Connection
+from backends.mysql.packets import Packets
+from backends.mysql.server import product_of
+
+SETTINGS = (
+    # Nothing is locked but the rows that are written, which no other tile writes: so tiles never wait for each other.
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    # How many rows a value has is not looked up for hundreds of values; each of them takes the index anyway.
+    "SET SESSION eq_range_index_dive_limit = 1",
+)
+MARIADB_SETTINGS = (
+    # A long IN would become a join with a temporary table.
+    "SET SESSION in_predicate_conversion_threshold = 0",
+)
+
+
+class Session:
+    """A connection; every statement has `timeout_s`, after which it raises TimeoutError and the session is useless."""
+
+    def __init__(self, connection: Connection, timeout_s: float) -> None:
+        self.connection = connection
+        self._inserter = Inserter(connection)
+        self.timeout_s = timeout_s
+        self._waiting = 0
+
+    @property
+    def product(self) -> str:
+        """`mariadb` or `mysql`."""
+        return product_of(self.connection.version).backend
+
+    @property
+    def bulk(self) -> bool:
+        """Whether the server takes COM_STMT_BULK_EXECUTE."""
+        return self.connection.bulk
+
+    async def run(self, text: str) -> int:
+        """Run statements that give no rows; how many rows the last one changed."""
+        async with asyncio.timeout(self.timeout_s):
+            return await self.connection.run(text)
+
+    async def fetch(self, text: str) -> list[tuple[Any, ...]]:
+        """Run a query whose few rows come as Python objects."""
+        async with asyncio.timeout(self.timeout_s):
+            return await self.connection.fetch(text)
+
+    async def select(self, text: str, into: Packets | None = None) -> Packets:
+        """Run a query whose rows stay bytes."""
+        async with asyncio.timeout(self.timeout_s):
+            return await self.connection.select(text, into)
+
+    async def insert(self, insert: Insert) -> None:
+        """Send rows, and wait until the server has them all."""
+        if not len(insert.rows):
+            return
+        async with asyncio.timeout(self.timeout_s):
+            ahead = insert.form.indicated
+            await self._inserter.prepare(insert)
+            for _ in range(await self._inserter.send(insert, ahead=ahead)):
+                await self.connection.answer()
+
+    async def send_bulk(self, text: str, types: bytes, rows: memoryview) -> None:
+        """Send rows for a statement; `answers` waits for the answer."""
+        async with asyncio.timeout(self.timeout_s):
+            statement = await self._prepared(text)
+            await self.connection.send_bulk(statement, types, rows)
+        self._waiting += 1
+
+    async def send_execute(self, text: str, types: bytes, nulls: bytes, values: memoryview) -> None:
+        """Send the values of a statement; `answers` waits for the answer."""
+        async with asyncio.timeout(self.timeout_s):
+            statement = await self._prepared(text)
+            await self.connection.send_execute(statement, types, nulls, values)
+        self._waiting += 1
+
+    async def answers(self) -> None:
+        """Wait until the server has done all that was sent."""
+        async with asyncio.timeout(self.timeout_s):
+            while self._waiting:
+                self._waiting -= 1
+                await self.connection.answer()
+
+    async def _prepared(self, text: str) -> int:
+        """Prepare a statement; where that is still to be done, what was sent before has to be answered first."""
+        if not self._inserter.knows(text):
+            await self.answers()
+        return await self._inserter.statement(text)
+
+
+async def open_session(address: Address, *, timeout_s: float, bulk: bool) -> Session:
+    """Log in. bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way."""
+    connection = await connect(address, program="triggerlog visits", timeout_s=timeout_s)
+    try:
+        mariadb = product_of(connection.version).backend == "mariadb"
+        await connection.run(";".join(SETTINGS + (MARIADB_SETTINGS if mariadb else ())))
+    except BaseException:
+        connection.terminate()
+        raise
+    connection.bulk = connection.bulk and bulk
+    return Session(connection, timeout_s)

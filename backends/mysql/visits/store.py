@@ -1,0 +1,282 @@
+"""A store of visits in MariaDB or MySQL."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from time import perf_counter
+
+from pymysql.err import IntegrityError, MySQLError
+
+from backends.base import StoreUnavailable
+from backends.mysql.address import address_of
+from backends.mysql.errors import login_refused, number_of, translated
+from backends.mysql.locks import NotGranted, release, take
+from backends.mysql.sql import literal, quoted
+from backends.mysql.visits.periods import Periods
+from backends.mysql.visits.pieces import PieceTables
+from backends.mysql.visits.rows import RowTables
+from backends.mysql.visits.session import Session, open_session
+from backends.mysql.visits.sizes import sizes_of
+from backends.mysql.visits.tables import create_tables
+from backends.mysql.visits.views import create_view
+from backends.visit_rows import STEP_TABLES
+from backends.visit_settings import check_settings, settings_of
+from schemas.config import DatabaseConfig
+from schemas.config.visits import VisitsConfig
+from schemas.readings import Array
+from schemas.visits.measures import TableSize
+from schemas.visits.records import History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.tables import IndexMode, Step, tables_of
+
+DUPLICATE = 1062
+NO_SUCH = (1049, 1146)
+"""No such database, no such table."""
+LOCK_TIMEOUT_S = 30
+CLOSE_S = 2.0
+LONGER = 60
+"""So many times as long as all else may take what goes through whole tables."""
+SECONDS = {
+    "DIAObjectLast": "store_last_s",
+    "DIAObject": "store_object_s",
+    "DIASource": "store_source_s",
+    "DIAForcedSource": "store_forced_s",
+}
+
+
+class MysqlVisitStore:
+    """Visits in MariaDB 10.6 or MySQL 8.0, or newer; see `backends.visits.VisitStore` for what its methods promise.
+
+    Durability is the server's own (innodb_flush_log_at_trx_commit): no session can ask for another.
+
+    Tiles that are written at the same time cannot meet in a deadlock: at READ COMMITTED only rows are locked, no gaps,
+    and no two tiles write the same rows. Should a server report one all the same, it is StoreUnavailable, nothing of
+    the tile was committed, and it may be written again.
+
+    Args:
+        database: where, and how long a statement may take; every one of a method has that time.
+        visits: what decides about the tables.
+        password: goes before one in the DSN.
+        bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
+    """
+
+    def __init__(
+        self, database: DatabaseConfig, visits: VisitsConfig, *, password: str | None = None, bulk: bool = True
+    ) -> None:
+        assert database.dsn is not None
+        self._address = address_of(database.dsn, password)
+        self._target = self._address.target
+        self._timeout_s = database.command_timeout_s
+        self._visits = visits
+        self._schema = visits.schema_name
+        self._bulk = bulk
+        self._partitioned = visits.index_mode is IndexMode.PARTITIONED
+        self._declared = tables_of(visits.index_mode, visits.last_columns)
+        self._tables: RowTables | PieceTables = PieceTables(visits) if self._partitioned else RowTables(visits)
+        self._periods = Periods(self._schema, self._declared, visits.period_ns)
+        self._session: Session | None = None
+
+    async def create(self) -> None:
+        """Create the database and the tables of the index mode, or check those that are there."""
+        with login_refused():
+            async with self._connected() as session, self._alone(session):
+                stored = await self._settings(session)
+                if stored is not None:
+                    check_settings(stored, self._visits)
+                    return
+                await session.run(f"CREATE DATABASE IF NOT EXISTS {quoted(self._schema)} DEFAULT CHARACTER SET utf8mb4")
+                for statement in create_tables(self._schema, self._declared, self._visits.index_mode):
+                    await session.run(statement)
+                if self._partitioned:
+                    for table in self._declared:
+                        await session.run(create_view(self._schema, table))
+                # Last of all: a create that was cut short finds its tables again, and goes on.
+                settings = literal(settings_of(self._visits))
+                await session.run(f"INSERT INTO {self._name('VisitSettings')} VALUES (1, {settings})")
+
+    async def connect(self) -> None:
+        """Connect, if that is not so already."""
+        with login_refused():
+            async with self._connected():
+                pass
+
+    async def close(self) -> None:
+        """Give back the connection."""
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                async with asyncio.timeout(CLOSE_S):
+                    await session.connection.ensure_closed()
+            except (OSError, TimeoutError, MySQLError):
+                session.connection.terminate()
+
+    async def last_visit(self) -> VisitRecord | None:
+        """The last visit that is done."""
+        text = (
+            "SELECT visit, time_ns, ra, decl, last_object_id, last_source_id"
+            f" FROM {self._name('Visits')} ORDER BY visit DESC LIMIT 1"
+        )
+        async with self._connected() as session:
+            found = await session.fetch(text)
+        if not found:
+            return None
+        visit, time_ns, ra, decl, last_object_id, last_source_id = found[0]
+        return VisitRecord(
+            visit=visit,
+            time_ns=time_ns,
+            ra=ra,
+            decl=decl,
+            last_object_id=last_object_id,
+            last_source_id=last_source_id,
+        )
+
+    async def first_visit_since(self, time_ns: int) -> int | None:
+        """Number of the first visit that is done and was taken at `time_ns` or later."""
+        text = f"SELECT visit FROM {self._name('Visits')} WHERE time_ns >= {time_ns} ORDER BY visit LIMIT 1"
+        async with self._connected() as session:
+            found = await session.fetch(text)
+        return int(found[0][0]) if found else None
+
+    async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
+        """Make the partitions of the visit's period; what an earlier try committed of the visit."""
+        async with self._connected() as session:
+            if self._partitioned and not self._periods.known(time_ns):
+                async with self._alone(session):
+                    await self._periods.make(session, time_ns)
+            return await self._marks(session, visit)
+
+    async def objects(self, region: Region) -> Array:
+        """Last versions of the objects of a region; LAST_DTYPE."""
+        async with self._connected() as session:
+            return await self._tables.objects(session, region)
+
+    async def sources(self, history: History) -> Array:
+        """DIASource rows of a history."""
+        async with self._connected() as session:
+            return await self._tables.history(session, "DIASource", history)
+
+    async def forced_sources(self, history: History) -> Array:
+        """DIAForcedSource rows of a history."""
+        async with self._connected() as session:
+            return await self._tables.history(session, "DIAForcedSource", history)
+
+    async def write(self, write: TileWrite) -> Seconds:
+        """Commit the steps of a tile that are not there yet."""
+        async with self._connected() as session:
+            try:
+                return await self._write(session, write, write.steps)
+            except IntegrityError as error:
+                if number_of(error) != DUPLICATE:
+                    raise
+                # An earlier try was committed whose acknowledgement was lost.
+                await session.run("ROLLBACK")
+                there = await self._marks(session, write.visit)
+                missing = tuple(step for step in write.steps if (write.tile, step) not in there)
+                if missing == write.steps:
+                    raise
+                return await self._write(session, write, missing) if missing else {}
+
+    async def finish(self, record: VisitRecord) -> None:
+        """Mark a visit as done, and forget the marks of its steps."""
+        values = (
+            f"{record.visit}, {record.time_ns}, {record.ra!r}, {record.decl!r},"
+            f" {record.last_object_id}, {record.last_source_id}"
+        )
+        statements = (
+            "START TRANSACTION",
+            f"REPLACE INTO {self._name('Visits')} VALUES ({values})",
+            f"DELETE FROM {self._name('VisitSteps')} WHERE visit = {record.visit}",
+            "COMMIT",
+        )
+        async with self._connected() as session:
+            await session.run(";".join(statements))
+
+    async def expire(self, before_ns: int) -> None:
+        """Drop the partitions of periods that end before a time."""
+        if not self._partitioned or not self._periods.new_end(before_ns):
+            return
+        async with self._connected(LONGER) as session, self._alone(session):
+            await self._periods.drop(session, before_ns)
+
+    async def counts(self) -> Mapping[str, int]:
+        """Rows of each table."""
+        async with self._connected(LONGER) as session:
+            return await self._tables.counts(session)
+
+    async def sizes(self) -> Mapping[str, TableSize]:
+        """Rows and bytes of each table; see `backends.mysql.visits.sizes` for what is exact."""
+        async with self._connected(LONGER) as session:
+            return await sizes_of(session, self._schema, self._declared, partitioned=self._partitioned)
+
+    async def whole(self, table: str) -> Array:
+        """All rows of a table, in the order of its key."""
+        async with self._connected(LONGER) as session:
+            return await self._tables.whole(session, table)
+
+    async def drop(self) -> None:
+        """Remove the database."""
+        self._periods.forget()
+        async with self._connected(LONGER) as session:
+            await session.run(f"DROP DATABASE IF EXISTS {quoted(self._schema)}")
+
+    async def _write(self, session: Session, write: TileWrite, steps: tuple[Step, ...]) -> Seconds:
+        seconds: dict[str, float] = {}
+        marks = ", ".join(f"({write.visit}, {write.tile}, {literal(step.value)})" for step in steps)
+        begun = perf_counter()
+        await session.run(f"START TRANSACTION; INSERT INTO {self._name('VisitSteps')} VALUES {marks}")
+        marked = last = perf_counter()
+        names = {table.name for table in self._declared}
+        for step in steps:
+            for name in STEP_TABLES[step]:
+                if name in names:
+                    await self._tables.write(session, name, write)
+                    last, before = perf_counter(), last
+                    seconds[SECONDS[name]] = last - before
+        await session.run("COMMIT")
+        return seconds | {"commit_s": perf_counter() - last + (marked - begun)}
+
+    async def _marks(self, session: Session, visit: int) -> frozenset[tuple[int, Step]]:
+        found = await session.fetch(f"SELECT tile, step FROM {self._name('VisitSteps')} WHERE visit = {visit}")
+        return frozenset((int(tile), Step(step)) for tile, step in found)
+
+    async def _settings(self, session: Session) -> str | None:
+        """What the tables were made with; None when they are not there, or not all."""
+        try:
+            found = await session.fetch(f"SELECT settings FROM {self._name('VisitSettings')}")
+        except MySQLError as error:
+            if number_of(error) not in NO_SUCH:
+                raise
+            return None
+        return str(found[0][0]) if found else None
+
+    def _name(self, table: str) -> str:
+        return quoted(self._schema, table)
+
+    @asynccontextmanager
+    async def _alone(self, session: Session) -> AsyncIterator[None]:
+        """No other store of visits makes or removes tables or partitions of this schema meanwhile."""
+        name = f"visits {self._schema}"
+        try:
+            await take(session.connection, name, LOCK_TIMEOUT_S)
+        except NotGranted:
+            raise StoreUnavailable(f"another process makes tables or partitions in schema {self._schema!r}") from None
+        # When something goes wrong the connection ends, and the lock goes with it.
+        yield
+        await release(session.connection, name)
+
+    @asynccontextmanager
+    async def _connected(self, longer: int = 1) -> AsyncIterator[Session]:
+        """The connection; whatever goes wrong ends it: half a transaction must never be met again."""
+        try:
+            with translated(self._target):
+                if self._session is not None and self._session.connection.closed:
+                    self._session.connection.terminate()
+                    self._session = None
+                if self._session is None:
+                    self._session = await open_session(self._address, timeout_s=self._timeout_s, bulk=self._bulk)
+                self._session.timeout_s = longer * self._timeout_s
+                yield self._session
+        except BaseException:
+            if self._session is not None:
+                self._session.connection.terminate()
+                self._session = None
+            raise
