@@ -1,0 +1,75 @@
+"""Runs the process of visits, and hands on what it tells."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from daemon.children import Child
+from daemon.visits.messages import LONGEST_LINE, STOP, Failed, Message, Spec, read_message
+from schemas.config import DatabaseConfig
+from schemas.config.visits import VisitsConfig
+
+
+class VisitsFailed(Exception):
+    """The process of visits ended before its time; the message is one line that says why."""
+
+
+def spec_of(
+    database: DatabaseConfig,
+    visits: VisitsConfig,
+    *,
+    state_dir: Path,
+    password: str | None = None,
+    until: int | None = None,
+) -> Spec:
+    """What to tell a process of visits that ends with this one."""
+    return Spec(
+        parent=os.getpid(),
+        database=database,
+        password=password,
+        state_dir=str(state_dir),
+        visits=visits,
+        until=until,
+    )
+
+
+async def follow(spec: Spec, log: Path, *, stop: asyncio.Event | None = None) -> AsyncIterator[Message]:
+    """Run the process of visits to its end, and yield its messages.
+
+    Args:
+        spec: what it is told; `spec_of` makes one.
+        log: file that gets what else it says.
+        stop: set it, and the process ends after the visit that runs.
+
+    Close the generator (`contextlib.aclosing`) to end the process at once.
+
+    Raises:
+        VisitsFailed: it ended before its time.
+
+    """
+    process = await Child.start("process of visits", [sys.executable, "-m", "daemon.visits"], log, piped=LONGEST_LINE)
+    stopping = asyncio.create_task(_stop(process, stop)) if stop is not None else None
+    try:
+        process.tell(spec.line())
+        while line := await process.said():
+            message = read_message(line)
+            if isinstance(message, Failed):
+                raise VisitsFailed(message.failed)
+            yield message
+        await process.ended()
+        if process.exit_code:
+            raise VisitsFailed(process.obituary())
+    finally:
+        if stopping is not None:
+            stopping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await stopping
+        await process.stop()
+
+
+async def _stop(process: Child, stop: asyncio.Event) -> None:
+    await stop.wait()
+    process.tell(STOP)
