@@ -49,6 +49,7 @@ SERVERS: dict[str, tuple[str, set[str]]] = {
     "memory": ("", set()),
     "mongodb": ("mongodb_dsn", set()),
     "mariadb": ("mariadb_dsn", set()),
+    "postgresql": ("postgresql_dsn", {"last-replace"}),
 }
 KINDS = [f"{server}/{mode}" for server, (_, lacks) in SERVERS.items() for mode in MODES if mode not in lacks]
 # FerretDB takes long over wide documents; and what is deleted there has to be mended without transactions.
@@ -62,19 +63,23 @@ Make = Callable[..., VisitStore]
 
 
 @pytest.fixture
-async def make(request: pytest.FixtureRequest, kind: str, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
+def dsn(request: pytest.FixtureRequest, kind: str) -> str | None:
+    fixture, _ = SERVERS[kind.partition("/")[0]]
+    return request.getfixturevalue(fixture) if fixture else None
+
+
+@pytest.fixture
+async def make(dsn: str | None, kind: str, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
     """Makes stores of one kind in one schema, as workers have them; the schema is dropped afterwards."""
-    server, mode = kind.split("/")
-    fixture, _ = SERVERS[server]
+    mode = kind.partition("/")[2]
     memory = Schema()
     async with AsyncExitStack() as stack:
 
         def open_one(**settings: object) -> VisitStore:
             config = visits_config(schema, MODES[mode], **settings)
-            if server == "memory":
+            if dsn is None:
                 return MemoryVisitStore(config, memory)
-            database = DatabaseConfig(dsn=request.getfixturevalue(fixture))
-            store = open_visit_store(database, config, state_dir=tmp_path)
+            store = open_visit_store(DatabaseConfig(dsn=dsn), config, state_dir=tmp_path)
             stack.push_async_callback(store.close)
             return store
 
@@ -83,7 +88,7 @@ async def make(request: pytest.FixtureRequest, kind: str, schema: str, tmp_path:
 
 
 def config_of(kind: str) -> VisitsConfig:
-    return visits_config("model", MODES[kind.split("/")[1]])
+    return visits_config("model", MODES[kind.partition("/")[2]])
 
 
 async def model_of(kind: str, visits: range) -> MemoryVisitStore:

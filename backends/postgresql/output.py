@@ -24,12 +24,17 @@ PIECE_BYTES = 4 * 1024 * 1024
 
 async def copied(connection: Connection, select: sa.SelectBase) -> bytearray:
     """Take out all that a select finds, as a COPY file."""
+    return await copied_text(connection, compiled(select))
+
+
+async def copied_text(connection: Connection, select: str) -> bytearray:
+    """Take out all that a select finds, which is written down, as a COPY file."""
     answer = bytearray()
 
     async def take(piece: bytes) -> None:
         answer.extend(piece)
 
-    await connection.copy_from_query(compiled(select), output=take, format="binary")
+    await connection.copy_from_query(select, output=take, format="binary")
     return answer
 
 

@@ -244,7 +244,7 @@ class GroupWriter:
 
     async def _copy(self, connection: Connection, table: str, payload: Array) -> None:
         # asyncpg sends a buffer without waiting for the server to be ready for it: one round trip a COPY.
-        source: Any = payload if payload.nbytes <= MESSAGE_BYTES else _pieces(payload)
+        source: Any = payload if payload.nbytes <= MESSAGE_BYTES else in_messages(payload)
         with self._gone_partition(table):
             await connection.copy_to_table(table, schema_name=self._schema, source=source, format="binary")
 
@@ -316,7 +316,8 @@ class GroupWriter:
         self._partitions.add(partition)
 
 
-async def _pieces(payload: Array) -> AsyncIterator[memoryview]:
+async def in_messages(payload: Array) -> AsyncIterator[memoryview]:
+    """Cut a COPY file that is too long for one message."""
     whole = memoryview(payload)  # type: ignore[arg-type]
     for start in range(0, len(whole), MESSAGE_BYTES):
         yield whole[start : start + MESSAGE_BYTES]

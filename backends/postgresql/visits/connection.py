@@ -1,0 +1,105 @@
+"""The connection of one worker: made when needed, named to the server, given up when anything goes wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+
+from backends.base import StoreError, StoreUnavailable
+from backends.postgresql.copy import NotBinaryCopy
+from backends.postgresql.embedded import EmbeddedPostgresql
+from backends.postgresql.errors import login_refused, translated
+from backends.postgresql.store import target_of
+from backends.postgresql.writer import Connection
+from schemas.batch import Durability
+from schemas.config import DatabaseConfig
+from schemas.config.visits import VisitsConfig
+
+# What the operator set may be stronger than `on` (remote_apply), or survive the server's crash too (local).
+SYNCHRONOUS = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+
+
+class VisitConnection:
+    """A connection that takes one call at a time."""
+
+    def __init__(self, database: DatabaseConfig, visits: VisitsConfig, state_dir: Path, password: str | None) -> None:
+        self._database = database
+        self._durability = visits.durability
+        self._password = password
+        self._server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
+        self.target = target_of(database.dsn) if database.dsn else "embedded PostgreSQL"
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def session(self, *, unlimited: bool = False) -> AsyncIterator[Connection]:
+        """Take the connection, for no longer than a transaction may take; `unlimited` for what reads whole tables.
+
+        Whatever goes wrong ends the connection: half a COPY or half a transaction must never be met again.
+
+        Raises:
+            StoreUnavailable: the server does not answer; the next session connects again.
+        """
+        async with self._turn:
+            try:
+                with translated(self.target), login_refused():
+                    async with asyncio.timeout(None if unlimited else self._database.command_timeout_s):
+                        yield await self._connected()
+            except BaseException as error:
+                self._give_up()
+                if isinstance(error, NotBinaryCopy):
+                    problem = f"the tables of visits in {self.target} are not as this store made them: {error}"
+                    raise StoreError(problem) from error
+                raise
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        async with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                try:
+                    await connection.close(timeout=2)
+                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    connection.terminate()
+
+    def _give_up(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            with translated(self.target, otherwise=StoreUnavailable):
+                self._connection = await asyncpg.connect(
+                    self._dsn(),
+                    password=self._password,
+                    timeout=self._database.command_timeout_s,
+                    server_settings=self._settings(),
+                )
+                if self._durability is Durability.SYNC:
+                    await self._connection.execute(SYNCHRONOUS)
+        return self._connection
+
+    def _dsn(self) -> str | None:
+        if self._server is None:
+            return self._database.dsn
+        dsn = self._server.found()
+        if dsn is None:
+            raise StoreUnavailable("the embedded PostgreSQL does not run; it does while the daemon does")
+        return dsn
+
+    def _settings(self) -> dict[str, str]:
+        settings = {
+            "application_name": "triggerlog visits",
+            # Tables that grow from nothing have no statistics, or old ones, and a scan of all then looks cheap: what a
+            # visit asks is always for an index.
+            "enable_seqscan": "off",
+            "jit": "off",
+            # A worker is one of many: decision 0029 says the same of readers.
+            "max_parallel_workers_per_gather": "0",
+        }
+        if self._durability is Durability.ASYNC:
+            settings["synchronous_commit"] = "off"
+        return settings

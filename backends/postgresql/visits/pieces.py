@@ -1,0 +1,181 @@
+"""The index mode `partitioned`: packed records by period, coarse pixel, visit and tile, a partition a period.
+
+What a tile of a visit wrote into one coarse pixel is one row of six columns, whose `records` hold the rows of the
+paper's table as they are in memory (little-endian, no padding). A read takes whole pieces of the pixels of its region
+and trims them here; neither end touches a record by itself. Decision 0037 has the measurements.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+import numpy as np
+
+from backends.postgresql.schema import lock_schema
+from backends.postgresql.sql import quoted
+from backends.postgresql.visits.piece_copy import COLUMNS, encode_pieces
+from backends.postgresql.visits.schema import has_table
+from backends.postgresql.visits.tables import copy_in
+from backends.postgresql.visits.views import create_views
+from backends.postgresql.writer import Connection
+from backends.visit_rows import STEP_TABLES, in_key_order, newest_of_each, of_ids, tables_by_name, written
+from schemas.config.visits import VisitsConfig
+from schemas.readings import Array
+from schemas.visits.measures import TableSize
+from schemas.visits.records import History, Region, TileWrite
+from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step, Table
+
+log = logging.getLogger(__name__)
+
+COLUMNS_SQL = """
+    period int4, pixel int8, visit int8, tile int4, n int4 NOT NULL, records bytea NOT NULL,
+    PRIMARY KEY (pixel, visit, tile, period)
+"""
+SIZE = """
+    SELECT coalesce(sum(pg_table_size(p.relid)), 0)::int8 AS table_bytes,
+           coalesce(sum(pg_indexes_size(p.relid)), 0)::int8 AS index_bytes
+    FROM pg_partition_tree(to_regclass($1)) p WHERE p.isleaf
+"""
+PARTITIONS = """
+    SELECT c.relname AS name, substring(pg_get_expr(c.relpartbound, c.oid) FROM '-?[0-9]+')::int4 AS period
+    FROM pg_partition_tree(to_regclass($1)) p JOIN pg_class c ON c.oid = p.relid WHERE p.isleaf
+"""
+DROP_LOCK_TIMEOUT = "2s"
+"""A partition that somebody reads is dropped another time: whoever wants to read after would wait for us."""
+SECONDS = {
+    "DIAObjectLast": "store_last_s",
+    "DIAObject": "store_object_s",
+    "DIASource": "store_source_s",
+    "DIAForcedSource": "store_forced_s",
+}
+
+
+class PieceTables:
+    """A table of pieces for each of the four tables, and a view of its rows by the table's own name."""
+
+    def __init__(self, visits: VisitsConfig) -> None:
+        self._schema = visits.schema_name
+        self._tables = tables_by_name(visits)
+        self._period_ns = visits.period_ns
+        self._made: set[int] = set()
+
+    def create(self) -> list[str]:
+        """Partitioned tables, without partitions yet, and the views."""
+        statements = []
+        for table in self._tables.values():
+            name = self._pieces(table.name)
+            statements += [
+                f"CREATE TABLE {name} ({COLUMNS_SQL}) PARTITION BY LIST (period)",
+                # Random mantissas do not compress, and what is not compressed can be read in part.
+                f"ALTER TABLE {name} ALTER COLUMN records SET STORAGE EXTERNAL",
+            ]
+        return [*statements, *create_views(self._schema, self._tables.values())]
+
+    async def begin(self, connection: Connection, time_ns: int) -> None:
+        """Make the partitions of a period."""
+        period = time_ns // self._period_ns
+        if period in self._made:
+            return
+        if not await self._is_there(connection, period):
+            async with connection.transaction():
+                await connection.execute(lock_schema(self._schema))
+                if not await self._is_there(connection, period):
+                    await connection.execute(";".join(self._create_partitions(period)))
+        self._made.add(period)
+
+    async def _is_there(self, connection: Connection, period: int) -> bool:
+        return await has_table(connection, self._schema, _name(next(iter(self._tables)), period))
+
+    def _create_partitions(self, period: int) -> list[str]:
+        # Attached and not made in place: that lets others read and write the table meanwhile.
+        return [
+            statement
+            for table, whole in ((table, self._pieces(table)) for table in self._tables)
+            for statement in (
+                f"CREATE TABLE {self._pieces(table, period)} (LIKE {whole} INCLUDING ALL)",
+                f"ALTER TABLE {whole} ATTACH PARTITION {self._pieces(table, period)} FOR VALUES IN ({period})",
+            )
+        ]
+
+    async def objects(self, connection: Connection, region: Region) -> Array:
+        """The newest versions that are packed, LAST_DTYPE."""
+        found = await connection.fetch(
+            f"SELECT visit, n, records FROM {self._pieces(DIA_OBJECT_LAST.name)} WHERE pixel = ANY($1::int8[])",
+            region.pixels.tolist(),
+        )
+        return newest_of_each(*_unpacked(found, DIA_OBJECT_LAST))
+
+    async def history(self, connection: Connection, table: str, history: History) -> Array:
+        """Rows of the ids, out of the pieces of the pixels they lie in."""
+        found = await connection.fetch(
+            f"SELECT visit, n, records FROM {self._pieces(table)}"
+            " WHERE pixel = ANY($1::int8[]) AND period >= $2 AND visit >= $3 AND visit < $4",
+            history.region.pixels.tolist(),
+            *(history.since_ns // self._period_ns, history.since_visit, history.before_visit),
+        )
+        return of_ids(_joined(found, self._tables[table]), history.ids)
+
+    async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
+        """Write a step's pieces."""
+        seconds = {}
+        for name in STEP_TABLES[step]:
+            began = time.perf_counter()
+            rows, pixels = written(write, self._tables[name], IndexMode.PARTITIONED)
+            if len(rows):
+                period = write.time_ns // self._period_ns
+                payload = encode_pieces(rows, pixels, period=period, visit=write.visit, tile=write.tile)
+                await copy_in(connection, _name(name, period), payload, schema=self._schema, columns=COLUMNS)
+            seconds[SECONDS[name]] = time.perf_counter() - began
+        return seconds
+
+    async def expire(self, connection: Connection, before_ns: int) -> None:
+        """Drop the partitions of periods that end before a time."""
+        for table in self._tables:
+            for partition in await connection.fetch(PARTITIONS, self._pieces(table)):
+                if (partition["period"] + 1) * self._period_ns <= before_ns:
+                    await self._drop(connection, partition["name"])
+
+    async def _drop(self, connection: Connection, partition: str) -> None:
+        try:
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL lock_timeout = '{DROP_LOCK_TIMEOUT}'")
+                await connection.execute(f"DROP TABLE {quoted(self._schema, partition)}")
+        except asyncpg.LockNotAvailableError:
+            log.info("partition %s is being read, and is dropped another time", partition)
+
+    async def count(self, connection: Connection, table: str) -> int:
+        """Records that are packed in a table's pieces."""
+        return int(await connection.fetchval(f"SELECT coalesce(sum(n), 0)::int8 FROM {self._pieces(table)}"))
+
+    async def size(self, connection: Connection, table: str) -> TableSize:
+        """Records, which are cheap to count here, and bytes with TOAST and its index."""
+        found = await connection.fetchrow(SIZE, self._pieces(table))
+        assert found is not None
+        return TableSize(rows=await self.count(connection, table), **found)
+
+    async def whole(self, connection: Connection, table: str) -> Array:
+        """All rows of a table, in the order of its key; of DIAObjectLast the newest of each object."""
+        declared = self._tables[table]
+        found = await connection.fetch(f"SELECT visit, n, records FROM {self._pieces(table)}")
+        rows, visits = _unpacked(found, declared)
+        return in_key_order(newest_of_each(rows, visits) if table == DIA_OBJECT_LAST.name else rows, declared)
+
+    def _pieces(self, table: str, period: int | None = None) -> str:
+        return quoted(self._schema, _name(table, period))
+
+
+def _name(table: str, period: int | None = None) -> str:
+    return f"{table}Pieces" if period is None else f"{table}Pieces${period}"
+
+
+def _joined(found: list[Any], table: Table) -> Array:
+    """Records of pieces as one array of `table.dtype`."""
+    return np.frombuffer(b"".join([piece["records"] for piece in found]), table.dtype)
+
+
+def _unpacked(found: list[Any], table: Table) -> tuple[Array, Array]:
+    """Records of pieces, and the visit of each."""
+    visits = np.array([piece["visit"] for piece in found], np.int64)
+    return _joined(found, table), np.repeat(visits, [piece["n"] for piece in found])

@@ -1,0 +1,135 @@
+"""The paper's index modes: a row an object version, a source, a forced source."""
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from backends.postgresql.output import copied_text
+from backends.postgresql.sql import quoted
+from backends.postgresql.visits.last import update_of
+from backends.postgresql.visits.tables import column_sql, copy_in, decode, encode, ids_sql, names_sql
+from backends.postgresql.writer import Connection
+from backends.visit_rows import as_table, tables_by_name
+from schemas.config.visits import VisitsConfig
+from schemas.readings import Array
+from schemas.visits.measures import TableSize
+from schemas.visits.records import History, Region, TileWrite
+from schemas.visits.tables import DIA_OBJECT_LAST, Step, Table
+
+SIZE = """
+    SELECT greatest(c.reltuples, s.n_live_tup, 0)::int8 AS rows,
+           pg_table_size(c.oid) AS table_bytes, pg_indexes_size(c.oid) AS index_bytes
+    FROM pg_class c LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid WHERE c.oid = to_regclass($1)
+"""
+
+
+class RowTables:
+    """DIAObject, DIASource, DIAForcedSource, and DIAObjectLast where the mode has it.
+
+    Raises:
+        StoreError: PostgreSQL has no such way to update DIAObjectLast.
+    """
+
+    def __init__(self, visits: VisitsConfig) -> None:
+        self._schema = visits.schema_name
+        self._tables = tables_by_name(visits)
+        self._last = self._tables.get(DIA_OBJECT_LAST.name)
+        self._update = update_of(visits)
+        self._chunk = visits.id_chunk
+
+    def create(self) -> list[str]:
+        """Tables with their keys and indexes."""
+        statements = []
+        for table in self._tables.values():
+            name = quoted(self._schema, table.name)
+            columns = ", ".join(map(column_sql, table.columns))
+            statements.append(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({names_sql(table.key)}))")
+            statements += [f"CREATE INDEX ON {name} ({quoted(column)})" for column in table.indexes]
+        return statements
+
+    async def begin(self, connection: Connection, time_ns: int) -> None:
+        """A visit needs nothing."""
+
+    async def objects(self, connection: Connection, region: Region) -> Array:
+        """Last versions in the ranges, LAST_DTYPE."""
+        if not len(region.ranges):
+            return np.empty(0, DIA_OBJECT_LAST.dtype)
+        table = self._last or self._tables["DIAObject"]
+        begins, ends = (ids_sql(region.ranges[:, column]) for column in (0, 1))
+        pixel = f"o.{quoted('pixelId')}"
+        newest = "" if self._last else f" WHERE o.{quoted('validityEnd')} IS NULL"
+        # A join that only a nested loop can do, whose inner side only the index can: no statistics can mislead it.
+        query = (
+            f"SELECT {names_sql(DIA_OBJECT_LAST.dtype.names, 'o.')} FROM unnest({begins}, {ends}) AS r(first, past)"
+            f" JOIN {quoted(self._schema, table.name)} o ON {pixel} >= r.first AND {pixel} < r.past{newest}"
+        )
+        return decode(await copied_text(connection, query), DIA_OBJECT_LAST)
+
+    async def history(self, connection: Connection, table: str, history: History) -> Array:
+        """Rows of the ids, chunk by chunk."""
+        declared = self._tables[table]
+        visit = quoted("ccdVisitId")
+        # The sum keeps the planner from taking the index of visits, whose share of the table it does not know.
+        within = f"{visit} + 0 >= {history.since_visit} AND {visit} + 0 < {history.before_visit}"
+        parts = [np.empty(0, declared.dtype)]
+        for first in range(0, len(history.ids), self._chunk):
+            ids = ids_sql(history.ids[first : first + self._chunk])
+            query = (
+                f"SELECT {names_sql(declared.dtype.names)} FROM {quoted(self._schema, table)}"
+                f" WHERE {quoted('diaObjectId')} = ANY({ids}) AND {within}"
+            )
+            parts.append(decode(await copied_text(connection, query), declared))
+        return np.concatenate(parts)
+
+    async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
+        """Write a step's rows."""
+        began = time.perf_counter()
+        if step is Step.SOURCES:
+            await self._copy(connection, self._tables["DIASource"], write.sources)
+            return {"store_source_s": time.perf_counter() - began}
+        if step is Step.FORCED:
+            await self._copy(connection, self._tables["DIAForcedSource"], write.forced)
+            return {"store_forced_s": time.perf_counter() - began}
+        if self._last is not None and len(write.objects):
+            rows = as_table(write.objects, self._last)
+            await self._update(connection, self._schema, self._last, rows, write.known)
+        updated = time.perf_counter()
+        if self._last is None:
+            await self._end_versions(connection, write)
+        await self._copy(connection, self._tables["DIAObject"], write.objects)
+        return {"store_last_s": updated - began, "store_object_s": time.perf_counter() - updated}
+
+    async def _end_versions(self, connection: Connection, write: TileWrite) -> None:
+        """The paper's UPDATE of the versions that were the last ones."""
+        ids = write.objects["diaObjectId"][write.known]
+        if len(ids):
+            await connection.execute(
+                f"UPDATE {quoted(self._schema, 'DIAObject')} SET {quoted('validityEnd')} = {write.time_ns}"
+                f" WHERE {quoted('diaObjectId')} = ANY({ids_sql(np.sort(ids))}) AND {quoted('validityEnd')} IS NULL"
+            )
+
+    async def _copy(self, connection: Connection, table: Table, rows: Array) -> None:
+        if len(rows):
+            payload = encode(rows, table)
+            await copy_in(connection, table.name, payload, schema=self._schema, columns=table.dtype.names or ())
+
+    async def expire(self, connection: Connection, before_ns: int) -> None:
+        """Nothing is dropped, as in the paper."""
+
+    async def count(self, connection: Connection, table: str) -> int:
+        """Rows of a table, counted."""
+        return int(await connection.fetchval(f"SELECT count(*) FROM {quoted(self._schema, table)}"))
+
+    async def size(self, connection: Connection, table: str) -> TableSize:
+        """The statistics' rows, and bytes with TOAST."""
+        found = await connection.fetchrow(SIZE, quoted(self._schema, table))
+        assert found is not None
+        return TableSize(**found)
+
+    async def whole(self, connection: Connection, table: str) -> Array:
+        """All rows of a table, in the order of its key."""
+        declared = self._tables[table]
+        columns, key = names_sql(declared.dtype.names), names_sql(declared.key)
+        query = f"SELECT {columns} FROM {quoted(self._schema, table)} ORDER BY {key}"
+        return decode(await copied_text(connection, query), declared)

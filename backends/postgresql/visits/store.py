@@ -1,0 +1,139 @@
+"""The store of visits in PostgreSQL: visits, their steps' marks, and around them the tables of the index mode."""
+
+import time
+from collections.abc import Mapping
+
+from backends.postgresql.sql import quoted
+from backends.postgresql.visits.connection import VisitConnection
+from backends.postgresql.visits.schema import STEPS, VISITS, create_or_check
+from backends.postgresql.visits.tables import VisitTables
+from backends.postgresql.writer import Connection
+from backends.visit_rows import tables_by_name
+from schemas.config.visits import VisitsConfig
+from schemas.readings import Array
+from schemas.visits.measures import TableSize
+from schemas.visits.records import History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.tables import Step
+
+SCAN = "SET LOCAL enable_seqscan = on"
+"""For what really asks for whole tables."""
+
+
+class PostgresqlVisitStore:
+    """Store of visits in PostgreSQL 14 or newer; see `backends.visits.VisitStore` for what its methods promise."""
+
+    def __init__(self, connection: VisitConnection, visits: VisitsConfig, tables: VisitTables) -> None:
+        self._connection = connection
+        self._visits = visits
+        self._tables = tables
+        self._names = tuple(tables_by_name(visits))
+        schema = visits.schema_name
+        self._schema = quoted(schema)
+        self._done, self._marks = quoted(schema, VISITS), quoted(schema, STEPS)
+
+    async def create(self) -> None:
+        """Create the schema and the tables, or check those that are there."""
+        async with self._connection.session() as connection:
+            await create_or_check(connection, self._visits, self._tables.create(), self._connection.target)
+
+    async def connect(self) -> None:
+        """Connect, if that is not so already."""
+        async with self._connection.session():
+            pass
+
+    async def close(self) -> None:
+        """Give back the connection."""
+        await self._connection.close()
+
+    async def last_visit(self) -> VisitRecord | None:
+        """The last visit that is done."""
+        async with self._connection.session() as connection:
+            found = await connection.fetchrow(f"SELECT * FROM {self._done} ORDER BY visit DESC LIMIT 1")
+        return VisitRecord(**found) if found else None
+
+    async def first_visit_since(self, time_ns: int) -> int | None:
+        """Number of the first visit that is done and was taken at `time_ns` or later."""
+        async with self._connection.session() as connection:
+            found = await connection.fetchval(f"SELECT min(visit) FROM {self._done} WHERE time_ns >= $1", time_ns)
+        return None if found is None else int(found)
+
+    async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
+        """Prepare what a visit needs; return what an earlier try committed of it."""
+        async with self._connection.session() as connection:
+            await self._tables.begin(connection, time_ns)
+            marks = await connection.fetch(f"SELECT tile, step FROM {self._marks} WHERE visit = $1", visit)
+        return frozenset((mark["tile"], Step(mark["step"])) for mark in marks)
+
+    async def objects(self, region: Region) -> Array:
+        """Last version of every object of a region."""
+        async with self._connection.session() as connection:
+            return await self._tables.objects(connection, region)
+
+    async def sources(self, history: History) -> Array:
+        """DIASource rows of a history."""
+        async with self._connection.session() as connection:
+            return await self._tables.history(connection, "DIASource", history)
+
+    async def forced_sources(self, history: History) -> Array:
+        """DIAForcedSource rows of a history."""
+        async with self._connection.session() as connection:
+            return await self._tables.history(connection, "DIAForcedSource", history)
+
+    async def write(self, write: TileWrite) -> Seconds:
+        """Commit a tile's steps with their marks; a step whose mark is there is there, and is not written again."""
+        seconds: dict[str, float] = {}
+        async with self._connection.session() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            for step in await self._mark(connection, write):
+                seconds |= await self._tables.store(connection, step, write)
+            began = time.perf_counter()
+            await transaction.commit()
+            seconds["commit_s"] = time.perf_counter() - began
+        return seconds
+
+    async def _mark(self, connection: Connection, write: TileWrite) -> list[Step]:
+        marked = await connection.fetch(
+            f"INSERT INTO {self._marks} SELECT $1, $2, unnest($3::text[]) ON CONFLICT DO NOTHING RETURNING step",
+            *(write.visit, write.tile, list(write.steps)),
+        )
+        return [Step(row["step"]) for row in marked]
+
+    async def finish(self, record: VisitRecord) -> None:
+        """Mark a visit as done, and forget the marks of its steps."""
+        async with self._connection.session() as connection, connection.transaction():
+            await connection.execute(
+                f"INSERT INTO {self._done} (visit, time_ns, ra, decl, last_object_id, last_source_id)"
+                " VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+                *(record.visit, record.time_ns, record.ra, record.decl),
+                *(record.last_object_id, record.last_source_id),
+            )
+            await connection.execute(f"DELETE FROM {self._marks} WHERE visit = $1", record.visit)
+
+    async def expire(self, before_ns: int) -> None:
+        """Drop the partitions of periods that end before a time, where there are any."""
+        async with self._connection.session() as connection:
+            await self._tables.expire(connection, before_ns)
+
+    async def counts(self) -> Mapping[str, int]:
+        """Rows of each table, counted."""
+        async with self._connection.session(unlimited=True) as connection, connection.transaction(readonly=True):
+            await connection.execute(SCAN)
+            return {name: await self._tables.count(connection, name) for name in self._names}
+
+    async def sizes(self) -> Mapping[str, TableSize]:
+        """Rows and bytes of each table."""
+        async with self._connection.session() as connection, connection.transaction(readonly=True):
+            await connection.execute(SCAN)
+            return {name: await self._tables.size(connection, name) for name in self._names}
+
+    async def whole(self, table: str) -> Array:
+        """All rows of a table, in the order of its key."""
+        async with self._connection.session(unlimited=True) as connection, connection.transaction(readonly=True):
+            await connection.execute(SCAN)
+            return await self._tables.whole(connection, table)
+
+    async def drop(self) -> None:
+        """Remove the schema with everything in it."""
+        async with self._connection.session(unlimited=True) as connection:
+            await connection.execute(f"DROP SCHEMA IF EXISTS {self._schema} CASCADE")

@@ -1,0 +1,95 @@
+"""What rows and pieces have in common: the interface the store uses, and SQL for the columns that are declared once."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from backends.postgresql.copy import RowFormat
+from backends.postgresql.sql import quoted
+from backends.postgresql.writer import MESSAGE_BYTES, Connection, in_messages
+from schemas.readings import Array
+from schemas.visits.measures import TableSize
+from schemas.visits.records import History, Region, TileWrite
+from schemas.visits.tables import Column, Step, Table
+
+SQL_TYPES = {"<i4": "int4", "<i8": "int8", "<f4": "float4", "<f8": "float8", "V": "bytea"}
+
+
+class VisitTables(Protocol):
+    """The tables of an index mode in a schema; each method uses the connection it is given."""
+
+    def create(self) -> list[str]:
+        """Statements that make the tables in an empty schema."""
+
+    async def begin(self, connection: Connection, time_ns: int) -> None:
+        """Make what a visit at a time needs; harmless when it is there, and beside others who do the same."""
+
+    async def objects(self, connection: Connection, region: Region) -> Array:
+        """Last versions, each object once."""
+
+    async def history(self, connection: Connection, table: str, history: History) -> Array:
+        """Rows of DIASource or DIAForcedSource."""
+
+    async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
+        """Write a step in the transaction that is open; seconds by names of `schemas.visits.measures.TIMES`."""
+
+    async def expire(self, connection: Connection, before_ns: int) -> None:
+        """Drop what is older, where that is done."""
+
+    async def count(self, connection: Connection, table: str) -> int:
+        """Rows of a table, counted."""
+
+    async def size(self, connection: Connection, table: str) -> TableSize:
+        """Rows and bytes of a table."""
+
+    async def whole(self, connection: Connection, table: str) -> Array:
+        """All rows of a table, in the order of its key."""
+
+
+def column_sql(column: Column) -> str:
+    """A column's name and type, for CREATE TABLE."""
+    return f"{quoted(column.name)} {SQL_TYPES[column.dtype]}{'' if column.nullable else ' NOT NULL'}"
+
+
+def names_sql(names: tuple[str, ...] | None, of: str = "") -> str:
+    """Names of columns, as a select or INSERT lists them."""
+    return ", ".join(f"{of}{quoted(name)}" for name in names or ())
+
+
+@lru_cache
+def row_format(table: Table) -> RowFormat:
+    """Binary COPY of the columns that have a value."""
+    dtype = table.dtype
+    return RowFormat([(name, dtype[name].str, 0) for name in dtype.names or ()])
+
+
+def encode(rows: Array, table: Table) -> Array:
+    """Lay out rows of `table.dtype` for COPY; uint8."""
+    whole, laid = row_format(table).blank(len(rows))
+    for name in table.dtype.names or ():
+        laid[name] = rows[name]
+    return whole
+
+
+def decode(data: bytes | bytearray, table: Table) -> Array:
+    """Rows of `table.dtype` of what came out of a COPY."""
+    laid = row_format(table).parse(data)
+    rows = np.empty(len(laid), table.dtype)
+    for name in table.dtype.names or ():
+        rows[name] = laid[name]
+    return rows
+
+
+def ids_sql(ids: Array) -> str:
+    """An array of int64 as text."""
+    return "'{" + ",".join(map(str, ids.tolist())) + "}'::int8[]"
+
+
+async def copy_in(
+    connection: Connection, table: str, payload: Array, *, schema: str | None, columns: tuple[str, ...]
+) -> None:
+    """Send a COPY file, uint8, in messages that are not too long."""
+    source: Any = payload if payload.nbytes <= MESSAGE_BYTES else in_messages(payload)
+    await connection.copy_to_table(table, schema_name=schema, columns=columns, source=source, format="binary")
