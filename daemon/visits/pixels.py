@@ -6,6 +6,7 @@ import numpy as np
 from lsst.sphgeom import HtmPixelization, Mq3cPixelization, Pixelization, UnitVector3d
 from lsst.sphgeom import Region as SkyRegion
 
+from daemon.visits import mq3c
 from schemas.readings import Array
 from schemas.visits.records import Region
 
@@ -21,7 +22,12 @@ def coarse(level: int) -> Mq3cPixelization:
 
 
 def indexes(pixels: Pixelization, xyz: Array) -> Array:
-    """Index of the pixel that each unit vector is in: (points, 3) float64 to (points,) int64."""
+    """Index of the pixel that each unit vector is in: (points, 3) float64 to (points,) int64.
+
+    A microsecond a point in MQ3C, some six in HTM.
+    """
+    if isinstance(pixels, Mq3cPixelization):
+        return mq3c.indexes(pixels, xyz)
     index = pixels.index
     return np.fromiter((index(UnitVector3d(*point)) for point in xyz.tolist()), np.int64, len(xyz))
 
