@@ -124,6 +124,10 @@ bench: $(INSTALLED) $(FERRETDB) ## Measure against the ceiling and against the w
 bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of them, and with readers: about two hours
 	@exec $(BIN)/python -m benchmarks --full $(ARGS)
 
+.PHONY: bench-visits
+bench-visits: $(INSTALLED) $(FERRETDB) ## Measure mock DIA visits, ours against the paper's ways, within 30 minutes (ARGS="--quick": 3)
+	@exec $(BIN)/python -m benchmarks.visits.run $(ARGS)
+
 .PHONY: soak
 soak: $(INSTALLED) ## An hour under load with kills and outages: nothing lost, nothing grows (TRIGGERLOG_SOAK_S=600 make soak)
 	@TRIGGERLOG_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)

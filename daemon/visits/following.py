@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from daemon.children import Child
@@ -36,7 +36,7 @@ def spec_of(
     )
 
 
-async def follow(spec: Spec, log: Path, *, stop: asyncio.Event | None = None) -> AsyncIterator[Message]:
+async def follow(spec: Spec, log: Path, *, stop: asyncio.Event | None = None) -> AsyncGenerator[Message, None]:
     """Run the process of visits to its end, and yield its messages.
 
     Args:

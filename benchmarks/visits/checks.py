@@ -1,0 +1,71 @@
+"""Whether conditions wrote the same rows, and as many as they should. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.visits.record import Measured
+from schemas.visits.tables import IndexMode
+
+WRITTEN = {"DIAObject": "objects", "DIASource": "sources", "DIAForcedSource": "forced"}
+"""Tables that only grow, and the counts of a visit that say by how much."""
+TOLERANCE = 0.12
+"""How far a run may be from the formula, as a fraction: in a short run fields overlap by chance, with a standard
+deviation of up to 3.9 % (daemon.visits.expected). Runs that are large enough are held to 2 % in the tests."""
+
+
+def written(run: Measured) -> dict[str, int]:
+    """Rows that a run's visits wrote, by table."""
+    return {table: sum(getattr(visit, count) for visit in run.run.visits) for table, count in WRITTEN.items()}
+
+
+def checked(runs: Sequence[Measured]) -> Iterator[tuple[bool, str]]:
+    """Compare the runs of a group: whether each comparison came out right, and a sentence."""
+    for alike in _alike(runs).values():
+        yield from _same(alike)
+    for run in runs:
+        yield from _stored(run)
+
+
+def _alike(runs: Sequence[Measured]) -> Mapping[tuple[object, ...], list[Measured]]:
+    """Runs that have to write the same rows: tiles widen the area that is read, and so what is forced."""
+    found: dict[tuple[object, ...], list[Measured]] = {}
+    for run in runs:
+        settings = run.run.settings
+        found.setdefault((settings.survey.model_dump_json(), settings.tiles), []).append(run)
+    return found
+
+
+def _same(runs: Sequence[Measured]) -> Iterator[tuple[bool, str]]:
+    first, *others = runs
+    visits = {visit.visit: visit for visit in first.run.visits}
+    different = []
+    for run in others:
+        for visit in run.run.visits:
+            beside = visits.get(visit.visit)
+            if beside and any(getattr(visit, count) != getattr(beside, count) for count in WRITTEN.values()):
+                different.append(f"{run.backend} {run.condition} at visit {visit.visit}")
+                break
+    what = f"{first.group}, {first.run.settings.tiles} x {first.run.settings.tiles} tiles"
+    if different:
+        where = f"{first.backend} {first.condition}"
+        yield False, f"{what}: rows differ from those of {where} in {'; '.join(different)}."
+    elif others:
+        total = sum(written(first).values())
+        yield True, f"{what}: all {len(runs)} conditions wrote the same {total:,} rows, visit by visit."
+
+
+def _stored(run: Measured) -> Iterator[tuple[bool, str]]:
+    name = f"{run.group}, {run.backend} {run.condition}"
+    counts = written(run)
+    for table, rows in run.run.counts.items():
+        if table not in counts:
+            continue
+        dropped = run.run.settings.index_mode is IndexMode.PARTITIONED and rows < counts[table]
+        if rows != counts[table] and not dropped:
+            yield False, f"{name}: {table} has {rows:,} rows, and {counts[table]:,} were written."
+        expected = run.run.expected.get(table)
+        if expected and abs(counts[table] / expected - 1) > TOLERANCE:
+            off = 100 * (counts[table] / expected - 1)
+            yield (
+                False,
+                f"{name}: {counts[table]:,} rows of {table} are {off:+.1f} % from the formula’s {expected:,.0f}.",
+            )

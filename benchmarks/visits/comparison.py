@@ -1,0 +1,247 @@
+"""The report of a comparison as one HTML file: ours against the paper's modes, its findings, and every condition."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.html.markup import Markup, join, tag
+from benchmarks.html.table import NOTHING, Column, table
+from benchmarks.visits.drawing import axes, chart
+from benchmarks.visits.estimate import ends, ratio
+from benchmarks.visits.findings import (
+    NAMES,
+    REFUTED,
+    REPRODUCED,
+    Against,
+    against,
+    best_of,
+    findings,
+    shown,
+    values,
+    warm,
+)
+from benchmarks.visits.parts import frame, listing, seconds, section, settings_of, slope
+from benchmarks.visits.plan import MAIN, OURS, SWEEP, TINY
+from benchmarks.visits.record import Comparison, Measured
+from benchmarks.visits.report import papers_note, papers_table, series
+from benchmarks.wording import number
+from schemas.visits.measures import Line
+
+TITLE = "DIA visits: which way to keep them"
+FOOTER = "triggerlog, make bench-visits · one file, no script, nothing from outside"
+GROUPS = {
+    MAIN: "Ours against the paper’s modes",
+    SWEEP: "One thing changed at a time",
+    TINY: "MongoDB’s protocol, a few visits",
+}
+AIM_SLOPE, AIM_END = 0.2, 1 / 3
+"""What was aimed at: a fifth of the slope while the window fills, a third of the time at the end."""
+
+
+def page(comparison: Comparison) -> str:
+    """Write the whole file."""
+    scales = sorted({run.run.settings.survey.scale for run in comparison.measured})
+    facts = (
+        f"{len(comparison.measured)} conditions · scale {', '.join(f'{scale:g}' for scale in scales)} · "
+        f"{comparison.machine.get('processor', '')}, {comparison.machine.get('cores', '?')} cores · "
+        f"{comparison.date} · {comparison.seconds / 60:.0f} minutes"
+    )
+    sections = [_against(comparison), _warnings(comparison), _findings(comparison)]
+    sections += [_group(comparison, group) for group in GROUPS if comparison.of(group)]
+    sections += [section("The paper’s figures", papers_note(), tag("div", papers_table(), class_="card"), name="paper")]
+    return frame(TITLE, facts, [*sections, _conditions(comparison)], FOOTER)
+
+
+# --- ours against the best -------------------------------------------------------------------------------------------
+
+
+def _against(comparison: Comparison) -> Markup:
+    found = against(comparison)
+    if not found:
+        return Markup()
+    note = (
+        "The same survey, the same window of history, the same visits by turns. The paper’s best mode is that of its "
+        "modes in this comparison that took the fewest seconds at the end. Ratios are ours by the paper’s best."
+    )
+    return section("Ours against the paper’s best mode", note, *(_tiles(each) for each in found), name="against")
+
+
+def _tiles(found: Against) -> Markup:
+    name = NAMES[found.backend]
+    tiles = [
+        _tile(
+            f"{name}: slope while the window fills",
+            "not to be told" if found.filling is None else number(found.filling.value),
+            "too few visits, or the best has no slope that is sure"
+            if found.filling is None
+            else f"{shown(found.filling)}; aim {AIM_SLOPE:g}",
+        ),
+        _tile(
+            f"{name}: seconds at the end",
+            "not to be told" if found.at_end is None else f"{number(1 / found.at_end.value)} times faster",
+            "too few visits" if found.at_end is None else f"{shown(found.at_end)}; aim {AIM_END:.2f}",
+        ),
+        _tile(f"{name}: slope with the window full", *_flat(found.full)),
+    ]
+    words = (
+        f"Against {found.best}, whose slope with the window full is {_slope_words(found.best_full)}; the window is "
+        f"full from visit {found.window_visits:,} on."
+    )
+    return join([tag("div", *tiles, class_="tiles"), tag("p", words, class_="note")])
+
+
+def _flat(fit: Line | None) -> tuple[str, str]:
+    if fit is None:
+        return "not to be told", "too few visits after the window was full"
+    flat = "holds 0: flat" if fit.slope_low <= 0 <= fit.slope_high else "does not hold 0"
+    return number(
+        fit.slope_per_1000
+    ), f"s per 1,000 visits, {number(fit.slope_low)} to {number(fit.slope_high)}; {flat}"
+
+
+def _slope_words(fit: Line | None) -> str:
+    if fit is None:
+        return "not to be told"
+    return f"{number(fit.slope_per_1000)} ({number(fit.slope_low)} to {number(fit.slope_high)}) s per 1,000 visits"
+
+
+def _tile(heading: str, big: str, soft: str) -> Markup:
+    parts = tag("h3", heading), tag("p", tag("b", big), class_="big"), tag("p", soft, class_="soft")
+    return tag("div", *parts, class_="card tile")
+
+
+def _warnings(comparison: Comparison) -> Markup:
+    wrong = [words for words in comparison.checks if words.startswith("WRONG")]
+    words = [*wrong, *comparison.notes]
+    if comparison.plan == "quick":
+        words.insert(
+            0, "The quick plan tries the benchmark itself: its runs are too short for its figures to mean much."
+        )
+    if not words:
+        return Markup()
+    return tag("ul", *(tag("li", each) for each in words), class_="warnings", aria_label="Warnings")
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
+def _findings(comparison: Comparison) -> Markup:
+    styles = {REPRODUCED: "yes", REFUTED: "no"}
+    rows = []
+    for found in findings(comparison):
+        verdict = tag("span", found.verdict, class_=styles.get(found.verdict, "soft"))
+        rows.append(("", [found.claim, found.paper or NOTHING, verdict, found.words]))
+    columns = (Column("The paper found"), Column("There"), Column("Here"), Column("Measured", style="wide"))
+    note = (
+        "Conditions did the same visits by turns, in the sweep below, and are compared visit by visit over the second "
+        "half of the run, without the first visit of each turn. A finding counts as reproduced or refuted only when "
+        "the whole 95 % interval lies on one side."
+    )
+    return section(
+        "The paper’s findings", note, tag("div", table("Findings", columns, rows), class_="card"), name="findings"
+    )
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def _group(comparison: Comparison, group: str) -> Markup:
+    parts = []
+    for backend in dict.fromkeys(run.backend for run in comparison.of(group)):
+        runs, best = comparison.of(group, backend), best_of(comparison, group, backend)
+        heading = f"{NAMES[backend]} {runs[0].run.version}"
+        parts.append(tag("div", tag("h3", heading), _table(runs, best), class_="card"))
+        parts.append(tag("div", *_multiples(runs), class_="multiples"))
+    first = comparison.of(group)[0].run
+    note = (
+        f"Scale {first.settings.survey.scale:g}, {max(len(run.run.visits) for run in comparison.of(group)):,} visits. "
+        "First and last are means of a tenth of the visits; slopes have their 95 % interval below them; a ratio is to "
+        "the paper’s mode that is best at the end, over the last half, visit by visit. In the small plots all of a "
+        "database share their axes: points are visits, dark the whole, blue the selects, orange the stores."
+    )
+    return section(GROUPS[group], note, *parts, name=group)
+
+
+def _table(runs: tuple[Measured, ...], best: Measured | None) -> Markup:
+    columns = (
+        Column("Condition"),
+        *(Column(name, figures=True) for name in ("First", "Last", "Intercept", "Slope, s per 1,000 visits")),
+        *(Column(name, figures=True) for name in ("Selects, last", "Stores, last", "By the paper’s best", "MiB")),
+    )
+    rows = []
+    for run in runs:
+        whole = series(run.run, "visit_s")
+        first, last = ends(whole.seconds)
+        size = sum(each.table_bytes + each.index_bytes for each in run.run.sizes.values())
+        rows.append(
+            (
+                "daemon" if run.condition == OURS else "",
+                [
+                    join([tag("b", run.condition), tag("small", run.title)]),
+                    seconds(first),
+                    seconds(last),
+                    NOTHING if whole.fit is None else seconds(whole.fit.intercept),
+                    slope(whole.fit),
+                    seconds(ends(values(run, "select_s"))[1]),
+                    seconds(ends(values(run, "store_s"))[1]),
+                    _by_best(run, best),
+                    f"{size / 2**20:,.0f}" if size else NOTHING,
+                ],
+            )
+        )
+    return table("Conditions", columns, rows)
+
+
+def _by_best(run: Measured, best: Measured | None) -> str:
+    if best is None:
+        return NOTHING
+    if best is run:
+        return "the best"
+    visits, one, other = warm(run, best)
+    if not len(visits):
+        return NOTHING
+    half = visits >= np.median(visits)
+    found = ratio(values(run, "visit_s")[one][half], values(best, "visit_s")[other][half])
+    if found is None:
+        return NOTHING
+    return join([number(found.value), tag("small", f"{number(found.low)} to {number(found.high)}")])
+
+
+def _multiples(runs: tuple[Measured, ...]) -> Iterator[Markup]:
+    drawn = {run.condition: [series(run.run, f"{part}_s") for part in ("store", "select", "visit")] for run in runs}
+    across, up = axes([each for found in drawn.values() for each in found])
+    for condition, found in drawn.items():
+        yield chart(condition, found, across, up, small=True)
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+
+def _conditions(comparison: Comparison) -> Markup:
+    servers = {run.backend: run.run for run in comparison.measured}
+    memory = (
+        f"{comparison.memory_limit_mib} MiB for PostgreSQL with its part of the page cache, by a control group; "
+        "MariaDB reads past the page cache (O_DIRECT)"
+        if comparison.memory_limit_mib
+        else "not limited: PostgreSQL has the system’s page cache behind its own"
+    )
+    cards = [
+        listing("Machine", {**comparison.machine, "memory of the servers": memory}),
+        *(listing(f"{NAMES[backend]} {run.version}", run.server) for backend, run in servers.items()),
+    ]
+    cards += [
+        listing(f"Settings of the base condition, {GROUPS[group]}", settings_of(comparison.of(group)[0].run.settings))
+        for group in GROUPS
+        if comparison.of(group)
+    ]
+    checks = [tag("li", words) for words in comparison.checks]
+    repeated = tag("p", "The command that repeats it: ", tag("code", comparison.command, class_="command"))
+    return section(
+        "On what, and how",
+        "Each visit went through the process that the daemon runs, over its own connection. The order of the turns was "
+        f"shuffled in each round (seed {comparison.seed}).",
+        tag("ul", *checks, class_="checks") if checks else Markup(),
+        tag("div", repeated, class_="card"),
+        tag("div", *cards, class_="curves"),
+        name="conditions",
+    )

@@ -1,0 +1,218 @@
+"""The report of one run as one HTML file: what was measured, beside the paper's figures."""
+
+import time
+
+import numpy as np
+
+from benchmarks.html.axis import LinearAxis
+from benchmarks.html.markup import Markup, join, tag
+from benchmarks.html.table import NOTHING, Column, table
+from benchmarks.visits.drawing import Series, axes, box_chart, chart, straight
+from benchmarks.visits.paper import BESIDE, FIGURES, MARKS, SOURCE, WIDTH_NOTE, WIDTHS
+from benchmarks.visits.parts import frame, listing, product, seconds, section, settings_of, slope
+from benchmarks.wording import counted, number
+from daemon.visits.figures import bin_visits, line, over, over_by_bin
+from schemas.visits.measures import TIMES, VisitsRun
+from schemas.visits.tables import IndexMode
+
+TITLE = "Seconds a visit against visits"
+PANELS = {"visit_s": "Visit", "select_s": "Selects", "store_s": "Stores"}
+FOOTER = "triggerlog visits · one file, no script, nothing from outside"
+
+
+def page(run: VisitsRun) -> str:
+    """Write the whole file."""
+    settings, survey = run.settings, run.settings.survey
+    day = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.began_ns // 10**9))
+    facts = (
+        f"{product(run.product)} {run.version} · {settings.index_mode} · {counted(len(run.visits), 'visit')} at scale "
+        f"{survey.scale:g} · {day}"
+    )
+    if not run.visits:
+        none = tag("p", "Not a single visit was done.", class_="note")
+        return frame(TITLE, facts, [none, _warnings(run), _conditions(run)], FOOTER)
+    sections = [
+        _found(run),
+        _warnings(run),
+        _curves(run),
+        _boxes(run),
+        _parts(run),
+        _rows(run),
+        _paper(),
+        _conditions(run),
+    ]
+    return frame(TITLE, facts, sections, FOOTER)
+
+
+def series(run: VisitsRun, column: str) -> Series:
+    """A column of a run's visits, with the line through it."""
+    visits = np.array([visit.visit for visit in run.visits], np.int64)
+    values = np.array([getattr(visit, column) for visit in run.visits], np.float64)
+    return Series(name=column.removesuffix("_s"), visits=visits, seconds=values, fit=line(visits, values))
+
+
+def _found(run: VisitsRun) -> Markup:
+    whole = series(run, "visit_s")
+    late = whole.seconds[-max(1, len(whole.seconds) // 10) :].mean()
+    fraction = over(whole.seconds, run.settings.limit_s)
+    tiles = [
+        _tile("A visit at the end", seconds(float(late)), "mean of the last tenth of the visits"),
+        _tile(f"Over {run.settings.limit_s:g} s", f"{100 * fraction:.1f} %", f"of {counted(len(run.visits), 'visit')}"),
+    ]
+    if whole.fit is not None:
+        around = f"{number(whole.fit.slope_low)} to {number(whole.fit.slope_high)}"
+        tiles.insert(1, _tile("Slope", f"{number(whole.fit.slope_per_1000)} s", f"per 1,000 visits; {around}"))
+    return tag("section", tag("div", *tiles, class_="tiles"), id="found")
+
+
+def _tile(heading: str, big: str, soft: str) -> Markup:
+    parts = tag("h3", heading), tag("p", tag("b", big), class_="big"), tag("p", soft, class_="soft")
+    return tag("div", *parts, class_="card tile")
+
+
+def _warnings(run: VisitsRun) -> Markup:
+    if run.problem is None:
+        return Markup()
+    return tag("ul", tag("li", f"It ended early: {run.problem}"), class_="warnings", aria_label="Warnings")
+
+
+def _curves(run: VisitsRun) -> Markup:
+    cards, scale = [], run.settings.survey.scale
+    for column, title in PANELS.items():
+        found, papers = series(run, column), BESIDE[column]
+        last = int(found.visits.max())
+        growth = papers.slope_per_1000 * last / scale / 1000
+        ends = scale * max(0.0, papers.intercept), scale * (papers.intercept + growth)
+        across, up = axes([found], ends)
+        beside = straight(ends, across, up, "published", f"{papers.condition} [{papers.mark}]")
+        cards.append(chart(title, [found], across, up, papers=beside))
+    keys = [
+        tag("li", tag("i", class_="stroke visit"), "measured here, with the straight line through it"),
+        tag("li", tag("i", class_="stroke published"), "the paper’s line"),
+    ]
+    lines = ", ".join(f"{PANELS[column].lower()}: {fit.condition}" for column, fit in BESIDE.items())
+    at_scale = (
+        ""
+        if scale == 1
+        else (
+            f" At scale {scale:g} a visit has {scale:g} of the paper’s rows, and a field comes back as often after "
+            f"{scale:g} of the visits: the line is drawn at {scale:g} of the seconds, visit {scale * 1000:g} standing "
+            "for 1,000."
+        )
+    )
+    note = (
+        "Slopes are by least squares, with 95 % intervals that allow for neighbours being alike. The paper’s lines are "
+        f"of {lines}.{at_scale}"
+    )
+    return section("Seconds against visit", note, tag("ul", *keys, class_="keys"), *cards, name="curves")
+
+
+def _boxes(run: VisitsRun) -> Markup:
+    width = bin_visits(len(run.visits))
+    note = f"Bins of {width:,} visits: quartiles, whiskers over the whole range, a mark at the mean."
+    cards = []
+    for column, title in PANELS.items():
+        found = series(run, column)
+        cards.append(box_chart(title, found, LinearAxis(low=0, high=int(found.visits.max()) + 1)))
+    whole = series(run, "visit_s")
+    late = [each for each in over_by_bin(whole.visits, whole.seconds, run.settings.limit_s, width) if each.fraction]
+    rows = [("", [f"{each.first:,} to {each.last:,}", f"{100 * each.fraction:.1f} %"]) for each in late]
+    columns = (Column("Visits"), Column(f"over {run.settings.limit_s:g} s", figures=True))
+    limits = (
+        tag("div", table("Visits over the limit", columns, rows), class_="card")
+        if rows
+        else tag("p", f"No visit took longer than {run.settings.limit_s:g} s.", class_="soft")
+    )
+    return section("Boxes", note, *cards, limits, name="boxes")
+
+
+def _parts(run: VisitsRun) -> Markup:
+    columns = (
+        *(Column("Part"), Column("First tenth", figures=True), Column("Last tenth", figures=True)),
+        *(Column("Intercept", figures=True), Column("Slope, s per 1,000 visits", figures=True)),
+    )
+    count, rows = max(1, len(run.visits) // 10), []
+    for name in (*PANELS, *TIMES, "dia_s"):
+        found = series(run, name)
+        if found.seconds.any():
+            early, late = found.seconds[:count].mean(), found.seconds[-count:].mean()
+            intercept = NOTHING if found.fit is None else seconds(found.fit.intercept)
+            cells = [tag("code", name), seconds(float(early)), seconds(float(late)), intercept, slope(found.fit)]
+            rows.append(("daemon" if name in PANELS else "", cells))
+    note = (
+        "Seconds of selects and stores are added up over the tiles. dia_s, the mock image analysis, is not part of a "
+        "visit."
+    )
+    return section("What takes the time", note, tag("div", table("Parts", columns, rows), class_="card"), name="parts")
+
+
+def _rows(run: VisitsRun) -> Markup:
+    columns = (
+        Column("Table"),
+        *(Column(name, figures=True) for name in ("Rows", "By the formula", "Off by", "Table", "Indexes")),
+        *(Column(name, figures=True) for name in ("Bytes a row", "The paper’s", "Declared")),
+    )
+    rows = []
+    for name, width in WIDTHS.items():
+        size, counts, expected = run.sizes.get(name), run.counts.get(name), run.expected.get(name)
+        if size is None and counts is None:
+            continue
+        known = counts if counts is not None else size.rows if size else 0
+        off = NOTHING if not (expected and known) else f"{100 * (known / expected - 1):+.1f} %"
+        per_row = (
+            NOTHING
+            if size is None or not known
+            else f"{size.table_bytes / known:,.0f} / {size.index_bytes / known:,.0f}"
+        )
+        rows.append(
+            (
+                "",
+                [
+                    tag("code", name),
+                    f"{known:,}" if counts is not None else f"about {known:,}",
+                    NOTHING if expected is None else f"{expected:,.0f}",
+                    off,
+                    NOTHING if size is None else _mib(size.table_bytes),
+                    NOTHING if size is None else _mib(size.index_bytes),
+                    per_row,
+                    f"{width.table} / {width.index}",
+                    f"{width.declared}",
+                ],
+            )
+        )
+    dropped = (
+        " What is older than the window of history was dropped, so that fewer rows are there than were written."
+        if run.settings.index_mode is IndexMode.PARTITIONED
+        else ""
+    )
+    note = f"Bytes a row are those of the table / of its indexes. {WIDTH_NOTE}{dropped}"
+    return section("Rows and sizes", note, tag("div", table("Sizes", columns, rows), class_="card"), name="sizes")
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def _paper() -> Markup:
+    return section("The paper’s figures", papers_note(), tag("div", papers_table(), class_="card"), name="paper")
+
+
+def papers_note() -> str:
+    """Where they are from, and what their marks mean."""
+    marks = "; ".join(f"[{mark}] {words}" for mark, words in MARKS.items())
+    return f"{SOURCE}; seconds, at scale 1. {marks}."
+
+
+def papers_table() -> Markup:
+    """What the paper measured, a row a condition."""
+    rows = [("", [figure.condition, join([figure.figure, f" [{figure.mark}]"])]) for figure in FIGURES]
+    return table("The paper’s figures", (Column("Condition"), Column("Figure")), rows)
+
+
+def _conditions(run: VisitsRun) -> Markup:
+    cards = [
+        listing("Settings of the run", settings_of(run.settings)),
+        listing(f"{product(run.product)} {run.version}", run.server),
+        listing("Machine", run.machine),
+    ]
+    return section("On what, and how", "", tag("div", *cards, class_="curves"), name="conditions")

@@ -1,0 +1,170 @@
+"""`python -m benchmarks.visits.run` (`make bench-visits`): measure all conditions by turns, keep JSON and report."""
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from backends.base import StoreError
+from benchmarks.progress import say
+from benchmarks.visits.checks import checked
+from benchmarks.visits.comparison import page
+from benchmarks.visits.machine import machine
+from benchmarks.visits.plan import Group, planned
+from benchmarks.visits.record import Comparison, Measured
+from benchmarks.visits.servers import Running, running
+from benchmarks.visits.turns import facts_of, finished, measure, set_up
+from schemas.dsn import Backend
+
+KEPT = Path(__file__).parents[2] / "build" / "visits"
+EPILOG = """\
+examples:
+  python -m benchmarks.visits.run                     all of it, within 30 minutes (make bench-visits)
+  python -m benchmarks.visits.run --quick             tries the benchmark itself, in 3 minutes; its figures say little
+  python -m benchmarks.visits.run --only main         ours against the paper's modes
+  python -m benchmarks.visits.run --backend postgresql,mysql
+  python -m benchmarks.visits.run --scale 0.05 --visits 1200 --minutes 10
+  python -m benchmarks.visits FILE.json               the report of what was kept, again
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code is 1 when a check of the counts failed or nothing was measured."""
+    options = _options(arguments)
+    output: Path = options.output or KEPT / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{options.plan}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    folder = (options.folder or output.parent).absolute() / f"servers-{os.getpid()}"
+    folder.mkdir(parents=True)
+    try:
+        comparison, right = compare(options, folder)
+    except StoreError as error:
+        sys.stderr.write(f"triggerlog: {error}\n")
+        return 1
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    output.write_text(comparison.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
+    output.with_suffix(".html").write_text(page(comparison), encoding="utf-8")
+    say(f"kept       {output}")
+    say(f"the report {output.with_suffix('.html')}")
+    return 0 if right and comparison.measured else 1
+
+
+def compare(options: argparse.Namespace, folder: Path) -> tuple[Comparison, bool]:
+    """Measure everything; whether all counts were right comes with it.
+
+    Raises:
+        StoreError: a server does not start, or goes away.
+    """
+    began, date = time.monotonic(), time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    on = machine(folder)
+    with running(folder, options.backend, say) as found:
+        groups = planned(options.plan, list(found.servers), options.scale, options.visits)
+        groups = [group for group in groups if options.only in (None, group.name)]
+        runs: list[Measured] = []
+        for number, group in enumerate(groups):
+            say(f"{group.title}: {len(group.conditions)} conditions, {group.visits:,} visits each")
+            later = sum(60 * each.minutes for each in groups[number + 1 :])
+            runs += _measured(group, found, folder, options, later, on)
+    verdicts = [verdict for group in groups for verdict in checked([run for run in runs if run.group == group.name])]
+    for right, words in verdicts:
+        say(f"{'checked' if right else 'WRONG'}: {words}")
+    comparison = Comparison(
+        date=date,
+        seconds=time.monotonic() - began,
+        plan=options.plan,
+        seed=options.seed,
+        command=f"make bench-visits{_arguments(options)}",
+        machine=on,
+        memory_limit_mib=found.memory_mib,
+        notes=tuple(found.notes),
+        checks=tuple(words if right else f"WRONG: {words}" for right, words in verdicts),
+        measured=tuple(runs),
+    )
+    return comparison, all(right for right, _ in verdicts)
+
+
+def _measured(
+    group: Group, found: Running, folder: Path, options: argparse.Namespace, later: float, on: dict[str, str]
+) -> list[Measured]:
+    facts = {backend: facts_of(server) for backend, server in found.servers.items()}
+    turns = set_up(group, found.servers, folder)
+    told = [0.0]
+
+    def tell(seconds: float) -> None:
+        # A line a quarter of a minute is enough.
+        if time.monotonic() - told[0] > 15:
+            told[0] = time.monotonic()
+            say(f"  about {(max(0.0, seconds) + later) / 60:.0f} minutes left")
+
+    found.notes += measure(group, turns, seed=options.seed, say=say, tell=tell)
+    runs = [finished(group, turn, facts[turn.condition.backend], on) for turn in turns]
+    found.notes += [
+        f"{run.backend} {run.condition} ({group.name}): {run.run.problem}" for run in runs if run.run.problem
+    ]
+    return [run for run in runs if run.run.visits]
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.visits.run",
+        description="Seconds a visit against visits, for every index mode, update, tiling and worker mode.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", dest="plan", action="store_const", const="quick", default="full", help="3 minutes")
+    parser.add_argument("--only", choices=("main", "sweep", "tiny"), help="one group of conditions")
+    parser.add_argument(
+        "--backend", type=_backends, default=list(Backend), metavar="NAMES", help="e.g. postgresql,mysql"
+    )
+    parser.add_argument(
+        "--scale", type=_fraction, help="of the survey, 0 < scale <= 1; else 0.02, and 0.01 in the sweep"
+    )
+    parser.add_argument("--visits", type=_positive, help="of the main comparison; the sweep does half as many")
+    parser.add_argument("--seed", type=int, default=1, help="of the order in which conditions take turns")
+    parser.add_argument("--folder", type=Path, help="on whose disk the servers write; else that of the output")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE.json", help="else a new one under build/visits; .html beside"
+    )
+    return parser.parse_args(arguments)
+
+
+def _arguments(options: argparse.Namespace) -> str:
+    given = ["--quick"] if options.plan == "quick" else []
+    for name in ("only", "scale", "visits"):
+        if getattr(options, name) is not None:
+            given += [f"--{name}", str(getattr(options, name))]
+    if options.backend != list(Backend):
+        given += ["--backend", ",".join(options.backend)]
+    if options.seed != 1:
+        given += ["--seed", str(options.seed)]
+    return f' ARGS="{shlex.join(given)}"' if given else ""
+
+
+def _backends(text: str) -> list[Backend]:
+    try:
+        return [Backend(name) for name in text.split(",")]
+    except ValueError:
+        known = ", ".join(Backend)
+        raise argparse.ArgumentTypeError(f"{text!r} names no database; use some of {known}") from None
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is out of range; use 0 < scale <= 1")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is out of range; use 1 or more")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())
