@@ -54,9 +54,7 @@ SERVERS: dict[str, tuple[str, set[str]]] = {
 KINDS = [f"{server}/{mode}" for server, (_, lacks) in SERVERS.items() for mode in MODES if mode not in lacks]
 # FerretDB takes long over wide documents; and what is deleted there has to be mended without transactions.
 LAST = {"mongodb": "last-delete_insert"}
-FEW = [
-    f"{server}/{mode}" for server in SERVERS for mode in ("baseline", LAST.get(server, "last-wide"), "partitioned")
-]
+FEW = [f"{server}/{mode}" for server in SERVERS for mode in ("baseline", LAST.get(server, "last-wide"), "partitioned")]
 PARTITIONED = [f"{server}/partitioned" for server in SERVERS]
 
 Make = Callable[..., VisitStore]

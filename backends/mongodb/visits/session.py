@@ -30,13 +30,14 @@ class Session:
 
     concern: write concern of every command. A mark alone at `j: true` would carry what was written before it into the
     journal of one server, but not through a failover in between.
+    timeout_s: what a command may take; None for as long as it takes.
     """
 
     database: Database
     server: Server
     target: str
     concern: Document
-    timeout_s: float
+    timeout_s: float | None
 
     def collection(self, name: str) -> AsyncCollection[Document]:
         """One collection."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pymongo
@@ -137,17 +138,17 @@ class MongodbVisitStore:
 
     async def counts(self) -> Mapping[str, int]:
         """Rows of each table."""
-        async with self._asked() as session:
+        async with self._asked(unlimited=True) as session:
             return {name: await self._tables.count(session, name) for name in self._names}
 
     async def sizes(self) -> Mapping[str, TableSize]:
         """Rows and bytes of each table."""
-        async with self._asked() as session:
+        async with self._asked(unlimited=True) as session:
             return {name: await self._tables.size(session, name) for name in self._names}
 
     async def whole(self, table: str) -> Array:
         """All rows of a table, in the order of its key."""
-        async with self._asked() as session:
+        async with self._asked(unlimited=True) as session:
             return await self._tables.whole(session, table)
 
     async def drop(self) -> None:
@@ -171,10 +172,12 @@ class MongodbVisitStore:
             )
 
     @asynccontextmanager
-    async def _asked(self) -> AsyncIterator[Session]:
+    async def _asked(self, *, unlimited: bool = False) -> AsyncIterator[Session]:
+        """Take the database; `unlimited` for what goes through whole collections."""
         try:
             with translated(self._target):
-                yield await self._connected()
+                session = await self._connected()
+                yield replace(session, timeout_s=None) if unlimited else session
         except NotOurDocuments as error:
             raise StoreError(
                 f"documents in database {self._visits.schema_name!r} of {self._target} are not as this store writes"
