@@ -24,7 +24,7 @@ from backends.visit_settings import check_settings, settings_of
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step, Table
 
 
@@ -68,6 +68,11 @@ class MemoryVisitStore:
     async def first_visit_since(self, time_ns: int) -> int | None:
         """Number of the first visit that is done and was taken at `time_ns` or later."""
         return min((record.visit for record in self._schema.visits.values() if record.time_ns >= time_ns), default=None)
+
+    async def pointings(self, most: int) -> Array:
+        """Where the newest visits looked."""
+        newest = sorted(self._schema.visits.values(), key=lambda record: -record.visit)[:most]
+        return np.array([(one.visit, one.time_ns, one.ra, one.decl) for one in newest], POINTING_DTYPE)
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """What an earlier try committed of a visit."""

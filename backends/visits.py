@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+from backends.base import Reading
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -42,6 +43,12 @@ class VisitStore(Protocol):
 
     async def first_visit_since(self, time_ns: int) -> int | None:
         """Number of the first visit that is done and was taken at `time_ns` or later; None if there is none."""
+
+    async def pointings(self, most: int) -> Array:
+        """Where the newest visits that are done looked, `most` at most: POINTING_DTYPE, the newest first.
+
+        None before the first visit, nor where nothing was created yet.
+        """
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """Prepare what a visit needs, such as its period's partition; return what an earlier try committed of it.
@@ -88,7 +95,12 @@ class VisitStore(Protocol):
 
 
 def open_visit_store(
-    database: DatabaseConfig, visits: VisitsConfig, *, state_dir: Path, password: str | None = None
+    database: DatabaseConfig,
+    visits: VisitsConfig,
+    *,
+    state_dir: Path,
+    password: str | None = None,
+    reading: Reading | None = None,
 ) -> VisitStore:
     """Make the store of visits of a database; `await store.create()` makes its tables.
 
@@ -97,9 +109,10 @@ def open_visit_store(
         visits: schema, index mode and all that decides about the tables.
         state_dir: folder for what the daemon keeps.
         password: for the DSN; it appears in no message.
+        reading: makes a store that is only asked, one question at a time, each given up after `reading.give_up_s`.
 
     """
     store: VisitStore = import_module(f"backends.{database.backend}.visits").open_visit_store(
-        database, visits, state_dir, password
+        database, visits, state_dir, password, reading
     )
     return store

@@ -3,8 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from schemas.readings import Array
 from schemas.visits.tables import Step
+
+POINTING_DTYPE = np.dtype([("visit", "<i8"), ("time_ns", "<i8"), ("ra", "<f8"), ("decl", "<f8")])
+"""Where a visit looked, in degrees, and when, in ns since 1970-01-01 UTC of the survey's time."""
 
 
 @dataclass(frozen=True, kw_only=True)

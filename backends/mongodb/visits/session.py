@@ -97,10 +97,12 @@ class Session:
                     answer += batch  # type: ignore[arg-type]  # bytes, whatever the types of the driver say
         return bytes(answer)
 
-    async def find(self, name: str, wanted: Document, projection: Document) -> list[Document]:
-        """Find a few documents."""
+    async def find(
+        self, name: str, wanted: Document, projection: Document, sort: Sequence[tuple[str, int]] = (), most: int = 0
+    ) -> list[Document]:
+        """Find a few documents; `most` at most, 0 is all of them."""
         with pymongo.timeout(self.timeout_s):
-            return await self.collection(name).find(wanted, projection).to_list()
+            return await self.collection(name).find(wanted, projection, sort=list(sort) or None, limit=most).to_list()
 
     async def first(self, name: str, wanted: Document, sort: Sequence[tuple[str, int]]) -> Document | None:
         """Find the first document in an order."""

@@ -2,18 +2,19 @@
 
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pymongo
 from bson import Int64
-from pymongo import ASCENDING, DESCENDING
+from pymongo import ASCENDING, DESCENDING, ReadPreference
 
-from backends.base import SchemaMismatch, StoreError
+from backends.base import Reading, SchemaMismatch, StoreError
 from backends.mongodb.client import Client, make_client, target_of
 from backends.mongodb.documents import NotOurDocuments
-from backends.mongodb.errors import login_refused, translated
+from backends.mongodb.errors import login_refused, taken_too_long, translated
 from backends.mongodb.schema import check_rights
 from backends.mongodb.server import ask_server, check_server
 from backends.mongodb.visits.pieces import PieceTables
@@ -25,10 +26,11 @@ from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import IndexMode, Step
 
 VISITS, STEPS, SETTINGS = "Visits", "VisitSteps", "VisitSettings"
+POINTING: Document = {"time_ns": 1, "ra": 1, "decl": 1}
 
 
 class MongodbVisitStore:
@@ -36,13 +38,18 @@ class MongodbVisitStore:
 
     There are no transactions: every document has an `_id` that follows from what it is, one that is there already is
     left, and the mark of a step comes last. Until it is there, `objects` may have versions of the visit under way.
+
+    reading: makes a store that is only asked.
     """
 
-    def __init__(self, database: DatabaseConfig, visits: VisitsConfig, password: str | None) -> None:
+    def __init__(
+        self, database: DatabaseConfig, visits: VisitsConfig, password: str | None, reading: Reading | None = None
+    ) -> None:
         assert database.dsn is not None
         self._dsn = database.dsn
         self._password = password
-        self._timeout_s = database.command_timeout_s
+        self._reading = reading
+        self._timeout_s = reading.give_up_s if reading else database.command_timeout_s
         self._target = target_of(database.dsn)
         self._visits = visits
         self._tables = PieceTables(visits) if visits.index_mode is IndexMode.PARTITIONED else RowTables(visits)
@@ -89,6 +96,12 @@ class MongodbVisitStore:
         async with self._asked() as session:
             found = await session.first(VISITS, {"time_ns": {"$gte": Int64(time_ns)}}, [("time_ns", ASCENDING)])
         return int(found["_id"]) if found else None
+
+    async def pointings(self, most: int) -> Array:
+        """Where the newest visits looked."""
+        async with self._asked() as session:
+            found = await session.find(VISITS, {}, POINTING, [("_id", DESCENDING)], most)
+        return np.array([(each["_id"], each["time_ns"], each["ra"], each["decl"]) for each in found], POINTING_DTYPE)
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """Prepare a visit, mend what a try of it left half done, and return what that committed."""
@@ -175,7 +188,7 @@ class MongodbVisitStore:
     async def _asked(self, *, unlimited: bool = False) -> AsyncIterator[Session]:
         """Take the database; `unlimited` for what goes through whole collections."""
         try:
-            with translated(self._target):
+            with translated(self._target), self._given_up():
                 session = await self._connected()
                 yield replace(session, timeout_s=None) if unlimited else session
         except NotOurDocuments as error:
@@ -184,18 +197,24 @@ class MongodbVisitStore:
                 f" them: {error}"
             ) from error
 
+    def _given_up(self) -> AbstractContextManager[None]:
+        return taken_too_long(self._target, self._reading.give_up_s) if self._reading else nullcontext()
+
     async def _connected(self) -> Session:
         if self._client is None:
             self._client = make_client(
-                self._dsn, password=self._password, program="triggerlog visits", timeout_s=self._timeout_s
+                self._dsn,
+                password=self._password,
+                program=f"triggerlog visits{' reader' if self._reading else ''}",
+                timeout_s=self._timeout_s,
             )
         if self._session is None:
-            database = self._client.get_database(
-                self._visits.schema_name, read_preference=pymongo.ReadPreference.PRIMARY
-            )
+            # Who only asks does so where the DSN says.
+            where = None if self._reading else ReadPreference.PRIMARY
+            database = self._client.get_database(self._visits.schema_name, read_preference=where)
             with pymongo.timeout(self._timeout_s):
                 server = await ask_server(database)
-            check_server(server, self._target)
+            check_server(server, self._target, writes=self._reading is None)
             concern = server.write_concern(self._visits.durability, self._timeout_s)
             self._session = Session(
                 database=database, server=server, target=self._target, concern=concern, timeout_s=self._timeout_s
@@ -208,9 +227,10 @@ def open_visit_store(
     visits: VisitsConfig,
     state_dir: Path,
     password: str | None,
+    reading: Reading | None = None,
 ) -> MongodbVisitStore:
     """Make the store; see `backends.visits.open_visit_store`."""
-    return MongodbVisitStore(database, visits, password)
+    return MongodbVisitStore(database, visits, password, reading)
 
 
 def _mark(write: TileWrite, step: Step) -> Document:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from backends.base import Reading
 from backends.mysql.visits.store import MysqlVisitStore
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -14,6 +15,7 @@ def open_visit_store(
     visits: VisitsConfig,
     state_dir: Path,
     password: str | None,
+    reading: Reading | None = None,
 ) -> MysqlVisitStore:
     """Make the store of visits; see `backends.visits.open_visit_store`."""
-    return MysqlVisitStore(database, visits, password=password)
+    return MysqlVisitStore(database, visits, password=password, reading=reading)

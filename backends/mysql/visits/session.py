@@ -93,9 +93,18 @@ class Session:
         return await self._inserter.statement(text)
 
 
-async def open_session(address: Address, *, timeout_s: float, bulk: bool) -> Session:
-    """Log in. bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way."""
-    connection = await connect(address, program="triggerlog visits", timeout_s=timeout_s)
+async def open_session(address: Address, *, timeout_s: float, bulk: bool, give_up_s: float | None = None) -> Session:
+    """Log in.
+
+    Args:
+        address: where.
+        timeout_s: for connecting, for locks, and for a statement.
+        bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
+        give_up_s: a session that only reads, and whose questions the server gives up after so long.
+
+    """
+    program = "triggerlog visits" if give_up_s is None else "triggerlog visits reader"
+    connection = await connect(address, program=program, timeout_s=timeout_s, give_up_s=give_up_s)
     try:
         mariadb = product_of(connection.version).backend == "mariadb"
         await connection.run(";".join(SETTINGS + (MARIADB_SETTINGS if mariadb else ())))

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from time import perf_counter
 
+import numpy as np
 from pymysql.err import IntegrityError, MySQLError
 
-from backends.base import StoreUnavailable
+from backends.base import Reading, StoreUnavailable
 from backends.mysql.address import address_of
-from backends.mysql.errors import login_refused, number_of, translated
+from backends.mysql.errors import login_refused, number_of, taken_too_long, translated
 from backends.mysql.locks import NotGranted, release, take
 from backends.mysql.sql import literal, quoted
 from backends.mysql.visits.periods import Periods
@@ -25,7 +26,7 @@ from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import IndexMode, Step, tables_of
 
 DUPLICATE = 1062
@@ -57,15 +58,23 @@ class MysqlVisitStore:
         visits: what decides about the tables.
         password: goes before one in the DSN.
         bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
+        reading: makes a store that is only asked.
     """
 
     def __init__(
-        self, database: DatabaseConfig, visits: VisitsConfig, *, password: str | None = None, bulk: bool = True
+        self,
+        database: DatabaseConfig,
+        visits: VisitsConfig,
+        *,
+        password: str | None = None,
+        bulk: bool = True,
+        reading: Reading | None = None,
     ) -> None:
         assert database.dsn is not None
         self._address = address_of(database.dsn, password)
         self._target = self._address.target
-        self._timeout_s = database.command_timeout_s
+        self._give_up_s = reading.give_up_s if reading else None
+        self._timeout_s = self._give_up_s or database.command_timeout_s
         self._visits = visits
         self._schema = visits.schema_name
         self._bulk = bulk
@@ -135,6 +144,18 @@ class MysqlVisitStore:
         async with self._connected() as session:
             found = await session.fetch(text)
         return int(found[0][0]) if found else None
+
+    async def pointings(self, most: int) -> Array:
+        """Where the newest visits looked."""
+        text = f"SELECT visit, time_ns, ra, decl FROM {self._name('Visits')} ORDER BY visit DESC LIMIT {most}"
+        async with self._connected() as session:
+            try:
+                found = await session.fetch(text)
+            except MySQLError as error:
+                if number_of(error) not in NO_SUCH:
+                    raise
+                found = []
+        return np.array(found, POINTING_DTYPE)
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """Make the partitions of the visit's period; what an earlier try committed of the visit."""
@@ -267,12 +288,14 @@ class MysqlVisitStore:
     async def _connected(self, longer: int = 1) -> AsyncIterator[Session]:
         """The connection; whatever goes wrong ends it: half a transaction must never be met again."""
         try:
-            with translated(self._target):
+            with translated(self._target), self._given_up():
                 if self._session is not None and self._session.connection.closed:
                     self._session.connection.terminate()
                     self._session = None
                 if self._session is None:
-                    self._session = await open_session(self._address, timeout_s=self._timeout_s, bulk=self._bulk)
+                    self._session = await open_session(
+                        self._address, timeout_s=self._timeout_s, bulk=self._bulk, give_up_s=self._give_up_s
+                    )
                 self._session.timeout_s = longer * self._timeout_s
                 yield self._session
         except BaseException:
@@ -280,3 +303,6 @@ class MysqlVisitStore:
                 self._session.connection.terminate()
                 self._session = None
             raise
+
+    def _given_up(self) -> AbstractContextManager[None]:
+        return taken_too_long(self._target, self._give_up_s) if self._give_up_s else nullcontext()

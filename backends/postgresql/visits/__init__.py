@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from backends.base import Reading
 from backends.postgresql.visits.connection import VisitConnection
 from backends.postgresql.visits.pieces import PieceTables
 from backends.postgresql.visits.rows import RowTables
@@ -14,7 +15,11 @@ __all__ = ["PostgresqlVisitStore", "open_visit_store"]
 
 
 def open_visit_store(
-    database: DatabaseConfig, visits: VisitsConfig, state_dir: Path, password: str | None
+    database: DatabaseConfig,
+    visits: VisitsConfig,
+    state_dir: Path,
+    password: str | None,
+    reading: Reading | None = None,
 ) -> PostgresqlVisitStore:
     """Make the store of visits; without a DSN in the embedded server under `state_dir`, which has to run already.
 
@@ -23,7 +28,7 @@ def open_visit_store(
     """
     is_pieces = visits.index_mode is IndexMode.PARTITIONED
     return PostgresqlVisitStore(
-        VisitConnection(database, visits, state_dir, password),
+        VisitConnection(database, visits, state_dir, password, reading),
         visits,
         PieceTables(visits) if is_pieces else RowTables(visits),
     )

@@ -1,16 +1,17 @@
 """The connection of one worker: made when needed, named to the server, given up when anything goes wrong."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
 import asyncpg
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import Reading, StoreError, StoreUnavailable
 from backends.postgresql.copy import NotBinaryCopy
 from backends.postgresql.embedded import EmbeddedPostgresql
-from backends.postgresql.errors import login_refused, translated
+from backends.postgresql.errors import login_refused, taken_too_long, translated
 from backends.postgresql.store import target_of
 from backends.postgresql.writer import Connection
 from schemas.batch import Durability
@@ -22,10 +23,19 @@ SYNCHRONOUS = "SELECT set_config('synchronous_commit', 'on', false) WHERE curren
 
 
 class VisitConnection:
-    """A connection that takes one call at a time."""
+    """A connection that takes one call at a time; with `reading` one that only asks."""
 
-    def __init__(self, database: DatabaseConfig, visits: VisitsConfig, state_dir: Path, password: str | None) -> None:
+    def __init__(
+        self,
+        database: DatabaseConfig,
+        visits: VisitsConfig,
+        state_dir: Path,
+        password: str | None,
+        reading: Reading | None = None,
+    ) -> None:
         self._database = database
+        self._reading = reading
+        self._timeout_s = reading.give_up_s if reading else database.command_timeout_s
         self._durability = visits.durability
         self._password = password
         self._server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
@@ -44,8 +54,8 @@ class VisitConnection:
         """
         async with self._turn:
             try:
-                with translated(self.target), login_refused():
-                    async with asyncio.timeout(None if unlimited else self._database.command_timeout_s):
+                with translated(self.target), login_refused(), self._given_up():
+                    async with asyncio.timeout(None if unlimited else self._timeout_s):
                         yield await self._connected()
             except BaseException as error:
                 self._give_up()
@@ -63,6 +73,9 @@ class VisitConnection:
                     await connection.close(timeout=2)
                 except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     connection.terminate()
+
+    def _given_up(self) -> AbstractContextManager[None]:
+        return taken_too_long(self.target, self._timeout_s) if self._reading else nullcontext()
 
     def _give_up(self) -> None:
         if self._connection is not None:
@@ -102,4 +115,10 @@ class VisitConnection:
         }
         if self._durability is Durability.ASYNC:
             settings["synchronous_commit"] = "off"
+        if self._reading is not None:
+            settings |= {
+                "application_name": "triggerlog visits reader",
+                "default_transaction_read_only": "on",
+                "statement_timeout": str(math.ceil(1000 * self._reading.give_up_s)),
+            }
         return settings

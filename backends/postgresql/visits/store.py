@@ -3,6 +3,9 @@
 import time
 from collections.abc import Mapping
 
+import asyncpg
+import numpy as np
+
 from backends.postgresql.sql import quoted
 from backends.postgresql.visits.connection import VisitConnection
 from backends.postgresql.visits.schema import STEPS, VISITS, create_or_check
@@ -12,7 +15,7 @@ from backends.visit_rows import tables_by_name
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import Step
 
 SCAN = "SET LOCAL enable_seqscan = on"
@@ -56,6 +59,17 @@ class PostgresqlVisitStore:
         async with self._connection.session() as connection:
             found = await connection.fetchval(f"SELECT min(visit) FROM {self._done} WHERE time_ns >= $1", time_ns)
         return None if found is None else int(found)
+
+    async def pointings(self, most: int) -> Array:
+        """Where the newest visits looked."""
+        async with self._connection.session() as connection:
+            try:
+                found = await connection.fetch(
+                    f"SELECT visit, time_ns, ra, decl FROM {self._done} ORDER BY visit DESC LIMIT $1", most
+                )
+            except asyncpg.UndefinedTableError:
+                found = []
+        return np.array([tuple(each) for each in found], POINTING_DTYPE)
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """Prepare what a visit needs; return what an earlier try committed of it."""
