@@ -14,6 +14,7 @@ from daemon.visits.cadence import first_at, time_of, times_of, visits_in
 from daemon.visits.pixels import htm, indexes
 from daemon.visits.sky import SOUTH_POLE, Sky
 from daemon.visits.sphere import degrees, dot, unit, within
+from schemas.config.visits import VisitsConfig
 from schemas.visits.survey import Survey
 from schemas.visits.tables import DIA_FORCED_SOURCE, DIA_OBJECT, DIA_OBJECT_LAST, DIA_SOURCE, LAST_DTYPE
 
@@ -76,6 +77,13 @@ def test_a_survey_that_cannot_be_is_refused_in_one_line(settings, says):
     (error,) = refused.value.errors()
     assert error["msg"].startswith(says)
     assert "\n" not in error["msg"]
+
+
+def test_visits_that_would_end_after_all_time_are_refused_in_one_line():
+    with pytest.raises(ValidationError, match=r"visits: they would take more than 20000 nights; take at most 320000"):
+        VisitsConfig(visits=10**6, survey=SMALL)
+    latest = Survey(first_night="2199-12-31", dusk_h=23, dawn_h=22)
+    assert time_of(latest, 20_000 * latest.visits_a_night) < 2**63
 
 
 # The sky

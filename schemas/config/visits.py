@@ -11,6 +11,8 @@ from schemas.visits.survey import Survey
 from schemas.visits.tables import IndexMode, LastColumns, LastUpdate
 
 MOST_TILES = 32
+MOST_NIGHTS = 20_000
+"""So that times fit int64 nanoseconds, which end in 2262: a first night is in 2199 at the latest."""
 
 
 class Cadence(StrEnum):
@@ -113,6 +115,9 @@ class VisitsConfig(Section):
         if self.last_update is not None and self.index_mode is not IndexMode.LAST_OBJECT_TABLE:
             mend = 'take it out, or set index_mode = "last_object_table"'
             refuse([wrong(f"index mode {self.index_mode} has no table to update", mend, "last_update")])
+        if self.visits // self.survey.visits_a_night > MOST_NIGHTS:
+            mend = f"take at most {MOST_NIGHTS * self.survey.visits_a_night}, or more visits a night (survey.scale)"
+            refuse([wrong(f"they would take more than {MOST_NIGHTS} nights", mend, "visits")])
         return self
 
     @property
