@@ -22,6 +22,7 @@ COMMANDS = {
     "schema": "schema:schema",
     "dead-letters": "dead_letters:app",
     "readers": "readers:app",
+    "visits": "visits:app",
     "install-units": "install:install_units",
     "reconcile": "reconcile:reconcile",
     "export": "export:export",

@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from daemon.metrics import BOUNDS_MS
 from daemon.reading_exposition import reading
 from daemon.reporting import Reporter
+from daemon.visits.exposition import visiting
 from schemas.status import GroupStatus, State, Status
 
 _TRIGGERS = (
@@ -42,6 +43,7 @@ class StatusCollector(Collector):
         yield self._latency()
         yield from _sources(status)
         yield from reading(status)
+        yield from visiting(status)
 
     def _latency(self) -> Metric:
         family = HistogramMetricFamily(

@@ -31,6 +31,7 @@ from schemas.status import (
     Status,
     TriggerCounts,
 )
+from schemas.visits.measures import VisitsStatus
 
 SLIPS_TOLD = 100
 """Instruments out of step that a status lists; it counts all of them."""
@@ -59,6 +60,7 @@ class Reporter:
         self.readers: Callable[[], dict[str, ReaderStatus]] = dict
         self.experiment: Callable[[], ExperimentStatus | None] = lambda: None
         self.governor: Callable[[], GovernorStatus | None] = lambda: None
+        self.visits: Callable[[], VisitsStatus | None] = lambda: None
         self.state = State.STARTING
         self.folder: Path | None = None
         """The state folder, whose disk is told of."""
@@ -148,6 +150,7 @@ class Reporter:
             readers=self.readers(),
             experiment=self.experiment(),
             governor=self.governor(),
+            visits=self.visits(),
             disk=self._disk,
             events=self._events.newest(),
             limits={name: float(getattr(self._config.alarms, name)) for name in LIMITS},

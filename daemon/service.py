@@ -37,6 +37,7 @@ from daemon.stream import StatusStream
 from daemon.supervising.notify import Notifier
 from daemon.supervising.progress_watch import Part
 from daemon.supervising.supervision import Supervision, status_line
+from daemon.visits.visiting import Visiting
 from schemas.config import Config, Workload
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig
@@ -112,6 +113,8 @@ class Service:
         self.reporter.experiment = self.experiments.status
         self.governing = Governing(self.config.readers.governor, self.readers, self.events)
         self.reporter.governor = self.governing.status
+        self.visiting = Visiting(loaded, self.events, lambda: self.store_report.facts)
+        self.reporter.visits = self.visiting.status
         self.groups = {section.name: section.group() for section in self.config.groups}
         self.pipelines: dict[str, Pipeline] = {}
         try:
@@ -168,6 +171,7 @@ class Service:
         self.events.say("info", f"taking readings at {', '.join(self.addresses.sources)}; API at {self._api.address}")
         for workload in self.config.readers.workloads:
             await self._start_reader(workload)
+        await self.visiting.open()
 
     async def shutdown(self) -> None:
         """Take nothing more, commit what is here, tell the senders, and let go."""
@@ -175,7 +179,7 @@ class Service:
         self._notifier.stopping(status_line(self.reporter.status()))
         self._notifier.extend(STOP_MORE_S)
         await self.experiments.end()
-        await self.readers.end()
+        await asyncio.gather(self.readers.end(), self.visiting.end())
         for source in self._sources:
             await source.stop()
         for pipeline in self.pipelines.values():

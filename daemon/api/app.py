@@ -17,6 +17,8 @@ from daemon.api.readings import readings_routes
 from daemon.api.service import Told
 from daemon.api.status import status_routes
 from daemon.api.storage import storage_routes
+from daemon.api.visit_files import visit_files_routes
+from daemon.api.visits import visits_routes
 from daemon.api.wrong import wrong_request
 from doors.headers import SecurityHeaders
 
@@ -36,6 +38,8 @@ ROUTES = (
     reader_routes,
     interference_routes,
     governor_routes,
+    visits_routes,
+    visit_files_routes,
 )
 
 

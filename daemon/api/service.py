@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from daemon.pipeline import Pipeline
     from daemon.readers.governing import Governing
     from daemon.readers.manager import Readers
+    from daemon.visits.visiting import Visiting
 
 
 class Told(Protocol):
@@ -54,6 +55,10 @@ class Told(Protocol):
     @property
     def governing(self) -> "Governing":
         """What holds readers back."""
+
+    @property
+    def visiting(self) -> "Visiting":
+        """Its mock DIA visits."""
 
     def open_run(self) -> dict[str, int]:
         """Begin a new run."""

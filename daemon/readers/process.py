@@ -13,16 +13,13 @@ import uvloop
 
 from backends import open_store
 from backends.base import Reading, Store, StoreError
-from daemon.children import end_with
-from daemon.outcome import reason_of
+from daemon.children import end_with, go_first
 from daemon.readers.clients import Clients
 from daemon.readers.messages import LONGEST_LINE, REPORT_EVERY_S, Spec, report_of
 from daemon.readers.workloads import Questions
 
 MOST_CONNECTIONS = 64
 """Connections that the clients of a workload share at most; who finds none free waits, and the wait counts."""
-
-log = logging.getLogger(__name__)
 
 
 def main() -> None:
@@ -45,7 +42,7 @@ async def _read(reports: int) -> None:
         return
     spec = Spec.model_validate_json(line)
     end_with(spec.parent)
-    _go_first()
+    go_first()
     async with _store_of(spec) as store:
         questions = Questions(spec.workload, spec.group.group(), store, spec.seed)
         clients = Clients(spec.workload, questions, spec.admitted, spec.share)
@@ -54,14 +51,6 @@ async def _read(reports: int) -> None:
             await _obey(orders, clients)
             for task in tasks_running:
                 task.cancel()
-
-
-def _go_first() -> None:
-    """With memory short, readers go before what writes: a unit's protection of the daemon is handed down to them."""
-    try:
-        Path("/proc/self/oom_score_adj").write_text("500")
-    except OSError as error:
-        log.warning("the kernel is not told that this process may go first: %s", reason_of(error))
 
 
 @asynccontextmanager

@@ -17,6 +17,10 @@ class VisitsFailed(Exception):
     """The process of visits ended before its time; the message is one line that says why."""
 
 
+class VisitsRefused(VisitsFailed):
+    """It said itself why it cannot go on: starting it again would not help."""
+
+
 def spec_of(
     database: DatabaseConfig,
     visits: VisitsConfig,
@@ -24,6 +28,7 @@ def spec_of(
     state_dir: Path,
     password: str | None = None,
     until: int | None = None,
+    gives_way: bool = False,
 ) -> Spec:
     """What to tell a process of visits that ends with this one."""
     return Spec(
@@ -33,6 +38,7 @@ def spec_of(
         state_dir=str(state_dir),
         visits=visits,
         until=until,
+        gives_way=gives_way,
     )
 
 
@@ -47,7 +53,7 @@ async def follow(spec: Spec, log: Path, *, stop: asyncio.Event | None = None) ->
     Close the generator (`contextlib.aclosing`) to end the process at once.
 
     Raises:
-        VisitsFailed: it ended before its time.
+        VisitsFailed: it ended before its time; VisitsRefused where it would again.
 
     """
     process = await Child.start("process of visits", [sys.executable, "-m", "daemon.visits"], log, piped=LONGEST_LINE)
@@ -57,7 +63,7 @@ async def follow(spec: Spec, log: Path, *, stop: asyncio.Event | None = None) ->
         while line := await process.said():
             message = read_message(line)
             if isinstance(message, Failed):
-                raise VisitsFailed(message.failed)
+                raise VisitsRefused(message.failed)
             yield message
         await process.ended()
         if process.exit_code:

@@ -27,6 +27,7 @@ class Spec(Section):
     state_dir: str = Field(description="where an embedded PostgreSQL runs")
     visits: VisitsConfig
     until: int | None = Field(default=None, ge=0, description="ends with so many visits done; None: `visits.visits`")
+    gives_way: bool = Field(default=False, description="to a logger beside it: for processor time and for memory")
 
     @property
     def wanted(self) -> int:

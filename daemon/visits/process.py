@@ -11,7 +11,7 @@ import orjson
 import uvloop
 
 from backends.base import StoreError
-from daemon.children import end_with
+from daemon.children import end_with, give_way
 from daemon.visits.messages import LONGEST_LINE, Failed, Message, Spec
 from daemon.visits.run import Run
 from daemon.visits.worker import store_of, work
@@ -39,6 +39,8 @@ async def _visits(said: int) -> int:
         return 0
     spec = Spec.model_validate_json(line)
     end_with(spec.parent)
+    if spec.gives_way:
+        give_way()
 
     def say(message: Message) -> None:
         _write(said, message.line())

@@ -1,0 +1,318 @@
+"""What is kept of runs of visits: `state_dir/visits/ID.csv`, ID.tiles.csv, and ID.json, the newest hundred.
+
+The CSV is written as visits come, a row a visit. The JSON is written twice: at the begin without visits, and at the end
+with all of them; whoever reads one of a run that was killed has its visits from the CSV.
+"""
+
+import csv
+import fcntl
+import itertools
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from daemon.visits.series import DTYPE
+from schemas.readings import Array
+from schemas.visits.measures import TileMeasure, VisitMeasure, VisitsRun
+
+FOLDER = "visits"
+MOST = 100
+ID = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
+
+CUT_OFF = "it had not ended when the process that kept it did; with the daemon it goes on"
+"""The problem of a run from its begin on, until its end replaces it: a process that is killed leaves it behind."""
+BY_DAEMON = "the daemon was stopped; it goes on at the next start"
+GOES_ON = (CUT_OFF, BY_DAEMON)
+STOPPED = "it was stopped on request"
+
+_ENDINGS = (".json", ".csv", ".tiles.csv", ".html")
+_VISIT_FIELDS = tuple(VisitMeasure.model_fields)
+_TILE_FIELDS = tuple(TileMeasure.model_fields)
+
+
+class Summary(BaseModel):
+    """A line of the list of runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    began_ns: int
+    ended_ns: int
+    index_mode: str
+    visits: int
+    problem: str | None = None
+
+
+class VisitsInUse(Exception):
+    """Another process runs visits in this folder; the message is one line with the mend."""
+
+
+class Kept:
+    """Reads and writes files; nothing here is for the event loop. `folder` is state_dir/visits."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the folder: two runs of one configuration would take each other's visits for their own.
+
+        Raises:
+            VisitsInUse: another process has it.
+            OSError: it cannot be made.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise VisitsInUse(
+                    f"another process runs visits in {self.folder}; stop that one first (`triggerlog visits stop` "
+                    "where it is a daemon), or use another folder"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def new_id(self) -> str:
+        """A name that no run has: when it began."""
+        began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        tried = itertools.chain([began], (f"{began}-{i}" for i in itertools.count(2)))
+        return next(name for name in tried if not self.path(name, ".json").exists())
+
+    def path(self, name: str, ending: str) -> Path:
+        """A file of a run: `.json`, `.csv`, `.tiles.csv` or `.html`."""
+        return self.folder / f"{name}{ending}"
+
+    def names(self) -> list[str]:
+        """The runs that are kept, the newest first."""
+        names = [path.stem for path in self.folder.glob("*.json") if ID.fullmatch(path.stem)]
+        return sorted(names, key=_age, reverse=True)
+
+    def summaries(self) -> list[Summary]:
+        """A line each, the newest first; one that cannot be read is left out."""
+        found: list[Summary] = []
+        for name in self.names():
+            try:
+                head = self.head(name)
+            except (OSError, ValueError):
+                continue
+            visits = _rows_in(self.path(name, ".csv"))
+            found.append(
+                Summary(
+                    id=name,
+                    began_ns=head.began_ns,
+                    ended_ns=head.ended_ns,
+                    index_mode=head.settings.index_mode,
+                    visits=visits,
+                    problem=head.problem,
+                )
+            )
+        return found
+
+    def head(self, name: str) -> VisitsRun:
+        """A run without its visits, however many they are.
+
+        Raises:
+            OSError: it is not kept.
+            ValueError: it is none of this version.
+        """
+        with self.path(name, ".json").open("rb") as file:
+            first = file.readline()
+        # The visits begin on the second line, so that whoever wants the rest reads one line.
+        text = first if first.endswith(b"}\n") else first.rstrip().removesuffix(b"[") + b"[]}"
+        return VisitsRun.model_validate_json(text)
+
+    def rows(self, name: str) -> Array:
+        """What was measured of a run's visits, `series.DTYPE`, from its CSV, without a last line that was cut short.
+
+        Raises:
+            OSError: it is not kept.
+            ValueError: it is none of this version.
+        """
+        return read_csv(self.path(name, ".csv"))
+
+    def read(self, name: str) -> VisitsRun:
+        """A run with its visits.
+
+        Raises:
+            OSError: it is not kept.
+            ValueError: it is none of this version.
+        """
+        visits = tuple(VisitMeasure(**visit) for visit in _visits_in(self.path(name, ".csv")))
+        return self.head(name).model_copy(update={"visits": visits})
+
+    def write(self, run: VisitsRun) -> None:
+        """Keep a run: whole, or as it was before. Its visits are those of its CSV, whatever `run.visits` is.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.path(run.id, ".json")
+        new = path.with_name(f".{path.name}.new")
+        head = orjson.dumps({**run.model_dump(mode="json", by_alias=True, exclude={"visits"}), "visits": []})
+        with new.open("wb") as file:
+            file.write(head.removesuffix(b"]}"))
+            # One at a time: all of them at once would be a hundred megabytes beside the logger.
+            for i, visit in enumerate(_visits_in(self.path(run.id, ".csv"))):
+                file.write((b",\n" if i else b"\n") + orjson.dumps(visit))
+            file.write(b"]}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+
+    def forget_old(self, most: int = MOST) -> list[str]:
+        """Remove all but the newest hundred; return which went."""
+        old = self.names()[most:]
+        for name in old:
+            self.forget(name)
+        return old
+
+    def forget(self, name: str) -> None:
+        """Remove a run's files."""
+        for ending in _ENDINGS:
+            self.path(name, ending).unlink(missing_ok=True)
+
+
+class Writing:
+    """The CSV files of a run that goes on: what was there stays, but for a last line that was cut short."""
+
+    def __init__(self, kept: Kept, name: str) -> None:
+        kept.folder.mkdir(parents=True, exist_ok=True)
+        self._visits = _opened(kept.path(name, ".csv"), _VISIT_FIELDS)
+        self._tiles_path = kept.path(name, ".tiles.csv")
+        self._tiles: TextIOWrapper | None = None
+
+    def add(self, visit: VisitMeasure, tiles: Sequence[TileMeasure]) -> None:
+        """Write a visit, and its tiles where there is more than one: with the kernel when this returns.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._visits.write(_line(visit, _VISIT_FIELDS))
+        self._visits.flush()
+        if len(tiles) > 1:
+            if self._tiles is None:
+                self._tiles = _opened(self._tiles_path, _TILE_FIELDS)
+            self._tiles.writelines(_line(tile, _TILE_FIELDS) for tile in tiles)
+            self._tiles.flush()
+
+    def close(self) -> None:
+        """Give the files back."""
+        self._visits.close()
+        if self._tiles is not None:
+            self._tiles.close()
+
+
+def _age(name: str) -> tuple[str, int]:
+    began, _, number = name.partition("-")
+    return began, int(number or 1)
+
+
+def _line(measure: BaseModel, names: Sequence[str]) -> str:
+    # Six digits of a second are microseconds; what a spreadsheet reads is what was measured.
+    values = (measure.__dict__[name] for name in names)
+    return ",".join(_text(value) for value in values) + "\n"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def _opened(path: Path, names: Sequence[str]) -> TextIOWrapper:
+    """Open a CSV to go on with, without what a crash left of its last line."""
+    with path.open("ab+") as file:
+        size = file.seek(0, os.SEEK_END)
+        at = max(0, size - 2**16)
+        file.seek(at)
+        end = at + file.read().rfind(b"\n") + 1
+        if end < size:
+            file.truncate(end)
+    opened = path.open("a", encoding="ascii", newline="")
+    if end == 0:
+        opened.write(",".join(names) + "\n")
+        opened.flush()
+    return opened
+
+
+def _whole_lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="ascii", errors="replace", newline="") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield line
+
+
+def _rows_in(path: Path) -> int:
+    try:
+        with path.open("rb") as file:
+            chunks = iter(lambda: file.read(2**20), b"")
+            return max(0, sum(chunk.count(b"\n") for chunk in chunks) - 1)
+    except FileNotFoundError:
+        return 0
+
+
+_READS: dict[Any, Callable[[str], Any]] = {int: int, float: float, bool: lambda text: text == "1"}
+
+
+def _visits_in(path: Path) -> Iterator[dict[str, Any]]:
+    """The visits of a CSV, in order; none where there is no such file.
+
+    Raises:
+        ValueError: it is no CSV of visits of this version.
+    """
+    if not path.exists():
+        return
+    lines = csv.reader(_whole_lines(path))
+    header = tuple(next(lines, ()))
+    if not header:
+        return
+    if header != _VISIT_FIELDS:
+        raise ValueError(f"{path} has other columns than this version's; read it with the version that wrote it")
+    reads = [_READS[field.annotation] for field in VisitMeasure.model_fields.values()]
+    for row in lines:
+        if len(row) != len(reads):
+            raise ValueError(f"{path} has a row with {len(row)} fields instead of {len(reads)}; take that row out")
+        yield {name: read(text) for name, read, text in zip(header, reads, row, strict=True)}
+
+
+def read_csv(path: Path) -> Array:
+    """The visits of a CSV as `series.DTYPE`.
+
+    Raises:
+        OSError: it is not there.
+        ValueError: it is no CSV of visits of this version.
+    """
+    with path.open("rb"):  # not there is not empty
+        pass
+    return np.fromiter((tuple(visit.values()) for visit in _visits_in(path)), DTYPE)
+
+
+def read_run(path: Path) -> VisitsRun:
+    """A run from a JSON file anywhere, with the visits that stand in it, or else in the CSV beside it.
+
+    Raises:
+        OSError: it is not there.
+        ValueError: it is no run of this version.
+    """
+    try:
+        run = VisitsRun.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path} is no run of visits of this version ({reason})") from None
+    if run.visits:
+        return run
+    visits = tuple(VisitMeasure(**visit) for visit in _visits_in(path.with_suffix(".csv")))
+    return run.model_copy(update={"visits": visits})
