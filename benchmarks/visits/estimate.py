@@ -18,7 +18,7 @@ LEAST_SECONDS = 1e-6
 """Shorter times are taken as this, so that they have a logarithm."""
 FARTHEST = 1e4
 """A ratio of slopes is looked for up to here."""
-STEPS = 60
+STEPS = 25
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -35,6 +36,8 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code is 1 when a check of the counts failed or nothing was measured."""
     options = _options(arguments)
+    # As Ctrl-C: servers are stopped, and what they wrote is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     output: Path = options.output or KEPT / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{options.plan}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     folder = (options.folder or output.parent).absolute() / f"servers-{os.getpid()}"
@@ -44,6 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StoreError as error:
         sys.stderr.write(f"triggerlog: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("triggerlog: stopped; nothing is kept\n")
+        return 130
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     output.write_text(comparison.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
