@@ -18,7 +18,7 @@ from daemon.visits.cadence import time_of
 from schemas.config.visits import VisitsConfig
 from schemas.dsn import Backend
 from schemas.readings import Array
-from tests.visit_runs import made_comparison, made_run, visit_of
+from tests.visit_records import made_comparison, made_run, visit_of
 
 MOST_MINUTES = 29
 """What is not measured, such as starting servers and counting, needs some of the 30."""

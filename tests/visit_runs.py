@@ -1,92 +1,91 @@
-"""Made-up runs of visits and comparisons, for tests of what is said of them."""
+"""Small runs of visits for tests: the real pipeline on a sky of a few hundred objects."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.visits.plan import planned
-from benchmarks.visits.record import Comparison, Measured
-from daemon.visits.cadence import time_of
+from backends.memory_visits import MemoryVisitStore
+from backends.visits import VisitStore
+from daemon.visits.following import spec_of
+from daemon.visits.messages import Message, Visited
+from daemon.visits.run import Run
+from daemon.visits.workers import Alone
+from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
-from schemas.dsn import Backend
-from schemas.visits.measures import TableSize, VisitMeasure, VisitsRun
+from schemas.readings import Array
+from schemas.visits.measures import VisitMeasure
+from schemas.visits.tables import IndexMode, tables_of
+from tests.visits import same
 
-Seconds = Callable[[str, str, int], dict[str, float]]
-"""From backend, condition and visit to seconds of parts of a visit, by their names."""
+NOWHERE = DatabaseConfig(dsn="postgresql://nobody@127.0.0.1:1/none")
+"""What a spec names where the store is handed over."""
 
-PARTS = {
-    "select": ("select_object_s", "select_source_s", "select_forced_s"),
-    "store": ("store_last_s", "store_object_s", "store_source_s", "store_forced_s", "commit_s"),
+# Two visits a night; forced photometry, the window and its periods end within ten.
+SETTINGS: Mapping[str, object] = {
+    "cadence": "fast",
+    "survey": {"seed": 7, "scale": 0.002, "forced_cutoff_days": 2.0},
+    "tiles": 2,
+    "history_days": 4.0,
+    "period_days": 1.0,
+    "visits": 14,
 }
 
 
-def visit_of(settings: VisitsConfig, visit: int, parts: dict[str, float]) -> VisitMeasure:
-    seconds = dict.fromkeys((*PARTS["select"], *PARTS["store"]), 0.01) | parts
-    select, store = (sum(seconds[name] for name in PARTS[part]) for part in ("select", "store"))
-    return VisitMeasure(
-        visit=visit,
-        time_ns=time_of(settings.survey, visit),
-        ra=10.0,
-        decl=-80.0,
-        tiles=settings.tiles**2,
-        **{"visit_s": select + store + 0.01, "select_s": select, "store_s": store, "dia_s": 0.002, **seconds},
-        slowest_tile_s=select + store,
-        objects_read=100,
-        sources_read=visit,
-        forced_read=visit,
-        objects=300 + visit,
-        sources=300,
-        forced=300 + visit,
-    )
+def small(schema: str, **settings: object) -> VisitsConfig:
+    """The configuration of a small run."""
+    survey = {**dict(SETTINGS["survey"]), **dict(settings.pop("survey", {}))}  # type: ignore[call-overload]
+    return VisitsConfig.model_validate({"schema": schema, **SETTINGS, **settings, "survey": survey})
 
 
-def made_run(settings: VisitsConfig, visits: list[VisitMeasure], product: str = "postgresql") -> VisitsRun:
-    objects = sum(visit.objects for visit in visits)
-    sizes = {"DIAObject": TableSize(rows=objects - 1, table_bytes=416 * objects, index_bytes=100 * objects)}
-    return VisitsRun(
-        id="made",
-        began_ns=1_700_000_000 * 10**9,
-        ended_ns=1_700_000_100 * 10**9,
-        settings=settings,
-        product=product,
-        version="18.4 <made>",
-        server={"shared_buffers": "24MB"},
-        machine={"processor": "none"},
-        visits=tuple(visits),
-        sizes=sizes,
-        counts={"DIAObject": objects},
-        expected={"DIAObject": 1.01 * objects},
-    )
+async def run_here(store: VisitStore, visits: VisitsConfig, until: int | None = None) -> list[VisitMeasure]:
+    """Run visits in this process, one tile after another, as a process that was just started."""
+    said: list[Message] = []
+    spec = spec_of(NOWHERE, visits, state_dir=Path("/nonexistent"), until=until)
+    await Run(spec, store, Alone(store, visits), said.append, asyncio.Event()).run()
+    return [message.visit for message in said if isinstance(message, Visited)]
 
 
-def made_comparison(seconds: Seconds, groups: tuple[str, ...] = ("main", "sweep")) -> Comparison:
-    """Every condition of the full plan, its visits as long as `seconds` says, times noise of a percent."""
-    random, measured = np.random.default_rng(7), []
-    for group in planned("full", [Backend.POSTGRESQL, Backend.MYSQL]):
-        for condition in group.conditions if group.name in groups else ():
-            settings, backend = condition.settings, condition.backend.value
-            noise = np.exp(0.01 * random.standard_normal(group.visits)).tolist()
-            visits = []
-            for visit in range(group.visits):
-                parts = {name: value * noise[visit] for name, value in seconds(backend, condition.name, visit).items()}
-                visits.append(visit_of(settings, visit, parts))
-            measured.append(
-                Measured(
-                    group=group.name,
-                    condition=condition.name,
-                    title=condition.title,
-                    backend=backend,
-                    chunk=group.chunk,
-                    run=made_run(settings, visits, {"mysql": "mariadb"}.get(backend, backend)),
-                )
-            )
-    return Comparison(
-        date="2026-01-01 00:00:00 UTC",
-        seconds=1500.0,
-        plan="full",
-        seed=1,
-        command="make bench-visits",
-        machine={"processor": "none", "cores": "2"},
-        memory_limit_mib=128,
-        measured=tuple(measured),
-    )
+async def undisturbed(visits: VisitsConfig) -> dict[str, Array]:
+    """The tables after a run on the store in memory."""
+    model = MemoryVisitStore(visits)
+    await run_here(model, visits)
+    return await tables_in(model, visits)
+
+
+async def tables_in(store: VisitStore, visits: VisitsConfig) -> dict[str, Array]:
+    """All rows of every table, by name."""
+    return {table.name: await store.whole(table.name) for table in tables_of(visits.index_mode, visits.last_columns)}
+
+
+def assert_same(found: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
+    """Every table has the same rows, to the last bit."""
+    assert found.keys() == expected.keys()
+    for table, rows in expected.items():
+        assert len(found[table]) == len(rows), table
+        assert same(found[table], rows), (
+            table,
+            [name for name in rows.dtype.names or () if not same(found[table][[name]], rows[[name]])],
+        )
+
+
+def assert_whole(tables: Mapping[str, Array], visits: VisitsConfig) -> None:
+    """No duplicate and no orphan: each source and forced source has its object, each last version is the newest."""
+    objects, sources, forced = tables["DIAObject"], tables["DIASource"], tables["DIAForcedSource"]
+    for rows, key in (
+        (objects, ("diaObjectId", "validityStart")),
+        (sources, ("diaSourceId",)),
+        (forced, ("diaObjectId", "ccdVisitId")),
+    ):
+        assert len(np.unique(rows[list(key)])) == len(rows)
+    assert set(sources["diaObjectId"]) <= set(objects["diaObjectId"]) == set(forced["diaObjectId"])
+    assert len(objects) == len(forced) > len(sources) > 0
+    if "DIAObjectLast" in tables:
+        last = tables["DIAObjectLast"]
+        assert len(np.unique(last["diaObjectId"])) == len(last)
+    if visits.index_mode is IndexMode.LAST_OBJECT_TABLE:
+        assert set(last["diaObjectId"]) == set(objects["diaObjectId"])
+        newest = {int(row["diaObjectId"]): row for row in np.sort(objects, order="validityStart")}
+        for name in last.dtype.names or ():
+            assert np.array_equal(last[name], [newest[int(number)][name] for number in last["diaObjectId"]]), name
