@@ -196,14 +196,15 @@ class Visiting:
         except OSError as error:
             problem = f"{self.kept.folder} cannot be written ({reason_of(error)})"
         finally:
-            if problem != BY_DAEMON:
-                course.state = ENDS.get(problem, "failed")
-                course.problem = problem if course.state == "failed" else None
-            self._say_end(course)
+            # In a thread, which ends also when the daemon does: the daemon waits for it.
             try:
                 await asyncio.to_thread(self._keep, course, problem, held)
             except OSError as error:
                 self._events.say("error", f"visits {course.name} are not kept: {reason_of(error)}")
+            if problem != BY_DAEMON:
+                course.state = ENDS.get(problem, "failed")
+                course.problem = problem if course.state == "failed" else None
+            self._say_end(course)
 
     def _keep(self, course: Course, problem: str | None, held: ExitStack) -> None:
         with held:
@@ -261,7 +262,7 @@ class Visiting:
         if isinstance(message, Begun) and course.done:
             self._events.say("info", f"visits: {course.done:,} are in the database already")
         elif isinstance(message, Visited) and message.visit.visit_s > limit_s:
-            words = f"visit {message.visit.visit:,} took {message.visit.visit_s:.1f} s, more than {limit_s:g} s"
+            words = f"visit {message.visit.visit:,} took {message.visit.visit_s:.3g} s, more than {limit_s:g} s"
             self._events.say_seldom("slow visit", "warning", words)
         elif isinstance(message, Troubled):
             self._events.say_seldom("visits wait", "warning", f"visits wait: {message.problem}")
