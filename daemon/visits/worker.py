@@ -82,6 +82,7 @@ async def _do(spec: Spec, store: VisitStore, visit: Visit, past: Past, tile: int
 def _fork(spec: Spec, lines: Iterator[bytes], answers: int) -> None:
     """Fork a process for each tile."""
     sky = Sky(spec.visits.survey)
+    store_of(spec)  # what has been imported by now is in every process that is forked
     visit: Visit | None = None
     for line in lines:
         order = read_order(line)
