@@ -206,7 +206,7 @@ class ReaderStatus(_Model):
     """
 
     kind: str
-    group: str
+    group: str = Field(description="what is asked: a group, or of `light_curve` and `cone` the schema of the visits")
     clients: int = Field(description="clients that the workload has")
     admitted: int = Field(description="clients that may ask now: all, or fewer where the governor holds them back")
     share: float = Field(

@@ -132,6 +132,10 @@ def test_a_workload_is_started_and_stopped_over_the_api_with_the_token(logging: 
             {"name": "w", "kind": "history", "step_s": 7200},
             "step_s: longer than the 1800 s asked for; give a shorter step",
         ),
+        (
+            {"name": "w", "kind": "cone", "group": "bpm"},
+            "group: cone asks about visits, and of no group; take it out",
+        ),
         ({"name": "w", "kind": "scan", "client": 2}, "client: unknown key; did you mean `clients`?"),
     ],
 )
@@ -160,6 +164,14 @@ def test_the_command_line_starts_lists_and_stops_a_workload(logging: Logging) ->
     code, said = logging.command("stop", "shown")
     assert code == 0
     assert said.startswith("shown: stopped after ")
+
+
+def test_readers_of_visits_are_answered_with_nothing_before_there_are_any(logging: Logging) -> None:
+    code, said = logging.command("start", "sky", "--kind", "cone", "--clients", "2", "--period", "0.1")
+    assert (code, said) == (0, "sky: 2 clients ask visits triggerlog_visits for cone\n")
+    status = logging.until_answered("sky")
+    assert (status["group"], status["rows"], status["failed"], status["problem"]) == ("triggerlog_visits", 0, 0, None)
+    assert logging.stop("sky").status_code == 200
 
 
 def test_a_reader_that_is_killed_is_told_of_and_started_again(logging: Logging) -> None:

@@ -44,8 +44,8 @@ MODES: dict[str, dict[str, str]] = {
     "last-wide": {"index_mode": "last_object_table", "last_columns": "wide"},
     "partitioned": {"index_mode": "partitioned"},
 }
-# A database a line: the fixture that has a server, and the modes it does not have, or takes too long over: FerretDB over
-# wide documents.
+# A database a line: the fixture that has a server, and the modes it does not have, or (FerretDB, over wide documents)
+# takes too long over.
 SERVERS: dict[str, tuple[str, set[str]]] = {
     "memory": ("", set()),
     "mongodb": ("mongodb_dsn", {"last-wide"}),

@@ -84,6 +84,7 @@ def start(
     triggers: Annotated[int, _option("triggers")] = 10_000,
     stretch: Annotated[float | None, _option("stretch_s", metavar="SECONDS")] = None,
     step: Annotated[float, _option("step_s", metavar="SECONDS")] = 60.0,
+    radius: Annotated[float, _option("radius_deg", metavar="DEGREES")] = 0.1,
     config: File = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
@@ -102,10 +103,12 @@ def start(
         "triggers": triggers,
         "stretch_s": stretch,
         "step_s": step,
+        "radius_deg": radius,
     }
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
     status = ReaderStatus.model_validate(_ask(found, "POST", PATH, body).json())
-    typer.echo(f"{name}: {status.clients} clients ask group {status.group} for {status.kind}")
+    asked = f"visits {status.group}" if kind.is_of_visits else f"group {status.group}"
+    typer.echo(f"{name}: {status.clients} clients ask {asked} for {status.kind}")
 
 
 @app.command(epilog=examples("triggerlog readers stop displays", "triggerlog readers stop displays --config beam.toml"))

@@ -3,14 +3,25 @@
 import asyncio
 import contextlib
 import logging
+from typing import Protocol
 
 from backends.base import StoreError
 from daemon.readers.measuring import Measured
 from daemon.readers.pacing import Pace
-from daemon.readers.workloads import Questions
 from schemas.config import Workload
 
 log = logging.getLogger(__name__)
+
+
+class Asked(Protocol):
+    """What clients ask: `daemon.readers.workloads`, `daemon.readers.visit_questions`."""
+
+    async def ask(self, client: int) -> int:
+        """Ask the next question of a client; return the rows of its answer.
+
+        Raises:
+            StoreError: there is no answer.
+        """
 
 
 class Clients:
@@ -20,7 +31,7 @@ class Clients:
         admitted, share: how many may ask from the start, and for which part of their time; the first ones do.
     """
 
-    def __init__(self, workload: Workload, questions: Questions, admitted: int, share: float = 1.0) -> None:
+    def __init__(self, workload: Workload, questions: Asked, admitted: int, share: float = 1.0) -> None:
         self._workload = workload
         self._questions = questions
         self._may_ask = [asyncio.Event() for _ in range(workload.clients)]

@@ -10,7 +10,7 @@ from daemon.database import layout_of, reading_from
 from daemon.events import Events
 from daemon.outcome import reason_of
 from daemon.readers.governor import Admission
-from daemon.readers.messages import Spec
+from daemon.readers.messages import GroupSpec, Spec, VisitsSpec
 from daemon.readers.reader import Figures, Reader
 from schemas.config import GroupConfig, Workload
 from schemas.config.workloads import MOST_IN_ALL, MOST_WORKLOADS, described
@@ -56,10 +56,10 @@ class Readers:
         Raises:
             WorkloadRefused: it cannot be started.
         """
-        group = self._group_of(workload)
+        of = self._of(workload)
         self._see_room(workload)
         clients = workload.clients if admitted is None else min(max(admitted, 0), workload.clients)
-        spec = self._spec(workload, group, clients)
+        spec = self._spec(workload, of, clients)
         folder = self._loaded.state_dir / "readers"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -129,6 +129,14 @@ class Readers:
         await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
         self._readers.clear()
 
+    def _of(self, workload: Workload) -> GroupSpec | VisitsSpec:
+        """What a workload reads."""
+        config = self._loaded.config
+        if workload.kind.is_of_visits:
+            return VisitsSpec(visits=config.visits)
+        group = self._group_of(workload)
+        return GroupSpec(group=group, layout=layout_of(group, config))
+
     def _group_of(self, workload: Workload) -> GroupConfig:
         sections = {section.name: section for section in self._loaded.config.groups}
         if workload.group is None:
@@ -152,14 +160,13 @@ class Readers:
                 f"give at most {MOST_IN_ALL - others}, or stop another workload first"
             )
 
-    def _spec(self, workload: Workload, group: GroupConfig, admitted: int) -> Spec:
+    def _spec(self, workload: Workload, of: GroupSpec | VisitsSpec, admitted: int) -> Spec:
         config = self._loaded.config
         database, password = reading_from(self._loaded)
         return Spec(
             parent=os.getpid(),
             workload=workload,
-            group=group,
-            layout=layout_of(group, config),
+            of=of,
             logger=config.logger,
             database=database,
             password=password,

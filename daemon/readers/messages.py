@@ -12,7 +12,7 @@ from pydantic import Field
 
 from daemon.readers.measuring import Lately, Measured, new_histogram
 from schemas.batch import Layout
-from schemas.config import DatabaseConfig, GroupConfig, Workload
+from schemas.config import DatabaseConfig, GroupConfig, VisitsConfig, Workload
 from schemas.config.section import Section
 
 REPORT_EVERY_S = 0.25
@@ -21,13 +21,35 @@ LONGEST_LINE = 2**24
 23,552 counts takes 60,000."""
 
 
+class GroupSpec(Section):
+    """A group that is read."""
+
+    group: GroupConfig
+    layout: Layout
+
+    @property
+    def name(self) -> str:
+        """What the status calls it."""
+        return self.group.name
+
+
+class VisitsSpec(Section):
+    """Visits that are read."""
+
+    visits: VisitsConfig
+
+    @property
+    def name(self) -> str:
+        """What the status calls them."""
+        return self.visits.schema_name
+
+
 class Spec(Section):
     """All that a reader's process has to know. It goes over a pipe: others may read a process's arguments."""
 
     parent: int = Field(description="process that it must not outlive")
     workload: Workload
-    group: GroupConfig
-    layout: Layout
+    of: GroupSpec | VisitsSpec
     logger: str
     database: DatabaseConfig
     password: str | None = Field(default=None, repr=False)

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import orjson
@@ -13,10 +13,12 @@ import uvloop
 
 from backends import open_store
 from backends.base import Reading, Store, StoreError
+from backends.visits import VisitStore, open_visit_store
 from daemon.children import end_with, go_first
-from daemon.readers.clients import Clients
-from daemon.readers.messages import LONGEST_LINE, REPORT_EVERY_S, Spec, report_of
+from daemon.readers.clients import Asked, Clients
+from daemon.readers.messages import LONGEST_LINE, REPORT_EVERY_S, GroupSpec, Spec, VisitsSpec, report_of
 from daemon.readers.workloads import Questions
+from schemas.config import VisitsConfig
 
 MOST_CONNECTIONS = 64
 """Connections that the clients of a workload share at most; who finds none free waits, and the wait counts."""
@@ -43,8 +45,7 @@ async def _read(reports: int) -> None:
     spec = Spec.model_validate_json(line)
     end_with(spec.parent)
     go_first()
-    async with _store_of(spec) as store:
-        questions = Questions(spec.workload, spec.group.group(), store, spec.seed)
+    async with _questions(spec) as questions:
         clients = Clients(spec.workload, questions, spec.admitted, spec.share)
         async with asyncio.TaskGroup() as tasks:
             tasks_running = [tasks.create_task(clients.run()), tasks.create_task(_report(clients, reports))]
@@ -54,20 +55,40 @@ async def _read(reports: int) -> None:
 
 
 @asynccontextmanager
-async def _store_of(spec: Spec) -> AsyncIterator[Store]:
-    store = open_store(
+async def _questions(spec: Spec) -> AsyncIterator[Asked]:
+    """What the clients ask; its stores are closed in the end."""
+    reading = Reading(connections=min(spec.workload.clients, MOST_CONNECTIONS), give_up_s=spec.give_up_s)
+    async with AsyncExitStack() as stores:
+        if isinstance(spec.of, VisitsSpec):
+            # Geometry of the sphere and numbers of the sky: other readers need no memory for them.
+            from daemon.readers.visit_questions import VisitQuestions  # noqa: PLC0415
+
+            visits = [_visit_store_of(spec, spec.of.visits, reading) for _ in range(reading.connections)]
+            for store in visits:
+                stores.push_async_callback(store.close)
+            yield VisitQuestions(spec.workload, spec.of.visits, visits, spec.seed)
+        else:
+            of_group = _store_of(spec, spec.of, reading)
+            stores.push_async_callback(of_group.close)
+            yield Questions(spec.workload, spec.of.group.group(), of_group, spec.seed)
+
+
+def _store_of(spec: Spec, of: GroupSpec, reading: Reading) -> Store:
+    return open_store(
         spec.database,
         logger=spec.logger,
-        groups={spec.group.name: spec.group.group()},
-        layouts={spec.group.name: spec.layout},
+        groups={of.group.name: of.group.group()},
+        layouts={of.group.name: of.layout},
         state_dir=Path(spec.state_dir),
         password=spec.password,
-        reading=Reading(connections=min(spec.workload.clients, MOST_CONNECTIONS), give_up_s=spec.give_up_s),
+        reading=reading,
     )
-    try:
-        yield store
-    finally:
-        await store.close()
+
+
+def _visit_store_of(spec: Spec, visits: VisitsConfig, reading: Reading) -> VisitStore:
+    return open_visit_store(
+        spec.database, visits, state_dir=Path(spec.state_dir), password=spec.password, reading=reading
+    )
 
 
 async def _orders() -> asyncio.StreamReader:

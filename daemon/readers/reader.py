@@ -134,7 +134,7 @@ class Reader:
         in_time = before.in_time + report.in_time
         return ReaderStatus(
             kind=workload.kind,
-            group=self._spec.group.name,
+            group=self._spec.of.name,
             clients=workload.clients,
             admitted=self.admission.clients,
             asking=report.asking,

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping
 import numpy as np
 
 from backends.base import Store
-from daemon.readers.ends import Ends
+from daemon.readers.beside import Beside
 from schemas.config.workloads import Workload, WorkloadKind
+from schemas.ledger import ledger_dtype
 from schemas.queries import (
     Aggregate,
     InstrumentReadings,
@@ -25,9 +26,12 @@ from schemas.readings import Array, InstrumentGroup
 VALID_S = 300.0
 """How far a snapshot looks back for an instrument's value: 300 s is the interval of validity in the paper (COOL)."""
 
+OLD_S = 1.0
+"""When the ends are asked for anew: what was written within the last second need not be hit."""
+
 
 class Questions:
-    """The questions of one workload: each client's next one, asked of a store.
+    """The questions of one workload about a group: each client's next one, asked of a store.
 
     Args:
         seed: of what is drawn at random; the same clients with the same seed draw the same numbers.
@@ -39,7 +43,9 @@ class Questions:
         self._store = store
         self._random = [np.random.default_rng([seed, client]) for client in range(workload.clients)]
         self._instrument = [client % group.size for client in range(workload.clients)]
-        self._ends = Ends(store, group)
+        # The first and the newest ledger row of the newest run: between which triggers is drawn.
+        nothing: Array = np.empty(0, ledger_dtype(group.size))
+        self._ends = Beside(lambda: store.ask(LedgerEnds(group=group)), nothing, OLD_S)
         kinds: Mapping[WorkloadKind, Callable[[int], Awaitable[int]]] = {
             WorkloadKind.NEWEST: self._newest,
             WorkloadKind.TREND: self._trend,

@@ -4,7 +4,10 @@
 
   const MOST = 16;
   /* In an experiment a client asks again as soon as it has its answer, unless one says otherwise: that is the load. */
-  const PERIODS = { trend: 0.5, history: 0, snapshot: 1, window: 0.5, scan: 0, random: 0, newest: 0.1 };
+  const PERIODS = {
+    ...{ trend: 0.5, history: 0, snapshot: 1, window: 0.5, scan: 0, random: 0, newest: 0.1 },
+    ...{ light_curve: 0, cone: 0 },
+  };
   let form = null;
   let made = 0;
 
@@ -12,10 +15,7 @@
     const place = document.getElementById("experiment-form");
     form = form || build(place);
     form.querySelector(".governed").hidden = ((T.section("governor") || {}).state || "off") === "off";
-    for (const select of form.querySelectorAll("[name=group]")) {
-      T.setOptions(select, T.groups().map((name) => [name, name]));
-      select.closest(".field").hidden = T.groups().length < 2;
-    }
+    for (const set of form.querySelectorAll("fieldset.workload")) T.offerGroups(set);
     T.text(document.getElementById("experiment-lasts"), lasts());
   };
 

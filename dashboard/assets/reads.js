@@ -14,16 +14,16 @@
     window: { words: "all readings of a stretch of time", period_s: 2, deadline_s: 2, stretch_s: 10 },
     scan: { words: "an aggregate over everything that is stored", period_s: 60, deadline_s: 60 },
     random: { words: "the readings of random triggers", period_s: 10, deadline_s: 10, triggers: 10000 },
+    light_curve: { words: "all sources of a random object of the visits", period_s: 1, deadline_s: 1, visits: true },
+    cone: { words: "the visits’ objects around a random position", period_s: 1, deadline_s: 1, radius_deg: 0.1, visits: true },
   };
-  const OWN = ["readings", "stretch_s", "step_s", "triggers"];
+  const OWN = ["readings", "stretch_s", "step_s", "triggers", "radius_deg"];
   const CEILINGS = ["commit_p99_ms", "backlog_triggers"];
   let forms = null;
 
   T.onTab("reads", (liveness) => {
     forms = forms || { reader: readerForm(), governor: governorForm() };
-    const group = forms.reader.querySelector("[data-field=group]");
-    T.setOptions(group.querySelector("select"), T.groups().map((name) => [name, name]));
-    group.hidden = T.groups().length < 2;
+    T.offerGroups(forms.reader);
     workloads(liveness);
     governor();
   });
@@ -112,13 +112,22 @@
     { name: "triggers", label: "Triggers", kind: "number", min: 1, max: 1000000, step: 1, needed: true },
     { name: "stretch_s", label: "Stretch of time, s", kind: "number", min: 0.001, max: 31622400, needed: true },
     { name: "step_s", label: "Step of the means, s", kind: "number", min: 0.001, max: 86400, needed: true },
+    { name: "radius_deg", label: "Radius, degrees", kind: "number", min: 0.001, max: 20, needed: true },
   ];
+
+  /* The groups that a workload may read, where there is a choice and its kind reads one. */
+  T.offerGroups = function (form) {
+    const select = form.querySelector("[name=group]");
+    T.setOptions(select, T.groups().map((name) => [name, name]));
+    select.closest(".field").hidden = T.groups().length < 2 || T.KINDS[form.querySelector("[name=kind]").value].visits === true;
+  };
 
   /* A kind brings its own defaults, and shows the fields that it takes. */
   T.followKind = function (form, note) {
     const kind = form.querySelector("[name=kind]");
     const follow = () => {
       const told = T.KINDS[kind.value];
+      T.offerGroups(form);
       T.text(note, kind.value + ": " + told.words);
       for (const name of ["period_s", "deadline_s", ...OWN]) {
         const input = form.querySelector("[name=" + name + "]");

@@ -25,6 +25,13 @@ class WorkloadKind(StrEnum):
     WINDOW = "window"  # all readings of a stretch of time
     SCAN = "scan"  # an aggregate over everything that is stored
     RANDOM = "random"  # the readings of random triggers
+    LIGHT_CURVE = "light_curve"  # all sources and forced sources of a random object of the visits
+    CONE = "cone"  # the objects of the visits around a random position
+
+    @property
+    def is_of_visits(self) -> bool:
+        """Whether it asks about visits, and not about a group."""
+        return self in (WorkloadKind.LIGHT_CURVE, WorkloadKind.CONE)
 
 
 class Workload(Section):
@@ -36,9 +43,13 @@ class Workload(Section):
         "instrument; `history`: `stretch_s` of the group as means of `step_s` by instrument; `snapshot`: every "
         "instrument's value valid at a random moment of the last `stretch_s`; `window`: all readings of `stretch_s`, "
         "somewhere in what is stored of the run; `scan`: an aggregate over everything; `random`: the readings of "
-        "`triggers` random triggers."
+        "`triggers` random triggers; `light_curve`: all sources and forced sources of a random object of `visits`, "
+        "within its history window; `cone`: the objects of `visits` within `radius_deg` of a random position that was "
+        "looked at."
     )
-    group: str | None = Field(default=None, description="Group that is read; the first one when left out.")
+    group: str | None = Field(
+        default=None, description="Group that is read; the first one when left out. Kinds that ask `visits` have none."
+    )
     clients: int = Field(default=1, ge=1, le=MOST_CLIENTS, description="Clients that ask, each for itself.")
     period_s: float = Field(
         default=1.0,
@@ -63,6 +74,7 @@ class Workload(Section):
         "3,600 of `snapshot`.",
     )
     step_s: float = Field(default=60.0, gt=0, le=86_400, description="Of `history`: step of its means, in seconds.")
+    radius_deg: float = Field(default=0.1, gt=0, le=20, description="Of `cone`: its radius, in degrees.")
 
     @property
     def stretch(self) -> float:
@@ -73,6 +85,8 @@ class Workload(Section):
     def _fits(self) -> "Workload":
         if self.kind is WorkloadKind.HISTORY and self.step_s > self.stretch:
             refuse([wrong(f"longer than the {self.stretch:g} s asked for", "give a shorter step", "step_s")])
+        if self.kind.is_of_visits and self.group is not None:
+            refuse([wrong(f"{self.kind} asks about visits, and of no group", "take it out", "group")])
         return self
 
 

@@ -69,6 +69,8 @@ def test_a_kind_brings_the_fields_that_it_takes(fresh: Watched) -> None:
         "trend": ["readings"],
         "history": ["stretch_s", "step_s"],
         "random": ["triggers"],
+        "cone": ["radius_deg"],
+        "light_curve": [],
         "scan": [],
     }.items():
         form.get_by_label("Asks for").select_option(kind)
