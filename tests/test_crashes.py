@@ -1,8 +1,8 @@
 """kill -9 at random moments, again and again, under load from real senders that ask for `spooled` and for `committed`.
 
 Every acknowledged reading is in the database once, none twice, and the ledger tells the same. The seed of the moments
-is printed; TRIGGERLOG_CRASH_SEED repeats them, as far as a machine repeats anything. `make test-crashes` kills 20 times,
-the whole suite a few times less, for want of time.
+is printed; TRIGGERLOG_CRASH_SEED repeats them, as far as a machine repeats anything. `make test-crashes` kills 20
+times, the whole suite a few times less, for want of time.
 """
 
 import asyncio
