@@ -21,6 +21,7 @@ from dashboard.login import Doorkeeper
 from dashboard.orders import order_routes
 from dashboard.page import page
 from dashboard.relay import relay_routes
+from dashboard.visit_runs import visit_routes
 from doors.headers import SecurityHeaders
 from doors.origin import is_from
 from schemas.status import Status
@@ -147,6 +148,7 @@ def build_app(
     api.include_router(order_routes(questions, origins))
     api.include_router(experiment_routes(questions))
     api.include_router(relay_routes(questions))
+    api.include_router(visit_routes(questions, lambda: None if hub.status is None else hub.status.visits))
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
     api.add_middleware(Doorkeeper, password=password, is_secure=is_secure, origins=origins)
     api.add_middleware(SecurityHeaders, policy=policy)

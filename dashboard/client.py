@@ -5,7 +5,7 @@ import logging
 import os
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
@@ -163,16 +163,20 @@ class DaemonApi:
         """Give an order, with this Authorization in place of the page's; any answer. Raises DaemonUnavailable."""
         return await self._send(method, path, body=body, authorization=authorization, within_s=ORDER_S)
 
-    async def ask(self, path: str, **asked: int) -> httpx.Response:
+    async def ask(self, path: str, **asked: int | str) -> httpx.Response:
         """Ask something, as the page; any answer. Raises DaemonUnavailable."""
         return await self._send("GET", path, asked=asked)
+
+    async def fetch(self, path: str) -> httpx.Response:
+        """Ask for a file that has to be made first; any answer. Raises DaemonUnavailable."""
+        return await self._send("GET", path, within_s=ORDER_S)
 
     async def _send(
         self,
         method: str,
         path: str,
         *,
-        asked: dict[str, int] | None = None,
+        asked: Mapping[str, int | str] | None = None,
         body: Any = None,
         authorization: str | None = None,
         within_s: float = ANSWER_S,

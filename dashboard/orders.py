@@ -15,6 +15,8 @@ ORDERS: dict[str, tuple[str, str]] = {
     "governor": ("POST", "/governor"),
     "interference/start": ("POST", "/interference"),
     "interference/stop": ("DELETE", "/interference"),
+    "visits/start": ("POST", "/visits"),
+    "visits/stop": ("DELETE", "/visits"),
 }
 """What can be ordered, and how the daemon's API is told so; `{name}` is taken out of the order."""
 

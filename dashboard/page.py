@@ -5,7 +5,7 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import html
 
-from dashboard import instruments, interference, live, reads, storage
+from dashboard import instruments, interference, live, reads, storage, visits
 from dashboard.instrument import drawer
 from dashboard.parts import HIDDEN, UNPRESSED, aria, attributes, data
 
@@ -14,6 +14,7 @@ TABS: tuple[tuple[str, str, Any], ...] = (
     ("instruments", "Instruments", instruments.panel),
     ("reads", "Reads", reads.panel),
     ("interference", "Interference", interference.panel),
+    ("visits", "Visits", visits.panel),
     ("storage", "Storage", storage.panel),
 )
 """Name in the address, label, what makes the panel."""

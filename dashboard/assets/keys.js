@@ -4,7 +4,7 @@
 
   const OFF = "triggerlog.keys-off";
   const KEYS = [
-    ["1 … 5", "open a tab"],
+    ["1 … 6", "open a tab"],
     ["p", "pause the charts, or let them go on"],
     ["[ and ]", "a shorter or a longer stretch of time"],
     ["?", "this list"],

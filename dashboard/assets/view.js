@@ -3,10 +3,10 @@
   "use strict";
 
   const RANGES = { "1m": 60e3, "5m": 300e3, "1h": 3600e3, run: null };
-  const KEPT = ["tab", "range", "group", "instrument", "pausedAt", "channel", "experiment"];
+  const KEPT = ["tab", "range", "group", "instrument", "pausedAt", "channel", "experiment", "visits"];
   const $ = (id) => document.getElementById(id);
 
-  T.view = { tab: "live", range: "5m", group: null, instrument: null, pausedAt: null, channel: null, experiment: null };
+  T.view = { tab: "live", range: "5m", group: null, instrument: null, pausedAt: null, channel: null, experiment: null, visits: null };
   const usual = Object.assign({}, T.view);
   let picked = null;
   let segments = null;

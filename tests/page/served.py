@@ -35,6 +35,7 @@ from schemas.status import (
 from schemas.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
 from schemas.visits.measures import VisitsStatus
 from tests.page.served_instruments import instrument_routes
+from tests.page.served_visits import visit_routes
 
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
 STARTED_NS = time.time_ns()
@@ -83,15 +84,16 @@ FIGURES: dict[str, Any] = {
     "governor": None,
     "experiment": None,
     "visits": None,
+    "past_visits": [],
+    "shown_visits": 700,
     "partitions": 3,
     "past": [],
     "under_way": None,
 }
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
-`past` names
-experiments, `under_way` how many blocks of one there are; `readers` says how
-each workload differs from READER; `slips` says how an instrument in
-state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the totals still."""
+`past` names experiments, `under_way` how many blocks of one there are; `past_visits` names runs of visits,
+`shown_visits` how many visits a run has; `readers` says how each workload differs from READER; `slips` says how an
+instrument in state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the totals still."""
 
 
 READER: dict[str, Any] = {
@@ -114,7 +116,7 @@ READER: dict[str, Any] = {
     "deadline_ms": 1000.0,
 }
 
-ASKED = {"storage": 0, "interference": 0}
+ASKED = {"storage": 0, "interference": 0, "visits": 0}
 """How often the page has asked."""
 
 SLIPPED = {"triggers": -1, "offset_ms": 100.2, "since_trigger": 1234}
@@ -301,6 +303,7 @@ def build_app(served: Served) -> FastAPI:
     app.include_router(instrument_routes(FIGURES, CHANNELS, lambda: served.now))
     app.include_router(_readings_routes())
     app.include_router(_experiment_routes())
+    app.include_router(visit_routes(FIGURES, ASKED))
     return app
 
 

@@ -11,7 +11,7 @@ from tests.page.stage import Stage
 
 pytestmark = pytest.mark.page
 
-TABS = ("live", "instruments", "reads", "interference", "storage")
+TABS = ("live", "instruments", "reads", "interference", "visits", "storage")
 
 
 def seen(page: Page, tab: str) -> None:
@@ -36,10 +36,10 @@ def test_a_tab_opens_by_click_key_and_link_and_the_way_back_leads_back(fresh: Wa
         page.keyboard.press(str(number))
         seen(page, tab)
     page.go_back()
-    seen(page, "interference")
+    seen(page, "visits")
     page.reload()
     live(page)
-    seen(page, "interference")
+    seen(page, "visits")
     assert fresh.errors == []
 
 

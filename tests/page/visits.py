@@ -1,9 +1,12 @@
 """A run of visits that never was, as the daemon would tell of it."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from daemon.visits.figures import boxes, line, over_by_bin, thinned
+from schemas.config.visits import VisitsConfig
 from schemas.visits.measures import COUNTS, TIMES
 
 BEGAN_NS = 1_767_225_600 * 10**9
@@ -50,3 +53,49 @@ def measures(visits: int) -> dict[str, Any]:
     }
     columns |= {name: np.full(visits, 200) for name in COUNTS}
     return {name: column.tolist() for name, column in columns.items()}
+
+
+@cache
+def figures_of(visits: int, points: int, limit_s: float) -> dict[str, Any]:
+    """Body of `GET /api/v1/visits/figures`."""
+    columns = {name: np.array(column) for name, column in measures(visits).items()}
+    visit, width = columns["visit"], 100
+    seconds = columns["visit_s"]
+    fits = {name: line(visit, columns[name]) for name in ("visit_s", "select_s", "store_s")}
+    bins = [visit // width == number for number in range(-(-visits // width))]
+    return {
+        "columns": {name: column.tolist() for name, column in thinned(columns, points).items()},
+        "visits": visits,
+        "fits": {name: fit and fit.model_dump() for name, fit in fits.items()},
+        "boxes": [box.model_dump() for box in boxes(visit, seconds, width)],
+        "bin": width,
+        "parts": {name: [float(columns[name][inside].mean()) for inside in bins] for name in TIMES},
+        "over": [share.model_dump() for share in over_by_bin(visit, seconds, limit_s, width)],
+        "sizes": {
+            "DIAObject": {"rows": 151_000, "table_bytes": 112 * 2**20, "index_bytes": 15 * 2**20},
+            "DIAForcedSource": {"rows": 150_000, "table_bytes": 12 * 2**20, "index_bytes": 10 * 2**20},
+        },
+        "counts": {"DIAObject": 151_200},
+        "expected": {"DIAObject": 150_200.4, "DIAForcedSource": 150_200.4},
+        "limit_s": limit_s,
+        "paper": {"label": "PostgreSQL on NVMe, 15 x 15", "intercept": 0.0485, "slope_per_1000": 0.164},
+        "settings": VisitsConfig.model_validate({"survey": {"scale": 0.02}}).model_dump(mode="json", by_alias=True),
+        "problem": None,
+    }
+
+
+def runs_told(figures: dict[str, Any]) -> dict[str, Any]:
+    """Body of `GET /api/v1/visits`."""
+    configured = VisitsConfig.model_validate({"visits": 2400, "survey": {"scale": 0.02}})
+    past = [
+        {
+            "id": name,
+            "began_ns": BEGAN_NS,
+            "ended_ns": BEGAN_NS + 754 * 10**9,
+            "index_mode": "last_object_table",
+            "visits": 700,
+            "problem": "it was stopped on request" if name.endswith("-2") else None,
+        }
+        for name in figures["past_visits"]
+    ]
+    return {"status": figures["visits"], "past": past, "settings": configured.model_dump(mode="json", by_alias=True)}

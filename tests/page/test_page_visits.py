@@ -1,0 +1,124 @@
+"""The tab Visits over a served status: nothing yet, a run that grows, one that was, and the form for the next."""
+
+import re
+import time
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.page.browser import Watched
+from tests.page.stage import Stage, ask, until
+from tests.page.visits import STATUS
+
+pytestmark = [pytest.mark.page, pytest.mark.timeout(300)]
+
+LIVE, OVER = STATUS["id"], "20251231T120000Z"
+SHOWN_MS = 30_000
+DRAWN = "name => (document.getElementById(name).data || []).map(trace => trace.x.length)"
+
+
+def run(done: int, **changes: Any) -> dict[str, Any]:
+    """Status of the run with so many visits done."""
+    return STATUS | {"done": done, "here": done, "limit_s": 0.5, "last_ns": time.time_ns()} | changes
+
+
+def points(page: Page) -> int:
+    """Visits that the chart of seconds holds."""
+    drawn = page.evaluate(DRAWN, "visits-time")
+    return drawn[0] if drawn else 0
+
+
+def tile(page: Page, name: str) -> Any:
+    """The number of a tile."""
+    return page.locator(f"#visits-tile-{name} .value")
+
+
+def test_a_run_is_drawn_as_it_grows_and_one_that_was_is_chosen_by_address(
+    stage: Stage, page: Page, opened: Watched
+) -> None:
+    page.locator("#tab-visits").click()
+    expect(page.locator("#visits-run h2")).to_have_text("No run of visits yet", timeout=SHOWN_MS)
+    expect(page.locator("#visits-run .hint")).to_contain_text("start one below, with triggerlog visits run")
+    expect(page.locator("#visits-shown")).to_be_hidden()
+
+    stage.figures(visits=run(300, over_limit=0.012), shown_visits=300)
+    expect(page.locator("#visits-run h2")).to_have_text(f"Run {LIVE}")
+    expect(tile(page, "state")).to_have_text("● running")
+    expect(tile(page, "done")).to_have_text("300")
+    expect(tile(page, "over")).to_have_text("1.20")
+    expect(page.locator("#visits-tile-over")).to_have_attribute("data-level", "over")
+    until(lambda: points(page) == 300, "the visits are drawn")
+    for name, height in {"time": 400, "boxes": 230, "parts": 230, "over": 230}.items():
+        box = page.locator(f"#visits-{name} .main-svg").first.bounding_box()
+        assert box is not None
+        assert (box["height"], box["width"] > 300) == (height, True)
+    assert page.locator("#visits-sky .field").get_attribute("d") != ""
+    expect(page.locator("#visits-sky svg")).to_have_attribute(
+        "aria-label", re.compile("visit 299 at RA .* 300 earlier")
+    )
+    expect(page.locator("#visits-sizes tr[data-key=DIAObject] [data-column=off]")).to_have_text("+0.7 %")
+    expect(page.locator("#visits-fits tr[data-key=paper] [data-column=slope]")).to_have_text("0.164")
+
+    # What came since is put behind what is there: the points before are the same objects.
+    page.evaluate("() => { document.getElementById('visits-time').data[0].marked = true }")
+    stage.figures(visits=run(340), shown_visits=340)
+    until(lambda: points(page) == 340, "the visits that came since are drawn")
+    assert page.evaluate("() => document.getElementById('visits-time').data[0].marked")
+    page.get_by_role("button", name="Logarithmic").click()
+    until(
+        lambda: page.evaluate("() => document.getElementById('visits-time').layout.yaxis.type") == "log",
+        "the axis is logarithmic",
+    )
+
+    stage.figures(visits=run(340, state="done", remaining_s=None), past_visits=[LIVE, OVER])
+    expect(page.get_by_role("button", name="Stop after this visit")).to_be_hidden()
+    page.get_by_role("button", name=OVER).click(timeout=SHOWN_MS)
+    assert f"visits={OVER}" in page.url
+    expect(page.locator("#visits-run h2")).to_have_text(f"Run {OVER}")
+    expect(tile(page, "state")).to_have_text("✓ over")
+    link = page.get_by_role("link", name=f"CSV of {OVER}").get_attribute("href")
+    told = httpx.get(f"{stage.page.url}{link}", verify=False, trust_env=False)
+    assert told.text == f"visit,visit_s\n0,0.1\n# {OVER}\n"
+    assert told.headers["content-disposition"] == f'attachment; filename="visits-{OVER}.csv"'
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=390)
+    found = Axe().run(page).response["violations"]
+    assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
+    page.set_viewport_size({"width": 1600, "height": 1000})
+    page.goto(f"{stage.page.url}/?tab=visits&visits=20010101T000000Z")
+    expect(page.locator("#visits-problem")).to_contain_text("nothing is kept here of visits", timeout=SHOWN_MS)
+    assert opened.errors == []
+
+
+def test_the_form_begins_with_the_configuration_and_tells_why_not(stage: Stage, page: Page) -> None:
+    page.locator("#tab-visits").click()
+    form = page.locator("#visits-form")
+    expect(form.get_by_label("Visits in all")).to_have_value("2400", timeout=SHOWN_MS)
+    expect(form.get_by_label("Scale of the sky")).to_have_value("0.02")
+    expect(form.get_by_label("Last table’s update")).to_be_hidden()
+    form.get_by_label("Index mode").select_option("last_object_table")
+    form.get_by_label("Last table’s update").select_option("upsert")
+    form.get_by_label("Visits in all").fill("480")
+    form.get_by_role("button", name="Start the run").click()
+    dialog = page.get_by_role("dialog", name="Start a run of visits")
+    dialog.get_by_label("Token of the daemon’s API").fill("of-a-person")
+    dialog.get_by_role("button", name="Give the order").click()
+    expect(form.locator(".said")).to_have_text("visits run already; stop them first, or wait for their end")
+    ordered = ask(stage.daemon.url + "/ordered")
+    assert (ordered["index_mode"], ordered["last_update"], ordered["visits"]) == ("last_object_table", "upsert", 480)
+    assert ordered["survey"] == {"scale": 0.02, "seed": 1}
+    assert "pixel_level" not in ordered
+
+
+def test_the_daemon_is_asked_for_figures_only_when_there_are_more(stage: Stage) -> None:
+    stage.figures(visits=run(300), shown_visits=300)
+    until(lambda: ask(stage.page.url + "/told/visits")["run"] == LIVE, "the page has heard of the run")
+    told = ask(stage.page.url + "/told/visits")
+    before = ask(stage.daemon.url + "/asked")["visits"]
+    for _ in range(20):
+        again = ask(f"{stage.page.url}/told/visits?run={told['run']}&stamp={told['figures']['stamp']}")
+        assert again["figures"] == {"stamp": told["figures"]["stamp"]}
+    assert ask(stage.daemon.url + "/asked")["visits"] == before
