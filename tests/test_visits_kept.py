@@ -179,8 +179,12 @@ async def test_what_is_drawn_keeps_the_extremes(kept: Kept, courses: list[Course
     assert told["columns"]["visit_s"][told["columns"]["visit"].index(33)] == 9.0
     assert told["fits"]["select_s"]["visits"] == 60
     assert sum(part["fraction"] > 0 for part in told["over"]) == 1
+    first = [value for visit, value in seconds.items() if visit < told["bin"]]
+    assert told["boxes"][0]["mean"] == pytest.approx(sum(first) / len(first), rel=1e-4)
+    assert [len(part) for part in told["parts"].values()] == [len(told["boxes"])] * 8
+    assert curves(course.run(None), course.series.rows[:0], 20)["parts"]["commit_s"] == []
     assert told["paper"] == {
-        "label": "LSST DMTN-113, PostgreSQL on NVMe, 15 x 15 tiles",
+        "label": "LSST DMTN-113, PostgreSQL on NVMe, 15 x 15 tiles; its intercept times the scale of 0.02",
         "intercept": pytest.approx(0.0485),
         "slope_per_1000": 0.164,
     }

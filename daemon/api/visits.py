@@ -26,6 +26,7 @@ class Answer(BaseModel):
 
     status: VisitsStatus | None = Field(description="the run that is under way, or was last since the daemon started")
     past: list[Summary] = Field(description="those that were, the newest first")
+    settings: VisitsConfig = Field(description="of a run that is started without any, as the configuration says")
 
 
 def visits_routes(service: Told) -> APIRouter:
@@ -38,7 +39,7 @@ def visits_routes(service: Told) -> APIRouter:
     async def visits() -> Answer:
         """How the run of visits is, and which there were."""
         past = await asyncio.to_thread(service.visiting.past)
-        return Answer(status=service.visiting.status(), past=past)
+        return Answer(status=service.visiting.status(), past=past, settings=service.visiting.settings({}))
 
     @routes.post("/api/v1/visits", tags=["visits"], status_code=201, dependencies=[token])
     async def start(
