@@ -22,6 +22,16 @@ def tables_by_name(visits: VisitsConfig) -> dict[str, Table]:
     return {table.name: table for table in tables_of(visits.index_mode, visits.last_columns)}
 
 
+def taken(rows: Array, places: Array) -> Array:
+    """Rows at places (int64, shape (taken,)) or where a mask is set (bool, shape (rows,)), copied.
+
+    As plain bytes: numpy copies a structured row field by field, which takes it four times as long with a hundred.
+
+    rows: structured, packed and contiguous.
+    """
+    return np.asarray(rows.view(f"V{rows.itemsize}")[places].view(rows.dtype))
+
+
 def as_table(rows: Array, table: Table) -> Array:
     """Rows with the columns of a table, which are all among theirs; the same array where they are just those."""
     if rows.dtype == table.dtype:
@@ -42,7 +52,7 @@ def written(write: TileWrite, table: Table, mode: IndexMode) -> tuple[Array, Arr
     if table.name == "DIAForcedSource":
         return write.forced, write.object_pixels
     if table.name == DIA_OBJECT_LAST.name and mode is IndexMode.PARTITIONED:
-        return as_table(write.objects[write.detected], table), write.object_pixels[write.detected]
+        return as_table(taken(write.objects, write.detected), table), write.object_pixels[write.detected]
     return as_table(write.objects, table), write.object_pixels
 
 
@@ -54,7 +64,7 @@ def by_pixel(rows: Array, pixels: Array) -> Iterator[tuple[int, Array]]:
     if not len(rows):
         return
     order = np.argsort(pixels, kind="stable")
-    sorted_rows, sorted_pixels = rows[order], pixels[order]
+    sorted_rows, sorted_pixels = taken(rows, order), pixels[order]
     begins = np.flatnonzero(np.diff(sorted_pixels, prepend=sorted_pixels[0] - 1))
     ends = np.append(begins[1:], len(rows))
     for pixel, begin, end in zip(sorted_pixels[begins].tolist(), begins.tolist(), ends.tolist(), strict=True):
@@ -67,7 +77,7 @@ def of_ids(rows: Array, ids: Array) -> Array:
         return rows[:0]
     there = np.ascontiguousarray(rows["diaObjectId"])
     places = np.minimum(np.searchsorted(ids, there), len(ids) - 1)
-    return np.asarray(rows[ids[places] == there])
+    return taken(rows, ids[places] == there)
 
 
 def newest_of_each(rows: Array, visits: Array) -> Array:
@@ -78,12 +88,12 @@ def newest_of_each(rows: Array, visits: Array) -> Array:
     order = np.lexsort((visits, rows["diaObjectId"]))
     ids = rows["diaObjectId"][order]
     is_last = np.append(ids[1:] != ids[:-1], np.ones(min(1, len(ids)), bool))
-    return np.asarray(rows[order[is_last]])
+    return taken(rows, order[is_last])
 
 
 def in_key_order(rows: Array, table: Table) -> Array:
     """Put rows of a table in the order of its key."""
-    return np.asarray(rows[np.lexsort([rows[name] for name in reversed(table.key)])])
+    return taken(rows, np.lexsort([rows[name] for name in reversed(table.key)]))
 
 
 def in_ranges(pixel_ids: Array, ranges: Array) -> Array:

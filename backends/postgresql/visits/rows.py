@@ -64,7 +64,7 @@ class RowTables:
             f"SELECT {names_sql(DIA_OBJECT_LAST.dtype.names, 'o.')} FROM unnest({begins}, {ends}) AS r(first, past)"
             f" JOIN {quoted(self._schema, table.name)} o ON {pixel} >= r.first AND {pixel} < r.past{newest}"
         )
-        return decode(await copied_text(connection, query), DIA_OBJECT_LAST)
+        return decode([await copied_text(connection, query)], DIA_OBJECT_LAST)
 
     async def history(self, connection: Connection, table: str, history: History) -> Array:
         """Rows of the ids, chunk by chunk."""
@@ -72,15 +72,15 @@ class RowTables:
         visit = quoted("ccdVisitId")
         # The sum keeps the planner from taking the index of visits, whose share of the table it does not know.
         within = f"{visit} + 0 >= {history.since_visit} AND {visit} + 0 < {history.before_visit}"
-        parts = [np.empty(0, declared.dtype)]
+        answers = []
         for first in range(0, len(history.ids), self._chunk):
             ids = ids_sql(history.ids[first : first + self._chunk])
             query = (
                 f"SELECT {names_sql(declared.dtype.names)} FROM {quoted(self._schema, table)}"
                 f" WHERE {quoted('diaObjectId')} = ANY({ids}) AND {within}"
             )
-            parts.append(decode(await copied_text(connection, query), declared))
-        return np.concatenate(parts)
+            answers.append(await copied_text(connection, query))
+        return decode(answers, declared)
 
     async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
         """Write a step's rows."""
@@ -132,4 +132,4 @@ class RowTables:
         declared = self._tables[table]
         columns, key = names_sql(declared.dtype.names), names_sql(declared.key)
         query = f"SELECT {columns} FROM {quoted(self._schema, table)} ORDER BY {key}"
-        return decode(await copied_text(connection, query), declared)
+        return decode([await copied_text(connection, query)], declared)

@@ -1,6 +1,6 @@
 """What rows and pieces have in common: the interface the store uses, and SQL for the columns that are declared once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -53,6 +53,7 @@ def column_sql(column: Column) -> str:
     return f"{quoted(column.name)} {SQL_TYPES[column.dtype]}{'' if column.nullable else ' NOT NULL'}"
 
 
+@lru_cache
 def names_sql(names: tuple[str, ...] | None, of: str = "") -> str:
     """Names of columns, as a select or INSERT lists them."""
     return ", ".join(f"{of}{quoted(name)}" for name in names or ())
@@ -73,12 +74,15 @@ def encode(rows: Array, table: Table) -> Array:
     return whole
 
 
-def decode(data: bytes | bytearray, table: Table) -> Array:
-    """Rows of `table.dtype` of what came out of a COPY."""
-    laid = row_format(table).parse(data)
-    rows = np.empty(len(laid), table.dtype)
-    for name in table.dtype.names or ():
-        rows[name] = laid[name]
+def decode(files: Iterable[bytes | bytearray], table: Table) -> Array:
+    """Rows of `table.dtype` of what came out of COPYs."""
+    parts = [row_format(table).parse(data) for data in files]
+    rows = np.empty(sum(map(len, parts)), table.dtype)
+    end = 0
+    for laid in parts:
+        begin, end = end, end + len(laid)
+        for name in table.dtype.names or ():
+            rows[name][begin:end] = laid[name]
     return rows
 
 
