@@ -16,6 +16,7 @@ from daemon.database import Look, durability_of, in_its_field, layout_of, look_a
 from daemon.outcome import examples
 from daemon.sources.tls import contexts_of
 from daemon.store_report import in_use
+from daemon.visits.forecast import visits_problems, visits_words
 from schemas.addresses import in_url
 from schemas.config import ConfigError, Problem, SimulatedSource
 from schemas.config.workloads import described
@@ -43,7 +44,7 @@ def check_config(
     typer.echo(f"{file}: nothing is wrong.")
     for name, text in _summary(loaded, look):
         typer.echo(f"  {name:<10} {text}")
-    for warning in (*warnings(loaded), *page_problems(loaded), *look.warnings):
+    for warning in (*warnings(loaded), *page_problems(loaded), *_of_visits(loaded), *look.warnings):
         typer.echo(f"warning: {warning}", err=True)
 
 
@@ -65,6 +66,15 @@ def page_problems(loaded: LoadedConfig) -> Iterator[Problem]:
             look()
         except ConfigError as error:
             yield from error.problems
+
+
+def _has_visits(loaded: LoadedConfig) -> bool:
+    """Whether the file says anything of visits; most sites have none."""
+    return "visits" in loaded.config.model_fields_set
+
+
+def _of_visits(loaded: LoadedConfig) -> Iterator[Problem]:
+    return visits_problems(loaded) if _has_visits(loaded) else iter(())
 
 
 def _fail(lines: Iterator[str] | list[str]) -> None:
@@ -92,6 +102,8 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
         yield "readers", f"ask {without_passwords(config.readers.dsn)}"
     for workload in config.readers.workloads:
         yield "readers", f"{workload.name}: {described(workload)}"
+    if _has_visits(loaded):
+        yield "visits", visits_words(config.visits)
     yield "state", str(loaded.state_dir)
     kept = f"token in {loaded.state_dir / FILE}, made at the start"
     own = config.api.token_env is not None or config.api.token_file is not None

@@ -19,7 +19,7 @@ from daemon.outcome import CommandFailed, reason_of
 from daemon.visits.course import Course
 from daemon.visits.facts import facts_of
 from daemon.visits.following import VisitsFailed, follow, spec_of
-from daemon.visits.kept import FOLDER, STOPPED, Kept, VisitsInUse
+from daemon.visits.kept import CUT_OFF_ALONE, FOLDER, STOPPED, Kept, VisitsInUse
 from daemon.visits.words import left_words, visit_words
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -58,9 +58,13 @@ async def run_alone(place: Place, settings: VisitsConfig, console: Console) -> V
             stack.enter_context(kept.alone())
             course = Course(kept, kept.new_id(), settings, target=f"{place.target}, schema {settings.schema_name}")
             stack.callback(course.close)
-            course.begin()
+            course.begin(CUT_OFF_ALONE)
             async with _server(place) as facts:
-                problem = await _carried_out(place, course, console)
+                try:
+                    problem = await _carried_out(place, course, console)
+                except Interrupted:
+                    course.end(course.run(STOPPED, **facts_of(settings, course.done, facts)))
+                    raise
                 counts = await _counts(place, settings, console) if course.done else {}
             # What `end` writes has the visits by way of the CSV.
             run = course.run(problem, counts=counts, **facts_of(settings, course.done, facts))

@@ -67,13 +67,15 @@ class Course:
         for seconds in self.series.column("visit_s").tolist():
             self._count(seconds)
 
-    def begin(self) -> None:
+    def begin(self, cut_off: str = CUT_OFF) -> None:
         """Open its files, and say in them that it has begun.
+
+        cut_off: its problem, as long as no end is written down.
 
         Raises:
             OSError: they cannot be written.
         """
-        self._kept.write(self.run(CUT_OFF))
+        self._kept.write(self.run(cut_off))
         self._writing = Writing(self._kept, self.name)
 
     def end(self, run: VisitsRun) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from daemon.children import Child
-from daemon.visits.kept import CUT_OFF, Kept
+from daemon.visits.kept import UNTOLD, Kept
 
 LEAST_LINE = 2**16
 PIECE = 2**20
@@ -70,7 +70,7 @@ class Files:
     def _complete(self, name: str) -> None:
         """Put the visits into the record of a run that has not ended, or was killed."""
         head = self._kept().head(name)
-        if name == self._in_use() or head.problem == CUT_OFF:
+        if name == self._in_use() or head.problem in UNTOLD:
             self._kept().write(head)
 
     async def _make(self, what: str, folder: Path, *command: str) -> None:

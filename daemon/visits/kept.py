@@ -30,8 +30,12 @@ ID = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
 
 CUT_OFF = "it had not ended when the process that kept it did; with the daemon it goes on"
 """The problem of a run from its begin on, until its end replaces it: a process that is killed leaves it behind."""
+CUT_OFF_ALONE = "it had not ended when its process did; the same command goes on from there"
+"""The same of a run without a daemon."""
 BY_DAEMON = "the daemon was stopped; it goes on at the next start"
 GOES_ON = (CUT_OFF, BY_DAEMON)
+UNTOLD = (CUT_OFF, CUT_OFF_ALONE)
+"""Problems of runs whose end nobody could write down."""
 STOPPED = "it was stopped on request"
 
 _ENDINGS = (".json", ".csv", ".tiles.csv", ".html")
@@ -107,12 +111,15 @@ class Kept:
                 head = self.head(name)
             except (OSError, ValueError):
                 continue
-            visits = _rows_in(self.path(name, ".csv"))
+            csv_path = self.path(name, ".csv")
+            visits, ended_ns = _rows_in(csv_path), head.ended_ns
+            if head.problem in UNTOLD and visits:
+                ended_ns = csv_path.stat().st_mtime_ns
             found.append(
                 Summary(
                     id=name,
                     began_ns=head.began_ns,
-                    ended_ns=head.ended_ns,
+                    ended_ns=ended_ns,
                     index_mode=head.settings.index_mode,
                     visits=visits,
                     problem=head.problem,

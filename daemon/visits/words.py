@@ -40,8 +40,9 @@ def line_words(fit: Line | None) -> str:
     """A line through visits, in words."""
     if fit is None:
         return "too few visits for a line"
+    sign = "-" if fit.slope_per_1000 < 0 else "+"
     return (
-        f"{fit.intercept:.4g} s + {fit.slope_per_1000:.4g} s per 1,000 visits"
+        f"{fit.intercept:.4g} s {sign} {abs(fit.slope_per_1000):.4g} s per 1,000 visits"
         f" (95 %: {fit.slope_low:.4g} to {fit.slope_high:.4g}), through {fit.visits:,} visits"
     )
 
