@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.html.markup import Markup, join, tag
 from benchmarks.html.table import NOTHING, Column, table
-from benchmarks.visits.drawing import axes, chart
+from benchmarks.visits.drawing import Series, axes, chart
 from benchmarks.visits.estimate import ends, ratio
 from benchmarks.visits.findings import (
     NAMES,
@@ -19,8 +19,9 @@ from benchmarks.visits.findings import (
     shown,
     values,
     warm,
+    window_visits,
 )
-from benchmarks.visits.parts import frame, listing, seconds, section, settings_of, slope
+from benchmarks.visits.parts import figure, frame, listing, seconds, section, settings_of, slope
 from benchmarks.visits.plan import MAIN, OURS, SWEEP, TINY
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.report import papers_note, papers_table, series
@@ -96,13 +97,13 @@ def _flat(fit: Line | None) -> tuple[str, str]:
     flat = "holds 0: flat" if fit.slope_low <= 0 <= fit.slope_high else "does not hold 0"
     return number(
         fit.slope_per_1000
-    ), f"s per 1,000 visits, {number(fit.slope_low)} to {number(fit.slope_high)}; {flat}"
+    ), f"s per 1,000 visits, {figure(fit.slope_low)} to {figure(fit.slope_high)}; {flat}"
 
 
 def _slope_words(fit: Line | None) -> str:
     if fit is None:
         return "not to be told"
-    return f"{number(fit.slope_per_1000)} ({number(fit.slope_low)} to {number(fit.slope_high)}) s per 1,000 visits"
+    return f"{figure(fit.slope_per_1000)} ({figure(fit.slope_low)} to {figure(fit.slope_high)}) s per 1,000 visits"
 
 
 def _tile(heading: str, big: str, soft: str) -> Markup:
@@ -159,6 +160,8 @@ def _group(comparison: Comparison, group: str) -> Markup:
         "the paper’s mode that is best at the end, over the last half, visit by visit. In the small plots all of a "
         "database share their axes: points are visits, dark the whole, blue the selects, orange the stores."
     )
+    if group == MAIN:
+        note += " Slopes and lines are of the visits in which the window of history fills."
     return section(GROUPS[group], note, *parts, name=group)
 
 
@@ -170,7 +173,7 @@ def _table(runs: tuple[Measured, ...], best: Measured | None) -> Markup:
     )
     rows = []
     for run in runs:
-        whole = series(run.run, "visit_s")
+        whole = _series(run, "visit")
         first, last = ends(whole.seconds)
         size = sum(each.table_bytes + each.index_bytes for each in run.run.sizes.values())
         rows.append(
@@ -192,6 +195,11 @@ def _table(runs: tuple[Measured, ...], best: Measured | None) -> Markup:
     return table("Conditions", columns, rows)
 
 
+def _series(run: Measured, part: str) -> Series:
+    """In the main comparison the line is that of the visits in which the window of history fills."""
+    return series(run.run, f"{part}_s", window_visits(run) if run.group == MAIN else None)
+
+
 def _by_best(run: Measured, best: Measured | None) -> str:
     if best is None:
         return NOTHING
@@ -208,7 +216,7 @@ def _by_best(run: Measured, best: Measured | None) -> str:
 
 
 def _multiples(runs: tuple[Measured, ...]) -> Iterator[Markup]:
-    drawn = {run.condition: [series(run.run, f"{part}_s") for part in ("store", "select", "visit")] for run in runs}
+    drawn = {run.condition: [_series(run, part) for part in ("store", "select", "visit")] for run in runs}
     across, up = axes([each for found in drawn.values() for each in found])
     for condition, found in drawn.items():
         yield chart(condition, found, across, up, small=True)

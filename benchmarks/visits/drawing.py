@@ -10,7 +10,7 @@ from benchmarks.html.markup import Markup, join, tag
 from benchmarks.wording import number
 from daemon.visits.figures import at, bin_visits, boxes, thinned
 from schemas.readings import Array
-from schemas.visits.measures import Line
+from schemas.visits.measures import Line, Over
 
 MOST_POINTS = 600
 SMALL_POINTS = 200
@@ -18,12 +18,16 @@ SMALL_POINTS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Seconds by visit, float64 and int64, shape (n,), to be drawn in a colour of the style sheet."""
+    """Seconds by visit, float64 and int64, shape (n,), to be drawn in a colour of the style sheet.
+
+    fitted_until: where the line through them ends; None is at the last visit.
+    """
 
     name: str
     visits: Array
     seconds: Array
     fit: Line | None = None
+    fitted_until: int | None = None
 
 
 def axes(series: Sequence[Series], others: Sequence[float] = ()) -> tuple[LinearAxis, LinearAxis]:
@@ -80,13 +84,34 @@ def box_chart(title: str, series: Series, across: LinearAxis) -> Markup:
     return _card(title, shapes, across, up)
 
 
-def _card(title: str, shapes: Sequence[Markup], across: Axis, up: Axis, *, small: bool = False) -> Markup:
+def share_chart(title: str, shares: Sequence[Over], across: LinearAxis) -> Markup:
+    """The fraction of each bin that took longer than a limit, from 0 to 1."""
+    up = LinearAxis(low=0, high=1)
+    shapes = []
+    for each in shares:
+        left, right, height = across.at(each.first), across.at(each.last + 1), up.at(each.fraction)
+        said = tag("title", f"visits {each.first:,} to {each.last:,}: {100 * each.fraction:.1f} %")
+        shapes.append(
+            tag("rect", said, x=left, y=100 - height, width=0.9 * (right - left), height=height, class_="share")
+        )
+    return _card(title, shapes, across, up, axis="fraction against visit")
+
+
+def _card(
+    title: str,
+    shapes: Sequence[Markup],
+    across: Axis,
+    up: Axis,
+    *,
+    small: bool = False,
+    axis: str = "seconds against visit",
+) -> Markup:
     assert isinstance(across, LinearAxis)
     assert isinstance(up, LinearAxis)
     visits, levels = across.ticks(3 if small else 6), up.ticks(3 if small else 5)
-    drawn = plot(grid_x(across, visits), grid_y(up, levels), *shapes, label=f"{title}: seconds against visit")
+    drawn = plot(grid_x(across, visits), grid_y(up, levels), *shapes, label=f"{title}: {axis}")
     inner = tag("div", side(up, levels), tag("div", drawn, class_="plot"), bottom(across, "", visits), class_="axes")
-    heading = tag("h3", f"{title} ", tag("span", "" if small else "seconds against visit", class_="soft"))
+    heading = tag("h3", f"{title} ", tag("span", "" if small else axis, class_="soft"))
     return tag("div", heading, inner, class_="card small" if small else "card")
 
 
@@ -100,6 +125,7 @@ def _points(series: Series, across: Axis, up: Axis, most: int) -> Markup:
 def _line(series: Series, across: Axis, up: Axis) -> Markup:
     if series.fit is None or not len(series.visits):
         return Markup()
-    ends = [int(series.visits.min()), int(series.visits.max())]
+    last = int(series.visits.max())
+    ends = [int(series.visits.min()), last if series.fitted_until is None else min(last, series.fitted_until)]
     d = "L".join(f"{across.at(visit):.2f} {100 - up.at(at(series.fit, visit)):.2f}" for visit in ends)
     return tag("path", d=f"M{d}", class_=f"curve {series.name}")

@@ -65,9 +65,15 @@ def seconds(value: float) -> str:
     return f"{number(value)} s" if abs(value) >= 1 else f"{number(1e3 * value)} ms"
 
 
+def figure(value: float) -> str:
+    """A figure, without a sign where nothing of it is left."""
+    words = number(value)
+    return words.removeprefix("-") if not words.strip("-0.") else words
+
+
 def slope(fit: Line | None) -> Markup:
     """A slope with its interval; nothing to be said without a line."""
     if fit is None:
         return join(["–"])
-    around = f"{number(fit.slope_low)} to {number(fit.slope_high)}"
-    return join([number(fit.slope_per_1000), tag("small", around)])
+    around = f"{figure(fit.slope_low)} to {figure(fit.slope_high)}"
+    return join([figure(fit.slope_per_1000), tag("small", around)])

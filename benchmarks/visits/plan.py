@@ -77,8 +77,8 @@ SQL = (Backend.POSTGRESQL, Backend.MYSQL)
 WINDOW: Mapping[str, Any] = {"history_days": 20.0, "period_days": 5.0}
 """A window that fills within the main run: 16 visits a night at scale 0.02 make 320 visits."""
 CUTOFF_DAYS = 10.0
-PIXEL_LEVEL = 6
-"""A fiftieth of the density wants larger pixels: a pixel of level 6 has as many records as one of 8 or 9 at scale 1."""
+PIXEL_LEVEL = 7
+"""A fiftieth of the density wants larger pixels: of 7 and not 8, a fourth as many."""
 
 
 def planned(

@@ -7,10 +7,10 @@ import numpy as np
 from benchmarks.html.axis import LinearAxis
 from benchmarks.html.markup import Markup, join, tag
 from benchmarks.html.table import NOTHING, Column, table
-from benchmarks.visits.drawing import Series, axes, box_chart, chart, straight
+from benchmarks.visits.drawing import Series, axes, box_chart, chart, share_chart, straight
 from benchmarks.visits.paper import BESIDE, FIGURES, MARKS, SOURCE, WIDTH_NOTE, WIDTHS
-from benchmarks.visits.parts import frame, listing, product, seconds, section, settings_of, slope
-from benchmarks.wording import counted, number
+from benchmarks.visits.parts import figure, frame, listing, product, seconds, section, settings_of, slope
+from benchmarks.wording import counted
 from daemon.visits.figures import bin_visits, line, over, over_by_bin
 from schemas.visits.measures import TIMES, VisitsRun
 from schemas.visits.tables import IndexMode
@@ -44,11 +44,13 @@ def page(run: VisitsRun) -> str:
     return frame(TITLE, facts, sections, FOOTER)
 
 
-def series(run: VisitsRun, column: str) -> Series:
-    """A column of a run's visits, with the line through it."""
+def series(run: VisitsRun, column: str, until: int | None = None) -> Series:
+    """A column of a run's visits, with the line through it; through the visits before `until` if that is given."""
     visits = np.array([visit.visit for visit in run.visits], np.int64)
     values = np.array([getattr(visit, column) for visit in run.visits], np.float64)
-    return Series(name=column.removesuffix("_s"), visits=visits, seconds=values, fit=line(visits, values))
+    fitted = visits < until if until is not None else visits >= 0
+    fit = line(visits[fitted], values[fitted])
+    return Series(name=column.removesuffix("_s"), visits=visits, seconds=values, fit=fit, fitted_until=until)
 
 
 def _found(run: VisitsRun) -> Markup:
@@ -60,8 +62,8 @@ def _found(run: VisitsRun) -> Markup:
         _tile(f"Over {run.settings.limit_s:g} s", f"{100 * fraction:.1f} %", f"of {counted(len(run.visits), 'visit')}"),
     ]
     if whole.fit is not None:
-        around = f"{number(whole.fit.slope_low)} to {number(whole.fit.slope_high)}"
-        tiles.insert(1, _tile("Slope", f"{number(whole.fit.slope_per_1000)} s", f"per 1,000 visits; {around}"))
+        around = f"{figure(whole.fit.slope_low)} to {figure(whole.fit.slope_high)}"
+        tiles.insert(1, _tile("Slope", f"{figure(whole.fit.slope_per_1000)} s", f"per 1,000 visits; {around}"))
     return tag("section", tag("div", *tiles, class_="tiles"), id="found")
 
 
@@ -115,12 +117,11 @@ def _boxes(run: VisitsRun) -> Markup:
         found = series(run, column)
         cards.append(box_chart(title, found, LinearAxis(low=0, high=int(found.visits.max()) + 1)))
     whole = series(run, "visit_s")
-    late = [each for each in over_by_bin(whole.visits, whole.seconds, run.settings.limit_s, width) if each.fraction]
-    rows = [("", [f"{each.first:,} to {each.last:,}", f"{100 * each.fraction:.1f} %"]) for each in late]
-    columns = (Column("Visits"), Column(f"over {run.settings.limit_s:g} s", figures=True))
+    shares = over_by_bin(whole.visits, whole.seconds, run.settings.limit_s, width)
+    across = LinearAxis(low=0, high=int(whole.visits.max()) + 1)
     limits = (
-        tag("div", table("Visits over the limit", columns, rows), class_="card")
-        if rows
+        share_chart(f"Over {run.settings.limit_s:g} s", shares, across)
+        if any(each.fraction for each in shares)
         else tag("p", f"No visit took longer than {run.settings.limit_s:g} s.", class_="soft")
     )
     return section("Boxes", note, *cards, limits, name="boxes")
