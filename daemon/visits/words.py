@@ -77,10 +77,9 @@ def _bins(run: VisitsRun) -> Table:
     numbers = np.array([visit.visit for visit in run.visits])
     columns = {name: np.array([getattr(visit, name) for visit in run.visits]) for name in ("select_s", "store_s")}
     width = bin_visits(int(numbers[-1] - numbers[0]) + 1)
-    found = boxes(numbers, [visit.visit_s for visit in run.visits], width)
-    step = -(-len(found) // MOST_BINS)
-    shown = found[::step] + ([found[-1]] if (len(found) - 1) % step else [])
-    for part in shown:
+    taken = [visit.visit_s for visit in run.visits]
+    wider = -(-len(boxes(numbers, taken, width)) // MOST_BINS)
+    for part in boxes(numbers, taken, wider * width):
         inside = (numbers >= part.first) & (numbers <= part.last)
         table.add_row(
             f"{part.first:,} to {part.last:,}",
