@@ -5,6 +5,7 @@ told which index to take: on small or fresh tables, whose statistics say nothing
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from backends.mysql.packets import HEADER, Packets
 from backends.mysql.records import NULLS_OFFSET, Field, NotAsMade, ParameterFormat, ResultFormat
 from backends.mysql.sql import quoted
 from backends.mysql.visits.session import Session
-from backends.visit_rows import in_key_order, tables_by_name, written
+from backends.visit_rows import in_key_order, tables_by_name, taken, written
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.records import History, Region, TileWrite
@@ -48,11 +49,14 @@ class RowTables:
         table = self._tables[name]
         select = self._select(name, table.dtype, "PRIMARY" if table.key[0] == "diaObjectId" else "diaObjectId")
         visits = f"ccdVisitId >= {history.since_visit} AND ccdVisitId < {history.before_visit}"
-        parts = [np.empty(0, table.dtype)]
+        parts = []
         for chunk in self._chunks(history.ids):
             text = f"{select} WHERE diaObjectId IN ({chunk}) AND {visits}"
             parts.append(rows_of(await session.select(text), table.dtype))
-        return np.concatenate(parts) if len(parts) > 2 else parts[-1]
+        if len(parts) == 1:
+            return parts[0]
+        # As plain bytes: numpy copies structured rows field by field.
+        return np.frombuffer(b"".join(part.tobytes() for part in parts), table.dtype)
 
     async def write(self, session: Session, name: str, write: TileWrite) -> None:
         """Write what a tile has for one table, in the order of its key."""
@@ -63,7 +67,7 @@ class RowTables:
             await self._write_last(session, table, rows, write)
             return
         if name == "DIAObject" and self._mode in (IndexMode.BASELINE, IndexMode.PIX_ID_IOV):
-            await self._end_versions(session, in_key_order(write.objects[write.known], table), write.time_ns)
+            await self._end_versions(session, in_key_order(taken(write.objects, write.known), table), write.time_ns)
         await self._insert(session, table, rows)
 
     async def counts(self, session: Session) -> dict[str, int]:
@@ -81,7 +85,7 @@ class RowTables:
 
     async def _write_last(self, session: Session, table: Table, rows: Array, write: TileWrite) -> None:
         if self._update is LastUpdate.DELETE_INSERT:
-            known = in_key_order(write.objects[write.known], table)
+            known = in_key_order(taken(write.objects, write.known), table)
             await self._by_key(session, f"DELETE FROM {self._name(table.name)}", known, table.key)
         if self._update is LastUpdate.UPSERT:
             others = (name for name in table.dtype.names or () if name not in table.key)
@@ -103,7 +107,7 @@ class RowTables:
         self, session: Session, change: str, rows: Array, columns: tuple[str, ...], *, still: str = ""
     ) -> None:
         """Change the rows that have the values of `rows` in columns with which a key begins."""
-        form = ParameterFormat([Field(name, "<i8") for name in columns], indicated=session.bulk)
+        form = format_of(np.dtype([(name, "<i8") for name in columns]), session.bulk)
         values = form.blank(len(rows))
         for name in columns:
             values[name] = rows[name]
@@ -120,7 +124,7 @@ class RowTables:
     async def _insert(
         self, session: Session, table: Table, rows: Array, *, verb: str = "INSERT", end: str = ""
     ) -> None:
-        form = ParameterFormat(fields_of(rows.dtype), indicated=session.bulk)
+        form = format_of(rows.dtype, session.bulk)
         values = form.blank(len(rows))
         for name in rows.dtype.names or ():
             values[name] = rows[name]
@@ -147,16 +151,37 @@ def fields_of(dtype: np.dtype[np.void]) -> list[Field]:
     return [Field(name, dtype[name].str) for name in dtype.names or ()]
 
 
+@lru_cache
+def format_of(dtype: np.dtype[np.void], indicated: bool) -> ParameterFormat:
+    """How rows of a dtype go out."""
+    return ParameterFormat(fields_of(dtype), indicated=indicated)
+
+
 def nulls_of(rows: Array) -> Array | None:
     """Which values are NaN, which the server does not hold; bool, shape (rows, fields), None when there are none."""
-    names = rows.dtype.names or ()
-    missing = {k: np.isnan(rows[name]) for k, name in enumerate(names) if rows.dtype[name].kind == "f"}
-    if not any(nan.any() for nan in missing.values()):
+    bits, exponents = _exponents(rows.dtype)
+    words = np.ascontiguousarray(rows).view("<u4").reshape(len(rows), len(bits))
+    if not ((words & bits) == exponents).any():
         return None
+    names = rows.dtype.names or ()
     nulls = np.zeros((len(rows), len(names)), bool)
-    for k, nan in missing.items():
-        nulls[:, k] = nan
+    for k, name in enumerate(names):
+        if rows.dtype[name].kind == "f":
+            nulls[:, k] = np.isnan(rows[name])
     return nulls
+
+
+@lru_cache
+def _exponents(dtype: np.dtype[np.void]) -> tuple[Array, Array]:
+    """For each 32-bit word of a row: which bits to look at, and how they are where a float is NaN or infinite."""
+    bits = np.zeros(dtype.itemsize // 4, np.uint32)
+    exponents = np.ones_like(bits)
+    for form, offset, *_ in (dtype.fields or {}).values():
+        if form.kind == "f":
+            # A double's exponent is in its second word.
+            word = (offset + form.itemsize) // 4 - 1
+            bits[word] = exponents[word] = 0x7F80_0000 if form.itemsize == 4 else 0x7FF0_0000
+    return bits, exponents
 
 
 def rows_of(packets: Packets, dtype: np.dtype[np.void]) -> Array:
