@@ -65,6 +65,7 @@ class Kept:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._summaries: dict[str, tuple[tuple[int, int], Summary]] = {}
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -105,27 +106,32 @@ class Kept:
 
     def summaries(self) -> list[Summary]:
         """A line each, the newest first; one that cannot be read is left out."""
-        found: list[Summary] = []
+        found: dict[str, tuple[tuple[int, int], Summary]] = {}
         for name in self.names():
             try:
-                head = self.head(name)
+                # A page asks every few seconds, and a CSV may have a hundred megabytes.
+                state = _state_of(self.path(name, ".json"), self.path(name, ".csv"))
+                known = self._summaries.get(name)
+                found[name] = known if known is not None and known[0] == state else (state, self._summary(name))
             except (OSError, ValueError):
                 continue
-            csv_path = self.path(name, ".csv")
-            visits, ended_ns = _rows_in(csv_path), head.ended_ns
-            if head.problem in UNTOLD and visits:
-                ended_ns = csv_path.stat().st_mtime_ns
-            found.append(
-                Summary(
-                    id=name,
-                    began_ns=head.began_ns,
-                    ended_ns=ended_ns,
-                    index_mode=head.settings.index_mode,
-                    visits=visits,
-                    problem=head.problem,
-                )
-            )
-        return found
+        self._summaries = found
+        return [summary for _, summary in found.values()]
+
+    def _summary(self, name: str) -> Summary:
+        head = self.head(name)
+        csv_path = self.path(name, ".csv")
+        visits, ended_ns = _rows_in(csv_path), head.ended_ns
+        if head.problem in UNTOLD and visits:
+            ended_ns = csv_path.stat().st_mtime_ns
+        return Summary(
+            id=name,
+            began_ns=head.began_ns,
+            ended_ns=ended_ns,
+            index_mode=head.settings.index_mode,
+            visits=visits,
+            problem=head.problem,
+        )
 
     def head(self, name: str) -> VisitsRun:
         """A run without its visits, however many they are.
@@ -220,6 +226,11 @@ class Writing:
         self._visits.close()
         if self._tiles is not None:
             self._tiles.close()
+
+
+def _state_of(record: Path, rows: Path) -> tuple[int, int]:
+    """What changes whenever there is more to tell of a run."""
+    return record.stat().st_mtime_ns, rows.stat().st_size if rows.exists() else 0
 
 
 def _age(name: str) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from schemas.readings import Array
 from schemas.visits.measures import VisitMeasure
 
 MOST = 2**18
-"""Visits that are held, 30 MB of them: at the paper's cadence a year. Of a longer run these are the last, and the CSV
+"""Visits that are held, 37 MB of them: at the paper's cadence a year. Of a longer run these are the last, and the CSV
 has all."""
 FIRST = 1024
 

@@ -16,7 +16,7 @@ from daemon.visits.course import Course
 from daemon.visits.facts import facts_of
 from daemon.visits.following import VisitsFailed, VisitsRefused, follow, spec_of
 from daemon.visits.kept import BY_DAEMON, FOLDER, GOES_ON, STOPPED, Kept, Summary, VisitsInUse
-from daemon.visits.messages import Begun, Troubled, Visited
+from daemon.visits.messages import Begun, Message, Troubled, Visited
 from daemon.visits.series import Series
 from daemon.visits.settings import with_changes
 from schemas.config.visits import VisitsConfig
@@ -193,8 +193,6 @@ class Visiting:
         problem: str | None = BY_DAEMON
         try:
             problem = await self._to_the_end(course)
-        except OSError as error:
-            problem = f"{self.kept.folder} cannot be written ({reason_of(error)})"
         finally:
             # In a thread, which ends also when the daemon does: the daemon waits for it.
             try:
@@ -247,17 +245,25 @@ class Visiting:
         try:
             async with aclosing(follow(spec, log, stop=self._stop)) as messages:
                 async for message in messages:
-                    stopping = course.state == "stopping"
-                    await course.take(message)
-                    if stopping:
-                        course.state = "stopping"
-                    self._tell(course, message)
+                    await self._take(course, message)
+        except OSError as error:
+            raise VisitsFailed(f"the process of visits cannot be started ({reason_of(error)})") from None
         except (ValidationError, ValueError) as error:
             raise VisitsFailed(f"the process of visits is not understood: {str(error).splitlines()[0]}") from None
 
+    async def _take(self, course: Course, message: Message) -> None:
+        is_stopping = course.state == "stopping"
+        try:
+            await course.take(message)
+        except OSError as error:
+            raise VisitsRefused(f"{self.kept.folder} cannot be written ({reason_of(error)}); mend that") from None
+        if is_stopping:
+            course.state = "stopping"
+        self._tell(course, message)
+
     # --- telling -------------------------------------------------------------------------------------------------
 
-    def _tell(self, course: Course, message: object) -> None:
+    def _tell(self, course: Course, message: Message) -> None:
         limit_s = course.settings.limit_s
         if isinstance(message, Begun) and course.done:
             self._events.say("info", f"visits: {course.done:,} are in the database already")
