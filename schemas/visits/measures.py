@@ -132,9 +132,7 @@ class VisitsStatus(_Model):
     """How a run of visits is."""
 
     id: str = Field(default="", description="of the record that is kept of the run")
-    state: str = Field(
-        description="starting, running, waiting (for the next visit), stopping, done, stopped, failed"
-    )
+    state: str = Field(description="starting, running, waiting (for the next visit), stopping, done, stopped, failed")
     problem: str | None = None
     index_mode: str
     target: str = Field(description="schema the tables are in")
