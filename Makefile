@@ -134,7 +134,7 @@ soak: $(INSTALLED) ## An hour under load with kills and outages: nothing lost, n
 
 .PHONY: test-crashes
 test-crashes: $(INSTALLED) tools ## kill -9 of daemons, visits and servers, 20 times each on each database (`make test` kills 6 times)
-	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/test_crashes.py $(ARGS)
+	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/test_crashes.py tests/test_visit_crashes.py $(ARGS)
 
 .PHONY: test-systemd
 test-systemd: $(INSTALLED) ## Run the units under a real systemd, in a Debian tree made for it (as root; minutes the first time)

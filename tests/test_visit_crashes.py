@@ -161,14 +161,16 @@ async def test_the_process_of_visits_is_killed_again_and_again(
     visits = small(schema, visits=10_000, **MODES[mode])
     spec = spec_of(database, visits, state_dir=tmp_path)
     async with opened(database, visits, tmp_path) as store:
+        (first,) = await run_here(store, visits, until=1)
         for _ in range(KILLS):
             life = await asyncio.to_thread(Life, processes, spec)
             await asyncio.to_thread(life.until_begun)
-            await asyncio.sleep(rng.uniform(0, 0.25))
+            # As far as a visit and a half, however slow the machine is.
+            await asyncio.sleep(rng.uniform(0, 1.5 * (first.dia_s + first.visit_s)))
             await asyncio.to_thread(life.kill)
         last = await store.last_visit()
-        measures = await run_here(store, visits, until=2 if last is None else last.visit + 3)
-        assert len(measures) == 2
+        assert last is not None
+        assert len(await run_here(store, visits, until=last.visit + 3)) == 2
         await assert_undisturbed(store, visits)
 
 

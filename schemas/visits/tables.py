@@ -8,7 +8,7 @@ stay NULL, as they did in the paper.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,20 +72,19 @@ class Table:
     key: tuple[str, ...]
     indexes: tuple[str, ...] = ()
 
-    @property
+    def __hash__(self) -> int:
+        """Of what tells tables apart: that of a hundred columns would take a tenth of a millisecond each time."""
+        return hash((self.name, self.key, len(self.columns)))
+
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """A row as a packed structured dtype: every column but the BLOBs and NULLS."""
-        return _dtype(self.columns)
+        return np.dtype([(column.name, column.dtype) for column in self.columns if _has_value(column)])
 
     @property
     def declared_bytes(self) -> int:
         """Declared width of a row, BLOBs not counted, as the paper counts."""
         return sum(np.dtype(column.dtype).itemsize for column in self.columns if column.dtype != "V")
-
-
-@lru_cache
-def _dtype(columns: tuple[Column, ...]) -> np.dtype[Any]:
-    return np.dtype([(column.name, column.dtype) for column in columns if _has_value(column)])
 
 
 def _has_value(column: Column) -> bool:
