@@ -20,7 +20,7 @@ from schemas.dsn import Backend
 
 CACHE_MIB = 24
 """Of the server's own cache; MariaDB takes no less than about 5 MiB, and PostgreSQL is happy with 0.2."""
-MEMORY_MIB = 128
+MEMORY_MIB = 64
 """Of PostgreSQL with its part of the page cache, which it reads through; MariaDB reads past it (O_DIRECT)."""
 
 POSTGRESQL = {
