@@ -42,6 +42,8 @@ PARTITIONS = """
     SELECT c.relname AS name, substring(pg_get_expr(c.relpartbound, c.oid) FROM '-?[0-9]+')::int4 AS period
     FROM pg_partition_tree(to_regclass($1)) p JOIN pg_class c ON c.oid = p.relid WHERE p.isleaf
 """
+INLINE = "WITH (toast_tuple_target = 8160)"
+"""Pieces that fit a page stay in the table: a look-up in TOAST costs more than its 2 kB are worth."""
 DROP_LOCK_TIMEOUT = "2s"
 """A partition that somebody reads is dropped another time: whoever wants to read after would wait for us."""
 SECONDS = {
@@ -94,7 +96,7 @@ class PieceTables:
             statement
             for table, whole in ((table, self._pieces(table)) for table in self._tables)
             for statement in (
-                f"CREATE TABLE {self._pieces(table, period)} (LIKE {whole} INCLUDING ALL)",
+                f"CREATE TABLE {self._pieces(table, period)} (LIKE {whole} INCLUDING ALL) {INLINE}",
                 f"ALTER TABLE {whole} ATTACH PARTITION {self._pieces(table, period)} FOR VALUES IN ({period})",
             )
         ]
