@@ -11,9 +11,10 @@ run, so here they are integrals over the sky:
 - Variables in the tiles' corners beyond the field are known only once a field covered them. When the cutoff counts
   from the first detection, as in the paper's PostgreSQL runs, they also get no forced photometry later than that.
 
-The tiles' outline is taken as a circle of the same area. What is drawn scatters around all this, most of it because
-fields overlap by chance: over seeds, the overlap of the fields of a run has a standard deviation of 2.4 % after 400
-visits at scale 0.02, 3.9 % after 200.
+The tiles' outline is taken as a circle of the same area. What is drawn scatters around the mean of all seeds, most of
+it because fields overlap by chance: the overlap of a run's fields has a standard deviation of 2.4 % after 400 visits at
+scale 0.02, 3.9 % after 200. So in a run of at most MOST_OWN visits f is the mean overlap of its very own fields, and
+variables are touched where these were.
 """
 
 import math
@@ -22,12 +23,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from daemon.visits.cadence import first_at, time_of
+from daemon.visits.sky import SOUTH_POLE, Sky
+from daemon.visits.sphere import beside, within
 from daemon.visits.tiles import area_factor
 from schemas.readings import Array
 from schemas.visits.survey import DAY_NS, HEMISPHERE_SR, Survey
 from schemas.visits.tables import IndexMode
 
 _NODES = 48
+_POINTS = 20_000
+MOST_OWN = 4000
+"""Visits whose own fields are compared, each with each: half a second. Of more, chance is a fraction of a percent."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,15 @@ class _Places:
     tiles: Array
 
 
-def rows(survey: Survey, visits: int, tiles: int, mode: IndexMode = IndexMode.LAST_OBJECT_TABLE) -> dict[str, float]:
-    """Rows of each table after a run of visits, on average over seeds.
+def rows(
+    survey: Survey,
+    visits: int,
+    tiles: int,
+    mode: IndexMode = IndexMode.LAST_OBJECT_TABLE,
+    *,
+    own_fields: bool = True,
+) -> dict[str, float]:
+    """Rows of each table after a run of visits.
 
     In `partitioned` DIAObjectLast has a record for each detection, and nothing is said of partitions that were dropped.
 
@@ -52,16 +65,23 @@ def rows(survey: Survey, visits: int, tiles: int, mode: IndexMode = IndexMode.LA
         visits: how many were done.
         tiles: along a side of the field.
         mode: DIAObjectLast is not in all of them.
+        own_fields: in a run of at most MOST_OWN visits, where its seed made it look; else the mean over seeds.
 
     """
-    places = _places(survey, area_factor(survey.field_radius, tiles))
+    factor = area_factor(survey.field_radius, tiles)
+    places = _places(survey, factor)
     once = (survey.transients + survey.false_detections) * survey.scale
     sources = visits * (survey.variables * survey.scale + once)
     cutoff = _visits_in_cutoff(survey)
-    overlap = float((places.sr * places.field * places.tiles).sum()) / survey.field_sr
+    if own_fields and visits <= MOST_OWN:
+        pointings = _pointings(survey, visits)
+        seen_again = _own_overlap(survey, pointings, _outline(survey, factor))
+        touched = _own_touched(survey, pointings)
+    else:
+        seen_again = _mean_overlap(survey, places) * _pairs(visits, cutoff)
+        touched = float((places.sr * _ever(places.field, visits)).sum())
     corners = float((places.sr * (places.tiles - places.field) * _known(survey, places.field, visits, cutoff)).sum())
-    objects = sources + once * overlap * _pairs(visits, cutoff) + survey.variables_sr * corners
-    touched = float((places.sr * _ever(places.field, visits)).sum())
+    objects = sources + once * seen_again + survey.variables_sr * corners
     last = sources if mode is IndexMode.PARTITIONED else survey.variables_sr * touched + once * visits
     found = {"DIAObject": objects, "DIASource": sources, "DIAForcedSource": objects}
     return found if mode in (IndexMode.BASELINE, IndexMode.PIX_ID_IOV) else {**found, "DIAObjectLast": last}
@@ -69,8 +89,39 @@ def rows(survey: Survey, visits: int, tiles: int, mode: IndexMode = IndexMode.LA
 
 def mean_overlap(survey: Survey, tiles: int) -> float:
     """Part of a random field that the tiles of another one cover, on average: f * c but for the rim of the sky."""
-    places = _places(survey, area_factor(survey.field_radius, tiles))
+    return _mean_overlap(survey, _places(survey, area_factor(survey.field_radius, tiles)))
+
+
+def _mean_overlap(survey: Survey, places: _Places) -> float:
     return float((places.sr * places.field * places.tiles).sum()) / survey.field_sr
+
+
+def _pointings(survey: Survey, visits: int) -> Array:
+    sky = Sky(survey)
+    return np.array([sky.pointing(visit) for visit in range(visits)]).reshape(visits, 3)
+
+
+def _own_overlap(survey: Survey, pointings: Array, outline: float) -> float:
+    """Sum over pairs of a run's visits within the cutoff: part of the earlier's field that is in the later's tiles."""
+    cutoff_ns = round(survey.forced_cutoff_days * DAY_NS)
+    covered = 0.0
+    for visit in range(len(pointings)):
+        earlier = pointings[first_at(survey, time_of(survey, visit) - cutoff_ns) : visit]
+        apart = 2 * np.arcsin(np.minimum(np.linalg.norm(earlier - pointings[visit], axis=1) / 2, 1))
+        near = apart[apart < survey.field_radius + outline]
+        covered += float(_both(near, survey.field_radius, outline).sum())
+    return covered / survey.field_sr
+
+
+def _own_touched(survey: Survey, pointings: Array) -> float:
+    """Area that at least one of a run's fields covers, in steradians: by points that lie evenly on a spiral."""
+    number = np.arange(_POINTS) + 0.5
+    part = (1 - math.cos(survey.cap_radius + survey.field_radius)) / 2
+    distance, turns = 2 * np.arcsin(np.sqrt(part * number / _POINTS)), number * math.pi * (3 - math.sqrt(5))
+    left = beside(SOUTH_POLE, distance, turns)
+    for pointing in pointings:
+        left = left[~within(left, pointing, survey.field_radius)]
+    return 4 * math.pi * part * (1 - len(left) / _POINTS)
 
 
 def _visits_in_cutoff(survey: Survey) -> float:
@@ -115,10 +166,14 @@ def _ever(covered: Array, visits: int) -> Array:
     return np.asarray(-np.expm1(visits * np.log1p(-np.minimum(covered, 1 - 1e-12))))
 
 
+def _outline(survey: Survey, factor: float) -> float:
+    """Radius of a circle that has the area of the tiles, in radians."""
+    return math.acos(1 - factor * (1 - math.cos(survey.field_radius)))
+
+
 def _places(survey: Survey, factor: float) -> _Places:
     """Gauss-Legendre nodes between the distances at which coverage changes its form."""
-    cap, field = survey.cap_radius, survey.field_radius
-    outline = math.acos(1 - factor * (1 - math.cos(field)))
+    cap, field, outline = survey.cap_radius, survey.field_radius, _outline(survey, factor)
     edges = sorted({0.0, *(abs(cap - r) for r in (field, outline)), *(cap + r for r in (field, outline))})
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     low, high = np.array(edges[:-1])[:, None], np.array(edges[1:])[:, None]
@@ -129,7 +184,7 @@ def _places(survey: Survey, factor: float) -> _Places:
 
 def _both(distance: Array, one: float, other: float) -> Array:
     """Area that two caps have in common, in steradians, by the distance of their centres; radii below 90 degrees."""
-    cos_d, sin_d = np.cos(distance), np.sin(distance)
+    cos_d, sin_d = np.cos(distance), np.maximum(np.sin(distance), 1e-12)
     cos_a, sin_a, cos_b, sin_b = math.cos(one), math.sin(one), math.cos(other), math.sin(other)
     corner = np.arccos(np.clip((cos_d - cos_a * cos_b) / (sin_a * sin_b), -1, 1))
     at_one = np.arccos(np.clip((cos_b - cos_d * cos_a) / (sin_d * sin_a), -1, 1))
