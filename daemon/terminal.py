@@ -18,6 +18,7 @@ from daemon.readers.table import readers_table
 from daemon.words import ms
 from doors.tls import why_untrusted
 from schemas.status import Event, GroupStatus, State, Status, StoreStatus
+from schemas.visits.measures import VisitsStatus
 
 PATH = "/api/v1/status"
 PATIENCE_S = 2.0
@@ -132,11 +133,26 @@ def overview(status: Status, where: str) -> RenderableType:
         parts.append(readers_table(status.readers))
         if status.governor is not None and status.governor.state != "off":
             parts.append(Text(f"governor: {status.governor.reason}"))
+    if status.visits is not None:
+        parts.append(_visits(status.visits))
     refused = _refused(status)
     if refused:
         parts.append(Text.assemble(("Refused  ", "bold"), (", ".join(refused), "yellow")))
     parts += [_event(event) for event in status.events[:5]]
     return Group(*parts)
+
+
+def _visits(run: VisitsStatus) -> Text:
+    text = Text.assemble(("Visits  ", "bold"), f"{run.state}, {run.done:,} of {run.visits:,} done")
+    if run.mean_s is not None:
+        text.append(f" · {run.mean_s:.3g} s a visit lately")
+    if run.remaining_s:
+        text.append(f" · about {duration(run.remaining_s)} left")
+    if run.over_limit:
+        text.append(f" · {run.over_limit:.1%} over {run.limit_s:g} s", "yellow")
+    if run.problem is not None:
+        text.append(f" · {run.problem}", "bold red")
+    return text
 
 
 def _header(status: Status, where: str) -> Panel:

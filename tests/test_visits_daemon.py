@@ -15,7 +15,7 @@ import pytest
 
 from backends.postgresql.embedded import EmbeddedPostgresql
 from daemon.children import NICENESS
-from tests.processes import Running, running, until
+from tests.processes import Running, here, running, until
 from tests.servers import server_folder
 
 CONFIG = """
@@ -171,6 +171,13 @@ def test_visits_run_beside_the_instruments_and_go_on_after_every_end(file: Path)
         assert told["sizes"].keys() == told["expected"].keys() == {"DIAObject", "DIASource", "DIAForcedSource"}
         parquet = site.client.get(f"/api/v1/visits/{ended['id']}/parquet").raise_for_status().content
         assert parquet[:4] == parquet[-4:] == b"PAR1"
+        report = site.client.get(f"/api/v1/visits/{ended['id']}/report").raise_for_status().text
+        assert "DIAForcedSource" in report
+        assert "<script" not in report
+        shown = here("status", "--once", "--daemon", site.api).stdout
+        assert "Visits  done, 3 of 3 done · " in shown
+        told_of = here("visits", "status", "--daemon", site.api)
+        assert f"run    {ended['id']} (baseline, embedded PostgreSQL under" in told_of.stdout, told_of.stderr
 
         readings = site.status()["groups"]["bpm"]["readings"]
         received = readings["received"] + readings["recovered"]
