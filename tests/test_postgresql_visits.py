@@ -128,6 +128,19 @@ async def test_expired_periods_are_gone_as_partitions(postgresql_dsn: str, schem
         await store.close()
 
 
+async def test_a_store_whose_schema_was_dropped_makes_it_anew(postgresql_dsn: str, schema: str) -> None:
+    store = store_of(postgresql_dsn, visits_config(schema, PARTITIONED))
+    try:
+        for _ in range(2):
+            await store.create()
+            await run_visits(store, range(2))
+            # A table this small is counted and not estimated.
+            assert {name: size.rows for name, size in (await store.sizes()).items()} == await store.counts()
+            await store.drop()
+    finally:
+        await store.close()
+
+
 async def test_replace_is_refused_in_one_line(tmp_path: Path, schema: str) -> None:
     config = visits_config(schema, {"index_mode": "last_object_table", "last_update": "replace"})
     with pytest.raises(StoreError, match=r"visits\.last_update: .*REPLACE; set it to \"upsert\""):
