@@ -9,7 +9,7 @@ from benchmarks.visits.estimate import Interval, bend, paired, ratio, slope_rati
 from benchmarks.visits.plan import BASE, MAIN, OURS, PAPERS, SWEEP
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.wording import number
-from daemon.visits.figures import line
+from daemon.visits.figures import LEAST, line
 from schemas.readings import Array
 from schemas.visits.measures import Line
 
@@ -199,11 +199,11 @@ def _history(comparison: Comparison) -> Iterator[Finding]:
         run = comparison.find(SWEEP, backend, BASE)
         claim = f"The select of the sources’ history grows fastest ({NAMES[backend]})"
         paper = "fastest DIASource, closely followed by DIAForcedSource (Oracle) [S]"
-        if run is None or len(run.run.visits) < 3 * run.chunk:
-            yield Finding(claim=claim, paper=paper, verdict=UNTOLD, words="not measured")
+        visits = np.array([] if run is None else [visit.visit for visit in run.run.visits], np.int64)
+        kept = visits % (1 if run is None else run.chunk) != 0
+        if run is None or np.count_nonzero(kept) < LEAST:
+            yield Finding(claim=claim, paper=paper, verdict=UNTOLD, words="not measured, or too few visits")
             continue
-        visits = np.array([visit.visit for visit in run.run.visits])
-        kept = visits % run.chunk != 0
         slopes = {part: _slope(visits[kept], values(run, part)[kept]) for part in ("select_source_s", *parts)}
         beaten = [_slope(visits[kept], (values(run, "select_source_s") - values(run, part))[kept]) for part in parts]
         fastest = max(parts, key=lambda part: slopes[part].slope_per_1000)

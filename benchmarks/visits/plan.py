@@ -64,7 +64,7 @@ class Size:
 SIZES: Mapping[str, Mapping[str, Size]] = {
     "full": {
         MAIN: Size(scale=0.02, visits=560, chunk=70, minutes=14),
-        SWEEP: Size(scale=0.01, visits=240, chunk=40, minutes=12.5),
+        SWEEP: Size(scale=0.01, visits=240, chunk=48, minutes=12.5),
         TINY: Size(scale=0.003, visits=24, chunk=12, minutes=1),
     },
     "quick": {
