@@ -63,7 +63,7 @@ FIGURES = TypeAdapter(_Figures)
 
 
 @dataclass(slots=True)
-class _Shown:
+class Shown:
     """Figures of a run.
 
     stamp: of the figures that are held, another one also after a restart. same: so many of the points stand as they
@@ -79,6 +79,7 @@ class _Shown:
     rest: dict[str, Any] = field(default_factory=dict)
 
     def take(self, told: _Figures) -> None:
+        """Take figures in place of those that are held."""
         columns = {name: _short(name, told.columns.get(name, [])) for name in DRAWN}
         before, now = self.columns.get("visit", []), columns["visit"]
         # Points that were all there are followed by those that came since; once they are thinned all of them change.
@@ -87,6 +88,7 @@ class _Shown:
         self.stamp += 1
 
     def since(self, stamp: int) -> dict[str, Any]:
+        """What a browser lacks that has the figures of a stamp; points `from` that place on are new."""
         if stamp == self.stamp:
             return {"stamp": stamp}
         from_ = self.same if stamp == self.stamp - 1 else 0
@@ -108,7 +110,7 @@ class VisitRuns:
         self._past_of: tuple[str, str] | None = None
         self._runs: _Runs | None = None
         self._version = 0
-        self._shown: OrderedDict[str, _Shown] = OrderedDict()
+        self._shown: OrderedDict[str, Shown] = OrderedDict()
 
     async def since(self, run: str, stamp: int, version: int) -> dict[str, Any]:
         """What a browser lacks that has the figures of a run up to a stamp, and this version of the list of runs.
@@ -149,8 +151,8 @@ class VisitRuns:
             self._runs, self._version = runs, self._version + 1
         self._past_until_s, self._past_of = time.monotonic() + PAST_EVERY_S, now
 
-    async def _figures(self, run: str, status: VisitsStatus | None) -> _Shown:
-        shown = self._shown.setdefault(run, _Shown())
+    async def _figures(self, run: str, status: VisitsStatus | None) -> Shown:
+        shown = self._shown.setdefault(run, Shown())
         self._shown.move_to_end(run)
         while len(self._shown) > MOST:
             self._shown.popitem(last=False)
@@ -174,7 +176,7 @@ class _Unknown(Exception):
     """The daemon knows nothing of that; the message is its line."""
 
 
-def _is_due(shown: _Shown, at: tuple[str, int]) -> bool:
+def _is_due(shown: Shown, at: tuple[str, int]) -> bool:
     if shown.asked_at is None:
         return True
     (state, here), (was, known) = at, shown.asked_at

@@ -30,6 +30,7 @@ READERS = [
     {"name": "trends", "kind": "trend", "clients": 4, "period_s": 2.0, "deadline_s": 1.0},
 ]
 SCAN = {"name": "scan", "kind": "scan", "period_s": 0, "deadline_s": 10}
+VISITS = {"visits": 400, "cadence": "fast", "survey": {"scale": 0.01}}
 EXPERIMENT = {"workloads": [SCAN], "pairs": 3, "block_s": 6, "warm_up_s": 1, "doses": [1, 2, 4]}
 """Two minutes: enough for a picture, and too short for figures of any worth."""
 GATHERED_MS = 75_000
@@ -89,6 +90,13 @@ def test_pictures_of_every_tab(tmp_path: Path) -> None:
         page.set_viewport_size({"width": 1600, "height": 1400})
         page.wait_for_timeout(2_000)
         page.screenshot(path=IMAGES / "page-interference.png")
+        with httpx.Client(base_url=api, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+            assert client.post("/api/v1/visits", json=VISITS).is_success
+        page.locator("#tab-visits").click()
+        expect(page.locator("#visits-tile-state .value")).to_have_text("✓ done", timeout=300_000)
+        until(lambda: page.locator("#visits-sizes tbody tr").count() > 0, "the sizes are told")
+        page.wait_for_timeout(5_000)
+        picture(page, "page-visits")
         phone(browser, url)
 
 

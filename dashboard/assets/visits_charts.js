@@ -12,6 +12,7 @@
   const CONFIG = { displayModeBar: false, displaylogo: false, scrollZoom: false, responsive: true };
   const TALL = 400;
   const LOW = 230;
+  const FEW = 250; // points that have room to be larger
   const NEAR = 3; // a line that far above the points would flatten them: it is drawn on the logarithmic axis alone
   const SERIES = [["visit_s", "total", CALM], ["select_s", "select", GREY], ["store_s", "store", SAND]];
   const PARTS = [
@@ -30,7 +31,7 @@
     axisKeys();
     const wanted = id + "|" + scale + "|" + told.stamp;
     if (wanted === drawn) return;
-    const grows = drawn.startsWith(id + "|" + scale + "|") && told.from > 0 && told.from === points;
+    const grows = drawn.startsWith(id + "|" + scale + "|") && told.from > 0 && told.from === points && points < FEW === told.columns.visit.length < FEW;
     const same = drawn.startsWith(id + "|") && drawn.endsWith("|" + told.stamp); // the axis alone is another
     drawn = wanted;
     time(told, grows);
@@ -98,7 +99,7 @@
     } else {
       const dots = SERIES.map(([name, label, color]) => ({
         type: "scatter", mode: "markers", name: label, x: [...columns.visit], y: [...columns[name]],
-        marker: { size: 3.5, color, opacity: 0.55 }, hovertemplate: "%{y:.3~g} s " + label + "<extra></extra>",
+        marker: { size: columns.visit.length < FEW ? 5 : 3.5, color, opacity: 0.55 }, hovertemplate: "%{y:.3~g} s " + label + "<extra></extra>",
       }));
       const layout = { ...common(TALL), hovermode: "x unified", xaxis, yaxis };
       window.Plotly.react(place, [...dots, ...lines, ...further], layout, CONFIG);

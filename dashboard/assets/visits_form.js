@@ -15,7 +15,7 @@
     { name: "last_update", label: "Last table’s update", kind: "select", options: [["", "as the database does best"], ...each("upsert", "replace", "delete_insert")], of: ["index_mode", "last_object_table"] },
     number("visits", "Visits in all", { min: 1, max: 1e8, step: 1 }),
     number("survey.scale", "Scale of the sky", { min: 0.0001, max: 1, title: "above 0, up to 1: density, area and visits a night", hint: "1 is the paper’s sky" }),
-    { name: "cadence", label: "Cadence", kind: "select", options: [["real", "real time"], ["fast", "as fast as possible"]] },
+    { name: "cadence", label: "Cadence", kind: "select", hint: "fast: as soon as possible", options: [["real", "real time"], ["fast", "fast"]] },
     number("tiles", "Tiles, squared", { min: 1, max: 32, step: 1 }),
     { name: "workers", label: "Workers", kind: "select", options: [["one", "one process"], ["fork", "a process a tile"], ["persistent", "processes that stay"]] },
     number("processes", "Processes", { min: 1, max: 256, step: 1, of: ["workers", "persistent"] }),

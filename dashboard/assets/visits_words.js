@@ -21,6 +21,7 @@
     if (!place.firstChild) build(place);
     const [title, line, bar, row] = place.children;
     T.text(title, id ? "Run " + id : known ? "No run of visits yet" : "Visits");
+    T.attribute(line, "title", live ? live.target : null);
     T.prose(line, id ? asked(live, kept, told) : known ? EMPTY : "");
     const runs = live !== null && going && liveness !== "none";
     bar.hidden = row.hidden = !runs;
@@ -58,8 +59,8 @@
     else if (live) parts.push("since " + T.day(live.since_ns / 1e6) + " " + T.time(live.since_ns / 1e6) + " UTC");
     const mode = (live || kept || settings || {}).index_mode;
     if (mode) parts.push("index mode " + mode);
-    if (live && live.target) parts.push("in " + live.target);
     if (settings) {
+      parts.push("schema " + settings.schema);
       parts.push("scale " + T.plain(settings.survey.scale));
       parts.push(settings.tiles > 1 ? settings.tiles + " × " + settings.tiles + " tiles" : "no tiles");
       parts.push(WORKERS[settings.workers](settings.processes));
@@ -96,7 +97,7 @@
   };
 
   const words = (live) => (live === null ? "from what is kept" : live.problem || "index mode " + live.index_mode);
-  const pace = (live) => (live === null ? "" : live.interval_s === null ? "as fast as possible" : "a visit each " + T.plain(live.interval_s) + " s");
+  const pace = (live) => (live === null ? "" : live.remaining_s === null ? "" : live.interval_s === null ? "as fast as possible" : "a visit each " + T.plain(live.interval_s) + " s");
   const percent = (fraction) => T.number(100 * fraction, fraction > 0 && fraction < 0.1 ? 2 : fraction > 0 && fraction < 1 ? 1 : 0);
 
   function lastOf({ columns }) {
