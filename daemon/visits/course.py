@@ -122,7 +122,7 @@ class Course:
     async def _visited(self, message: Visited) -> None:
         visit = message.visit
         now_s = time.monotonic()
-        if self.state != "waiting":  # what it waited for is nothing that a visit takes
+        if self.state != "waiting" and self.problem is None:  # what it waited for is nothing that a visit takes
             self._beside.append(max(0.0, now_s - self._ready_s - visit.visit_s))
         self._ready_s = now_s
         self.state, self.problem = ("running" if self.state == "waiting" else self.state), None
