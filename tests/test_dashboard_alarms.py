@@ -234,16 +234,19 @@ def test_what_was_said_can_be_taken_back_and_says_nothing_of_what_is_gone() -> N
 
 
 def test_visits_that_fail_stand_still_or_are_slow_are_told_and_as_gravely_as_configured() -> None:
-    def told(*, grave: bool = False, **changes: Any) -> list[Any]:
-        run = STATUS | {"since_ns": NOW_NS - 10**12, "last_ns": NOW_NS - 10**9} | changes
-        return alarms(status(visits=run, limits=status().limits | {"visits_are_critical": float(grave)}))
+    now_ns = NOW_NS + 1000 * 10**9
+
+    def told(*, grave: bool = False, at_s: float = 1000.0, **changes: Any) -> list[Any]:
+        run = STATUS | {"since_ns": NOW_NS - 10**12, "last_ns": now_ns - 10**9} | changes
+        return alarms(status(at_s=at_s, visits=run, limits=status().limits | {"visits_are_critical": float(grave)}))
 
     assert told(slow=9) == []
-    assert told(last_ns=NOW_NS - 10**12, state="waiting") == []
+    assert told(last_ns=NOW_NS, state="waiting") == []
+    assert told(last_ns=None, state="starting", at_s=20.0) == []
     (failed,) = told(state="failed", slow=50, problem="the schema is of another survey")
     assert failed.text == "Visits failed after 1,200 of 2,400: the schema is of another survey"
     assert failed.severity is Severity.WARNING
-    (still,) = told(last_ns=NOW_NS - 400 * 10**9, grave=True)
+    (still,) = told(last_ns=now_ns - 400 * 10**9, grave=True)
     assert (still.key, still.severity) == ("visits", Severity.CRITICAL)
     assert still.text == "Visits stand still after 1,200: none was done for 7 min"
     (slow,) = told(slow=12)

@@ -29,7 +29,8 @@ def standing(status: Status, known: Known) -> Iterator[Alarm]:
     run, limit_s = status.visits, status.limits.get("visit_stands_s")
     if run is None or limit_s is None or run.state not in AT_WORK:
         return
-    still_s = (status.time_ns - max(run.since_ns, run.last_ns or 0)) / 1e9
+    # A run that goes on after a restart of the daemon began long ago, and has not stood since.
+    still_s = min((status.time_ns - max(run.since_ns, run.last_ns or 0)) / 1e9, status.uptime_s)
     if still_s > limit_s:
         why = f": {run.problem}" if run.problem else ""
         yield Alarm(
