@@ -149,6 +149,7 @@ class Life:
         self._said.close()
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("server", "mode"), CASES)
 async def test_the_process_of_visits_is_killed_again_and_again(
     mode: str,

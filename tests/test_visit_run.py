@@ -41,7 +41,7 @@ class CutStore(MemoryVisitStore):
 
 @pytest.mark.parametrize(("mode", "since_first"), [("baseline", True), ("partitioned", False), ("partitioned", True)])
 async def test_a_run_that_is_cut_after_every_step_of_every_tile_writes_the_same(mode: str, since_first: bool) -> None:
-    visits = small("cut", survey={"cutoff_since_first": since_first}, visits=7, index_mode=mode)
+    visits = small("cut", survey={"cutoff_since_first": since_first}, visits=5, index_mode=mode)
     expected = await undisturbed(visits)
     assert_whole(expected, visits)
     schema, cuts = Schema(), 0
@@ -51,7 +51,7 @@ async def test_a_run_that_is_cut_after_every_step_of_every_tile_writes_the_same(
             break
         except Cut:
             cuts += 1
-    assert cuts > 7 * 3 * 3
+    assert cuts > 5 * 3 * 2
     assert_same(await tables_in(MemoryVisitStore(visits, schema), visits), expected)
 
 

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from backends.visit_rows import taken
 from daemon.visits.pixels import coarse, indexes
 from daemon.visits.sky import Exposure
 from daemon.visits.sphere import unit
@@ -124,7 +125,7 @@ def associate(detected: Detections, tile: Tile, places: Array, known: Array) -> 
 
     """
     survey, exposure = detected.survey, detected.exposure
-    objects = detected.objects[places]
+    objects = taken(detected.objects, places)
     rows, is_known = _found(known["diaObjectId"], objects["diaObjectId"])
     if survey.cutoff_since_first:
         # The clock starts with the first detection: it is never set again.
@@ -135,7 +136,7 @@ def associate(detected: Detections, tile: Tile, places: Array, known: Array) -> 
     for name in CARRIED:
         versions[name] = forced[name]
     versions["validityStart"] = exposure.time_ns
-    written = np.concatenate([objects, versions])
+    written = _joined(objects, versions)
     return Associated(
         places=places,
         objects=written,
@@ -156,6 +157,12 @@ def _forced_sources(ids: Array, visit: int, seed: tuple[int, ...]) -> Array:
     forced["diaObjectId"] = ids
     forced["ccdVisitId"] = visit
     return forced
+
+
+def _joined(one: Array, other: Array) -> Array:
+    """Rows of both, packed, of one dtype; as plain bytes, for the reason that `taken` gives."""
+    plain = f"V{one.itemsize}"
+    return np.asarray(np.concatenate([one.view(plain), other.view(plain)]).view(one.dtype))
 
 
 def _found(ascending: Array, wanted: Array) -> tuple[Array, Array]:

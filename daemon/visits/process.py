@@ -15,7 +15,7 @@ from daemon.children import end_with, give_way
 from daemon.visits.messages import LONGEST_LINE, Failed, Message, Spec
 from daemon.visits.run import Run
 from daemon.visits.worker import store_of, work
-from daemon.visits.workers import crew_of
+from daemon.visits.workers import NoWorkers, crew_of
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ async def _visits(said: int) -> int:
     obeying = asyncio.create_task(_obey(orders, stop))
     try:
         await _run(spec, say, stop)
-    except StoreError as error:
+    except (StoreError, NoWorkers) as error:
         say(Failed(failed=str(error)))
         return 1
     finally:

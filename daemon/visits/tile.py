@@ -5,6 +5,7 @@ from time import perf_counter
 
 import numpy as np
 
+from backends.visit_rows import taken
 from backends.visits import VisitStore
 from daemon.visits.association import Associated, Detections, associate, known_in
 from daemon.visits.pixels import coarse, indexes, region_of
@@ -98,8 +99,8 @@ class TileWork:
         together = self._visits.transactions is Transactions.ONE
         seconds: dict[str, float] = {}
         for part in [write] if together else [replace(write, steps=(step,)) for step in missing]:
-            for name, taken in (await self._store.write(part)).items():
-                seconds[name] = seconds.get(name, 0.0) + taken
+            for name, part_s in (await self._store.write(part)).items():
+                seconds[name] = seconds.get(name, 0.0) + part_s
         return seconds
 
     def _write(self, tile: Tile, associated: Associated, steps: tuple[Step, ...]) -> TileWrite:
@@ -115,7 +116,7 @@ class TileWork:
             detected=np.arange(len(objects)) < len(places),
             known=associated.known,
             object_pixels=np.concatenate([detected.pixels[places], forced_pixels]),
-            sources=detected.sources[places],
+            sources=taken(detected.sources, places),
             source_pixels=detected.pixels[places],
             forced=associated.forced,
         )

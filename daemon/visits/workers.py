@@ -10,6 +10,7 @@ from typing import Protocol
 from backends.base import StoreError, StoreUnavailable
 from backends.visits import VisitStore
 from daemon.children import Child
+from daemon.outcome import reason_of
 from daemon.visits.association import Detections, detections
 from daemon.visits.messages import LONGEST_LINE, Spec
 from daemon.visits.orders import Answer, Do, Draw, Drawn, Refused, Tiled, read_answer
@@ -22,6 +23,10 @@ from schemas.visits.measures import TileMeasure
 
 class WorkerDied(Exception):
     """A worker's process ended in the middle of a visit; the message is one line that says how."""
+
+
+class NoWorkers(Exception):
+    """Workers cannot be started; the message is one line that says why."""
 
 
 class Crew(Protocol):
@@ -164,7 +169,10 @@ class Processes:
 
     async def _start(self, number: int) -> Child:
         folder = Path(self._spec.state_dir) / "visits"
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NoWorkers(f"{folder}: cannot be made for the logs of workers ({reason_of(error)})") from None
         command = [sys.executable, "-m", "daemon.visits", "worker"]
         log = folder / f"{self._spec.visits.schema_name}-worker-{number}.log"
         child = await Child.start(f"worker {number} of visits", command, log, piped=LONGEST_LINE)
