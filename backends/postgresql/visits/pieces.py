@@ -116,9 +116,11 @@ class PieceTables:
 
     async def history(self, connection: Connection, table: str, history: History) -> Array:
         """Rows of the ids, out of the pieces of the pixels they lie in."""
+        # The sum keeps the plan a bitmap, which reads the table in its own order and ahead: a plan for any visits takes
+        # their range to be small, and would then jump from piece to piece.
         found = await connection.fetch(
             f"SELECT visit, n, records FROM {self._pieces(table)}"
-            " WHERE pixel = ANY($1::int8[]) AND period >= $2 AND visit >= $3 AND visit < $4",
+            " WHERE pixel = ANY($1::int8[]) AND period >= $2 AND visit + 0 >= $3 AND visit + 0 < $4",
             history.region.pixels.tolist(),
             *(history.since_ns // self._period_ns, history.since_visit, history.before_visit),
         )

@@ -57,7 +57,10 @@ class PostgresqlVisitStore:
     async def first_visit_since(self, time_ns: int) -> int | None:
         """Number of the first visit that is done and was taken at `time_ns` or later."""
         async with self._connection.session() as connection:
-            found = await connection.fetchval(f"SELECT min(visit) FROM {self._done} WHERE time_ns >= $1", time_ns)
+            # Later visits have later times: one step in the index of times, however many visits there are.
+            found = await connection.fetchval(
+                f"SELECT visit FROM {self._done} WHERE time_ns >= $1 ORDER BY time_ns LIMIT 1", time_ns
+            )
         return None if found is None else int(found)
 
     async def pointings(self, most: int) -> Array:
