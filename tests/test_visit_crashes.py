@@ -37,7 +37,7 @@ MODES = {
     "last-upsert": {"index_mode": "last_object_table", "last_update": "upsert"},
     "partitioned": {"index_mode": "partitioned"},
 }
-LACKS = {"postgresql": {"last-replace"}, "mariadb": set(), "mongodb": {"last-upsert"}}
+LACKS = {"postgresql": {"last-replace"}, "mariadb": set(), "mongodb": set()}
 IN_EVERY_SUITE = [("postgresql", "partitioned"), ("postgresql", "last-upsert")]
 CASES = [
     pytest.param(server, mode, marks=[] if (server, mode) in IN_EVERY_SUITE else pytest.mark.slow)
