@@ -112,10 +112,12 @@
     const fit = told.fits.visit_s;
     const parts = [];
     if (fit) parts.push("total grows by " + signed(fit.slope_per_1000) + " s in 1,000 visits");
-    if (paper !== null && !withPaper) parts.push("the paper’s line lies above, at " + seconds(paper(to)) + " s");
-    if (!withLimit) parts.push("the limit of " + T.plain(told.limit_s) + " s, too");
+    const far = [];
+    if (paper !== null && !withPaper) far.push("the paper’s line (" + seconds(paper(to)) + " s)");
+    if (!withLimit) far.push("the limit of " + T.plain(told.limit_s) + " s");
+    if (far.length) parts.push(far.join(" and ") + (far.length > 1 ? " lie above" : " lies above"));
     if (told.visits && told.visits > points) parts.push(T.count(points) + " of " + T.count(told.visits) + " visits, the extremes among them");
-    const words = parts.join(" · ").replace(/^the limit of (.*), too/, "the limit of $1 lies above").replace(/ · the limit of ([^·]*), too/, paper !== null && !withPaper ? " · the limit of $1, too" : " · the limit of $1 lies above");
+    const words = parts.join(" · ");
     T.text($("visits-time-note"), words);
     const text = told.columns.visit.length + " points; " + words + (told.paper ? "; the paper’s line: " + told.paper.label : "");
     label("visits-time", "Seconds a visit against visit: " + text);
