@@ -19,6 +19,7 @@ from benchmarks.visits.plan import Group, planned
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.servers import Running, running
 from benchmarks.visits.turns import facts_of, finished, measure, set_up
+from benchmarks.wording import counted
 from schemas.dsn import Backend
 
 KEPT = Path(__file__).parents[2] / "build" / "visits"
@@ -104,7 +105,7 @@ def _measured(
         # A line a quarter of a minute is enough.
         if time.monotonic() - told[0] > 15:
             told[0] = time.monotonic()
-            say(f"  about {(max(0.0, seconds) + later) / 60:.0f} minutes left")
+            say(f"  about {counted(round((seconds + later) / 60), 'minute')} left")
 
     found.notes += measure(group, turns, seed=options.seed, say=say, tell=tell)
     runs = [finished(group, turn, facts[turn.condition.backend], on) for turn in turns]

@@ -20,11 +20,14 @@ from schemas.dsn import Backend
 
 CACHE_MIB = 24
 """Of the server's own cache; MariaDB takes no less than about 5 MiB, and PostgreSQL is happy with 0.2."""
-MEMORY_MIB = 64
+MEMORY_MIB = 112
 """Of PostgreSQL with its part of the page cache, which it reads through; MariaDB reads past it (O_DIRECT)."""
 
 POSTGRESQL = {
     "shared_buffers": f"{CACHE_MIB}MB",
+    # What a small control group cannot give back: the embedded server's 32 MB of these would leave too little of it.
+    "wal_buffers": "2MB",
+    "maintenance_work_mem": "8MB",
     # PostgreSQL's own defaults, not the embedded server's: a run sees checkpoints.
     "max_wal_size": "1GB",
     "checkpoint_timeout": "5min",

@@ -15,13 +15,15 @@ from benchmarks.visits.plan import Condition, Group
 from benchmarks.visits.record import Measured
 from daemon.visits.expected import rows
 from daemon.visits.following import VisitsFailed, follow, spec_of
-from daemon.visits.messages import Visited
+from daemon.visits.messages import Troubled, Visited
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.dsn import Backend
 from schemas.visits.measures import TableSize, VisitMeasure, VisitsRun
 
 PATIENCE_S = 600.0
+STANDS_S = 180.0
+"""A condition that does no visit in so long, as when its server went away for good, is left out from there on."""
 GROWTH = 1.15
 """A round is reckoned to take so much longer than the one before."""
 
@@ -87,7 +89,8 @@ def measure(
                 _take(turn, until, say)
             so_far = time.monotonic() - round_began
             a_round = max(before * GROWTH, so_far / (place + 1) * len(turns))
-            tell(min(left, a_round * (group.rounds - number) - so_far))
+            later = min(left - a_round, a_round * GROWTH * (group.rounds - number - 1))
+            tell(a_round - so_far + max(0.0, later))
         before = time.monotonic() - round_began
         each = [f"{turn.name} {_last(turn, group.chunk):.0f} ms" for turn in turns if turn.problem is None]
         say(f"  {group.name}, visit {until} of {group.visits}: {', '.join(each)}")
@@ -109,8 +112,18 @@ def _take(turn: Turns, until: int, say: Callable[[str], None]) -> None:
 
 async def _visits(turn: Turns, until: int) -> list[VisitMeasure]:
     spec = spec_of(turn.database, turn.settings, state_dir=turn.log.parent, until=until)
-    async with aclosing(follow(spec, turn.log)) as messages:
-        return [message.visit async for message in messages if isinstance(message, Visited)]
+    visits, problem = [], "no word from it"
+    try:
+        async with asyncio.timeout(STANDS_S) as limit, aclosing(follow(spec, turn.log)) as messages:
+            async for message in messages:
+                if isinstance(message, Visited):
+                    visits.append(message.visit)
+                    limit.reschedule(asyncio.get_running_loop().time() + STANDS_S)
+                elif isinstance(message, Troubled):
+                    problem = message.problem
+    except TimeoutError:
+        raise VisitsFailed(f"no visit was done in {STANDS_S:g} s: {problem}") from None
+    return visits
 
 
 @dataclass(frozen=True, kw_only=True)
