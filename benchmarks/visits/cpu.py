@@ -20,7 +20,7 @@ from backends.visits import open_visit_store
 from benchmarks.progress import say
 from benchmarks.visits.servers import running
 from daemon.visits.following import spec_of
-from daemon.visits.messages import Message, Visited
+from daemon.visits.messages import Message, Troubled, Visited
 from daemon.visits.run import Run
 from daemon.visits.workers import Alone
 from schemas.config import DatabaseConfig
@@ -62,6 +62,8 @@ async def _measured(dsn: str, visits: VisitsConfig) -> np.ndarray:
     server: list[psutil.Process] = []
 
     def say_visit(message: Message) -> None:
+        if isinstance(message, Troubled):
+            say(message.problem)
         if isinstance(message, Visited):
             if not server:
                 server.append(_backend(dsn))
