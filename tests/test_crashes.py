@@ -23,8 +23,8 @@ from daemon.drill.scene import Scene, staged
 from daemon.drill.target import Target, throwaway
 from schemas.batch import Layout
 from schemas.dsn import Backend
+from tests.kills import KILLS
 
-KILLS = int(os.environ.get("TRIGGERLOG_KILLS") or 6)
 INSTRUMENTS = 12
 RATE = 50.0
 """Triggers a second."""

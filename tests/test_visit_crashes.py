@@ -25,10 +25,10 @@ from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.dsn import Backend
 from schemas.visits.records import Seconds, TileWrite
+from tests.kills import KILLS, THOROUGH
 from tests.visit_crash_process import live
 from tests.visit_runs import assert_same, assert_whole, run_here, small, tables_in, undisturbed
 
-KILLS = 20
 MODES = {
     "baseline": {"index_mode": "baseline"},
     "pix_id_iov": {"index_mode": "pix_id_iov"},
@@ -38,18 +38,17 @@ MODES = {
     "partitioned": {"index_mode": "partitioned"},
 }
 LACKS = {"postgresql": {"last-replace"}, "mariadb": set(), "mongodb": set()}
-IN_EVERY_SUITE = [("postgresql", "partitioned"), ("postgresql", "last-upsert")]
-CASES = [
-    pytest.param(server, mode, marks=[] if (server, mode) in IN_EVERY_SUITE else pytest.mark.slow)
-    for server, lacks in LACKS.items()
-    for mode in MODES
-    if mode not in lacks
-]
+IN_EVERY_SUITE = [("postgresql", "partitioned"), ("mariadb", "last-replace"), ("mongodb", "partitioned")]
+CASES = [(server, mode) for server, lacks in LACKS.items() for mode in MODES if mode not in lacks]
 CUTS = [
-    *[("postgresql", mode, since_first) for mode, since_first in (("baseline", True), ("partitioned", False))],
-    *[("mariadb", mode, since_first) for mode, since_first in (("last-upsert", False), ("partitioned", True))],
-    *[pytest.param("mongodb", mode, False, marks=pytest.mark.slow) for mode in ("baseline", "partitioned")],
+    ("postgresql", "baseline", True),
+    ("postgresql", "partitioned", False),
+    ("mariadb", "partitioned", True),
+    ("mariadb", "last-upsert", False),
+    ("mongodb", "baseline", False),
+    ("mongodb", "partitioned", False),
 ]
+IN_TURN = [("postgresql", "persistent"), ("postgresql", "fork"), ("mariadb", "persistent"), ("mongodb", "persistent")]
 
 
 @pytest.fixture
@@ -98,7 +97,7 @@ def cut_after_a_write(store: VisitStore, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(store, "write", write)
 
 
-@pytest.mark.parametrize(("server", "mode", "since_first"), CUTS)
+@pytest.mark.parametrize(("server", "mode", "since_first"), CUTS if THOROUGH else CUTS[:3])
 async def test_a_run_cut_after_every_step_of_every_tile_goes_on(
     mode: str,
     since_first: bool,
@@ -150,7 +149,7 @@ class Life:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("server", "mode"), CASES)
+@pytest.mark.parametrize(("server", "mode"), CASES if THOROUGH else IN_EVERY_SUITE)
 async def test_the_process_of_visits_is_killed_again_and_again(
     mode: str,
     database: DatabaseConfig,
@@ -227,23 +226,15 @@ async def own_server(server: str, state_dir: Path) -> AsyncIterator[ThrowawaySer
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    ("server", "workers", "kills"),
-    [
-        ("postgresql", "persistent", 10),
-        ("postgresql", "fork", 10),
-        ("mariadb", "persistent", 10),
-        ("mongodb", "persistent", 4),
-    ],
-)
+@pytest.mark.parametrize(("server", "workers"), IN_TURN if THOROUGH else IN_TURN[:1])
 async def test_workers_and_the_server_are_killed_in_turn(
-    workers: str, kills: int, own_server: ThrowawayServer, state_dir: Path, rng: random.Random
+    workers: str, own_server: ThrowawayServer, state_dir: Path, rng: random.Random
 ) -> None:
     visits = small("visits", visits=10_000, workers=workers, index_mode="partitioned")
     database = DatabaseConfig(dsn=await asyncio.to_thread(own_server.start))
     followed = Followed(spec_of(database, visits, state_dir=state_dir), state_dir.parent)
     await followed.until_visited(1)
-    for number in range(kills):
+    for number in range(KILLS // 2):
         await asyncio.sleep(rng.uniform(0, 0.2))
         if number % 2:
             with contextlib.suppress(psutil.NoSuchProcess, IndexError):
@@ -254,6 +245,6 @@ async def test_workers_and_the_server_are_killed_in_turn(
         await followed.until_visited(1)
     followed.stop.set()
     await followed.ended()
-    assert len(followed.problems) >= kills / 2
+    assert len(followed.problems) >= KILLS // 4
     async with opened(database, visits, state_dir) as store:
         await assert_undisturbed(store, visits)

@@ -77,7 +77,6 @@ def dsn(request, server):
     ("server", "mode"),
     [
         ("postgresql", IndexMode.LAST_OBJECT_TABLE),
-        ("postgresql", IndexMode.PARTITIONED),
         ("mariadb", IndexMode.PARTITIONED),
         ("mongodb", IndexMode.PARTITIONED),
     ],

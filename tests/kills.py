@@ -1,0 +1,7 @@
+"""How often tests kill: a few times in the whole suite, for want of time; `make test-crashes` says how often."""
+
+import os
+
+THOROUGH = "TRIGGERLOG_KILLS" in os.environ
+"""Whether every database is tried in every way."""
+KILLS = int(os.environ.get("TRIGGERLOG_KILLS") or 6)
