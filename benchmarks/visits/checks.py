@@ -1,20 +1,29 @@
 """Whether conditions wrote the same rows, and as many as they should. Pure."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.visits.record import Measured
+from schemas.visits.survey import Survey
 from schemas.visits.tables import IndexMode
 
 WRITTEN = {"DIAObject": "objects", "DIASource": "sources", "DIAForcedSource": "forced"}
 """Tables that only grow, and the counts of a visit that say by how much."""
-TOLERANCE = 0.12
-"""How far a run may be from the formula, as a fraction: in a short run fields overlap by chance, with a standard
-deviation of up to 3.9 % (daemon.visits.expected). Runs that are large enough are held to 2 % in the tests."""
+TOLERANCE = 0.02
+"""How far a run may be from the formula, as a fraction, beside what its sky is by chance."""
 
 
 def written(run: Measured) -> dict[str, int]:
     """Rows that a run's visits wrote, by table."""
     return {table: sum(getattr(visit, count) for visit in run.run.visits) for table, count in WRITTEN.items()}
+
+
+def tolerance(survey: Survey) -> float:
+    """How far a run may be from the formula, as a fraction.
+
+    The formula knows where a run looked, and not how many variables its sky has there: a small sky has few.
+    """
+    return TOLERANCE + 2 / math.sqrt(max(1, survey.variables_in_all))
 
 
 def checked(runs: Sequence[Measured]) -> Iterator[tuple[bool, str]]:
@@ -63,7 +72,7 @@ def _stored(run: Measured) -> Iterator[tuple[bool, str]]:
         if rows != counts[table] and not dropped:
             yield False, f"{name}: {table} has {rows:,} rows, and {counts[table]:,} were written."
         expected = run.run.expected.get(table)
-        if expected and abs(counts[table] / expected - 1) > TOLERANCE:
+        if expected and abs(counts[table] / expected - 1) > tolerance(run.run.settings.survey):
             off = 100 * (counts[table] / expected - 1)
             yield (
                 False,
