@@ -24,7 +24,7 @@ for _name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files with slow tests first, then those with many: no worker is left alone with a long file at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("page")}
     many = Counter(item.path for item in items)
     # Files stay together, and their tests in order: the sort is stable.
     items.sort(key=lambda item: (item.path not in slow, -many[item.path], str(item.path)))

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from daemon import descriptors
+from daemon.sources.connection import Connection
 from daemon.sources.tcp import TcpSource
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
@@ -279,6 +280,28 @@ async def test_the_oldest_that_has_not_greeted_makes_room_and_nobody_else() -> N
         await good.acknowledged(5)
         assert source.status().refused == {"timeout": 2}
         assert source.status().refused_most == {"127.0.0.1": 2}
+
+
+async def test_one_that_is_turned_away_while_it_is_being_opened_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived = []
+
+    class Arriving(Connection):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args)
+            arrived.append(self)
+
+    monkeypatch.setattr("daemon.sources.tcp.Connection", Arriving)
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, _):
+        port = int(source.status().address.rpartition(":")[2])
+        for turns in range(6):
+            with socket.create_connection(("127.0.0.1", port)):
+                while len(arrived) == turns:  # noqa: ASYNC110 - turn by turn, and an event would take one more
+                    await asyncio.sleep(0)
+                # In each moment of its opening, of which there is one a turn of the loop.
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                arrived[-1].abort()
+                await eventually(lambda: source.status().connections == 0)
 
 
 @pytest.mark.parametrize(("allow", "is_let_in"), [("10.1.0.0/16", False), ("127.0.0.0/8", True), ("127.0.0.1", True)])

@@ -130,7 +130,7 @@ class Acceptor:
         else:
             connection = self._make(address)
             connection.opening = asyncio.get_running_loop().create_task(self._open(connection, accepted))
-            connection.opening.add_done_callback(lambda _: _opened(connection, accepted))
+            connection.opening.add_done_callback(lambda opening: _opened(connection, accepted, opening))
             return
         accepted.close()
         self._refuse(reason, address)
@@ -146,10 +146,13 @@ class Acceptor:
                 self._refuse("tls", connection.address)
 
 
-def _opened(connection: Connection, accepted: socket.socket) -> None:
+def _opened(connection: Connection, accepted: socket.socket, opening: asyncio.Task[None]) -> None:
     # Here and not in `_open`, which may be cancelled before it has begun.
     if not connection.was_made:
         accepted.close()
+        connection.connection_lost(None)
+    elif opening.cancelled():
+        # The protocol got its transport just before: uvloop closes that now, and never says that it is lost.
         connection.connection_lost(None)
 
 

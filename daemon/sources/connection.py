@@ -72,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener, address: str) -> None:
         self.address = address
         self.was_made = False
+        self._is_lost = False
         self.opening: asyncio.Task[None] | None = None
         self.group: str | None = None
         self.column = NOBODY
@@ -122,6 +123,9 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102
+        if self._is_lost:  # asyncio's own loop says so, too, where an opening was cancelled
+            return
+        self._is_lost = True
         self._stop_timer()
         self._transport = None
         self._listener.left(self)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
@@ -54,10 +54,15 @@ class Watched:
         self.errors: list[str] = []
         self.hosts: set[str] = set()
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self.page.on("console", self._said)
         self.page.on("request", lambda request: self._asked(request.url))
         self.page.on("websocket", lambda opened: self._asked(opened.url))
         self.page.goto(url)
+
+    def _said(self, said: ConsoleMessage) -> None:
+        if said.type == "error":
+            # What cannot be loaded is told without its name.
+            self.errors.append(f"{said.text} ({said.location['url']})")
 
     def _asked(self, url: str) -> None:
         if urlsplit(url).scheme not in ("data", "blob"):

@@ -36,7 +36,7 @@ def test_a_page_that_never_heard_the_daemon_says_so_and_shows_no_number(browser:
         page = Watched(browser, alone.page.url).page
         expect(page.locator("#banner")).to_contain_text("(connection refused)")
         expect(page.locator("#badge-text")).to_have_text("NO DATA")
-        assert page.locator(".tile .value").all_text_contents() == ["–"] * 7
+        assert set(page.locator(".tile .value").all_text_contents()) == {"–"}
         assert page.locator(".xtick, .ytick").count() == 0
         alone.daemon.start()
         live(page)
