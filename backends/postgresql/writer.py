@@ -82,10 +82,7 @@ class GroupWriter:
         async with self._turn:
             connection, self._connection = self._connection, None
             if connection is not None:
-                try:
-                    await connection.close(timeout=2)
-                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    connection.terminate()
+                await give_back(connection)
 
     async def position(self, stream: Stream) -> JournalPosition | None:
         """Up to where the database holds the group.
@@ -314,6 +311,14 @@ class GroupWriter:
             if attached:
                 self._made.add(partition)
         self._partitions.add(partition)
+
+
+async def give_back(connection: Connection) -> None:
+    """Close a connection in order, or at once where the server does not answer."""
+    try:
+        await connection.close(timeout=2)
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection.terminate()
 
 
 async def in_messages(payload: Array) -> AsyncIterator[memoryview]:

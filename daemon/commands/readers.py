@@ -1,6 +1,5 @@
 """`triggerlog readers`: reader workloads of a daemon; list them, start one, stop one."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -8,7 +7,8 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from daemon.outcome import CommandFailed, examples
+from daemon.commands.asking import ask_daemon
+from daemon.outcome import examples
 from daemon.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
 from daemon.readers.table import readers_table
 from schemas.config.workloads import MOST_CLIENTS, Workload, WorkloadKind
@@ -130,14 +130,4 @@ def stop(
 
 
 def _ask(daemon: Reach, method: str, path: str, body: object = None) -> Any:
-    # Imported here: other commands start without the client.
-    from daemon.terminal import DaemonGone, ask  # noqa: PLC0415
-
-    async def answer() -> Any:
-        async with daemon.client(PATIENCE_S) as client:
-            return await ask(client, method, path, body)
-
-    try:
-        return asyncio.run(answer())
-    except DaemonGone as gone:
-        raise CommandFailed(str(gone)) from None
+    return ask_daemon(daemon, method, path, body, patience_s=PATIENCE_S)

@@ -1,6 +1,5 @@
 """`triggerlog visits`: mock DIA visits of a telescope, by themselves or in a daemon, and what is kept of them."""
 
-import asyncio
 import importlib.util
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from daemon.commands.asking import ask_daemon
 from daemon.commands.visits_run import FOLDER, run
 from daemon.configuration import load_config
 from daemon.outcome import CommandFailed, examples, reason_of
@@ -319,14 +319,4 @@ def _say_status(found: VisitsStatus) -> None:
 
 
 def _ask(daemon: Reach, method: str, path: str, body: object = None) -> Any:
-    # Imported here: other commands start without the client.
-    from daemon.terminal import DaemonGone, ask  # noqa: PLC0415
-
-    async def answer() -> Any:
-        async with daemon.client(PATIENCE_S) as client:
-            return await ask(client, method, path, body)
-
-    try:
-        return asyncio.run(answer())
-    except DaemonGone as gone:
-        raise CommandFailed(str(gone)) from None
+    return ask_daemon(daemon, method, path, body, patience_s=PATIENCE_S)

@@ -2,12 +2,12 @@
 
 import os
 import platform
-from pathlib import Path
 
 import psutil
 
 from daemon.configuration import LoadedConfig
 from daemon.database import reading_from
+from daemon.processor import processor
 from schemas.interference import Conditions
 from schemas.problems import without_passwords
 from schemas.status import GovernorStatus, GroupStatus, Status
@@ -26,7 +26,7 @@ def conditions_of(loaded: LoadedConfig, status: Status) -> Conditions:
     store = status.store
     dsn = reading_from(loaded)[0].dsn if loaded.config.readers.dsn is not None else None
     return Conditions(
-        machine=_processor(),
+        machine=processor(),
         cores=os.cpu_count() or 1,
         memory_gib=psutil.virtual_memory().total / 2**30,
         load_average=os.getloadavg()[0],
@@ -61,12 +61,3 @@ def governor_words(governor: GovernorStatus | None) -> str:
 
 def _group(group: GroupStatus) -> str:
     return f"{group.instruments:,} instruments, {group.layout}, {group.durability}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

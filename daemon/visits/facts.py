@@ -2,12 +2,12 @@
 
 import os
 import platform
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from backends.base import StoreFacts
+from daemon.processor import processor
 from schemas.config.visits import VisitsConfig
 
 
@@ -30,17 +30,8 @@ def expected(settings: VisitsConfig, visits: int) -> dict[str, float]:
 def machine() -> dict[str, str]:
     """The processor, its cores, the memory, and Python's version."""
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": str(os.cpu_count() or 1),
         "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB",
         "python": platform.python_version(),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

@@ -13,7 +13,7 @@ from backends.postgresql.copy import NotBinaryCopy
 from backends.postgresql.embedded import EmbeddedPostgresql
 from backends.postgresql.errors import login_refused, taken_too_long, translated
 from backends.postgresql.store import target_of
-from backends.postgresql.writer import Connection
+from backends.postgresql.writer import Connection, give_back
 from schemas.batch import Durability
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -69,10 +69,7 @@ class VisitConnection:
         async with self._turn:
             connection, self._connection = self._connection, None
             if connection is not None:
-                try:
-                    await connection.close(timeout=2)
-                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    connection.terminate()
+                await give_back(connection)
 
     def _given_up(self) -> AbstractContextManager[None]:
         return taken_too_long(self.target, self._timeout_s) if self._reading else nullcontext()
