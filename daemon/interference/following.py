@@ -50,8 +50,11 @@ async def follow(found: Reach, settings: Experiment, console: Console, stop: asy
             answer = await ask(client, "POST", PATH, settings.model_dump(mode="json"))
             name: str = answer.json()["id"]
             async with _ended_with_us(client):
-                await _watch(client, console, stop)
+                known, blocks = await _watch(client, console, stop)
             record = Record.model_validate_json((await ask(client, "GET", f"{PATH}/{name}")).content)
+            # What ended with the experiment, between two looks.
+            for block in record.blocks[known:]:
+                console.print(_line(block, blocks), highlight=False)
             if record.result is None:
                 raise CommandFailed(
                     f"experiment {name} has no result: {record.problem or 'see the events of the daemon'}"
@@ -72,7 +75,8 @@ async def _ended_with_us(client: httpx.AsyncClient) -> AsyncIterator[None]:
         raise
 
 
-async def _watch(client: httpx.AsyncClient, console: Console, stop: asyncio.Event) -> None:
+async def _watch(client: httpx.AsyncClient, console: Console, stop: asyncio.Event) -> tuple[int, int]:
+    """Tell of blocks until the experiment is over; return how many were told, and how many there were to be."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<30}"),
@@ -80,7 +84,7 @@ async def _watch(client: httpx.AsyncClient, console: Console, stop: asyncio.Even
         MofNCompleteColumn(),
         TextColumn("{task.fields[left]}", style="dim"),
     )
-    known = 0
+    known = planned = 0
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("waiting for the readers", total=None, left="")
         while True:
@@ -88,8 +92,9 @@ async def _watch(client: httpx.AsyncClient, console: Console, stop: asyncio.Even
                 await ask(client, "GET", f"{PATH}?past=false&after=1000000000&blocks={known}")
             ).json()
             if told["running"] is None:
-                return
+                return known, planned
             status = ExperimentStatus.model_validate(told["running"])
+            planned = status.blocks
             blocks = [Block.model_validate(block) for block in (told["live"] or {}).get("blocks", [])]
             known += len(blocks)
             for block in blocks:
