@@ -4,7 +4,7 @@ It keeps what was written as it was written and answers from that, so that it is
 against.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +24,7 @@ from backends.visit_settings import check_settings, settings_of
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import POINTING_DTYPE, History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step, Table
 
 
@@ -114,6 +114,14 @@ class MemoryVisitStore:
             for key, write in self._schema.writes.items()
             if (write.time_ns // period_ns + 1) * period_ns > before_ns
         }
+
+    async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
+        """None: in memory nothing lies apart."""
+        return ()
+
+    async def compact(self, table: str, period: int) -> Compacted | None:
+        """Nothing is to be compacted."""
+        raise StoreError("visits in memory have nothing to be compacted")
 
     async def counts(self) -> Mapping[str, int]:
         """Rows of each table; in pieces all that are packed, so of DIAObjectLast every version."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.records import TileWrite
+from schemas.visits.records import History, TileWrite
 from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step, Table, tables_of
 
 STEP_TABLES: dict[Step, tuple[str, ...]] = {
@@ -80,15 +80,26 @@ def of_ids(rows: Array, ids: Array) -> Array:
     return taken(rows, ids[places] == there)
 
 
+def of_history(rows: Array, history: History) -> Array:
+    """Rows of the ids and of the visits of a history: a compacted piece has those of other visits, too."""
+    rows = of_ids(rows, history.ids)
+    return taken(rows, (rows["ccdVisitId"] >= history.since_visit) & (rows["ccdVisitId"] < history.before_visit))
+
+
 def newest_of_each(rows: Array, visits: Array) -> Array:
     """The row of each diaObjectId that has the highest visit; in order of ids.
 
     visits: int64, shape (rows,): which visit wrote each.
     """
+    return taken(rows, newest_places(rows, visits))
+
+
+def newest_places(rows: Array, visits: Array) -> Array:
+    """Where the row of each diaObjectId is that has the highest visit; int64, in order of ids."""
     order = np.lexsort((visits, rows["diaObjectId"]))
     ids = rows["diaObjectId"][order]
     is_last = np.append(ids[1:] != ids[:-1], np.ones(min(1, len(ids)), bool))
-    return taken(rows, order[is_last])
+    return np.asarray(order[is_last])
 
 
 def in_key_order(rows: Array, table: Table) -> Array:

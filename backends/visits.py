@@ -4,7 +4,7 @@ Like a `Store` it only writes and reads: no retry, no sleep, no geometry. Everyt
 structured arrays of `schemas.visits.tables`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import Step
 
 
@@ -77,6 +77,21 @@ class VisitStore(Protocol):
 
     async def expire(self, before_ns: int) -> None:
         """In `partitioned`: drop the partitions of periods that end before a time; else nothing, as in the paper."""
+
+    async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
+        """In `partitioned`: tables that visits read, and periods, that ended before a time and can be compacted.
+
+        In order of time; without those that were compacted, or whose pieces are large enough as they are. Elsewhere,
+        and in MongoDB, none.
+        """
+
+    async def compact(self, table: str, period: int) -> Compacted | None:
+        """Write a table's pieces of a period anew: few, by pixel, in full pages; of DIAObjectLast the newest versions.
+
+        No visit may be under way; others may read meanwhile, and find the same as ever. Cut short, also by a crash, it
+        leaves the pieces as they were. None where somebody's reading stands in the way of putting the new ones in the
+        place of the old; another time it may work.
+        """
 
     async def counts(self) -> Mapping[str, int]:
         """Rows of each table, counted exactly, by its name in the paper; in pieces, of what is packed in them."""

@@ -180,7 +180,7 @@ def _is_due(shown: Shown, at: tuple[str, int]) -> bool:
     if shown.asked_at is None:
         return True
     (state, here), (was, known) = at, shown.asked_at
-    if state != was and {state, was} != {"running", "waiting"}:
+    if state != was and not {state, was} <= {"running", "waiting", "compacting"}:
         return True
     grown = here - known
     return grown > 0 and grown * FINENESS >= known and time.monotonic() - shown.asked_s >= EVERY_S

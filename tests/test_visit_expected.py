@@ -95,7 +95,8 @@ async def test_visits_leave_in_each_database_the_same_rows_and_what_the_formula_
     finally:
         await store.drop()
         await store.close()
-    assert counts == pytest.approx(rows(visits.survey, visits.visits, visits.tiles, mode), rel=0.02)
+    expected = rows(visits.survey, visits.visits, visits.tiles, mode)
+    assert {name: counts[name] for name in expected} == pytest.approx(expected, rel=0.02)
     # A piece of last versions has what one visit detected, and nothing of forced photometry.
     alike = [name for name in found if name != "DIAObjectLast" or mode is IndexMode.LAST_OBJECT_TABLE]
     assert_same({name: found[name] for name in alike}, {name: model[name] for name in alike})
@@ -138,6 +139,7 @@ def test_each_index_mode_has_the_tables_it_has():
     survey = Survey(scale=0.02)
     assert set(rows(survey, 10, 1, IndexMode.BASELINE)) == {"DIAObject", "DIASource", "DIAForcedSource"}
     pieces = rows(survey, 10, 1, IndexMode.PARTITIONED)
-    assert pieces["DIAObjectLast"] == pieces["DIASource"] == pytest.approx(10 * 303)
+    assert "DIAObjectLast" not in pieces
+    assert pieces["DIASource"] == pytest.approx(10 * 303)
     assert set(rows(survey, 0, 1).values()) == {0}
     assert time_of(survey, 480) - time_of(survey, 0) == 30 * DAY_NS

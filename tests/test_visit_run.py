@@ -55,6 +55,18 @@ async def test_a_run_that_is_cut_after_every_step_of_every_tile_writes_the_same(
     assert_same(await tables_in(MemoryVisitStore(visits, schema), visits), expected)
 
 
+async def test_a_visit_that_was_cut_short_does_not_go_on_with_other_tiles() -> None:
+    # Numbers of other tiles mean other places, so that what is written of them would be taken for something else.
+    visits, schema = small("tiling", visits=3, tiles=2), Schema()
+    with pytest.raises(Cut):
+        await run_here(CutStore(visits, schema, Cutting(2)), visits)
+    refused = r"visits\.tiles: visit 0 was cut short with 2, the configuration has 3; set it to what it was until 1"
+    with pytest.raises(StoreError, match=refused):
+        await run_here(MemoryVisitStore(visits, schema), visits.model_copy(update={"tiles": 3}))
+    await run_here(MemoryVisitStore(visits, schema), visits)
+    assert_same(await tables_in(MemoryVisitStore(visits, schema), visits), await undisturbed(visits))
+
+
 @pytest.mark.parametrize("since_first", [False, True])
 async def test_each_written_object_has_one_forced_source_and_forced_photometry_ends(since_first: bool) -> None:
     # The outer tiles reach beyond the circle: variable objects are forced there, too.

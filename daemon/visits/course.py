@@ -10,11 +10,11 @@ import numpy as np
 
 from daemon.visits.facts import expected
 from daemon.visits.kept import CUT_OFF, GOES_ON, Kept, Writing
-from daemon.visits.messages import Begun, Message, Sizes, Troubled, Visited, Waiting
+from daemon.visits.messages import Begun, Compacting, Message, Rewritten, Sizes, Troubled, Visited, Waiting
 from daemon.visits.outlook import remaining_s
 from daemon.visits.series import Series
 from schemas.config.visits import Cadence, VisitsConfig
-from schemas.visits.measures import Line, TableSize, VisitMeasure, VisitsRun, VisitsStatus
+from schemas.visits.measures import Compaction, Line, TableSize, VisitMeasure, VisitsRun, VisitsStatus
 
 LATELY = 100
 """Visits of which a status tells the mean."""
@@ -51,6 +51,7 @@ class Course:
         self.state = "starting"
         self.problem: str | None = None
         self.sizes: dict[str, TableSize] = {}
+        self.compactions: list[Compaction] = []
         self.began_ns = began_ns or time.time_ns()
         self.done = 0
         self._kept = kept
@@ -112,6 +113,10 @@ class Course:
                 await self._visited(message)
             case Waiting():
                 self.state = "waiting"
+            case Compacting():
+                self.state = "compacting" if self.state != "stopping" else self.state
+            case Rewritten():
+                self.compactions.append(message.compacted)
             case Sizes():
                 self.sizes = message.sizes
             case Troubled():
@@ -122,10 +127,12 @@ class Course:
     async def _visited(self, message: Visited) -> None:
         visit = message.visit
         now_s = time.monotonic()
-        if self.state != "waiting" and self.problem is None:  # what it waited for is nothing that a visit takes
+        if (
+            self.state not in ("waiting", "compacting") and self.problem is None
+        ):  # what it waited for is nothing that a visit takes
             self._beside.append(max(0.0, now_s - self._ready_s - visit.visit_s))
         self._ready_s = now_s
-        self.state, self.problem = ("running" if self.state == "waiting" else self.state), None
+        self.state, self.problem = ("running" if self.state in ("waiting", "compacting") else self.state), None
         self.series.add(visit)
         self._count(visit.visit_s)
         self._last, self._last_ns = visit, time.time_ns()
@@ -181,6 +188,8 @@ class Course:
             here=self._here,
             since_ns=self.began_ns,
             last=self._last,
+            compactions=len(self.compactions),
+            compact_s=sum(each.compact_s for each in self.compactions),
             mean_s=self._mean_s,
             over_limit=self._over / self._here if self._here else None,
             limit_s=self.settings.limit_s,
@@ -203,6 +212,7 @@ class Course:
             ended_ns=time.time_ns(),
             settings=self.settings,
             visits=(),
+            compactions=tuple(self.compactions),
             sizes=self.sizes,
             problem=problem,
             **told,

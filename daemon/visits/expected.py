@@ -58,13 +58,14 @@ def rows(
 ) -> dict[str, float]:
     """Rows of each table after a run of visits.
 
-    In `partitioned` DIAObjectLast has a record for each detection, and nothing is said of partitions that were dropped.
+    In `partitioned` nothing is said of partitions that were dropped, nor of DIAObjectLast: it has a record for each
+    detection, until the period is compacted.
 
     Args:
         survey: what was looked at.
         visits: how many were done.
         tiles: along a side of the field.
-        mode: DIAObjectLast is not in all of them.
+        mode: DIAObjectLast is in `last_object_table` alone.
         own_fields: in a run of at most MOST_OWN visits, where its seed made it look; else the mean over seeds.
 
     """
@@ -82,9 +83,10 @@ def rows(
         touched = float((places.sr * _ever(places.field, visits)).sum())
     corners = float((places.sr * (places.tiles - places.field) * _known(survey, places.field, visits, cutoff)).sum())
     objects = sources + once * seen_again + survey.variables_sr * corners
-    last = sources if mode is IndexMode.PARTITIONED else survey.variables_sr * touched + once * visits
     found = {"DIAObject": objects, "DIASource": sources, "DIAForcedSource": objects}
-    return found if mode in (IndexMode.BASELINE, IndexMode.PIX_ID_IOV) else {**found, "DIAObjectLast": last}
+    if mode is IndexMode.LAST_OBJECT_TABLE:
+        found["DIAObjectLast"] = survey.variables_sr * touched + once * visits
+    return found
 
 
 def mean_overlap(survey: Survey, tiles: int) -> float:

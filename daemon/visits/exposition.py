@@ -8,7 +8,7 @@ from schemas.status import Status
 from schemas.visits.measures import TIMES
 
 PARTS = ("visit_s", "select_s", "store_s", *TIMES, "dia_s")
-AT_WORK = frozenset({"starting", "running", "waiting", "stopping"})
+AT_WORK = frozenset({"starting", "running", "waiting", "compacting", "stopping"})
 
 
 def visiting(status: Status) -> Iterator[Metric]:

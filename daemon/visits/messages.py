@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from schemas.config import DatabaseConfig
 from schemas.config.section import Section
 from schemas.config.visits import VisitsConfig
-from schemas.visits.measures import TableSize, TileMeasure, VisitMeasure
+from schemas.visits.measures import Compaction, TableSize, TileMeasure, VisitMeasure
 from schemas.visits.records import VisitRecord
 
 LONGEST_LINE = 2**24
@@ -73,6 +73,19 @@ class Waiting(_Message):
     waiting: int
 
 
+class Compacting(_Message):
+    """A table's pieces of a period are being written anew."""
+
+    compacting: str
+    period: int
+
+
+class Rewritten(_Message):
+    """They are."""
+
+    compacted: Compaction
+
+
 class Sizes(_Message):
     """The tables on the server's disk, by name."""
 
@@ -91,7 +104,7 @@ class Failed(_Message):
     failed: str
 
 
-Message = Begun | Visited | Waiting | Sizes | Troubled | Failed
+Message = Begun | Visited | Waiting | Compacting | Rewritten | Sizes | Troubled | Failed
 
 _MESSAGES: TypeAdapter[Message] = TypeAdapter(Message)
 

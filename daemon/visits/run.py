@@ -7,21 +7,37 @@ of which tiles are committed, and only the others are written. So a visit is nev
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from time import perf_counter
+from typing import Any, TypeVar
 
-from backends.base import StoreUnavailable
+from backends.base import StoreError, StoreUnavailable
 from backends.visits import VisitStore
 from daemon.visits.cadence import time_of
-from daemon.visits.messages import Beginning, Begun, Message, Sizes, Spec, Troubled, Visited, Waiting
+from daemon.visits.messages import (
+    Beginning,
+    Begun,
+    Compacting,
+    Message,
+    Rewritten,
+    Sizes,
+    Spec,
+    Troubled,
+    Visited,
+    Waiting,
+)
 from daemon.visits.orders import Draw
 from daemon.visits.sky import Exposure, Sky
 from daemon.visits.tile import Past
 from daemon.visits.tiles import tiles_of
 from daemon.visits.workers import Crew, WorkerDied
-from schemas.config.visits import Cadence
-from schemas.visits.measures import COUNTS, TIMES, TileMeasure, VisitMeasure
+from schemas.config.visits import Cadence, VisitsConfig
+from schemas.visits.measures import COUNTS, TIMES, Compaction, TileMeasure, VisitMeasure
 from schemas.visits.records import VisitRecord
+from schemas.visits.survey import Survey
+from schemas.visits.tables import IndexMode
+
+Answer = TypeVar("Answer")
 
 PAUSE_S = 0.25
 PAUSE_MOST_S = 10.0
@@ -51,6 +67,7 @@ class Run:
         self._crew = crew
         self._say = say
         self._stop = stop
+        self._compacts = spec.visits.compact and spec.visits.index_mode is IndexMode.PARTITIONED
         self._sky = Sky(spec.visits.survey)
         self._last: VisitRecord | None = None
         self._expired: int | None = None
@@ -74,6 +91,7 @@ class Run:
             due_s = self._due_after(perf_counter())
             if not await self._insist(self._visit):
                 return
+            await self._insist(self._compact)
             await self._insist(self._tell_sizes)
         await self._insist(self._sizes)
 
@@ -154,7 +172,46 @@ class Run:
         since = 0 if window_ns is None else await self._store.first_visit_since(exposure.time_ns - window_ns)
         done = await self._store.begin(exposure.visit, exposure.time_ns)
         since_visit = exposure.visit if since is None else since
-        return Past(since_visit=since_visit, since_ns=time_of(self._visits.survey, since_visit), done=done)
+        past = Past(since_visit=since_visit, since_ns=time_of(self._visits.survey, since_visit), done=done)
+        _check_tiles(past, self._visits, exposure.visit)
+        return past
+
+    async def _compact(self) -> None:
+        """When a night is over: have periods that ended compacted; what is cut short is taken up another night."""
+        if self._last is None or not self._compacts or not _ends_night(self._visits.survey, self._last.visit):
+            return
+        await self._store.connect()
+        for table, period in await self._store.uncompacted(self._last.time_ns):
+            self._say(Compacting(compacting=table, period=period))
+            began = perf_counter()
+            compacted = await self._unless_stopped(self._store.compact(table, period))
+            if compacted is None:
+                return
+            self._say(
+                Rewritten(
+                    compacted=Compaction(
+                        table=table,
+                        period=period,
+                        after_visit=self._last.visit,
+                        compact_s=perf_counter() - began,
+                        pieces_before=compacted.before.pieces,
+                        pieces=compacted.after.pieces,
+                        records_before=compacted.before.records,
+                        records=compacted.after.records,
+                    )
+                )
+            )
+
+    async def _unless_stopped(self, part: Coroutine[Any, Any, Answer]) -> Answer | None:
+        """Do a part, or leave it half done when told to stop."""
+        work, stop = asyncio.create_task(part), asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+            return work.result() if work.done() else None
+        finally:
+            work.cancel()
+            stop.cancel()
+            await asyncio.gather(work, stop, return_exceptions=True)
 
     async def _until(self, due_s: float) -> bool:
         """Wait until the next visit is due; False when told to stop."""
@@ -184,6 +241,20 @@ class Run:
         await self._store.connect()
         self._say(Sizes(sizes=dict(await self._store.sizes())))
         self._since_sizes, self._sized_s = 0, perf_counter()
+
+
+def _ends_night(survey: Survey, visit: int) -> bool:
+    return (visit + 1) % survey.visits_a_night == 0
+
+
+def _check_tiles(past: Past, visits: VisitsConfig, visit: int) -> None:
+    """See that what an earlier try committed of a visit is of the tiles that it goes on with."""
+    others = sorted(past.tilings() - {visits.tiles})
+    if others:
+        raise StoreError(
+            f"visits.tiles: visit {visit} was cut short with {others[0]}, the configuration has {visits.tiles}; set it "
+            f"to what it was until {visit + 1} visits are done, or take another `schema` in [visits]"
+        )
 
 
 def _record_of(exposure: Exposure, draw: Draw) -> VisitRecord:

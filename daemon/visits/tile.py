@@ -11,26 +11,41 @@ from daemon.visits.association import Associated, Detections, associate, known_i
 from daemon.visits.pixels import coarse, indexes, region_of
 from daemon.visits.sphere import unit
 from daemon.visits.tiles import Tile
-from schemas.config.visits import Transactions, VisitsConfig
+from schemas.config.visits import MOST_TILES, Transactions, VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TileMeasure
 from schemas.visits.records import History, Region, TileWrite
 from schemas.visits.tables import Step
+
+TILINGS = MOST_TILES * MOST_TILES
+"""Numbers of tiles are below this."""
+
+
+def key_of(tiles: int, number: int) -> int:
+    """What a store knows a tile by: its number, and into how many tiles a side the field was divided.
+
+    So a visit that was cut short cannot go on with other tiles, whose numbers mean other places.
+    """
+    return tiles * TILINGS + number
 
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
     """What a visit reads of the past, and what an earlier try of it has committed.
 
-    since_visit, since_ns: first visit of the history that is read, and its time. done: (tile, step).
+    since_visit, since_ns: first visit of the history that is read, and its time. done: (key of the tile, step).
     """
 
     since_visit: int
     since_ns: int
     done: frozenset[tuple[int, Step]]
 
+    def tilings(self) -> set[int]:
+        """Into how many tiles a side the field was divided when `done` was committed."""
+        return {key // TILINGS for key, _ in self.done}
+
     def missing(self, tile: int) -> tuple[Step, ...]:
-        """Steps of a tile that are to be written yet."""
+        """Steps of a tile, by its key, that are to be written yet."""
         return tuple(step for step in Step if (tile, step) not in self.done)
 
 
@@ -92,7 +107,7 @@ class TileWork:
 
     async def _store_all(self, tile: Tile, associated: Associated) -> dict[str, float]:
         """Write the missing steps in one transaction or in three; seconds by name."""
-        missing = self._past.missing(tile.number)
+        missing = self._past.missing(key_of(self._visits.tiles, tile.number))
         if not missing or not len(associated.objects):
             return {}
         write = self._write(tile, associated, missing)
@@ -110,7 +125,7 @@ class TileWork:
         return TileWrite(
             visit=detected.exposure.visit,
             time_ns=detected.exposure.time_ns,
-            tile=tile.number,
+            tile=key_of(self._visits.tiles, tile.number),
             steps=steps,
             objects=objects,
             detected=np.arange(len(objects)) < len(places),

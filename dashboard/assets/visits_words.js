@@ -4,7 +4,7 @@
 
   const $ = (id) => document.getElementById(id);
   const STATES = {
-    starting: "◔ starting", running: "● running", waiting: "◐ waiting for the next visit’s time", stopping: "◑ stopping after this visit", done: "✓ done", stopped: "◼ stopped", failed: "✕ failed",
+    starting: "◔ starting", running: "● running", waiting: "◐ waiting for the next visit’s time", compacting: "◒ compacting a period that ended", stopping: "◑ stopping after this visit", done: "✓ done", stopped: "◼ stopped", failed: "✕ failed",
   };
   const OFF = 0.02; // rows that differ from the expected ones by more are marked
   const EMPTY =

@@ -83,6 +83,11 @@ class VisitsConfig(Section):
     period_days: float = Field(
         default=30.0, gt=0, le=3660, description="Of `partitioned`: stretch of time of a partition, in days."
     )
+    compact: bool = Field(
+        default=True,
+        description="Of `partitioned`: when a night is over, write the small pieces of periods that ended anew, so "
+        "that those of a pixel, and of its neighbours, lie together; MongoDB leaves them as they are.",
+    )
     tiles: int = Field(default=1, ge=1, le=MOST_TILES, description="The field is divided into so many tiles squared.")
     workers: Workers = Field(
         default=Workers.ONE,

@@ -71,6 +71,19 @@ class VisitMeasure(_Model):
     resumed: bool = Field(default=False, description="an earlier try had been cut short")
 
 
+class Compaction(_Model):
+    """A table's pieces of a period that ended were written anew, after a night's last visit."""
+
+    table: str
+    period: int = Field(description="in periods since 1970-01-01 of the survey's time")
+    after_visit: int = Field(description="the last visit that was done before")
+    compact_s: float = Field(description="no visit runs meanwhile")
+    pieces_before: int
+    pieces: int
+    records_before: int
+    records: int = Field(description="of DIAObjectLast only the newest of each object stay")
+
+
 class Line(_Model):
     """A straight line through seconds against visit: `intercept + slope_per_1000 * visit / 1000`."""
 
@@ -122,6 +135,7 @@ class VisitsRun(_Model):
     server: dict[str, str] = Field(description="the server's settings that decide about the figures")
     machine: dict[str, str] = Field(default_factory=dict, description="cores, memory, disk")
     visits: tuple[VisitMeasure, ...]
+    compactions: tuple[Compaction, ...] = Field(default=(), description="of `partitioned`, in order")
     sizes: dict[str, TableSize] = Field(default_factory=dict, description="at the end, by table")
     counts: dict[str, int] = Field(default_factory=dict, description="rows at the end, by table; empty if not counted")
     expected: dict[str, float] = Field(default_factory=dict, description="rows by the formula, by table")
@@ -132,7 +146,9 @@ class VisitsStatus(_Model):
     """How a run of visits is."""
 
     id: str = Field(default="", description="of the record that is kept of the run")
-    state: str = Field(description="starting, running, waiting (for the next visit), stopping, done, stopped, failed")
+    state: str = Field(
+        description="starting, running, waiting (for the next visit), compacting, stopping, done, stopped, failed"
+    )
     problem: str | None = None
     index_mode: str
     target: str = Field(description="schema the tables are in")
@@ -141,6 +157,8 @@ class VisitsStatus(_Model):
     here: int = Field(description="done since this run began")
     since_ns: int = Field(description="when the run began")
     last: VisitMeasure | None = None
+    compactions: int = Field(default=0, description="tables of periods that were written anew since this run began")
+    compact_s: float = Field(default=0.0, description="seconds that they took")
     mean_s: float | None = Field(default=None, description="seconds a visit, mean of the last 100")
     over_limit: float | None = Field(default=None, description="fraction of this run's visits over limit_s")
     limit_s: float = 10.0

@@ -59,6 +59,7 @@ class History:
 class TileWrite:
     """What one tile of a visit writes; one transaction commits all of `steps`, with the mark that they are done.
 
+    tile: what tells it from the visit's other tiles, at least 0.
     objects: OBJECT_DTYPE, shape (objects,): new versions, detected and forced ones.
     detected: bool, shape (objects,): those that were detected in this visit.
     known: bool, shape (objects,): those that had a version before.
@@ -78,6 +79,22 @@ class TileWrite:
     sources: Array
     source_pixels: Array
     forced: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """How many pieces hold how many records."""
+
+    pieces: int
+    records: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compacted:
+    """What compaction made of a table's pieces of one period: of DIAObjectLast it keeps the newest of each object."""
+
+    before: Packed
+    after: Packed
 
 
 Seconds = Mapping[str, float]

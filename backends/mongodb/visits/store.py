@@ -1,7 +1,7 @@
 """A store of mock DIA visits in MongoDB, or in what speaks its protocol."""
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import POINTING_DTYPE, History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import IndexMode, Step
 
 VISITS, STEPS, SETTINGS = "Visits", "VisitSteps", "VisitSettings"
@@ -148,6 +148,14 @@ class MongodbVisitStore:
         """In `partitioned`: drop the collections of periods that end before a time."""
         async with self._asked() as session:
             await self._tables.expire(session, before_ns)
+
+    async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
+        """None: pieces stay as they were written."""
+        return ()
+
+    async def compact(self, table: str, period: int) -> Compacted | None:
+        """Nothing is to be compacted."""
+        raise StoreError("pieces stay here as they were written")
 
     async def counts(self) -> Mapping[str, int]:
         """Rows of each table."""

@@ -1,14 +1,14 @@
 """A store of visits in MariaDB or MySQL."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from time import perf_counter
 
 import numpy as np
 from pymysql.err import IntegrityError, MySQLError
 
-from backends.base import Reading, StoreUnavailable
+from backends.base import Reading, StoreError, StoreUnavailable
 from backends.mysql.address import address_of
 from backends.mysql.errors import login_refused, number_of, taken_too_long, translated
 from backends.mysql.locks import NotGranted, release, take
@@ -26,7 +26,7 @@ from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import POINTING_DTYPE, History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import IndexMode, Step, tables_of
 
 DUPLICATE = 1062
@@ -217,6 +217,14 @@ class MysqlVisitStore:
             return
         async with self._connected(LONGER) as session, self._alone(session):
             await self._periods.drop(session, before_ns)
+
+    async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
+        """None: pieces stay as they were written."""
+        return ()
+
+    async def compact(self, table: str, period: int) -> Compacted | None:
+        """Nothing is to be compacted."""
+        raise StoreError("pieces stay here as they were written")
 
     async def counts(self) -> Mapping[str, int]:
         """Rows of each table."""

@@ -1,11 +1,12 @@
 """The store of visits in PostgreSQL: visits, their steps' marks, and around them the tables of the index mode."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import asyncpg
 import numpy as np
 
+from backends.base import StoreError
 from backends.postgresql.sql import quoted
 from backends.postgresql.visits.connection import VisitConnection
 from backends.postgresql.visits.schema import STEPS, VISITS, create_or_check
@@ -15,7 +16,7 @@ from backends.visit_rows import tables_by_name
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import POINTING_DTYPE, History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import Step
 
 SCAN = "SET LOCAL enable_seqscan = on"
@@ -131,6 +132,14 @@ class PostgresqlVisitStore:
         """Drop the partitions of periods that end before a time, where there are any."""
         async with self._connection.session() as connection:
             await self._tables.expire(connection, before_ns)
+
+    async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
+        """None: pieces stay as they were written."""
+        return ()
+
+    async def compact(self, table: str, period: int) -> Compacted | None:
+        """Nothing is to be compacted."""
+        raise StoreError("pieces stay here as they were written")
 
     async def counts(self) -> Mapping[str, int]:
         """Rows of each table, counted."""

@@ -1,0 +1,84 @@
+"""What compaction of pieces has in common in all databases: how to go through a period, and what to make of it.
+
+A visit reads the pieces of its field's pixels, out of each period. As they are written they are small, of one visit
+each, and lie between those of others in half-empty pages; those of a period that ended are written once more, in order
+of pixels, each pixel's records together. Decision 0045 has the measurements.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from backends.visit_rows import newest_places, taken
+from schemas.readings import Array
+from schemas.visits.records import Packed
+from schemas.visits.tables import DIA_FORCED_SOURCE, DIA_OBJECT_LAST, DIA_SOURCE, Table
+
+COMPACTED = (DIA_OBJECT_LAST.name, DIA_SOURCE.name, DIA_FORCED_SOURCE.name)
+"""The tables that visits read. DIAObject is only written."""
+LARGE_BYTES = 32 * 1024
+"""Pieces of this many bytes on average fill their pages as they are."""
+CHUNK_BYTES = 16 * 1024 * 1024
+"""About so much is read and written at a time."""
+FIRST_TILE = -1
+"""`tile` of a compacted piece: no visit has such a one. The second part of a pixel has -2, and so on."""
+
+
+class PixelPieces(NamedTuple):
+    """What the pieces of one pixel hold together."""
+
+    pixel: int
+    pieces: int
+    records: int
+
+
+class Part(NamedTuple):
+    """A compacted piece: `tile` tells the parts of one pixel apart. records: structured, packed."""
+
+    pixel: int
+    tile: int
+    records: Array
+
+
+def is_large(packed: Packed, table: Table) -> bool:
+    """Whether pieces are so large that compaction would gain nothing; none at all count as large."""
+    return packed.records * table.dtype.itemsize >= packed.pieces * LARGE_BYTES
+
+
+def chunks(found: list[PixelPieces], table: Table) -> Iterator[tuple[int, int]]:
+    """First and last pixel of stretches of about CHUNK_BYTES each.
+
+    found: ascending by pixel.
+    """
+    first, size = None, 0
+    for place, each in enumerate(found):
+        first = each.pixel if first is None else first
+        size += each.records * table.dtype.itemsize
+        if size >= CHUNK_BYTES or place == len(found) - 1:
+            yield first, each.pixel
+            first, size = None, 0
+
+
+def parts(rows: Array, visits: Array, pixels: Array, table: Table, most_bytes: int) -> Iterator[Part]:
+    """Make the compacted pieces of what was read, ascending by pixel; records stay in the order of their visits.
+
+    rows: `table.dtype`, shape (rows,); visits, pixels: int64, of each. most_bytes: of a piece; it holds one record at
+    least.
+    """
+    if table.name == DIA_OBJECT_LAST.name:
+        rows, visits, pixels = _newest(rows, visits, pixels)
+    order = np.lexsort((visits, pixels))
+    rows, pixels = taken(rows, order), pixels[order]
+    most = max(1, most_bytes // table.dtype.itemsize)
+    cuts = [0, *(np.flatnonzero(np.diff(pixels)) + 1).tolist(), len(rows)]
+    for begin, end in pairwise(cuts):
+        for number, at in enumerate(range(begin, end, most)):
+            yield Part(int(pixels[begin]), FIRST_TILE - number, rows[at : min(at + most, end)])
+
+
+def _newest(rows: Array, visits: Array, pixels: Array) -> tuple[Array, Array, Array]:
+    """Of each object the row of the highest visit: an object stays in its pixel."""
+    places = newest_places(rows, visits)
+    return taken(rows, places), visits[places], pixels[places]
