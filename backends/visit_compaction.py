@@ -22,8 +22,8 @@ LARGE_BYTES = 32 * 1024
 """Pieces of this many bytes on average fill their pages as they are."""
 CHUNK_BYTES = 16 * 1024 * 1024
 """About so much is read and written at a time."""
-FIRST_TILE = -1
-"""`tile` of a compacted piece: no visit has such a one. The second part of a pixel has -2, and so on."""
+LAST_TILE = -1
+"""`tile` of a compacted piece, which no visit has; of a pixel's parts that of the last one, the one before has -2."""
 
 
 class PixelPieces(NamedTuple):
@@ -62,7 +62,7 @@ def chunks(found: list[PixelPieces], table: Table) -> Iterator[tuple[int, int]]:
 
 
 def parts(rows: Array, visits: Array, pixels: Array, table: Table, most_bytes: int) -> Iterator[Part]:
-    """Make the compacted pieces of what was read, ascending by pixel; records stay in the order of their visits.
+    """Make the compacted pieces of what was read, ascending by pixel and tile; records stay in the order of visits.
 
     rows: `table.dtype`, shape (rows,); visits, pixels: int64, of each. most_bytes: of a piece; it holds one record at
     least.
@@ -74,8 +74,9 @@ def parts(rows: Array, visits: Array, pixels: Array, table: Table, most_bytes: i
     most = max(1, most_bytes // table.dtype.itemsize)
     cuts = [0, *(np.flatnonzero(np.diff(pixels)) + 1).tolist(), len(rows)]
     for begin, end in pairwise(cuts):
-        for number, at in enumerate(range(begin, end, most)):
-            yield Part(int(pixels[begin]), FIRST_TILE - number, rows[at : min(at + most, end)])
+        begins = range(begin, end, most)
+        for tile, at in enumerate(begins, LAST_TILE + 1 - len(begins)):
+            yield Part(int(pixels[begin]), tile, rows[at : min(at + most, end)])
 
 
 def _newest(rows: Array, visits: Array, pixels: Array) -> tuple[Array, Array, Array]:
