@@ -18,6 +18,7 @@ from daemon.visits.cadence import time_of
 from schemas.config.visits import VisitsConfig
 from schemas.dsn import Backend
 from schemas.readings import Array
+from schemas.visits.measures import Compaction
 from tests.visit_records import made_comparison, made_run, visit_of
 
 MOST_MINUTES = 29
@@ -197,6 +198,17 @@ def test_the_report_of_a_run_has_ours_beside_the_papers(tmp_path: Path) -> None:
     assert html.count('class="box"') == 3 * 20
     assert re.search(r"<b>\d+\.\d %</b></p><p class=\"soft\">of 200 visits", html)
     assert "survey.forced_cutoff_days" in html
+
+    assert 'id="compaction"' not in html
+    sizes = {"pieces_before": 900, "pieces": 300, "records_before": 5_000, "records": 5_000}
+    done = [
+        Compaction(table="DIASource", period=period, after_visit=16 * period, compact_s=0.5, **sizes)
+        for period in range(4)
+    ]
+    compacted = made_run(settings, list(run.visits)).model_copy(update={"compactions": tuple(done)})
+    html = reported(tmp_path / "compacted.json", compacted.model_dump_json(by_alias=True))
+    row = html[html.index("Seconds, in all") :]
+    assert all(cell in row for cell in ("2.00 s", "10.0 ms", "3,600 → 1,200", "20,000 → 20,000")), row[:2000]
 
     none = reported(tmp_path / "none.json", made_run(settings, []).model_dump_json(by_alias=True))
     assert "Not a single visit was done." in none

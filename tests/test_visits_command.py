@@ -38,7 +38,7 @@ def test_a_run_by_itself_is_stopped_goes_on_and_is_looked_at() -> None:
         second = VisitsRun.model_validate_json(more.stdout)
         assert [visit.visit for visit in second.visits] == [done, done + 1]
         assert second.problem is None
-        assert second.counts.keys() == second.expected.keys()
+        assert second.counts.keys() - second.expected.keys() == {"DIAObjectLast"}
         assert second.counts["DIASource"] == sum(visit.sources for run in (first, second) for visit in run.visits)
         assert f"{done + 2}/{done + 2} " in more.stderr
 

@@ -11,12 +11,12 @@ import pytest
 from daemon.visits.course import Course
 from daemon.visits.curves import curves
 from daemon.visits.kept import CUT_OFF, ID, STOPPED, Kept, VisitsInUse, Writing, read_csv, read_run
-from daemon.visits.messages import Beginning, Begun, Troubled, Visited, Waiting
+from daemon.visits.messages import Beginning, Begun, Compacting, Rewritten, Troubled, Visited, Waiting
 from daemon.visits.outlook import remaining_s
 from daemon.visits.parquet import write_parquet
 from daemon.visits.series import DTYPE, MOST, Series, measure_of
 from schemas.config.visits import Cadence, VisitsConfig
-from schemas.visits.measures import COUNTS, Line, TileMeasure, VisitMeasure, VisitsRun
+from schemas.visits.measures import COUNTS, Compaction, Line, TileMeasure, VisitMeasure, VisitsRun
 from schemas.visits.survey import Survey
 
 SETTINGS = VisitsConfig(visits=100, cadence=Cadence.FAST, survey=Survey(scale=0.02), limit_s=2.0)
@@ -79,6 +79,35 @@ def test_columns_hold_what_was_measured_and_no_more_than_they_may() -> None:
     series.add(measure(MOST))
     assert len(series) <= MOST
     assert series.column("visit")[-2:].tolist() == [MOST - 1, MOST]
+
+
+async def test_what_was_compacted_is_kept_also_of_a_run_that_was_killed_and_goes_on(
+    kept: Kept, courses: list[Course]
+) -> None:
+    course = await course_of(kept, courses, visited(0))
+    done = [
+        Compaction(
+            table="DIASource", period=700 + number, after_visit=number, compact_s=0.25, pieces_before=9, pieces=3,
+            records_before=20, records=20,
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    await course.take(Compacting(compacting="DIASource", period=700))
+    assert course.state == "compacting"
+    await course.take(Rewritten(compacted=done[0]))
+    await course.take(visited(1))
+    assert (course.state, course.status().compactions, course.status().compact_s) == ("running", 1, 0.25)
+    course.close()  # as a kill leaves it
+    before = kept.read(course.name)
+    assert before.compactions == (done[0],)
+    series = Series()
+    series.take(kept.rows(before.id))
+    after = Course(kept, before.id, SETTINGS, target="here", series=series, compactions=before.compactions)
+    courses.append(after)
+    after.begin()
+    await after.take(Rewritten(compacted=done[1]))
+    after.end(after.run(STOPPED))
+    assert kept.read(course.name).compactions == read_run(kept.path(course.name, ".json")).compactions == tuple(done)
 
 
 async def test_a_run_is_kept_with_its_visits_and_can_be_read_in_every_way(

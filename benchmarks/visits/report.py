@@ -37,6 +37,7 @@ def page(run: VisitsRun) -> str:
         _curves(run),
         _boxes(run),
         _parts(run),
+        _compactions(run),
         _rows(run),
         _paper(),
         _conditions(run),
@@ -145,6 +146,30 @@ def _parts(run: VisitsRun) -> Markup:
         "visit."
     )
     return section("What takes the time", note, tag("div", table("Parts", columns, rows), class_="card"), name="parts")
+
+
+def _compactions(run: VisitsRun) -> Markup:
+    if not run.compactions:
+        return Markup()
+    columns = (
+        *(Column("Table"), Column("Periods", figures=True), Column("Seconds, in all", figures=True)),
+        *(Column("A visit", figures=True), Column("Pieces", figures=True), Column("Records", figures=True)),
+    )
+    rows = []
+    for name in WIDTHS:
+        of_table = [each for each in run.compactions if each.table == name]
+        if of_table:
+            taken = sum(each.compact_s for each in of_table)
+            pieces = [sum(getattr(each, part) for each in of_table) for part in ("pieces_before", "pieces")]
+            records = [sum(getattr(each, part) for each in of_table) for part in ("records_before", "records")]
+            cells = [tag("code", name), f"{len(of_table):,}", seconds(taken), seconds(taken / len(run.visits))]
+            rows.append(("", [*cells, *(f"{before:,} → {after:,}" for before, after in (pieces, records))]))
+    note = (
+        "After a night’s last visit, pieces of periods that ended are written anew, by pixel and in full pages; of "
+        "DIAObjectLast the newest version of each object in a period stays. No visit runs meanwhile, so that these "
+        "seconds are in none; spread over all visits they are those of the column “A visit”."
+    )
+    return section("Compaction", note, tag("div", table("Compaction", columns, rows), class_="card"), name="compaction")
 
 
 def _rows(run: VisitsRun) -> Markup:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,7 @@ class Course:
         name: its id.
         settings: what was asked.
         target: where its tables are, in words.
-        series: what an earlier process kept of the same run.
+        series, compactions: what an earlier process kept of the same run.
         began_ns: when it began, maybe in that process.
 
     """
@@ -43,6 +44,7 @@ class Course:
         *,
         target: str,
         series: Series | None = None,
+        compactions: Sequence[Compaction] = (),
         began_ns: int | None = None,
     ) -> None:
         self.name = name
@@ -51,7 +53,7 @@ class Course:
         self.state = "starting"
         self.problem: str | None = None
         self.sizes: dict[str, TableSize] = {}
-        self.compactions: list[Compaction] = []
+        self.compactions = list(compactions)
         self.began_ns = began_ns or time.time_ns()
         self.done = 0
         self._kept = kept
@@ -116,13 +118,18 @@ class Course:
             case Compacting():
                 self.state = "compacting" if self.state != "stopping" else self.state
             case Rewritten():
-                self.compactions.append(message.compacted)
+                await self._compacted(message.compacted)
             case Sizes():
                 self.sizes = message.sizes
             case Troubled():
                 self.problem = message.problem
             case _:  # `Failed` is raised by who follows the process
                 raise AssertionError(message)
+
+    async def _compacted(self, compaction: Compaction) -> None:
+        self.compactions.append(compaction)
+        if self._writing is not None:
+            await asyncio.to_thread(self._writing.add_compaction, compaction)
 
     async def _visited(self, message: Visited) -> None:
         visit = message.visit

@@ -25,7 +25,11 @@ def visiting(status: Status) -> Iterator[Metric]:
     slow = GaugeMetricFamily("triggerlog_visits_slow", "Visits in a row, up to the last, that took too long.")
     left = GaugeMetricFamily("triggerlog_visits_left_seconds", "Estimate of the time left.")
     seconds = GaugeMetricFamily("triggerlog_visits_seconds", "What the last visit took, by part.", labels=["part"])
+    compactions = CounterMetricFamily("triggerlog_visits_compactions", "Tables of ended periods that were compacted.")
+    compact = CounterMetricFamily("triggerlog_visits_compaction_seconds", "What that took, between the visits.")
     if run is not None:
+        compactions.add_metric([], run.compactions)
+        compact.add_metric([], run.compact_s)
         done.add_metric([], run.done)
         wanted.add_metric([], run.visits)
         slow.add_metric([], run.slow)
@@ -36,4 +40,4 @@ def visiting(status: Status) -> Iterator[Metric]:
         if run.last is not None:
             for part in PARTS:
                 seconds.add_metric([part.removesuffix("_s")], getattr(run.last, part))
-    yield from (done, wanted, over, slow, left, seconds)
+    yield from (done, wanted, over, slow, left, seconds, compactions, compact)

@@ -1,28 +1,26 @@
-"""What is kept of runs of visits: `state_dir/visits/ID.csv`, ID.tiles.csv, and ID.json, the newest hundred.
+"""What is kept of runs of visits: `state_dir/visits/ID.csv`, ID.tiles.csv, ID.compactions.csv, ID.json; the newest 100.
 
 The CSV is written as visits come, a row a visit. The JSON is written twice: at the begin without visits, and at the end
 with all of them; whoever reads one of a run that was killed has its visits from the CSV.
 """
 
-import csv
 import fcntl
 import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from daemon.visits.csv_rows import CsvRows, count_in, rows_in
 from daemon.visits.series import DTYPE
 from schemas.readings import Array
-from schemas.visits.measures import TileMeasure, VisitMeasure, VisitsRun
+from schemas.visits.measures import Compaction, TileMeasure, VisitMeasure, VisitsRun
 
 FOLDER = "visits"
 MOST = 100
@@ -38,9 +36,8 @@ UNTOLD = (CUT_OFF, CUT_OFF_ALONE)
 """Problems of runs whose end nobody could write down."""
 STOPPED = "it was stopped on request"
 
-_ENDINGS = (".json", ".csv", ".tiles.csv", ".html")
-_VISIT_FIELDS = tuple(VisitMeasure.model_fields)
-_TILE_FIELDS = tuple(TileMeasure.model_fields)
+COMPACTIONS = ".compactions.csv"
+_ENDINGS = (".json", ".csv", ".tiles.csv", COMPACTIONS, ".html")
 
 
 class Summary(BaseModel):
@@ -96,7 +93,7 @@ class Kept:
         return next(name for name in tried if not self.path(name, ".json").exists())
 
     def path(self, name: str, ending: str) -> Path:
-        """A file of a run: `.json`, `.csv`, `.tiles.csv` or `.html`."""
+        """A file of a run: `.json`, `.csv`, `.tiles.csv`, `.compactions.csv` or `.html`."""
         return self.folder / f"{name}{ending}"
 
     def names(self) -> list[str]:
@@ -121,7 +118,7 @@ class Kept:
     def _summary(self, name: str) -> Summary:
         head = self.head(name)
         csv_path = self.path(name, ".csv")
-        visits, ended_ns = _rows_in(csv_path), head.ended_ns
+        visits, ended_ns = count_in(csv_path), head.ended_ns
         if head.problem in UNTOLD and visits:
             ended_ns = csv_path.stat().st_mtime_ns
         return Summary(
@@ -144,7 +141,16 @@ class Kept:
             first = file.readline()
         # The visits begin on the second line, so that whoever wants the rest reads one line.
         text = first if first.endswith(b"}\n") else first.rstrip().removesuffix(b"[") + b"[]}"
-        return VisitsRun.model_validate_json(text)
+        run = VisitsRun.model_validate_json(text)
+        return run.model_copy(update={"compactions": self.compactions(name)})
+
+    def compactions(self, name: str) -> tuple[Compaction, ...]:
+        """What was compacted in a run, in order; none where nothing was.
+
+        Raises:
+            ValueError: they are none of this version.
+        """
+        return tuple(Compaction(**each) for each in rows_in(self.path(name, COMPACTIONS), Compaction))
 
     def rows(self, name: str) -> Array:
         """What was measured of a run's visits, `series.DTYPE`, from its CSV, without a last line that was cut short.
@@ -162,7 +168,7 @@ class Kept:
             OSError: it is not kept.
             ValueError: it is none of this version.
         """
-        visits = tuple(VisitMeasure(**visit) for visit in _visits_in(self.path(name, ".csv")))
+        visits = tuple(VisitMeasure(**visit) for visit in rows_in(self.path(name, ".csv"), VisitMeasure))
         return self.head(name).model_copy(update={"visits": visits})
 
     def write(self, run: VisitsRun) -> None:
@@ -178,7 +184,7 @@ class Kept:
         with new.open("wb") as file:
             file.write(head.removesuffix(b"]}"))
             # One at a time: all of them at once would be a hundred megabytes beside the logger.
-            for i, visit in enumerate(_visits_in(self.path(run.id, ".csv"))):
+            for i, visit in enumerate(rows_in(self.path(run.id, ".csv"), VisitMeasure)):
                 file.write((b",\n" if i else b"\n") + orjson.dumps(visit))
             file.write(b"]}\n")
             file.flush()
@@ -203,9 +209,10 @@ class Writing:
 
     def __init__(self, kept: Kept, name: str) -> None:
         kept.folder.mkdir(parents=True, exist_ok=True)
-        self._visits = _opened(kept.path(name, ".csv"), _VISIT_FIELDS)
-        self._tiles_path = kept.path(name, ".tiles.csv")
-        self._tiles: TextIOWrapper | None = None
+        self._visits = CsvRows(kept.path(name, ".csv"), VisitMeasure)
+        self._tiles = CsvRows(kept.path(name, ".tiles.csv"), TileMeasure)
+        self._compactions = CsvRows(kept.path(name, COMPACTIONS), Compaction)
+        self._visits.open()
 
     def add(self, visit: VisitMeasure, tiles: Sequence[TileMeasure]) -> None:
         """Write a visit, and its tiles where there is more than one: with the kernel when this returns.
@@ -213,19 +220,22 @@ class Writing:
         Raises:
             OSError: it cannot be written.
         """
-        self._visits.write(_line(visit, _VISIT_FIELDS))
-        self._visits.flush()
+        self._visits.add(visit)
         if len(tiles) > 1:
-            if self._tiles is None:
-                self._tiles = _opened(self._tiles_path, _TILE_FIELDS)
-            self._tiles.writelines(_line(tile, _TILE_FIELDS) for tile in tiles)
-            self._tiles.flush()
+            self._tiles.add(*tiles)
+
+    def add_compaction(self, compaction: Compaction) -> None:
+        """Write a compaction: with the kernel when this returns.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._compactions.add(compaction)
 
     def close(self) -> None:
         """Give the files back."""
-        self._visits.close()
-        if self._tiles is not None:
-            self._tiles.close()
+        for file in (self._visits, self._tiles, self._compactions):
+            file.close()
 
 
 def _state_of(record: Path, rows: Path) -> tuple[int, int]:
@@ -238,74 +248,6 @@ def _age(name: str) -> tuple[str, int]:
     return began, int(number or 1)
 
 
-def _line(measure: BaseModel, names: Sequence[str]) -> str:
-    # Six digits of a second are microseconds; what a spreadsheet reads is what was measured.
-    values = (measure.__dict__[name] for name in names)
-    return ",".join(_text(value) for value in values) + "\n"
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    return f"{value:.6f}" if isinstance(value, float) else str(value)
-
-
-def _opened(path: Path, names: Sequence[str]) -> TextIOWrapper:
-    """Open a CSV to go on with, without what a crash left of its last line."""
-    with path.open("ab+") as file:
-        size = file.seek(0, os.SEEK_END)
-        at = max(0, size - 2**16)
-        file.seek(at)
-        end = at + file.read().rfind(b"\n") + 1
-        if end < size:
-            file.truncate(end)
-    opened = path.open("a", encoding="ascii", newline="")
-    if end == 0:
-        opened.write(",".join(names) + "\n")
-        opened.flush()
-    return opened
-
-
-def _whole_lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="ascii", errors="replace", newline="") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield line
-
-
-def _rows_in(path: Path) -> int:
-    try:
-        with path.open("rb") as file:
-            chunks = iter(lambda: file.read(2**20), b"")
-            return max(0, sum(chunk.count(b"\n") for chunk in chunks) - 1)
-    except FileNotFoundError:
-        return 0
-
-
-_READS: dict[Any, Callable[[str], Any]] = {int: int, float: float, bool: lambda text: text == "1"}
-
-
-def _visits_in(path: Path) -> Iterator[dict[str, Any]]:
-    """The visits of a CSV, in order; none where there is no such file.
-
-    Raises:
-        ValueError: it is no CSV of visits of this version.
-    """
-    if not path.exists():
-        return
-    lines = csv.reader(_whole_lines(path))
-    header = tuple(next(lines, ()))
-    if not header:
-        return
-    if header != _VISIT_FIELDS:
-        raise ValueError(f"{path} has other columns than this version's; read it with the version that wrote it")
-    reads = [_READS[field.annotation] for field in VisitMeasure.model_fields.values()]
-    for row in lines:
-        if len(row) != len(reads):
-            raise ValueError(f"{path} has a row with {len(row)} fields instead of {len(reads)}; take that row out")
-        yield {name: read(text) for name, read, text in zip(header, reads, row, strict=True)}
-
-
 def read_csv(path: Path) -> Array:
     """The visits of a CSV as `series.DTYPE`.
 
@@ -315,7 +257,7 @@ def read_csv(path: Path) -> Array:
     """
     with path.open("rb"):  # not there is not empty
         pass
-    return np.fromiter((tuple(visit.values()) for visit in _visits_in(path)), DTYPE)
+    return np.fromiter((tuple(visit.values()) for visit in rows_in(path, VisitMeasure)), DTYPE)
 
 
 def read_run(path: Path) -> VisitsRun:
@@ -332,5 +274,5 @@ def read_run(path: Path) -> VisitsRun:
         raise ValueError(f"{path} is no run of visits of this version ({reason})") from None
     if run.visits:
         return run
-    visits = tuple(VisitMeasure(**visit) for visit in _visits_in(path.with_suffix(".csv")))
+    visits = tuple(VisitMeasure(**visit) for visit in rows_in(path.with_suffix(".csv"), VisitMeasure))
     return run.model_copy(update={"visits": visits})

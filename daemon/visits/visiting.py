@@ -187,7 +187,15 @@ class Visiting:
             return Course(self.kept, self.kept.new_id(), settings, target=target)
         series = Series()
         series.take(self.kept.rows(before.id))
-        return Course(self.kept, before.id, settings, target=target, series=series, began_ns=before.began_ns)
+        return Course(
+            self.kept,
+            before.id,
+            settings,
+            target=target,
+            series=series,
+            compactions=before.compactions,
+            began_ns=before.began_ns,
+        )
 
     async def _carry_out(self, course: Course, held: ExitStack) -> None:
         problem: str | None = BY_DAEMON

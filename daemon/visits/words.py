@@ -26,6 +26,11 @@ def visit_words(visit: VisitMeasure | None) -> str:
     )
 
 
+def compaction_words(count: int, compact_s: float) -> str:
+    """What compaction took, between the visits."""
+    return f"{count:,} tables of ended periods were compacted in {seconds(compact_s)}, between the visits"
+
+
 def left_words(status: VisitsStatus) -> str:
     """The time left."""
     return "" if status.remaining_s is None else f"about {duration(status.remaining_s)} left"
@@ -60,6 +65,9 @@ def say_run(run: VisitsRun, csv: str, out: Console) -> None:
     limit_s = run.settings.limit_s
     fraction = over([visit.visit_s for visit in run.visits], limit_s)
     out.print(f"[bold]{'limit':<7}[/bold] {fraction:.1%} of the visits took more than {limit_s:g} s", highlight=False)
+    if run.compactions:
+        words = compaction_words(len(run.compactions), sum(each.compact_s for each in run.compactions))
+        out.print(f"[bold]{'upkeep':<7}[/bold] {words}", highlight=False, soft_wrap=True)
     out.print(_rows(run))
     out.print(f"[bold]{'kept':<7}[/bold] {csv}", highlight=False, soft_wrap=True)
     if run.problem == STOPPED:
@@ -127,6 +135,8 @@ def status_lines(status: VisitsStatus) -> list[tuple[str, str]]:
         told.append(("mean", f"{seconds(status.mean_s)} a visit lately"))
     if status.fit is not None:
         told.append(("line", line_words(status.fit)))
+    if status.compactions:
+        told.append(("upkeep", compaction_words(status.compactions, status.compact_s)))
     if status.over_limit is not None:
         told.append(("limit", f"{status.over_limit:.1%} of the visits took more than {status.limit_s:g} s"))
     if status.remaining_s is not None and status.state not in ("done", "stopped", "failed"):

@@ -96,7 +96,8 @@
     tile("left", known(time), unit, pace(live));
   };
 
-  const words = (live) => (live === null ? "from what is kept" : live.problem || "index mode " + live.index_mode);
+  const words = (live) => (live === null ? "from what is kept" : live.problem || "index mode " + live.index_mode + compacted(live));
+  const compacted = (live) => (live.compactions ? " · " + T.count(live.compactions) + " tables of ended periods compacted in " + T.number(live.compact_s, 1) + " s" : "");
   const pace = (live) => (live === null ? "" : live.remaining_s === null ? "" : live.interval_s === null ? "as fast as possible" : "a visit each " + T.plain(live.interval_s) + " s");
   const percent = (fraction) => T.number(100 * fraction, fraction > 0 && fraction < 0.1 ? 2 : fraction > 0 && fraction < 1 ? 1 : 0);
 

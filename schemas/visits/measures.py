@@ -157,7 +157,7 @@ class VisitsStatus(_Model):
     here: int = Field(description="done since this run began")
     since_ns: int = Field(description="when the run began")
     last: VisitMeasure | None = None
-    compactions: int = Field(default=0, description="tables of periods that were written anew since this run began")
+    compactions: int = Field(default=0, description="tables of periods that were written anew in this run")
     compact_s: float = Field(default=0.0, description="seconds that they took")
     mean_s: float | None = Field(default=None, description="seconds a visit, mean of the last 100")
     over_limit: float | None = Field(default=None, description="fraction of this run's visits over limit_s")
