@@ -80,8 +80,9 @@ class MemoryVisitStore:
 
     async def objects(self, region: Region) -> Array:
         """Last versions in a region, with the columns that the pipeline needs."""
-        rows, visits = self._rows(self._last())
-        within = in_ranges(rows["pixelId"], region.ranges)
+        rows, visits, pixels = self._rows(self._last())
+        by_pixel = self._mode is IndexMode.PARTITIONED
+        within = np.isin(pixels, region.pixels) if by_pixel else in_ranges(rows["pixelId"], region.ranges)
         return as_table(newest_of_each(rows[within], visits[within]), DIA_OBJECT_LAST)
 
     async def sources(self, history: History) -> Array:
@@ -143,7 +144,7 @@ class MemoryVisitStore:
     async def whole(self, table: str) -> Array:
         """All rows of a table, in the order of its key; of DIAObjectLast the newest of each object."""
         declared = self._tables[table]
-        rows, visits = self._rows(declared)
+        rows, visits, _ = self._rows(declared)
         return in_key_order(newest_of_each(rows, visits) if table == DIA_OBJECT_LAST.name else rows, declared)
 
     async def drop(self) -> None:
@@ -155,15 +156,20 @@ class MemoryVisitStore:
     def _last(self) -> Table:
         return self._tables.get(DIA_OBJECT_LAST.name, self._tables["DIAObject"])
 
-    def _rows(self, table: Table) -> tuple[Array, Array]:
-        """All rows that were written into a table, and the visit of each."""
+    def _rows(self, table: Table) -> tuple[Array, Array, Array]:
+        """All rows that were written into a table, and the visit and the coarse pixel of each."""
         writes = [write for (_, _, step), write in self._schema.writes.items() if table.name in STEP_TABLES[step]]
-        parts = [written(write, table, self._mode)[0] for write in writes]
-        visits = [np.full(len(part), write.visit) for part, write in zip(parts, writes, strict=True)]
-        return np.concatenate([np.empty(0, table.dtype), *parts]), np.concatenate([np.empty(0, np.int64), *visits])
+        parts = [written(write, table, self._mode) for write in writes]
+        visits = [np.full(len(rows), write.visit) for (rows, _), write in zip(parts, writes, strict=True)]
+        none = np.empty(0, np.int64)
+        return (
+            np.concatenate([np.empty(0, table.dtype), *(rows for rows, _ in parts)]),
+            np.concatenate([none, *visits]),
+            np.concatenate([none, *(pixels for _, pixels in parts)]),
+        )
 
     def _history(self, table: str, history: History) -> Array:
-        rows, _ = self._rows(self._tables[table])
+        rows, _, _ = self._rows(self._tables[table])
         rows = of_ids(rows, history.ids)
         within = (rows["ccdVisitId"] >= history.since_visit) & (rows["ccdVisitId"] < history.before_visit)
         return np.asarray(rows[within])

@@ -143,7 +143,7 @@ class VisitQuestions:
 
     def _region(self, centre: Array, radius: float) -> Region:
         circle = Circle(UnitVector3d(*centre.tolist()), Angle(radius + SLACK))
-        return region_of(circle, most_ranges=self._visits.htm_ranges, level=self._visits.pixel_level)
+        return region_of(circle, self._visits)
 
     @asynccontextmanager
     async def _store(self) -> AsyncIterator[VisitStore]:

@@ -67,7 +67,7 @@ class TileWork:
         began = perf_counter()
         exposure, visits = self._detected.exposure, self._visits
         places = np.flatnonzero(tile.contains(exposure.xyz))
-        region = region_of(tile.region, most_ranges=visits.htm_ranges, level=visits.pixel_level)
+        region = region_of(tile.region, visits)
         asked = perf_counter()
         latest = await self._store.objects(region)
         select_object_s = perf_counter() - asked

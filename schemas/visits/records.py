@@ -31,7 +31,8 @@ class VisitRecord:
 class Region:
     """What is asked for of the sky. It covers more than the tile or circle it is for: trim the answer.
 
-    ranges: int64, shape (ranges, 2): HTM level-20 indexes, begin <= pixelId < end, ascending, disjoint.
+    ranges: int64, shape (ranges, 2): HTM level-20 indexes, begin <= pixelId < end, ascending, disjoint; what the
+    paper's index modes ask by.
     pixels: int64, shape (pixels,): coarse pixels that touch it, ascending; what `partitioned` asks by.
     """
 
