@@ -33,7 +33,7 @@ from daemon.visits.tiles import tiles_of
 from daemon.visits.workers import Crew, WorkerDied
 from schemas.config.visits import Cadence, VisitsConfig
 from schemas.visits.measures import COUNTS, TIMES, Compaction, TileMeasure, VisitMeasure
-from schemas.visits.records import VisitRecord
+from schemas.visits.records import Compacted, VisitRecord
 from schemas.visits.survey import Survey
 from schemas.visits.tables import IndexMode
 
@@ -177,7 +177,7 @@ class Run:
         return past
 
     async def _compact(self) -> None:
-        """When a night is over: have periods that ended compacted; what is cut short is taken up another night."""
+        """When a night is over: have periods that ended compacted; what is in somebody's way is, another night."""
         if self._last is None or not self._compacts or not _ends_night(self._visits.survey, self._last.visit):
             return
         await self._store.connect()
@@ -185,22 +185,12 @@ class Run:
             self._say(Compacting(compacting=table, period=period))
             began = perf_counter()
             compacted = await self._unless_stopped(self._store.compact(table, period))
-            if compacted is None:
+            if self._stop.is_set():
                 return
-            self._say(
-                Rewritten(
-                    compacted=Compaction(
-                        table=table,
-                        period=period,
-                        after_visit=self._last.visit,
-                        compact_s=perf_counter() - began,
-                        pieces_before=compacted.before.pieces,
-                        pieces=compacted.after.pieces,
-                        records_before=compacted.before.records,
-                        records=compacted.after.records,
-                    )
+            if compacted is not None:
+                self._say(
+                    Rewritten(compacted=_told(compacted, table, period, self._last.visit, perf_counter() - began))
                 )
-            )
 
     async def _unless_stopped(self, part: Coroutine[Any, Any, Answer]) -> Answer | None:
         """Do a part, or leave it half done when told to stop."""
@@ -255,6 +245,19 @@ def _check_tiles(past: Past, visits: VisitsConfig, visit: int) -> None:
             f"visits.tiles: visit {visit} was cut short with {others[0]}, the configuration has {visits.tiles}; set it "
             f"to what it was until {visit + 1} visits are done, or take another `schema` in [visits]"
         )
+
+
+def _told(compacted: Compacted, table: str, period: int, after_visit: int, compact_s: float) -> Compaction:
+    return Compaction(
+        table=table,
+        period=period,
+        after_visit=after_visit,
+        compact_s=compact_s,
+        pieces_before=compacted.before.pieces,
+        pieces=compacted.after.pieces,
+        records_before=compacted.before.records,
+        records=compacted.after.records,
+    )
 
 
 def _record_of(exposure: Exposure, draw: Draw) -> VisitRecord:
