@@ -10,6 +10,7 @@ import pytest
 
 from backends.base import SchemaMismatch
 from backends.memory_visits import MemoryVisitStore, Schema
+from backends.visit_compaction import COMPACTED
 from backends.visit_rows import in_ranges
 from backends.visits import VisitStore, open_visit_store
 from schemas.config import DatabaseConfig
@@ -57,6 +58,8 @@ KINDS = [f"{server}/{mode}" for server, (_, lacks) in SERVERS.items() for mode i
 LAST = {"mongodb": "last-delete_insert"}
 FEW = [f"{server}/{mode}" for server in SERVERS for mode in ("baseline", LAST.get(server, "last-wide"), "partitioned")]
 PARTITIONED = [f"{server}/partitioned" for server in SERVERS]
+COMPACTING = [kind for kind in PARTITIONED if kind.startswith("postgresql")]
+"""MongoDB and the memory leave pieces as they were written."""
 
 Make = Callable[..., VisitStore]
 
@@ -248,3 +251,55 @@ async def test_rows_of_the_papers_modes_are_kept_for_ever(kind: str, make: Make)
     await run_visits(store, range(3))
     await store.expire(time_of(100))
     await assert_as_model(store, model, kind)
+
+
+async def assert_answers(store: VisitStore, model: VisitStore) -> None:
+    """Rows, last versions and histories are those of the model; `counts` may be lower where old versions went."""
+    for table in tables_in(visits_config("model", MODES["partitioned"])):
+        assert same(await store.whole(table), await model.whole(table)), table
+    for region in (EVERYWHERE, region_of([1_001, 1_004])):
+        assert same(within(await store.objects(region), region), within(await model.objects(region), region))
+    ids = [*range(0, VARIABLES, 2), *range(1_000_000_000, 1_000_000_000 + NEW)]
+    # Also beginning and ending within a period that is compacted.
+    for since, before in ((0, 8), (1, 8), (3, 6), (1, 3), (2, 2)):
+        history = history_of(ids, since, before)
+        for name in ("sources", "forced_sources"):
+            answer, expected = [await getattr(one, name)(history) for one in (store, model)]
+            assert same(by_id(answer), by_id(expected)), (name, since, before)
+
+
+@pytest.mark.parametrize("kind", COMPACTING)
+async def test_compacted_periods_answer_as_before(kind: str, make: Make) -> None:
+    model, store, worker = await model_of(kind, range(6)), await created(make()), make()
+    await run_visits(store, range(6))
+    await worker.connect()
+    for _ in range(6):  # its statements are prepared, and outlive the exchange
+        await assert_answers(worker, model)
+    first = time_of(0) // visits_config("model", MODES["partitioned"]).period_ns
+    # A period has the visits 0 and 1, 2 and 3, 4 and 5.
+    assert list(await store.uncompacted(time_of(2) - 1)) == []
+    found = list(await store.uncompacted(time_of(4)))
+    assert [period for _, period in found] == [first] * 3 + [first + 1] * 3
+    assert {table for table, _ in found} == set(COMPACTED)
+    for table, period in found:
+        made = await store.compact(table, period)
+        assert made is not None
+        assert 0 < made.after.pieces < made.before.pieces
+        assert made.after.records == made.before.records or table == "DIAObjectLast"
+        again = await store.compact(table, period)
+        assert again is not None
+        assert again.before == again.after == made.after
+    assert list(await store.uncompacted(time_of(4))) == []
+    for one in (store, worker):
+        await assert_answers(one, model)
+    counts, expected = [dict(await one.counts()) for one in (store, model)]
+    assert 0 < counts.pop("DIAObjectLast") < expected.pop("DIAObjectLast")
+    assert counts == expected
+    for one in (store, model):
+        await run_visits(one, range(6, 8))
+        await one.expire(time_of(3))
+    await assert_answers(store, model)
+    for one in (store, model):
+        await one.expire(time_of(4))
+    await assert_answers(worker, model)
+    assert [period for _, period in await store.uncompacted(time_of(8))] == [first + 2] * 3 + [first + 3] * 3

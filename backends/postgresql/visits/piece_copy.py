@@ -1,24 +1,22 @@
 """Pieces as binary COPY: rows of one variable length, built a piece at a time and not a record at a time."""
 
 import struct
+from collections.abc import Iterable
 
 import numpy as np
 
 from backends.postgresql.copy import SIGNATURE, TRAILER
-from backends.visit_rows import by_pixel
+from backends.visit_compaction import Part
 from schemas.readings import Array
 
 COLUMNS = ("period", "pixel", "visit", "tile", "n", "records")
 _HEAD = struct.Struct(">hiiiqiqiiiii")
 
 
-def encode_pieces(rows: Array, pixels: Array, *, period: int, visit: int, tile: int) -> Array:
-    """Lay out one piece a coarse pixel, ascending, of packed rows; uint8.
-
-    rows: structured, shape (rows,); pixels: int64, coarse pixel of each.
-    """
+def encode_pieces(pieces: Iterable[Part], *, period: int, visit: int) -> Array:
+    """Lay out pieces in the order they come in; uint8."""
     parts: list[bytes | memoryview] = [SIGNATURE]
-    for pixel, records in by_pixel(rows, pixels):
+    for pixel, tile, records in pieces:
         numbers = (4, period, 8, pixel, 8, visit, 4, tile, 4, len(records))
         parts += [_HEAD.pack(len(COLUMNS), *numbers, records.nbytes), records.view(np.uint8).data]
     return np.frombuffer(b"".join([*parts, TRAILER]), np.uint8)

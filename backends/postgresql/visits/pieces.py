@@ -7,25 +7,43 @@ and trims them here; neither end touches a record by itself. Decision 0037 has t
 
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import asyncpg
-import numpy as np
 
 from backends.postgresql.schema import lock_schema
 from backends.postgresql.sql import quoted
+from backends.postgresql.visits.compaction import NOTES, Compaction
+from backends.postgresql.visits.partitions import (
+    DROP_LOCK_TIMEOUT,
+    INLINE,
+    PARTITIONS,
+    SAMPLE_BYTES,
+    joined,
+    of_each,
+    pieces_name,
+    quoted_pieces,
+)
 from backends.postgresql.visits.piece_copy import COLUMNS, encode_pieces
 from backends.postgresql.visits.schema import has_table
 from backends.postgresql.visits.tables import copy_in
 from backends.postgresql.visits.views import create_views
 from backends.postgresql.writer import Connection
-from backends.visit_rows import STEP_TABLES, in_key_order, newest_of_each, of_ids, tables_by_name, written
+from backends.visit_compaction import Part
+from backends.visit_rows import (
+    STEP_TABLES,
+    by_pixel,
+    in_key_order,
+    newest_of_each,
+    of_history,
+    tables_by_name,
+    written,
+)
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import History, Region, TileWrite
-from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step, Table
+from schemas.visits.records import Compacted, History, Region, TileWrite
+from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +58,6 @@ SIZE = """
     FROM pg_partition_tree(to_regclass($1)) p JOIN pg_class c ON c.oid = p.relid
     LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid WHERE p.isleaf
 """
-SAMPLE_BYTES = 4 * 1024 * 1024
-"""How much of a table is looked at to tell how many records a piece has."""
-PARTITIONS = """
-    SELECT c.relname AS name, substring(pg_get_expr(c.relpartbound, c.oid) FROM '-?[0-9]+')::int4 AS period
-    FROM pg_partition_tree(to_regclass($1)) p JOIN pg_class c ON c.oid = p.relid WHERE p.isleaf
-"""
-INLINE = "WITH (toast_tuple_target = 8160)"
-"""Pieces that fit a page stay in the table: a look-up in TOAST costs more than its 2 kB are worth."""
-DROP_LOCK_TIMEOUT = "2s"
-"""A partition that somebody reads is dropped another time: whoever wants to read after would wait for us."""
 SECONDS = {
     "DIAObjectLast": "store_last_s",
     "DIAObject": "store_object_s",
@@ -66,6 +74,7 @@ class PieceTables:
         self._tables = tables_by_name(visits)
         self._period_ns = visits.period_ns
         self._made: set[int] = set()
+        self._compaction = Compaction(self._schema, self._tables, self._period_ns)
 
     def create(self) -> list[str]:
         """Partitioned tables, without partitions yet, and the views."""
@@ -80,6 +89,10 @@ class PieceTables:
             ]
         return [*statements, *create_views(self._schema, self._tables.values())]
 
+    def added(self) -> Mapping[str, str]:
+        """The notes of what is compacted."""
+        return {NOTES: self._compaction.create()}
+
     async def begin(self, connection: Connection, time_ns: int) -> None:
         """Make the partitions of a period."""
         period = time_ns // self._period_ns
@@ -93,7 +106,7 @@ class PieceTables:
         self._made.add(period)
 
     async def _is_there(self, connection: Connection, period: int) -> bool:
-        return await has_table(connection, self._schema, _name(next(iter(self._tables)), period))
+        return await has_table(connection, self._schema, pieces_name(next(iter(self._tables)), period))
 
     def _create_partitions(self, period: int) -> list[str]:
         # Attached and not made in place: that lets others read and write the table meanwhile.
@@ -112,19 +125,18 @@ class PieceTables:
             f"SELECT visit, n, records FROM {self._pieces(DIA_OBJECT_LAST.name)} WHERE pixel = ANY($1::int8[])",
             region.pixels.tolist(),
         )
-        return newest_of_each(*_unpacked(found, DIA_OBJECT_LAST))
+        return newest_of_each(joined(found, DIA_OBJECT_LAST), of_each(found, "visit"))
 
     async def history(self, connection: Connection, table: str, history: History) -> Array:
         """Rows of the ids, out of the pieces of the pixels they lie in."""
         # The sum keeps the plan a bitmap, which reads the table in its own order and ahead: a plan for any visits takes
-        # their range to be small, and would then jump from piece to piece.
+        # their range to be small, and would then jump from piece to piece. A compacted piece has other visits, too.
         found = await connection.fetch(
             f"SELECT visit, n, records FROM {self._pieces(table)}"
-            " WHERE pixel = ANY($1::int8[]) AND period >= $2 AND visit + 0 >= $3 AND visit + 0 < $4",
-            history.region.pixels.tolist(),
-            *(history.since_ns // self._period_ns, history.since_visit, history.before_visit),
+            " WHERE pixel = ANY($1::int8[]) AND period >= $2 AND visit + 0 >= $3",
+            *(history.region.pixels.tolist(), history.since_ns // self._period_ns, history.since_visit),
         )
-        return of_ids(_joined(found, self._tables[table]), history.ids)
+        return of_history(joined(found, self._tables[table]), history)
 
     async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
         """Write a step's pieces."""
@@ -134,8 +146,9 @@ class PieceTables:
             rows, pixels = written(write, self._tables[name], IndexMode.PARTITIONED)
             if len(rows):
                 period = write.time_ns // self._period_ns
-                payload = encode_pieces(rows, pixels, period=period, visit=write.visit, tile=write.tile)
-                await copy_in(connection, _name(name, period), payload, schema=self._schema, columns=COLUMNS)
+                pieces = (Part(pixel, write.tile, records) for pixel, records in by_pixel(rows, pixels))
+                payload = encode_pieces(pieces, period=period, visit=write.visit)
+                await copy_in(connection, pieces_name(name, period), payload, schema=self._schema, columns=COLUMNS)
             seconds[SECONDS[name]] = time.perf_counter() - began
         return seconds
 
@@ -144,15 +157,27 @@ class PieceTables:
         for table in self._tables:
             for partition in await connection.fetch(PARTITIONS, self._pieces(table)):
                 if (partition["period"] + 1) * self._period_ns <= before_ns:
-                    await self._drop(connection, partition["name"])
+                    await self._drop(connection, table, partition)
 
-    async def _drop(self, connection: Connection, partition: str) -> None:
+    async def _drop(self, connection: Connection, table: str, partition: asyncpg.Record) -> None:
+        name, period = partition
         try:
             async with connection.transaction():
-                await connection.execute(f"SET LOCAL lock_timeout = '{DROP_LOCK_TIMEOUT}'")
-                await connection.execute(f"DROP TABLE {quoted(self._schema, partition)}")
+                await connection.execute(
+                    f"SET LOCAL lock_timeout = '{DROP_LOCK_TIMEOUT}'; DROP TABLE {quoted(self._schema, name)};"
+                    f" {self._compaction.forget(table, period)}"
+                )
         except asyncpg.LockNotAvailableError:
-            log.info("partition %s is being read, and is dropped another time", partition)
+            log.info("partition %s is being read, and is dropped another time", name)
+
+    async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
+        """Tables and periods that ended before a time and can be compacted."""
+        async with connection.transaction():
+            return await self._compaction.uncompacted(connection, before_ns)
+
+    async def compact(self, connection: Connection, table: str, period: int) -> Compacted | None:
+        """Write a table's partition anew."""
+        return await self._compaction.compact(connection, table, period)
 
     async def count(self, connection: Connection, table: str) -> int:
         """Records that are packed in a table's pieces."""
@@ -174,23 +199,10 @@ class PieceTables:
         """All rows of a table, in the order of its key; of DIAObjectLast the newest of each object."""
         declared = self._tables[table]
         found = await connection.fetch(f"SELECT visit, n, records FROM {self._pieces(table)}")
-        rows, visits = _unpacked(found, declared)
-        return in_key_order(newest_of_each(rows, visits) if table == DIA_OBJECT_LAST.name else rows, declared)
+        rows = joined(found, declared)
+        if table == DIA_OBJECT_LAST.name:
+            rows = newest_of_each(rows, of_each(found, "visit"))
+        return in_key_order(rows, declared)
 
     def _pieces(self, table: str, period: int | None = None) -> str:
-        return quoted(self._schema, _name(table, period))
-
-
-def _name(table: str, period: int | None = None) -> str:
-    return f"{table}Pieces" if period is None else f"{table}Pieces${period}"
-
-
-def _joined(found: list[Any], table: Table) -> Array:
-    """Records of pieces as one array of `table.dtype`."""
-    return np.frombuffer(b"".join([piece["records"] for piece in found]), table.dtype)
-
-
-def _unpacked(found: list[Any], table: Table) -> tuple[Array, Array]:
-    """Records of pieces, and the visit of each."""
-    visits = np.array([piece["visit"] for piece in found], np.int64)
-    return _joined(found, table), np.repeat(visits, [piece["n"] for piece in found])
+        return quoted_pieces(self._schema, table, period)

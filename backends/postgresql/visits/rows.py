@@ -1,10 +1,11 @@
 """The paper's index modes: a row an object version, a source, a forced source."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from backends.base import StoreError
 from backends.postgresql.output import copied_text
 from backends.postgresql.sql import quoted
 from backends.postgresql.visits.last import update_of
@@ -14,7 +15,7 @@ from backends.visit_rows import as_table, tables_by_name
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import History, Region, TileWrite
+from schemas.visits.records import Compacted, History, Region, TileWrite
 from schemas.visits.tables import DIA_OBJECT_LAST, Step, Table
 
 RANGES = 256
@@ -49,6 +50,10 @@ class RowTables:
             statements.append(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({names_sql(table.key)}))")
             statements += [f"CREATE INDEX ON {name} ({quoted(column)})" for column in table.indexes]
         return statements
+
+    def added(self) -> Mapping[str, str]:
+        """Nothing was added."""
+        return {}
 
     async def begin(self, connection: Connection, time_ns: int) -> None:
         """A visit needs nothing."""
@@ -118,6 +123,14 @@ class RowTables:
 
     async def expire(self, connection: Connection, before_ns: int) -> None:
         """Nothing is dropped, as in the paper."""
+
+    async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
+        """None: there are no pieces."""
+        return ()
+
+    async def compact(self, connection: Connection, table: str, period: int) -> Compacted | None:
+        """Nothing is to be compacted."""
+        raise StoreError("rows of the paper's index modes have nothing to be compacted")
 
     async def count(self, connection: Connection, table: str) -> int:
         """Rows of a table, counted."""

@@ -1,10 +1,9 @@
 """The schema of visits in PostgreSQL: what every index mode has, and making or checking it."""
 
-from collections.abc import Sequence
-
 from backends.base import StoreError
 from backends.postgresql.schema import LOCK_TIMEOUT, SEEN, check_version, lock_schema
 from backends.postgresql.sql import create_schema, quoted
+from backends.postgresql.visits.tables import VisitTables
 from backends.postgresql.writer import Connection
 from backends.visit_settings import check_settings, settings_of
 from schemas.config.visits import VisitsConfig
@@ -19,7 +18,7 @@ HAS_TABLE = """
 """
 
 
-async def create_or_check(connection: Connection, visits: VisitsConfig, statements: Sequence[str], target: str) -> None:
+async def create_or_check(connection: Connection, visits: VisitsConfig, tables: VisitTables, target: str) -> None:
     """Create the schema with the tables of the index mode, in one transaction, or check what is there.
 
     Raises:
@@ -27,15 +26,19 @@ async def create_or_check(connection: Connection, visits: VisitsConfig, statemen
         StoreError: the server is too old, the schema holds something else, or a right is missing.
     """
     check_version(connection.get_server_version(), target)
-    schema = visits.schema_name
+    schema, statements, added = visits.schema_name, tables.create(), tables.added()
     async with connection.transaction():
         await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {lock_schema(schema)}")
         if await has_table(connection, schema, SETTINGS):
             stored = await connection.fetchval(f"SELECT settings FROM {quoted(schema, SETTINGS)}")
             check_settings(stored, visits)
+            for name, statement in added.items():
+                if not await has_table(connection, schema, name):
+                    await connection.execute(statement)
             return
         await _see_free(connection, schema, target)
-        await connection.execute(";".join([create_schema(schema, if_missing=True), *_shared(schema), *statements]))
+        made = [create_schema(schema, if_missing=True), *_shared(schema), *statements, *added.values()]
+        await connection.execute(";".join(made))
         await connection.execute(f"INSERT INTO {quoted(schema, SETTINGS)} VALUES (1, $1)", settings_of(visits))
 
 

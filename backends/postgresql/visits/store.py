@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import asyncpg
 import numpy as np
 
-from backends.base import StoreError
 from backends.postgresql.sql import quoted
 from backends.postgresql.visits.connection import VisitConnection
 from backends.postgresql.visits.schema import STEPS, VISITS, create_or_check
@@ -38,7 +37,7 @@ class PostgresqlVisitStore:
     async def create(self) -> None:
         """Create the schema and the tables, or check those that are there."""
         async with self._connection.session() as connection:
-            await create_or_check(connection, self._visits, self._tables.create(), self._connection.target)
+            await create_or_check(connection, self._visits, self._tables, self._connection.target)
 
     async def connect(self) -> None:
         """Connect, if that is not so already."""
@@ -134,12 +133,14 @@ class PostgresqlVisitStore:
             await self._tables.expire(connection, before_ns)
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
-        """None: pieces stay as they were written."""
-        return ()
+        """Tables and periods that ended before a time and can be compacted."""
+        async with self._connection.session() as connection:
+            return await self._tables.uncompacted(connection, before_ns)
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Nothing is to be compacted."""
-        raise StoreError("pieces stay here as they were written")
+        """Write a table's pieces of a period anew; None where somebody's reading stands in the way."""
+        async with self._connection.session(unlimited=True) as connection:
+            return await self._tables.compact(connection, table, period)
 
     async def counts(self) -> Mapping[str, int]:
         """Rows of each table, counted."""

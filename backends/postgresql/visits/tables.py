@@ -1,6 +1,6 @@
 """What rows and pieces have in common: the interface the store uses, and SQL for the columns that are declared once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from backends.postgresql.sql import quoted
 from backends.postgresql.writer import MESSAGE_BYTES, Connection, in_messages
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
-from schemas.visits.records import History, Region, TileWrite
+from schemas.visits.records import Compacted, History, Region, TileWrite
 from schemas.visits.tables import Column, Step, Table
 
 SQL_TYPES = {"<i4": "int4", "<i8": "int8", "<f4": "float4", "<f8": "float8", "V": "bytea"}
@@ -22,6 +22,9 @@ class VisitTables(Protocol):
 
     def create(self) -> list[str]:
         """Statements that make the tables in an empty schema."""
+
+    def added(self) -> Mapping[str, str]:
+        """Statements by the table that each makes, also in a schema that was there before there was such a table."""
 
     async def begin(self, connection: Connection, time_ns: int) -> None:
         """Make what a visit at a time needs; harmless when it is there, and beside others who do the same."""
@@ -37,6 +40,12 @@ class VisitTables(Protocol):
 
     async def expire(self, connection: Connection, before_ns: int) -> None:
         """Drop what is older, where that is done."""
+
+    async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
+        """Tables and periods that can be compacted, where that is done."""
+
+    async def compact(self, connection: Connection, table: str, period: int) -> Compacted | None:
+        """Write a table's period anew; None where that has to wait."""
 
     async def count(self, connection: Connection, table: str) -> int:
         """Rows of a table, counted."""
@@ -92,8 +101,16 @@ def ids_sql(ids: Array) -> str:
 
 
 async def copy_in(
-    connection: Connection, table: str, payload: Array, *, schema: str | None, columns: tuple[str, ...]
+    connection: Connection,
+    table: str,
+    payload: Array,
+    *,
+    schema: str | None,
+    columns: tuple[str, ...],
+    freeze: bool = False,
 ) -> None:
-    """Send a COPY file, uint8, in messages that are not too long."""
+    """Send a COPY file, uint8, in messages that are not too long; `freeze` in the transaction that made the table."""
     source: Any = payload if payload.nbytes <= MESSAGE_BYTES else in_messages(payload)
-    await connection.copy_to_table(table, schema_name=schema, columns=columns, source=source, format="binary")
+    await connection.copy_to_table(
+        table, schema_name=schema, columns=columns, source=source, format="binary", freeze=freeze
+    )

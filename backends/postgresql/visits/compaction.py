@@ -1,0 +1,165 @@
+"""Compaction of pieces: a period that ended is written anew beside the old partition, and takes its place.
+
+All of it is one transaction: whatever cuts it short leaves the old partition, and nothing of the new one.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import asyncpg
+
+from backends.postgresql.sql import literal, quoted
+from backends.postgresql.visits.partitions import (
+    DROP_LOCK_TIMEOUT,
+    INLINE,
+    PARTITIONS,
+    SAMPLE_BYTES,
+    joined,
+    of_each,
+    pieces_name,
+    quoted_pieces,
+)
+from backends.postgresql.visits.piece_copy import COLUMNS, encode_pieces
+from backends.postgresql.visits.tables import copy_in
+from backends.postgresql.writer import Connection
+from backends.visit_compaction import COMPACTED, Part, PixelPieces, chunks, is_large, parts
+from schemas.visits.records import Compacted, Packed
+from schemas.visits.tables import Table
+
+log = logging.getLogger(__name__)
+
+NOTES = "VisitCompactions"
+"""Which partitions need no compaction any more: it was done, or their pieces are large as they are."""
+MOST_BYTES = 8100
+"""Of a piece's records. A page takes one row of 8160 bytes, and up to so many `toast_tuple_target` leaves a row in the
+table: 24 are its header, 32 the five numbers, 4 the length of the records."""
+CHECK = "of_period"
+SCANS = "SET LOCAL enable_seqscan = on"
+BITMAPS = "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off"
+"""The pixels of a chunk lie all over the old partition: a bitmap reads its pages in their order, each once."""
+
+
+class Compaction:
+    """Compacts the tables of pieces of one schema; each method uses the connection it is given."""
+
+    def __init__(self, schema: str, tables: Mapping[str, Table], period_ns: int) -> None:
+        self._schema = schema
+        self._tables = tables
+        self._period_ns = period_ns
+        self._notes = quoted(schema, NOTES)
+
+    def create(self) -> str:
+        """Statement that makes the table of notes."""
+        return f"CREATE TABLE {self._notes} (name text, period int4, PRIMARY KEY (name, period))"
+
+    def forget(self, table: str, period: int) -> str:
+        """Statement that removes the note of a partition that is dropped."""
+        return f"DELETE FROM {self._notes} WHERE name = {literal(table)} AND period = {period}"
+
+    async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
+        """Tables and periods to compact, in order of time; those of large pieces are noted, and never looked at again.
+
+        Call it in a transaction.
+        """
+        noted = {(note["name"], note["period"]) for note in await connection.fetch(f"SELECT * FROM {self._notes}")}
+        ended = [
+            (partition["period"], table)
+            for table in COMPACTED
+            for partition in await connection.fetch(PARTITIONS, quoted_pieces(self._schema, table))
+            if (partition["period"] + 1) * self._period_ns <= before_ns
+        ]
+        answer = []
+        for period, table in sorted(ended, key=lambda each: each[0]):
+            if (table, period) in noted:
+                continue
+            if is_large(await self._sample(connection, table, period), self._tables[table]):
+                await self._note(connection, table, period)
+            else:
+                answer.append((table, period))
+        return answer
+
+    async def _sample(self, connection: Connection, table: str, period: int) -> Packed:
+        """Some of a partition's pieces; all of them if it is small."""
+        name = quoted_pieces(self._schema, table, period)
+        size = await connection.fetchval("SELECT pg_relation_size(to_regclass($1))", name)
+        pieces, records = await connection.fetchrow(
+            f"SELECT count(*), coalesce(sum(n), 0)::int8 FROM {name} TABLESAMPLE SYSTEM ($1)",
+            100 * SAMPLE_BYTES / max(SAMPLE_BYTES, size),
+        ) or (0, 0)
+        return Packed(pieces=pieces, records=records)
+
+    async def _note(self, connection: Connection, table: str, period: int) -> None:
+        await connection.execute(f"INSERT INTO {self._notes} VALUES ($1, $2) ON CONFLICT DO NOTHING", table, period)
+
+    async def compact(self, connection: Connection, table: str, period: int) -> Compacted | None:
+        """Write a partition anew; None when somebody holds it, or the table when the two are exchanged."""
+        try:
+            async with connection.transaction():
+                compacted = await self._compact(connection, table, period)
+        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+            log.info("partition %s is in use, and is compacted another time", pieces_name(table, period))
+            return None
+        # Now, and not when autovacuum comes by in the middle of a visit.
+        await connection.execute(f"ANALYZE {quoted_pieces(self._schema, table, period)}")
+        return compacted
+
+    async def _compact(self, connection: Connection, table: str, period: int) -> Compacted:
+        old = quoted_pieces(self._schema, table, period)
+        # Others read on. Nobody else may compact it, and what is left of a visit whose process was killed has to be
+        # over: it would write what we do not see.
+        await connection.execute(
+            f"SET LOCAL lock_timeout = '{DROP_LOCK_TIMEOUT}'; LOCK TABLE {old} IN SHARE ROW EXCLUSIVE MODE; {SCANS}"
+        )
+        found = await connection.fetch(
+            f"SELECT pixel, count(*) AS pieces, sum(n)::int8 AS records, max(visit) AS visit FROM {old}"
+            " GROUP BY pixel ORDER BY pixel"
+        )
+        pixels = [PixelPieces(row["pixel"], row["pieces"], row["records"]) for row in found]
+        before = Packed(pieces=sum(each.pieces for each in pixels), records=sum(each.records for each in pixels))
+        if await self._is_noted(connection, table, period):
+            return Compacted(before=before, after=before)
+        # The highest visit: whoever asks for pieces since a visit gets all that may hold it.
+        newest = max((row["visit"] for row in found), default=0)
+        new = f"{pieces_name(table, period)}$new"
+        await connection.execute(
+            f"CREATE TABLE {quoted(self._schema, new)} (LIKE {old} INCLUDING ALL,"
+            f" CONSTRAINT {CHECK} CHECK (period = {period})) {INLINE}; {BITMAPS}"
+        )
+        after = Packed(pieces=0, records=0)
+        for first, last in chunks(pixels, self._tables[table]):
+            made = await self._read(connection, old, self._tables[table], first, last)
+            # Frozen rows are there for every snapshot, also for one that is older than this transaction.
+            payload = encode_pieces(made, period=period, visit=newest)
+            await copy_in(connection, new, payload, schema=self._schema, columns=COLUMNS, freeze=True)
+            after = Packed(
+                pieces=after.pieces + len(made), records=after.records + sum(len(part.records) for part in made)
+            )
+        await self._exchange(connection, table, period, new)
+        return Compacted(before=before, after=after)
+
+    async def _is_noted(self, connection: Connection, table: str, period: int) -> bool:
+        query = f"SELECT EXISTS (SELECT FROM {self._notes} WHERE name = $1 AND period = $2)"
+        return bool(await connection.fetchval(query, table, period))
+
+    async def _read(self, connection: Connection, old: str, table: Table, first: int, last: int) -> list[Part]:
+        # In any order: `parts` brings the records into theirs.
+        found = await connection.fetch(
+            f"SELECT pixel, visit, n, records FROM {old} WHERE pixel BETWEEN $1 AND $2", first, last
+        )
+        rows, visits, pixels = joined(found, table), of_each(found, "visit"), of_each(found, "pixel")
+        return list(parts(rows, visits, pixels, table, MOST_BYTES))
+
+    async def _exchange(self, connection: Connection, table: str, period: int, new: str) -> None:
+        """Put the new partition in the place of the old one, with the note that it is done.
+
+        Dropping locks the whole table for whoever reads, until this transaction ends; that is all that is left of it.
+        By the CHECK the server knows, without reading, what the new partition holds.
+        """
+        name = pieces_name(table, period)
+        there = quoted(self._schema, name)
+        await self._note(connection, table, period)
+        await connection.execute(
+            f"DROP TABLE {there}; ALTER TABLE {quoted(self._schema, new)} RENAME TO {quoted(name)};"
+            f" ALTER TABLE {quoted_pieces(self._schema, table)} ATTACH PARTITION {there} FOR VALUES IN ({period});"
+            f" ALTER TABLE {there} DROP CONSTRAINT {CHECK}"
+        )
