@@ -30,7 +30,7 @@ class Periods:
         """Make the partitions of a time where they are missing."""
         period = time_ns // self._period_ns
         for table in self._tables:
-            if period not in await self._there(session, table):
+            if period not in await self.there(session, table):
                 await session.run(add_period(self._schema, table, period))
         self._made.add(period)
 
@@ -42,13 +42,14 @@ class Periods:
         """Drop the partitions of periods that end at a time or before."""
         first_kept = before_ns // self._period_ns
         for table in self._tables:
-            old = sorted(period for period in await self._there(session, table) if NO_PERIOD < period < first_kept)
+            old = sorted(period for period in await self.there(session, table) if NO_PERIOD < period < first_kept)
             if old:
                 await session.run(drop_periods(self._schema, table, old))
         self._dropped_to = first_kept
         self._made = {period for period in self._made if period >= first_kept}
 
-    async def _there(self, session: Session, table: str) -> set[int]:
+    async def there(self, session: Session, table: str) -> set[int]:
+        """The periods that a table of pieces has partitions of, and NO_PERIOD."""
         found = await session.fetch(
             "SELECT PARTITION_DESCRIPTION FROM information_schema.PARTITIONS"
             f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"

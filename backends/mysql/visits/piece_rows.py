@@ -21,10 +21,11 @@ INDICATED = struct.Struct("<xixqxqxixix")
 PLAIN = struct.Struct("<iqqii")
 STATEMENT_PIECES = 64
 
-VISIT_AT = HEADER + 2
-"""Where a row's visit begins: behind the packet's header, a zero, and the bitmap of NULLs of three columns."""
-N_AT = VISIT_AT + 8
-RECORDS_AT = N_AT + 4
+HEAD = np.dtype([("visit", "<i8"), ("n", "<i4")])
+PLACED = np.dtype([("pixel", "<i8"), ("visit", "<i8"), ("n", "<i4")])
+"""What a question asks of a piece beside its records, which come last."""
+HEAD_AT = HEADER + 2
+"""Where it begins: behind the packet's header, a zero, and the bitmap of NULLs of up to six columns."""
 LONGEST_PREFIX = 9
 
 
@@ -45,7 +46,9 @@ async def send_pieces(session: Session, table: str, pieces: Sequence[Piece]) -> 
     values = f"({','.join('?' * PARAMETERS)})"
     head = INDICATED if session.bulk else PLAIN
     rows = [head.pack(*piece[:-1]) + length_prefix(len(piece.records)) + piece.records for piece in pieces]
-    for chunk in _chunks(rows, min(COMMAND_BYTES, session.connection.max_packet - ROOM), session.bulk):
+    longest = max(map(len, rows), default=0)
+    most = max(1, min(COMMAND_BYTES, session.connection.max_packet - ROOM - longest))
+    for chunk in _chunks(rows, most, session.bulk):
         joined = memoryview(b"".join(chunk))
         if session.bulk:
             await session.send_bulk(into + values, PARAMETER_TYPES, joined)
@@ -57,7 +60,7 @@ async def send_pieces(session: Session, table: str, pieces: Sequence[Piece]) -> 
 
 
 def _chunks(rows: Sequence[bytes], most_bytes: int, bulk: bool) -> list[Sequence[bytes]]:
-    """Cut rows into commands of about `most_bytes`; those of single statements have few different numbers of rows."""
+    """Cut rows into commands of `most_bytes`, beside the last row; single statements have few numbers of rows."""
     lengths = np.array([len(row) for row in rows], np.int64)
     numbers = (np.cumsum(lengths) - lengths) // most_bytes
     cuts = np.flatnonzero(np.diff(numbers)) + 1
@@ -71,10 +74,11 @@ def _chunks(rows: Sequence[bytes], most_bytes: int, bulk: bool) -> list[Sequence
 
 
 class PiecePackets(Packets):
-    """Rows of (visit, n, records), of any length."""
+    """Rows of any length: what `head` has, then the records."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: np.dtype[np.void] = HEAD) -> None:
         super().__init__()
+        self._head = head
         self._starts: list[int] = []
 
     def __len__(self) -> int:
@@ -101,30 +105,30 @@ class PiecePackets(Packets):
         self._at = at
 
     def rows(self, dtype: np.dtype[np.void]) -> tuple[Array, Array]:
-        """All records, shape (records,), and the visit of each, int64.
+        """All records, shape (records,), and the head of the piece of each.
 
         Raises:
             NotAsMade: a piece has not the bytes that its number of records needs.
         """
         if not self._starts:
-            return np.empty(0, dtype), np.empty(0, np.int64)
+            return np.empty(0, dtype), np.empty(0, self._head)
         starts = np.array(self._starts, np.int64)
         ends = np.append(starts[1:], self._ended_at())
-        visits, n = self._numbers(starts + VISIT_AT, "<i8"), self._numbers(starts + N_AT, "<i4")
+        heads = self._heads(starts + HEAD_AT)
+        n = heads["n"]
         begins = ends - n * np.int64(dtype.itemsize)
-        prefixes = begins - starts - RECORDS_AT
+        prefixes = begins - starts - HEAD_AT - self._head.itemsize
         if (n < 0).any() or (prefixes < 1).any() or (prefixes > LONGEST_PREFIX).any():
             raise NotAsMade("a piece has not the bytes of its records")
         with memoryview(self.data) as data:
             joined = b"".join([data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)])
-        return np.frombuffer(joined, dtype), np.repeat(visits, n)
+        return np.frombuffer(joined, dtype), np.repeat(heads, n)
 
     def _ended_at(self) -> int:
         """Where the last row ends."""
         last, data = self._starts[-1], self.data
         return last + HEADER + (data[last] | data[last + 1] << 8 | data[last + 2] << 16)
 
-    def _numbers(self, at: Array, dtype: str) -> Array:
-        width = np.dtype(dtype).itemsize
+    def _heads(self, at: Array) -> Array:
         data = np.frombuffer(self.data, np.uint8)
-        return np.ascontiguousarray(data[at[:, None] + np.arange(width)]).view(dtype)[:, 0]
+        return np.ascontiguousarray(data[at[:, None] + np.arange(self._head.itemsize)]).view(self._head)[:, 0]

@@ -10,7 +10,7 @@ from backends.mysql.sql import quoted
 from backends.mysql.visits.piece_rows import Piece, PiecePackets, send_pieces
 from backends.mysql.visits.session import Session
 from backends.mysql.visits.tables import pieces_of
-from backends.visit_rows import by_pixel, in_key_order, newest_of_each, of_ids, tables_by_name, written
+from backends.visit_rows import by_pixel, in_key_order, newest_of_each, of_history, tables_by_name, written
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.records import History, Region, TileWrite
@@ -31,20 +31,22 @@ class PieceTables:
         if not len(region.pixels):
             return np.empty(0, LAST_DTYPE)
         pieces = await self._read(session, DIA_OBJECT_LAST.name, f"WHERE {_among(region.pixels)}")
-        return newest_of_each(*pieces.rows(LAST_DTYPE))
+        rows, heads = pieces.rows(LAST_DTYPE)
+        return newest_of_each(rows, heads["visit"])
 
     async def history(self, session: Session, name: str, history: History) -> Array:
         """DIASource or DIAForcedSource rows of a history."""
         dtype = self._tables[name].dtype
         if not len(history.ids) or not len(history.region.pixels):
             return np.empty(0, dtype)
-        # As bounds of the key, visits would make the server look up for each pixel and period how many rows it has.
+        # As a bound of the key, a visit would make the server look up for each pixel and period how many rows it has.
+        # A compacted piece has the highest visit of its period, so that there is no bound on this side of it.
         where = (
             f"WHERE {_among(history.region.pixels)} AND period >= {history.since_ns // self._period_ns}"
-            f" AND visit + 0 >= {history.since_visit} AND visit + 0 < {history.before_visit}"
+            f" AND visit + 0 >= {history.since_visit}"
         )
         rows, _ = (await self._read(session, name, where)).rows(dtype)
-        return of_ids(rows, history.ids)
+        return of_history(rows, history)
 
     async def write(self, session: Session, name: str, write: TileWrite) -> None:
         """Write what a tile has for one table, a piece a pixel, in ascending order of pixels."""
@@ -68,13 +70,15 @@ class PieceTables:
     async def whole(self, session: Session, name: str) -> Array:
         """All rows of a table; of DIAObjectLast the newest of each object."""
         table = self._tables[name]
-        rows, visits = (await self._read(session, name, "")).rows(table.dtype)
-        return in_key_order(newest_of_each(rows, visits) if name == DIA_OBJECT_LAST.name else rows, table)
+        rows, heads = (await self._read(session, name, "")).rows(table.dtype)
+        return in_key_order(newest_of_each(rows, heads["visit"]) if name == DIA_OBJECT_LAST.name else rows, table)
 
     async def _read(self, session: Session, name: str, where: str) -> PiecePackets:
         packets = PiecePackets()
         table = quoted(self._schema, pieces_of(self._tables[name]))
-        await session.select(f"SELECT visit, n, records FROM {table} {where}", packets)
+        # A compacted table has few rows, all of which the server would rather read.
+        index = "FORCE INDEX (PRIMARY)" if where else ""
+        await session.select(f"SELECT visit, n, records FROM {table} {index} {where}", packets)
         return packets
 
 

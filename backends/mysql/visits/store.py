@@ -13,12 +13,13 @@ from backends.mysql.address import address_of
 from backends.mysql.errors import login_refused, number_of, taken_too_long, translated
 from backends.mysql.locks import NotGranted, release, take
 from backends.mysql.sql import literal, quoted
+from backends.mysql.visits.compaction import Compaction
 from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.pieces import PieceTables
 from backends.mysql.visits.rows import RowTables
 from backends.mysql.visits.session import Session, open_session
 from backends.mysql.visits.sizes import sizes_of
-from backends.mysql.visits.tables import create_tables
+from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
 from backends.visit_rows import STEP_TABLES
 from backends.visit_settings import check_settings, settings_of
@@ -82,6 +83,7 @@ class MysqlVisitStore:
         self._declared = tables_of(visits.index_mode, visits.last_columns)
         self._tables: RowTables | PieceTables = PieceTables(visits) if self._partitioned else RowTables(visits)
         self._periods = Periods(self._schema, self._declared, visits.period_ns)
+        self._compaction = Compaction(visits, self._periods)
         self._session: Session | None = None
 
     async def create(self) -> None:
@@ -91,6 +93,8 @@ class MysqlVisitStore:
                 stored = await self._settings(session)
                 if stored is not None:
                     check_settings(stored, self._visits)
+                    if self._partitioned:
+                        await session.run(create_compactions(self._schema))
                     return
                 await session.run(f"CREATE DATABASE IF NOT EXISTS {quoted(self._schema)} DEFAULT CHARACTER SET utf8mb4")
                 for statement in create_tables(self._schema, self._declared, self._visits.index_mode):
@@ -217,14 +221,24 @@ class MysqlVisitStore:
             return
         async with self._connected(LONGER) as session, self._alone(session):
             await self._periods.drop(session, before_ns)
+            await self._compaction.forget(session, before_ns)
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
-        """None: pieces stay as they were written."""
-        return ()
+        """Tables and periods that can be compacted."""
+        if not self._partitioned:
+            return ()
+        async with self._connected(LONGER) as session:
+            return await self._compaction.uncompacted(session, before_ns)
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Nothing is to be compacted."""
-        raise StoreError("pieces stay here as they were written")
+        """Write a table's pieces of a period anew."""
+        if not self._partitioned:
+            raise StoreError("there are no pieces to be compacted")
+        async with self._connected(LONGER) as session:
+            compacted = await self._compaction.write_beside(session, table, period)
+            async with self._alone(session):
+                placed = await self._compaction.put_in_place(session, table, period)
+        return compacted if placed else None
 
     async def counts(self) -> Mapping[str, int]:
         """Rows of each table."""

@@ -17,6 +17,9 @@ TYPES = {"<i4": "INT", "<i8": "BIGINT", "<f4": "FLOAT", "<f8": "DOUBLE", "V": "B
 ENGINE = "ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 
 PIECES = "Pieces"
+BESIDE = "Compacted"
+"""What the name of a table ends with that is written beside a table of pieces, and is gone after a compaction."""
+COMPACTIONS = "VisitCompactions"
 NO_PERIOD = -(2**31)
 """Of the partition that a table of pieces is made with, which stays empty: there has to be one."""
 
@@ -38,12 +41,25 @@ def pieces_of(table: Table) -> str:
     return f"{table.name}{PIECES}"
 
 
+def beside(table: Table) -> str:
+    """Name of the table in which pieces of a table are written anew."""
+    return f"{pieces_of(table)}{BESIDE}"
+
+
 def create_tables(schema: str, tables: tuple[Table, ...], mode: IndexMode) -> Iterator[str]:
     """Statements that make what is missing, in this order; VisitSettings comes last, empty."""
     for table in tables:
         yield _create_pieces(schema, table) if mode is IndexMode.PARTITIONED else _create_rows(schema, table)
+    if mode is IndexMode.PARTITIONED:
+        yield create_compactions(schema)
     for name, columns in SHARED.items():
         yield _create(schema, name, columns)
+
+
+def create_compactions(schema: str) -> str:
+    """Make the notes of what was compacted where they are missing: older schemas have none."""
+    columns = "name VARCHAR(64) CHARACTER SET ascii NOT NULL, period INT NOT NULL, PRIMARY KEY (name, period)"
+    return _create(schema, COMPACTIONS, columns)
 
 
 def _create(schema: str, name: str, columns: str, partition: str = "") -> str:
@@ -63,15 +79,23 @@ def _column(column: Column) -> str:
     return f"{quoted(column.name)} {TYPES[column.dtype]}{'' if nullable else ' NOT NULL'}"
 
 
+def create_beside(schema: str, table: Table) -> str:
+    """Make a table as a partition of the pieces of a table is one."""
+    return _create(schema, beside(table), _piece_columns(table))
+
+
 def _create_pieces(schema: str, table: Table) -> str:
+    partition = f" PARTITION BY LIST (period) (PARTITION nothing VALUES IN ({NO_PERIOD}))"
+    return _create(schema, pieces_of(table), _piece_columns(table), partition)
+
+
+def _piece_columns(table: Table) -> str:
     # Visits read no DIAObject, so its pieces are appended; those of the others lie together by pixel.
     order = "visit, tile, pixel" if table.name == DIA_OBJECT.name else "pixel, visit, tile"
-    columns = (
+    return (
         "period INT NOT NULL, pixel BIGINT NOT NULL, visit BIGINT NOT NULL, tile INT NOT NULL, n INT NOT NULL,"
         f" records MEDIUMBLOB NOT NULL, PRIMARY KEY ({order}, period)"
     )
-    partition = f" PARTITION BY LIST (period) (PARTITION nothing VALUES IN ({NO_PERIOD}))"
-    return _create(schema, pieces_of(table), columns, partition)
 
 
 def partition_name(period: int) -> str:

@@ -1,0 +1,146 @@
+"""Compaction of pieces: those of a period that ended are written anew into a table beside, which takes their place.
+
+ALTER TABLE ... EXCHANGE PARTITION swaps a partition and a table of the same form. It moves files, not rows, looks first
+whether the rows belong into the partition, and a server that crashes meanwhile undoes it when it starts (MariaDB's log
+of DDL, https://mariadb.com/kb/en/atomic-ddl/; MySQL's is atomic). So a partition always has the old pieces or the new.
+A note says that it has the new; without one, after a crash, they are compacted once more, which gives the same.
+"""
+
+from collections.abc import Sequence
+
+from pymysql.err import MySQLError
+
+from backends.mysql.bulk import ROOM
+from backends.mysql.errors import LOCK_WAIT, number_of
+from backends.mysql.sql import literal, quoted
+from backends.mysql.visits.periods import Periods
+from backends.mysql.visits.piece_rows import PLACED, Piece, PiecePackets, send_pieces
+from backends.mysql.visits.session import Session
+from backends.mysql.visits.tables import COMPACTIONS, NO_PERIOD, beside, create_beside, partition_name, pieces_of
+from backends.visit_compaction import COMPACTED, PixelPieces, chunks, is_large, parts
+from backends.visit_rows import tables_by_name
+from schemas.config.visits import VisitsConfig
+from schemas.visits.records import Compacted, Packed
+from schemas.visits.tables import Table
+
+MOST_BYTES = 1024 * 1024
+"""Of a piece: a blob has pages of its own, of which only the last is not full."""
+LOCK_WAIT_S = 2
+"""So long the new pieces wait for those who read the old ones; whoever comes to read then waits behind them."""
+SAMPLE = 1000
+"""So many pieces of a period are looked at for how large they are."""
+
+
+class Compaction:
+    """Writes pieces of periods anew; one at a time in a schema."""
+
+    def __init__(self, visits: VisitsConfig, periods: Periods) -> None:
+        self._schema = visits.schema_name
+        self._tables = {name: table for name, table in tables_by_name(visits).items() if name in COMPACTED}
+        self._periods = periods
+        self._period_ns = visits.period_ns
+        self._notes = quoted(self._schema, COMPACTIONS)
+
+    async def uncompacted(self, session: Session, before_ns: int) -> Sequence[tuple[str, int]]:
+        """Tables and periods that can be compacted; what a compaction left that was cut short is removed."""
+        for table in self._tables.values():
+            await session.run(f"DROP TABLE IF EXISTS {self._beside(table)}")
+        noted = {(str(name), int(period)) for name, period in await session.fetch(f"SELECT * FROM {self._notes}")}
+        found = []
+        for name, table in self._tables.items():
+            for period in await self._periods.there(session, pieces_of(table)):
+                ended = period > NO_PERIOD and (period + 1) * self._period_ns <= before_ns
+                if not ended or (name, period) in noted:
+                    continue
+                if is_large(await self._sample(session, table, period), table):
+                    await self._note(session, name, period)
+                else:
+                    found.append((name, period))
+        return sorted(found, key=lambda each: each[1])
+
+    async def write_beside(self, session: Session, name: str, period: int) -> Compacted:
+        """Write the pieces of a period anew into a table beside theirs; a transaction a chunk."""
+        table = self._tables[name]
+        await session.run(f"DROP TABLE IF EXISTS {self._beside(table)}")
+        await session.run(create_beside(self._schema, table))
+        told = await session.fetch(
+            f"SELECT pixel, COUNT(*), CAST(SUM(n) AS SIGNED), MAX(visit) FROM {self._partition(table, period)}"
+            " GROUP BY pixel ORDER BY pixel"
+        )
+        found = [PixelPieces(*each) for *each, _ in told]
+        # So that whoever asks for a visit of the period, or a later one than its first, gets the piece.
+        visit = max((last for *_, last in told), default=0)
+        written = Packed(pieces=0, records=0)
+        for first, last in chunks(found, table):
+            pieces = await self._merged(session, table, period, visit, f"pixel BETWEEN {first} AND {last}")
+            await session.run("START TRANSACTION")
+            await send_pieces(session, self._beside(table), pieces)
+            await session.run("COMMIT")
+            written = Packed(
+                pieces=written.pieces + len(pieces), records=written.records + sum(piece.n for piece in pieces)
+            )
+        before = Packed(pieces=sum(each.pieces for each in found), records=sum(each.records for each in found))
+        return Compacted(before=before, after=written)
+
+    async def put_in_place(self, session: Session, name: str, period: int) -> bool:
+        """Put the new pieces in the place of the old; False, and all as it was, where somebody is reading them.
+
+        Whoever calls this keeps all others from making and dropping partitions.
+        """
+        table = self._tables[name]
+        exchanged = await self._exchanged(session, table, period)
+        if exchanged:
+            await self._note(session, name, period)
+        await session.run(f"DROP TABLE {self._beside(table)}")
+        return exchanged
+
+    async def forget(self, session: Session, before_ns: int) -> None:
+        """Remove the notes of periods that end at a time or before."""
+        await session.run(f"DELETE FROM {self._notes} WHERE period < {before_ns // self._period_ns}")
+
+    async def _exchanged(self, session: Session, table: Table, period: int) -> bool:
+        await session.run(f"SET @waits = @@SESSION.lock_wait_timeout; SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
+        try:
+            await session.run(
+                f"ALTER TABLE {quoted(self._schema, pieces_of(table))}"
+                f" EXCHANGE PARTITION {quoted(partition_name(period))} WITH TABLE {self._beside(table)}"
+            )
+        except MySQLError as error:
+            if number_of(error) not in LOCK_WAIT:
+                raise
+            exchanged = False
+        else:
+            exchanged = True
+        await session.run("SET SESSION lock_wait_timeout = @waits")
+        return exchanged
+
+    async def _merged(self, session: Session, table: Table, period: int, visit: int, where: str) -> list[Piece]:
+        """The compacted pieces of some pixels, in order of the key."""
+        packets = PiecePackets(PLACED)
+        await session.select(
+            f"SELECT {', '.join(PLACED.names or ())}, records FROM {self._partition(table, period)}"
+            f" FORCE INDEX (PRIMARY) WHERE {where} ORDER BY pixel, visit, tile",
+            packets,
+        )
+        rows, heads = packets.rows(table.dtype)
+        most = min(MOST_BYTES, session.connection.max_packet - 2 * ROOM)
+        return [
+            Piece(period, part.pixel, visit, part.tile, len(part.records), part.records.tobytes())
+            for part in parts(rows, heads["visit"], heads["pixel"], table, most)
+        ]
+
+    async def _sample(self, session: Session, table: Table, period: int) -> Packed:
+        ((pieces, records),) = await session.fetch(
+            "SELECT COUNT(*), CAST(COALESCE(SUM(n), 0) AS SIGNED)"
+            f" FROM (SELECT n FROM {self._partition(table, period)} LIMIT {SAMPLE}) some"
+        )
+        return Packed(pieces=pieces, records=records)
+
+    async def _note(self, session: Session, name: str, period: int) -> None:
+        await session.run(f"REPLACE INTO {self._notes} VALUES ({literal(name)}, {period})")
+
+    def _partition(self, table: Table, period: int) -> str:
+        return f"{quoted(self._schema, pieces_of(table))} PARTITION ({quoted(partition_name(period))})"
+
+    def _beside(self, table: Table) -> str:
+        return quoted(self._schema, beside(table))
