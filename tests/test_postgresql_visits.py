@@ -1,6 +1,8 @@
 """What is PostgreSQL's own about visits: views of the pieces, partitions, what it lacks, a server that is gone."""
 
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import asyncpg
@@ -80,6 +82,96 @@ async def test_views_show_the_rows_that_are_packed(postgresql_dsn: str, schema: 
         await connection.close()
         await store.drop()
         await store.close()
+
+
+@asynccontextmanager
+async def visited(dsn: str, schema: str, visits: int) -> AsyncIterator[tuple[VisitStore, asyncpg.Connection]]:
+    """A store of pieces after some visits, two a period, and a connection beside it."""
+    store, connection = store_of(dsn, visits_config(schema, PARTITIONED)), await asyncpg.connect(dsn)
+    try:
+        await store.create()
+        await run_visits(store, range(visits))
+        yield store, connection
+    finally:
+        await connection.close()
+        await store.drop()
+        await store.close()
+
+
+async def shown(connection: asyncpg.Connection, schema: str) -> dict[str, bytes]:
+    """What the views of the paper's tables show, as bytes."""
+    tables = tables_by_name(visits_config(schema, PARTITIONED))
+    return {name: (await selected(connection, schema, table)).tobytes() for name, table in tables.items()}
+
+
+async def test_views_show_the_rows_of_compacted_pieces(
+    postgresql_dsn: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A pixel a chunk, and two records of DIASource a piece.
+    monkeypatch.setattr("backends.visit_compaction.CHUNK_BYTES", 1)
+    monkeypatch.setattr("backends.postgresql.visits.compaction.MOST_BYTES", 1000)
+    async with visited(postgresql_dsn, schema, 3) as (store, connection):
+        before = await shown(connection, schema)
+        # Who took a look before, and has not come to these tables yet, finds their rows, too.
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            await connection.fetch(f"SELECT * FROM {quoted(schema, 'VisitSettings')}")
+            made = {table: await store.compact(table, period) for table, period in await store.uncompacted(time_of(2))}
+            assert await shown(connection, schema) == before
+        assert await shown(connection, schema) == before
+        assert set(made) == {"DIAObjectLast", "DIASource", "DIAForcedSource"}
+        parts = await connection.fetch(
+            f"SELECT pixel, array_agg(tile ORDER BY tile) AS tiles, max(n) AS most FROM"
+            f" {quoted(schema, 'DIASourcePieces')} WHERE visit = 1 GROUP BY pixel"
+        )
+        assert max(row["most"] for row in parts) == 2
+        assert all(row["tiles"] == list(range(-len(row["tiles"]), 0)) for row in parts)
+        assert max(len(row["tiles"]) for row in parts) > 1
+
+
+async def test_a_compaction_that_is_in_the_way_or_cut_short_leaves_what_was_there(
+    postgresql_dsn: str, schema: str
+) -> None:
+    async with visited(postgresql_dsn, schema, 3) as (store, connection):
+        before, (wanted, *others) = await shown(connection, schema), await store.uncompacted(time_of(2))
+        names = f"SELECT relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace ORDER BY 1"
+        tables = await connection.fetch(names)
+        waiting = "SELECT FROM pg_locks WHERE relation = $1 AND mode = 'AccessExclusiveLock' AND NOT granted"
+        read = quoted(schema, f"{wanted[0]}Pieces")
+        held = await connection.fetchval("SELECT to_regclass($1)::oid", read)
+        async with connection.transaction():
+            await connection.fetch(f"SELECT n FROM {read} LIMIT 1")
+            # All is copied, and only the exchange waits, when the run is stopped.
+            work = asyncio.create_task(store.compact(*wanted))
+            while not await connection.fetch(waiting, held):
+                assert not work.done()
+                await asyncio.sleep(0.01)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            assert await store.compact(*wanted) is None
+            assert await shown(connection, schema) == before
+        assert await connection.fetch(names) == tables
+        assert list(await store.uncompacted(time_of(2))) == [wanted, *others]
+        assert await store.compact(*wanted) is not None
+        assert list(await store.uncompacted(time_of(2))) == others
+        assert await shown(connection, schema) == before
+
+
+async def test_what_needs_no_compaction_is_noted_until_it_is_dropped(
+    postgresql_dsn: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with visited(postgresql_dsn, schema, 3) as (store, connection):
+        notes = quoted(schema, "VisitCompactions")
+        # As it is in a schema that was made before there were notes.
+        await connection.execute(f"DROP TABLE {notes}")
+        await store.create()
+        with monkeypatch.context() as large:
+            large.setattr("backends.visit_compaction.LARGE_BYTES", 1)
+            assert list(await store.uncompacted(time_of(2))) == []
+        assert list(await store.uncompacted(time_of(2))) == []
+        assert await connection.fetchval(f"SELECT count(*) FROM {notes}") == 3
+        await store.expire(time_of(2))
+        assert await connection.fetchval(f"SELECT count(*) FROM {notes}") == 0
 
 
 async def test_old_versions_end_when_new_ones_begin(postgresql_dsn: str, schema: str) -> None:

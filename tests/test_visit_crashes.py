@@ -48,6 +48,9 @@ CUTS = [
     ("mongodb", "baseline", False),
     ("mongodb", "partitioned", False),
 ]
+COMPACTING = ["postgresql"]
+COMPACT_S = 0.05
+"""About what a table of a small run takes, and a little more."""
 IN_TURN = [("postgresql", "persistent"), ("postgresql", "fork"), ("mariadb", "persistent"), ("mongodb", "persistent")]
 
 
@@ -130,7 +133,7 @@ def processes() -> multiprocessing.context.ForkServerContext:
 
 
 class Life:
-    """A process of visits; `begun` comes when its visits begin."""
+    """A process of visits, which says what begins: `begun` of its visits, `compacting` of a compaction."""
 
     def __init__(self, context: multiprocessing.context.ForkServerContext, spec: Spec) -> None:
         self._said, said = context.Pipe(duplex=False)
@@ -138,9 +141,11 @@ class Life:
         self.process.start()
         said.close()
 
-    def until_begun(self) -> None:
-        assert self._said.poll(60), "no visit begins"
-        assert self._said.recv() == "begun"
+    def until(self, word: str) -> None:
+        heard = None
+        while heard != word:
+            assert self._said.poll(60), f"not {word}"
+            heard = self._said.recv()
 
     def kill(self) -> None:
         self.process.kill()
@@ -164,7 +169,7 @@ async def test_the_process_of_visits_is_killed_again_and_again(
         (first,) = await run_here(store, visits, until=1)
         for _ in range(KILLS):
             life = await asyncio.to_thread(Life, processes, spec)
-            await asyncio.to_thread(life.until_begun)
+            await asyncio.to_thread(life.until, "begun")
             # As far as a visit and a half, however slow the machine is.
             await asyncio.sleep(rng.uniform(0, 1.5 * (first.dia_s + first.visit_s)))
             await asyncio.to_thread(life.kill)
@@ -172,6 +177,31 @@ async def test_the_process_of_visits_is_killed_again_and_again(
         assert last is not None
         assert len(await run_here(store, visits, until=last.visit + 3)) == 2
         await assert_undisturbed(store, visits)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("server", COMPACTING)
+async def test_the_process_is_killed_while_it_compacts(
+    database: DatabaseConfig,
+    schema: str,
+    tmp_path: Path,
+    processes: multiprocessing.context.ForkServerContext,
+    rng: random.Random,
+) -> None:
+    visits = small(schema, visits=10_000, index_mode="partitioned")
+    spec = spec_of(database, visits, state_dir=tmp_path)
+    async with opened(database, visits, tmp_path) as store:
+        for _ in range(KILLS):
+            life = await asyncio.to_thread(Life, processes, spec)
+            await asyncio.to_thread(life.until, "compacting")
+            await asyncio.sleep(rng.uniform(0, COMPACT_S))
+            await asyncio.to_thread(life.kill)
+            await assert_undisturbed(store, visits)
+        last = await store.last_visit()
+        assert last is not None
+        await run_here(store, visits, until=last.visit + 1 + visits.survey.visits_a_night)
+        await assert_undisturbed(store, visits)
+        assert list(await store.uncompacted(last.time_ns)) == []
 
 
 class Followed:

@@ -8,19 +8,21 @@ import uvloop
 import backends.mongodb.visits
 import backends.mysql.visits
 import backends.postgresql.visits  # noqa: F401 - imported once, for all that are forked
-from daemon.visits.messages import Begun, Message, Spec
+from daemon.visits.messages import Begun, Compacting, Message, Spec
 from daemon.visits.run import Run
 from daemon.visits.worker import store_of
 from daemon.visits.workers import crew_of
 
 
 def live(line: bytes, said: Connection) -> None:
-    """Run visits until killed; say `begun` when they begin."""
+    """Run visits until killed; say `begun` when they begin, and `compacting` when a compaction does."""
     spec = Spec.model_validate_json(line)
 
     def say(message: Message) -> None:
         if isinstance(message, Begun):
             said.send("begun")
+        elif isinstance(message, Compacting):
+            said.send("compacting")
 
     async def visits() -> None:
         store = store_of(spec)
