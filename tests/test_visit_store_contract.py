@@ -58,7 +58,7 @@ KINDS = [f"{server}/{mode}" for server, (_, lacks) in SERVERS.items() for mode i
 LAST = {"mongodb": "last-delete_insert"}
 FEW = [f"{server}/{mode}" for server in SERVERS for mode in ("baseline", LAST.get(server, "last-wide"), "partitioned")]
 PARTITIONED = [f"{server}/partitioned" for server in SERVERS]
-COMPACTING = [kind for kind in PARTITIONED if kind.startswith("postgresql")]
+COMPACTING = [kind for kind in PARTITIONED if kind.startswith(("postgresql", "mariadb"))]
 """MongoDB and the memory leave pieces as they were written."""
 
 Make = Callable[..., VisitStore]

@@ -76,9 +76,7 @@ class PieceTables:
     async def _read(self, session: Session, name: str, where: str) -> PiecePackets:
         packets = PiecePackets()
         table = quoted(self._schema, pieces_of(self._tables[name]))
-        # A compacted table has few rows, all of which the server would rather read.
-        index = "FORCE INDEX (PRIMARY)" if where else ""
-        await session.select(f"SELECT visit, n, records FROM {table} {index} {where}", packets)
+        await session.select(f"SELECT visit, n, records FROM {table} {where}", packets)
         return packets
 
 
