@@ -9,7 +9,7 @@ from benchmarks.visits.record import Comparison, Measured
 from daemon.visits.cadence import time_of
 from schemas.config.visits import VisitsConfig
 from schemas.dsn import Backend
-from schemas.visits.measures import TableSize, VisitMeasure, VisitsRun
+from schemas.visits.measures import Compaction, TableSize, VisitMeasure, VisitsRun
 
 Seconds = Callable[[str, str, int], dict[str, float]]
 """From backend, condition and visit to seconds of parts of a visit, by their names."""
@@ -59,8 +59,32 @@ def made_run(settings: VisitsConfig, visits: list[VisitMeasure], product: str = 
     )
 
 
-def made_comparison(seconds: Seconds, groups: tuple[str, ...] = ("main", "sweep")) -> Comparison:
-    """Every condition of the full plan, its visits as long as `seconds` says, times noise of a percent."""
+def compactions_of(run: VisitsRun, compact_s: float) -> tuple[Compaction, ...]:
+    """Two tables of each period that ended, which take so long a visit together."""
+    periods = [visit.time_ns // run.settings.period_ns for visit in run.visits]
+    return tuple(
+        Compaction(
+            table=table,
+            period=period,
+            after_visit=len(periods) - periods[::-1].index(period) - 1,
+            compact_s=periods.count(period) * compact_s / 2,
+            pieces_before=100,
+            pieces=10,
+            records_before=1000,
+            records=1000,
+        )
+        for period in sorted(set(periods))[:-1]
+        for table in ("DIASource", "DIAForcedSource")
+    )
+
+
+def made_comparison(
+    seconds: Seconds, groups: tuple[str, ...] = ("main", "sweep"), compact_s: float = 0.0
+) -> Comparison:
+    """Every condition of the full plan, its visits as long as `seconds` says, times noise of a percent.
+
+    compact_s: seconds of compaction a visit of the main group's `partitioned`, all in all.
+    """
     random, measured = np.random.default_rng(7), []
     for group in planned("full", [Backend.POSTGRESQL, Backend.MYSQL]):
         for condition in group.conditions if group.name in groups else ():
@@ -70,6 +94,9 @@ def made_comparison(seconds: Seconds, groups: tuple[str, ...] = ("main", "sweep"
             for visit in range(group.visits):
                 parts = {name: value * noise[visit] for name, value in seconds(backend, condition.name, visit).items()}
                 visits.append(visit_of(settings, visit, parts))
+            run = made_run(settings, visits, {"mysql": "mariadb"}.get(backend, backend))
+            if compact_s and (group.name, condition.name) == ("main", "partitioned"):
+                run = run.model_copy(update={"compactions": compactions_of(run, compact_s)})
             measured.append(
                 Measured(
                     group=group.name,
@@ -77,7 +104,7 @@ def made_comparison(seconds: Seconds, groups: tuple[str, ...] = ("main", "sweep"
                     title=condition.title,
                     backend=backend,
                     chunk=group.chunk,
-                    run=made_run(settings, visits, {"mysql": "mariadb"}.get(backend, backend)),
+                    run=run,
                 )
             )
     return Comparison(

@@ -6,20 +6,17 @@ import numpy as np
 
 from benchmarks.html.markup import Markup, join, tag
 from benchmarks.html.table import NOTHING, Column, table
+from benchmarks.visits.against import Against, Figures, against, best_of, upkeep, window_visits
 from benchmarks.visits.drawing import Series, axes, chart
 from benchmarks.visits.estimate import ends, ratio
 from benchmarks.visits.findings import (
     NAMES,
     REFUTED,
     REPRODUCED,
-    Against,
-    against,
-    best_of,
     findings,
     shown,
     values,
     warm,
-    window_visits,
 )
 from benchmarks.visits.parts import figure, frame, listing, seconds, section, settings_of, slope
 from benchmarks.visits.plan import MAIN, OURS, SWEEP, TINY
@@ -62,28 +59,27 @@ def _against(comparison: Comparison) -> Markup:
         return Markup()
     note = (
         "The same survey, the same window of history, the same visits by turns. The paper’s best mode is that of its "
-        "modes in this comparison that took the fewest seconds at the end. Ratios are ours by the paper’s best."
+        "modes in this comparison that took the fewest seconds at the end. Ratios are ours by the paper’s best. Where "
+        "compaction is counted, its seconds are spread over the visits of the period that was compacted; a visit of a "
+        "period that was not yet has as many as one of the last period that was."
     )
     return section("Ours against the paper’s best mode", note, *(_tiles(each) for each in found), name="against")
 
 
 def _tiles(found: Against) -> Markup:
     name = NAMES[found.backend]
-    tiles = [
-        _tile(
-            f"{name}: slope while the window fills",
-            "not to be told" if found.filling is None else number(found.filling.value),
-            "too few visits, or the best has no slope that is sure"
-            if found.filling is None
-            else f"{shown(found.filling)}; aim {AIM_SLOPE:g}",
-        ),
-        _tile(
-            f"{name}: seconds at the end",
-            "not to be told" if found.at_end is None else f"{number(1 / found.at_end.value)} times faster",
-            "too few visits" if found.at_end is None else f"{shown(found.at_end)}; aim {AIM_END:.2f}",
-        ),
-        _tile(f"{name}: slope with the window full", *_flat(found.full)),
-    ]
+    kinds = {
+        f"{name}: slope while the window fills": _filling,
+        f"{name}: seconds at the end": _at_end,
+        f"{name}: slope with the window full": _flat,
+    }
+    tiles = []
+    for heading, told in kinds.items():
+        big, soft = told(found.alone)
+        if found.with_upkeep is not None:
+            also, around = told(found.with_upkeep)
+            soft += f". With compaction’s seconds spread over the visits: {also} ({around})"
+        tiles.append(_tile(heading, big, soft))
     words = (
         f"Against {found.best}, whose slope with the window full is {_slope_words(found.best_full)}; the window is "
         f"full from visit {found.window_visits:,} on."
@@ -91,7 +87,22 @@ def _tiles(found: Against) -> Markup:
     return join([tag("div", *tiles, class_="tiles"), tag("p", words, class_="note")])
 
 
-def _flat(fit: Line | None) -> tuple[str, str]:
+def _filling(figures: Figures) -> tuple[str, str]:
+    found = figures.filling
+    if found is None:
+        return "not to be told", "too few visits, or the best has no slope that is sure"
+    return number(found.value), f"{shown(found)}; aim {AIM_SLOPE:g}"
+
+
+def _at_end(figures: Figures) -> tuple[str, str]:
+    found = figures.at_end
+    if found is None:
+        return "not to be told", "too few visits"
+    return f"{number(1 / found.value)} times faster", f"{shown(found)}; aim {AIM_END:.2f}"
+
+
+def _flat(figures: Figures) -> tuple[str, str]:
+    fit = figures.full
     if fit is None:
         return "not to be told", "too few visits after the window was full"
     flat = "holds 0: flat" if fit.slope_low <= 0 <= fit.slope_high else "does not hold 0"
@@ -158,10 +169,14 @@ def _group(comparison: Comparison, group: str) -> Markup:
         f"Scale {first.settings.survey.scale:g}, {max(len(run.run.visits) for run in comparison.of(group)):,} visits. "
         "First and last are means of a tenth of the visits; slopes have their 95 % interval below them; a ratio is to "
         "the paper’s mode that is best at the end, over the last half, visit by visit. In the small plots all of a "
-        "database share their axes: points are visits, dark the whole, blue the selects, orange the stores."
+        "database share their axes: points are visits, dark the whole, blue the selects, orange the stores. Settling "
+        "is what a server did after each turn, by visits, so that nothing of it ran on in somebody else’s."
     )
     if group == MAIN:
-        note += " Slopes and lines are of the visits in which the window of history fills."
+        note += (
+            " Each condition has a server of its own. Slopes and lines are of the visits in which the window of "
+            "history fills."
+        )
     return section(GROUPS[group], note, *parts, name=group)
 
 
@@ -169,7 +184,8 @@ def _table(runs: tuple[Measured, ...], best: Measured | None) -> Markup:
     columns = (
         Column("Condition"),
         *(Column(name, figures=True) for name in ("First", "Last", "Intercept", "Slope, s per 1,000 visits")),
-        *(Column(name, figures=True) for name in ("Selects, last", "Stores, last", "By the paper’s best", "MiB")),
+        *(Column(name, figures=True) for name in ("Selects, last", "Stores, last", "By the paper’s best")),
+        *(Column(name, figures=True) for name in ("Settling, a visit", "MiB")),
     )
     rows = []
     for run in runs:
@@ -182,17 +198,25 @@ def _table(runs: tuple[Measured, ...], best: Measured | None) -> Markup:
                 [
                     join([tag("b", run.condition), tag("small", run.title)]),
                     seconds(first),
-                    seconds(last),
+                    _with_upkeep(last, run),
                     NOTHING if whole.fit is None else seconds(whole.fit.intercept),
                     slope(whole.fit),
                     seconds(ends(values(run, "select_s"))[1]),
                     seconds(ends(values(run, "store_s"))[1]),
                     _by_best(run, best),
+                    seconds(run.settle_s / len(run.run.visits)),
                     f"{size / 2**20:,.0f}" if size else NOTHING,
                 ],
             )
         )
     return table("Conditions", columns, rows)
+
+
+def _with_upkeep(last: float, run: Measured) -> Markup:
+    if not run.run.compactions:
+        return join([seconds(last)])
+    more = ends(upkeep(run))[1]
+    return join([seconds(last), tag("small", f"{seconds(last + more)} with compaction")])
 
 
 def _series(run: Measured, part: str) -> Series:
@@ -228,7 +252,7 @@ def _multiples(runs: tuple[Measured, ...]) -> Iterator[Markup]:
 def _conditions(comparison: Comparison) -> Markup:
     servers = {run.backend: run.run for run in comparison.measured}
     memory = (
-        f"{comparison.memory_limit_mib} MiB for PostgreSQL with its part of the page cache, by a control group; "
+        f"{comparison.memory_limit_mib} MiB for each PostgreSQL with its part of the page cache, by a control group; "
         "MariaDB reads past the page cache (O_DIRECT)"
         if comparison.memory_limit_mib
         else "not limited: PostgreSQL has the system’s page cache behind its own"

@@ -41,14 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Not a folder of the user's alone: as root the server runs under another account.
     with (
         tempfile.TemporaryDirectory(prefix="triggerlog-", ignore_cleanup_errors=True) as folder,
-        running(Path(folder), [Backend.POSTGRESQL], say) as found,
+        running(Path(folder) / "servers", {"alone": Backend.POSTGRESQL}, say) as found,
     ):
         for number, mode in enumerate(options.modes):
             settings = dict(setting.split("=", 1) for setting in mode.split(","))
             survey = {"scale": options.scale}
             fields = {"schema": f"visits_{number}", "cadence": "fast", "visits": options.visits, "survey": survey}
             visits = VisitsConfig.model_validate({**fields, **settings})
-            dsn = found.servers[Backend.POSTGRESQL].dsn
+            dsn = found.servers["alone"].dsn
             sys.stdout.write(f"{mode}\n{_table(asyncio.run(_measured(dsn, visits)))}\n")
             sys.stdout.flush()
     return 0

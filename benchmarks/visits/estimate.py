@@ -6,7 +6,7 @@ cancels. Neighbouring visits are alike: intervals come from the slow part of the
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,6 +110,26 @@ def ends(seconds: Array, part: float = 0.1) -> tuple[float, float]:
     """Mean seconds of the first and of the last visits, a tenth of them each, at least one visit. shape (n,), n > 0."""
     count = max(1, round(part * len(seconds)))
     return float(seconds[:count].mean()), float(seconds[-count:].mean())
+
+
+def spread(periods: Array, seconds: Mapping[int, float]) -> Array:
+    """The seconds of each period, evenly over its visits: float64, shape (visits,).
+
+    What comes after the last of these periods has its own seconds still to come: a visit then gets as much as one of
+    that last period, so that no end of a run is without them.
+
+    Args:
+        periods: of each visit, int64, shape (visits,), in order.
+        seconds: by period.
+
+    """
+    found = np.zeros(len(periods))
+    for period, all_of_it in seconds.items():
+        inside = periods == period
+        found[inside] = all_of_it / max(1, int(np.count_nonzero(inside)))
+    if seconds and (last := periods == max(seconds)).any():
+        found[periods > max(seconds)] = found[last][0]
+    return found
 
 
 def paired(one: Sequence[int], other: Sequence[int]) -> tuple[Array, Array, Array]:

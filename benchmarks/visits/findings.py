@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.visits.estimate import Interval, bend, paired, ratio, slope_ratio
-from benchmarks.visits.plan import BASE, MAIN, OURS, PAPERS, SWEEP
+from benchmarks.visits.estimate import Interval, bend, paired, ratio
+from benchmarks.visits.plan import BASE, PAPERS, SWEEP
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.wording import number
 from daemon.visits.figures import LEAST, line
@@ -293,66 +293,3 @@ LOOKS: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (
     _products,
     _linear,
 )
-
-
-# --- ours against the paper's best -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Against:
-    """Ours against the paper's best mode of the same run on one backend.
-
-    filling: ratio of the slopes while the window of history fills. at_end: ratio of seconds a visit over the last
-    tenth. full, best_full: lines through ours and the best once the window is full; None when too few visits are left.
-    """
-
-    backend: str
-    best: str
-    window_visits: int
-    filling: Interval | None
-    at_end: Interval | None
-    full: Line | None
-    best_full: Line | None
-
-
-def best_of(comparison: Comparison, group: str, backend: str) -> Measured | None:
-    """The paper's mode with the fewest seconds a visit at the end, over the last tenth of the visits."""
-    runs = [run for run in comparison.of(group, backend) if run.condition in PAPERS and run.run.problem is None]
-    return min(
-        runs, key=lambda run: float(values(run, "visit_s")[-max(1, len(run.run.visits) // 10) :].mean()), default=None
-    )
-
-
-def against(comparison: Comparison) -> list[Against]:
-    """By backend; those that lack one of the two are left out."""
-    found = []
-    for backend in ("postgresql", "mysql"):
-        ours, best = comparison.find(MAIN, backend, OURS), best_of(comparison, MAIN, backend)
-        if ours is None or best is None:
-            continue
-        visits, one, other = warm(ours, best)
-        mine, theirs = values(ours, "visit_s")[one], values(best, "visit_s")[other]
-        filled = window_visits(ours)
-        filling, full = visits < filled, visits >= filled
-        last = visits >= np.quantile(visits, 0.9) if len(visits) else full
-        found.append(
-            Against(
-                backend=backend,
-                best=best.condition,
-                window_visits=filled,
-                filling=slope_ratio(visits[filling], mine[filling], theirs[filling]),
-                at_end=ratio(mine[last], theirs[last]),
-                full=line(visits[full], mine[full]),
-                best_full=line(visits[full], theirs[full]),
-            )
-        )
-    return found
-
-
-def window_visits(run: Measured) -> int:
-    """The first visit at which the window of history is full; beyond the last where it never is."""
-    window = run.run.settings.window_ns
-    visits = run.run.visits
-    if window is None or not visits:
-        return len(visits)
-    return next((visit.visit for visit in visits if visit.time_ns - visits[0].time_ns >= window), visits[-1].visit + 1)

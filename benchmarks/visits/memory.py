@@ -1,6 +1,7 @@
 """A control group that limits a server's memory, so that its data outgrows the system's page cache, too. Root only."""
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import psutil
 ROOT = Path("/sys/fs/cgroup")
 PATIENCE_S = 10.0
 POLL_S = 0.05
+
+_numbers = itertools.count(1)
 
 
 class NoMemoryLimit(Exception):
@@ -49,7 +52,7 @@ def move(group: Path, pid: int) -> None:
 
 
 def _place() -> tuple[Path, str]:
-    name = f"triggerlog-bench-{os.getpid()}"
+    name = f"triggerlog-bench-{os.getpid()}-{next(_numbers)}"
     if (ROOT / "memory" / "memory.limit_in_bytes").exists():
         return ROOT / "memory" / name, "memory.limit_in_bytes"
     controllers = ROOT / "cgroup.subtree_control"

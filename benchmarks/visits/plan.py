@@ -13,6 +13,8 @@ SWEEP = "sweep"
 TINY = "tiny"
 BASE = "last_object_table"
 OURS = "partitioned"
+AS_WRITTEN = "as_written"
+"""Ours but for compaction, so that one sees what that does: it is neither ours nor the paper's."""
 PAPERS = ("baseline", "pix_id_iov", BASE)
 """Conditions that are the paper's index modes as they are."""
 
@@ -31,6 +33,7 @@ class Condition:
 class Group:
     """Conditions that take turns: in each round every one of them does the next `chunk` visits, in a shuffled order.
 
+    own_servers: each condition has a server of its own; else those of a backend share one, and its cache.
     minutes: after so long no round begins; what was measured until then is whole, as all had as many turns.
     """
 
@@ -39,6 +42,16 @@ class Group:
     conditions: tuple[Condition, ...]
     chunk: int
     minutes: float
+    own_servers: bool = False
+
+    @property
+    def servers(self) -> dict[str, Backend]:
+        """The servers that it takes: of which backend each is, by name."""
+        return {self.server_of(condition): condition.backend for condition in self.conditions}
+
+    def server_of(self, condition: Condition) -> str:
+        """Name of the server that a condition is measured on."""
+        return f"{condition.backend}-{condition.name}" if self.own_servers else condition.backend.value
 
     @property
     def visits(self) -> int:
@@ -63,13 +76,13 @@ class Size:
 
 SIZES: Mapping[str, Mapping[str, Size]] = {
     "full": {
-        MAIN: Size(scale=0.02, visits=560, chunk=70, minutes=14),
-        SWEEP: Size(scale=0.01, visits=240, chunk=48, minutes=12.5),
-        TINY: Size(scale=0.003, visits=24, chunk=12, minutes=1),
+        MAIN: Size(scale=0.02, visits=560, chunk=70, minutes=15),
+        SWEEP: Size(scale=0.01, visits=144, chunk=48, minutes=12),
+        TINY: Size(scale=0.003, visits=12, chunk=6, minutes=1.2),
     },
     "quick": {
-        MAIN: Size(scale=0.004, visits=48, chunk=16, minutes=1),
-        SWEEP: Size(scale=0.004, visits=16, chunk=8, minutes=1.5),
+        MAIN: Size(scale=0.004, visits=32, chunk=16, minutes=1),
+        SWEEP: Size(scale=0.004, visits=8, chunk=4, minutes=1.7),
         TINY: Size(scale=0.002, visits=4, chunk=2, minutes=0.3),
     },
 }
@@ -113,7 +126,14 @@ def _visits(size: Size, visits: int) -> Size:
 
 def _group(name: str, title: str, size: Size, backends: Sequence[Backend], conditions: Any) -> Group:
     found = tuple(condition for backend in backends for condition in conditions(backend, size))
-    return Group(name=name, title=title, conditions=found, chunk=size.chunk, minutes=size.minutes)
+    return Group(
+        name=name,
+        title=title,
+        conditions=found,
+        chunk=size.chunk,
+        minutes=size.minutes,
+        own_servers=name == MAIN,
+    )
 
 
 def _settings(size: Size, changed: Mapping[str, Any], **survey: Any) -> VisitsConfig:
@@ -139,13 +159,14 @@ def _main(backend: Backend, size: Size) -> Iterator[Condition]:
     if backend not in SQL:
         return
     survey = {"forced_cutoff_days": CUTOFF_DAYS}
-    modes = {
-        BASE: "the paper’s DIAObjectLast",
-        "pix_id_iov": "the paper’s key that begins with the pixel",
-        OURS: "ours: packed pieces by period and coarse pixel",
+    changes: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+        BASE: ("the paper’s DIAObjectLast", {}),
+        "pix_id_iov": ("the paper’s key that begins with the pixel", {"index_mode": "pix_id_iov"}),
+        OURS: ("ours: packed pieces by period and coarse pixel", {"index_mode": OURS}),
+        AS_WRITTEN: ("ours, without compaction", {"index_mode": OURS, "compact": False}),
     }
-    for mode, title in modes.items():
-        yield _made(backend, size, mode, title, survey, {**WINDOW, "index_mode": mode})
+    for name, (title, changed) in changes.items():
+        yield _made(backend, size, name, title, survey, {**WINDOW, **changed})
 
 
 def _sweep(backend: Backend, size: Size) -> Iterator[Condition]:

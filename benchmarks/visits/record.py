@@ -15,6 +15,11 @@ class Measured(BaseModel):
     title: str = Field(description="what of the base condition is changed, in words")
     backend: str = Field(description="postgresql, mysql or mongodb")
     chunk: int = Field(description="visits a turn; the first visit of a turn warms up, and is not compared")
+    settle_s: float = Field(
+        default=0.0,
+        description="seconds, in all, that its server took after its turns to do what they had left behind, such as "
+        "writing changed pages out; no visit runs meanwhile",
+    )
     run: VisitsRun
 
 
@@ -31,7 +36,7 @@ class Comparison(BaseModel):
     command: str = Field(description="what repeats it")
     machine: dict[str, str]
     memory_limit_mib: int | None = Field(
-        description="limit of the control group that the servers ran in, with their part of the page cache; None: none"
+        description="limit of each PostgreSQL’s control group, its part of the page cache included; None: none"
     )
     notes: tuple[str, ...] = Field(default=(), description="what was left out or cut short, a sentence each")
     checks: tuple[str, ...] = Field(default=(), description="counts that were compared, a sentence each")

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from backends.base import StoreError
@@ -18,7 +18,7 @@ from benchmarks.visits.machine import machine
 from benchmarks.visits.plan import Group, planned
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.servers import Running, running
-from benchmarks.visits.turns import facts_of, finished, measure, set_up
+from benchmarks.visits.turns import Turns, facts_of, finished, measure, set_up
 from benchmarks.wording import counted
 from schemas.dsn import Backend
 
@@ -68,14 +68,18 @@ def compare(options: argparse.Namespace, folder: Path) -> tuple[Comparison, bool
     """
     began, date = time.monotonic(), time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     on = machine(folder)
-    with running(folder, options.backend, say) as found:
-        groups = planned(options.plan, list(found.servers), options.scale, options.visits)
-        groups = [group for group in groups if options.only in (None, group.name)]
-        runs: list[Measured] = []
-        for number, group in enumerate(groups):
-            say(f"{group.title}: {len(group.conditions)} conditions, {group.visits:,} visits each")
+    groups = planned(options.plan, options.backend, options.scale, options.visits)
+    groups = [group for group in groups if options.only in (None, group.name)]
+    runs: list[Measured] = []
+    notes: list[str] = []
+    limits: list[int] = []
+    for number, group in enumerate(groups):
+        # Only one group's servers run at a time.
+        with running(folder / group.name, group.servers, say) as found:
             later = sum(60 * each.minutes for each in groups[number + 1 :])
             runs += _measured(group, found, folder, options, later, on)
+        notes += found.notes
+        limits += [found.memory_mib] if found.memory_mib else []
     verdicts = [verdict for group in groups for verdict in checked([run for run in runs if run.group == group.name])]
     for right, words in verdicts:
         say(f"{'checked' if right else 'WRONG'}: {words}")
@@ -86,8 +90,8 @@ def compare(options: argparse.Namespace, folder: Path) -> tuple[Comparison, bool
         seed=options.seed,
         command=f"make bench-visits{_arguments(options)}",
         machine=on,
-        memory_limit_mib=found.memory_mib,
-        notes=tuple(found.notes),
+        memory_limit_mib=limits[0] if limits else None,
+        notes=tuple(dict.fromkeys(notes)),
         checks=tuple(words if right else f"WRONG: {words}" for right, words in verdicts),
         measured=tuple(runs),
     )
@@ -97,8 +101,11 @@ def compare(options: argparse.Namespace, folder: Path) -> tuple[Comparison, bool
 def _measured(
     group: Group, found: Running, folder: Path, options: argparse.Namespace, later: float, on: dict[str, str]
 ) -> list[Measured]:
-    facts = {backend: facts_of(server) for backend, server in found.servers.items()}
+    facts = {name: facts_of(server) for name, server in found.servers.items()}
     turns = set_up(group, found.servers, folder)
+    if not turns:
+        return []
+    say(f"{group.title}: {len(turns)} conditions, {group.visits:,} visits each")
     told = [0.0]
 
     def tell(seconds: float) -> None:
@@ -108,11 +115,17 @@ def _measured(
             say(f"  about {counted(round((seconds + later) / 60), 'minute')} left")
 
     found.notes += measure(group, turns, seed=options.seed, say=say, tell=tell)
-    runs = [finished(group, turn, facts[turn.condition.backend], on) for turn in turns]
-    found.notes += [
-        f"{run.backend} {run.condition} ({group.name}): {run.run.problem}" for run in runs if run.run.problem
-    ]
+    runs = [finished(group, turn, facts[group.server_of(turn.condition)], on) for turn in turns]
+    found.notes += [f"{turn.name} ({group.name}): {words}" for turn in turns for words in _troubles(turn)]
     return [run for run in runs if run.run.visits]
+
+
+def _troubles(turn: Turns) -> Iterator[str]:
+    if turn.problem:
+        yield turn.problem
+    if turn.unsettled:
+        turns = counted(len(turn.unsettled), "turn")
+        yield f"its server had not settled after {turns}, so that this runs on in others: {turn.unsettled[-1]}"
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -1,7 +1,8 @@
 """Throw-away servers with small caches, so that the data of a short run outgrows them."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from schemas.dsn import Backend
 CACHE_MIB = 24
 """Of the server's own cache; MariaDB takes no less than about 5 MiB, and PostgreSQL is happy with 0.2."""
 MEMORY_MIB = 112
-"""Of PostgreSQL with its part of the page cache, which it reads through; MariaDB reads past it (O_DIRECT)."""
+"""Of each PostgreSQL with its part of the page cache, which it reads through; MariaDB reads past it (O_DIRECT)."""
 
 POSTGRESQL = {
     "shared_buffers": f"{CACHE_MIB}MB",
@@ -38,28 +39,47 @@ MARIADB = {"innodb_buffer_pool_size": f"{CACHE_MIB}M", "innodb_flush_method": "O
 class Running:
     """The servers that run, and what was found when they were started.
 
-    servers: by backend. memory_mib: the limit of PostgreSQL's memory, None without one. notes: a sentence each.
+    servers: by name. memory_mib: the limit of each PostgreSQL's memory, None without one. notes: a sentence each.
     """
 
     def __init__(self) -> None:
-        self.servers: dict[Backend, Server] = {}
+        self.servers: dict[str, Server] = {}
         self.memory_mib: int | None = None
         self.notes: list[str] = []
 
+    def note(self, words: str) -> None:
+        """Add a sentence, once."""
+        if words not in self.notes:
+            self.notes.append(words)
+
 
 @contextmanager
-def running(folder: Path, backends: Sequence[Backend], say: Callable[[str], None]) -> Iterator[Running]:
-    """Have the servers run; they are stopped afterwards, and whoever made the folder removes it.
+def running(folder: Path, wanted: Mapping[str, Backend], say: Callable[[str], None]) -> Iterator[Running]:
+    """Have servers run; they are stopped afterwards, and what they wrote is removed.
 
-    A server that is not on the machine is left out, and a note and a line say so.
+    Those that are not on the machine are left out, and a note and a line say so.
+
+    Args:
+        folder: they write in it; it is made, and removed.
+        wanted: of which backend each is, by a name.
+        say: takes the line.
+
     """
     found = Running()
     with ExitStack() as stack:
-        for backend in backends:
+        # What must not fail because a server wrote a file meanwhile, and comes after all of them have ended.
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        missing: dict[Backend, ServerNotInstalled] = {}
+        for number, (name, backend) in enumerate(wanted.items()):
+            if backend in missing:
+                continue
             try:
-                found.servers[backend] = START[backend](stack, folder / backend.value, found)
+                # A number: the path of a Unix socket has to be short.
+                found.servers[name] = START[backend](stack, folder / str(number), found)
             except ServerNotInstalled as error:
-                found.notes.append(f"{backend} was left out: {error}.")
+                missing[backend] = error
+                found.note(f"{backend} was left out: {error}.")
                 say(f"{backend} is left out: {error}")
         yield found
 
@@ -83,7 +103,7 @@ def _limit(stack: ExitStack, server: EmbeddedPostgresql, found: Running) -> None
     try:
         group = stack.enter_context(limited(MEMORY_MIB))
     except NoMemoryLimit as error:
-        found.notes.append(
+        found.note(
             f"PostgreSQL reads through the system’s page cache, which was not limited ({error}): its data did not "
             f"outgrow that, only its own cache of {CACHE_MIB} MiB."
         )
@@ -104,7 +124,7 @@ def _mariadb(stack: ExitStack, folder: Path, found: Running) -> Server:
 def _mongodb(stack: ExitStack, folder: Path, found: Running) -> Server:
     folder.mkdir(parents=True)
     server = stack.enter_context(throwaway_mongodb(folder))
-    found.notes.append("FerretDB and mongod keep the caches that they have by default.")
+    found.note("FerretDB and mongod keep the caches that they have by default.")
     return server
 
 

@@ -13,24 +13,28 @@ from backends.visits import open_visit_store
 from benchmarks.servers.base import Server
 from benchmarks.visits.plan import Condition, Group
 from benchmarks.visits.record import Measured
+from benchmarks.visits.settle import NotSettled, settle
 from daemon.visits.expected import rows
 from daemon.visits.following import VisitsFailed, follow, spec_of
-from daemon.visits.messages import Troubled, Visited
+from daemon.visits.messages import Compacting, Rewritten, Troubled, Visited
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
-from schemas.dsn import Backend
-from schemas.visits.measures import TableSize, VisitMeasure, VisitsRun
+from schemas.visits.measures import Compaction, TableSize, VisitMeasure, VisitsRun
 
 PATIENCE_S = 600.0
 STANDS_S = 180.0
-"""A condition that does no visit in so long, as when its server went away for good, is left out from there on."""
+"""A condition that does nothing in so long, as when its server went away for good, is left out from there on."""
 GROWTH = 1.15
 """A round is reckoned to take so much longer than the one before."""
 
 
 @dataclass
 class Turns:
-    """A condition under measurement: where, and what it has done so far. problem: why it does no more."""
+    """A condition under measurement: where, and what it has done so far.
+
+    problem: why it does no more. settle_s: seconds that its server took after its turns to settle. unsettled: why it
+    had not settled, a line a turn after which it had not.
+    """
 
     condition: Condition
     server: Server
@@ -39,7 +43,10 @@ class Turns:
     log: Path
     began_ns: int
     visits: list[VisitMeasure] = field(default_factory=list)
+    compactions: list[Compaction] = field(default_factory=list)
     problem: str | None = None
+    settle_s: float = 0.0
+    unsettled: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -47,11 +54,16 @@ class Turns:
         return f"{self.condition.backend} {self.condition.name}"
 
 
-def set_up(group: Group, servers: Mapping[Backend, Server], folder: Path) -> list[Turns]:
-    """Give each condition a schema of its own."""
+def set_up(group: Group, servers: Mapping[str, Server], folder: Path) -> list[Turns]:
+    """Give each condition a schema of its own, on its server. Those without a server are left out.
+
+    folder: for what the processes of visits say.
+    """
     found = []
     for number, condition in enumerate(group.conditions):
-        server = servers[condition.backend]
+        server = servers.get(group.server_of(condition))
+        if server is None:
+            continue
         schema = server.new_name()
         fields = {"dsn": server.dsn, "command_timeout_s": PATIENCE_S}
         found.append(
@@ -72,6 +84,8 @@ def measure(
 ) -> list[str]:
     """Let all conditions do their visits, round by round in a shuffled order; return what was cut short.
 
+    After each turn its server does what the turn left behind before the next one begins; that is not timed as a visit.
+
     tell: takes after each turn the estimate of the seconds that the group still needs.
     """
     order = random.Random(f"{seed} {group.name}")  # noqa: S311 - an order, no secret
@@ -87,6 +101,7 @@ def measure(
         for place, turn in enumerate(order.sample(list(turns), len(turns))):
             if turn.problem is None:
                 _take(turn, until, say)
+                _settle(turn)
             so_far = time.monotonic() - round_began
             a_round = max(before * GROWTH, so_far / (place + 1) * len(turns))
             later = min(left - a_round, a_round * GROWTH * (group.rounds - number - 1))
@@ -104,26 +119,44 @@ def _last(turn: Turns, chunk: int) -> float:
 
 def _take(turn: Turns, until: int, say: Callable[[str], None]) -> None:
     try:
-        turn.visits += asyncio.run(_visits(turn, until))
+        visits, compactions = asyncio.run(_visits(turn, until))
     except (VisitsFailed, StoreError) as error:
         turn.problem = str(error)
         say(f"  {turn.name} is left out from here on: {error}")
+    else:
+        turn.visits += visits
+        turn.compactions += compactions
 
 
-async def _visits(turn: Turns, until: int) -> list[VisitMeasure]:
+async def _visits(turn: Turns, until: int) -> tuple[list[VisitMeasure], list[Compaction]]:
     spec = spec_of(turn.database, turn.settings, state_dir=turn.log.parent, until=until)
-    visits, problem = [], "no word from it"
+    visits: list[VisitMeasure] = []
+    compactions: list[Compaction] = []
+    problem = "no word from it"
     try:
         async with asyncio.timeout(STANDS_S) as limit, aclosing(follow(spec, turn.log)) as messages:
             async for message in messages:
-                if isinstance(message, Visited):
-                    visits.append(message.visit)
+                match message:
+                    case Visited():
+                        visits.append(message.visit)
+                    case Rewritten():
+                        compactions.append(message.compacted)
+                    case Troubled():
+                        problem = message.problem
+                if isinstance(message, Visited | Compacting | Rewritten):
                     limit.reschedule(asyncio.get_running_loop().time() + STANDS_S)
-                elif isinstance(message, Troubled):
-                    problem = message.problem
     except TimeoutError:
-        raise VisitsFailed(f"no visit was done in {STANDS_S:g} s: {problem}") from None
-    return visits
+        raise VisitsFailed(f"nothing was done in {STANDS_S:g} s: {problem}") from None
+    return visits, compactions
+
+
+def _settle(turn: Turns) -> None:
+    began = time.monotonic()
+    try:
+        settle(turn.server)
+    except NotSettled as error:
+        turn.unsettled.append(str(error))
+    turn.settle_s += time.monotonic() - began
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +183,7 @@ def finished(group: Group, turn: Turns, facts: Facts, machine: dict[str, str]) -
         title=turn.condition.title,
         backend=turn.condition.backend.value,
         chunk=group.chunk,
+        settle_s=turn.settle_s,
         run=VisitsRun(
             id=f"{group.name}-{turn.condition.backend}-{turn.condition.name}",
             began_ns=turn.began_ns,
@@ -160,6 +194,7 @@ def finished(group: Group, turn: Turns, facts: Facts, machine: dict[str, str]) -
             server=facts.settings,
             machine=machine,
             visits=tuple(turn.visits),
+            compactions=tuple(turn.compactions),
             sizes=sizes,
             counts=counts,
             expected=_expected(turn),
