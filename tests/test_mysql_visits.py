@@ -21,7 +21,7 @@ from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.visit_compaction import COMPACTED
 from schemas.config import DatabaseConfig
 from schemas.readings import Array
-from schemas.visits.tables import IndexMode, LastColumns, Table, tables_of
+from schemas.visits.tables import SOURCE_DTYPE, IndexMode, LastColumns, Table, tables_of
 from tests.visits import VARIABLES, by_id, history_of, record_of, run_visits, same, tile_write, time_of, visits_config
 
 MODES: dict[str, dict[str, str]] = {
@@ -165,6 +165,9 @@ async def test_a_compaction_cut_after_any_statement_is_done_another_time(
     for one in (store, model):
         await run_visits(one, range(5))
     _, period = (await store.uncompacted(time_of(2)))[0]
+    # Some chunks of pixels, each pixel in some parts.
+    monkeypatch.setattr("backends.visit_compaction.CHUNK_BYTES", 6 * SOURCE_DTYPE.itemsize)
+    monkeypatch.setattr("backends.mysql.visits.compaction.MOST_BYTES", 2 * SOURCE_DTYPE.itemsize)
     run = Session.run
 
     async def cut_after(statements: int) -> bool:
@@ -192,7 +195,10 @@ async def test_a_compaction_cut_after_any_statement_is_done_another_time(
     while not await cut_after(cuts):
         await assert_as(store, model)
         cuts += 1
-    assert cuts > 8
+    assert cuts > 12  # two chunks and more
+    tiles = await other.fetch(f"SELECT DISTINCT tile FROM {schema}.DIASourcePieces WHERE period = {period}")
+    assert min(tile for (tile,) in tiles) < -1
+    assert max(tile for (tile,) in tiles) == -1
     await cut_after(2)
     assert await left_beside(other, schema)
     remaining = await store.uncompacted(time_of(2))
@@ -223,6 +229,37 @@ async def test_compaction_gives_way_to_who_reads(make: Make, schema: str, other:
     after = await other.fetch(there)
     assert len(before) - len(after) == made.before.pieces - made.after.pieces > 0
     assert {visit for _, visit, tile, _ in after if tile < 0} == {1}
+
+
+async def test_an_exchange_whose_connection_broke_meets_no_table_that_is_not_whole(
+    make: Make, schema: str, other: Connection
+) -> None:
+    """The server goes on with it, and another compaction has to wait for it."""
+    store, model = await make(PARTITIONED), MemoryVisitStore(visits_config(schema, PARTITIONED))
+    await model.create()
+    for one in (store, model):
+        await run_visits(one, range(3))
+    found = await store.uncompacted(time_of(2))
+
+    async def until(state: str) -> None:
+        async with asyncio.timeout(30):
+            while not await other.fetch(  # noqa: ASYNC110 - the server says it to nobody
+                f"SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = '{state}'"
+            ):
+                await asyncio.sleep(0.01)
+
+    await other.run(f"START TRANSACTION; DELETE FROM {schema}.{found[0][0]}Pieces WHERE period = {found[0][1] - 1}")
+    broken = asyncio.create_task(store.compact(*found[0]))
+    await until("Waiting for table metadata lock")
+    broken.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await broken
+    again = asyncio.create_task(store.compact(*found[0]))
+    await until("User lock")
+    await other.run("COMMIT")
+    assert await again is not None
+    await assert_as(store, model)
+    assert await store.uncompacted(time_of(2)) == found[1:]
 
 
 async def test_a_server_killed_while_pieces_take_the_place_of_others_has_either(

@@ -48,7 +48,7 @@ CUTS = [
     ("mongodb", "baseline", False),
     ("mongodb", "partitioned", False),
 ]
-COMPACTING = ["postgresql"]
+COMPACTING = ["postgresql", "mariadb"] if THOROUGH else ["postgresql"]
 COMPACT_S = 0.05
 """About what a table of a small run takes, and a little more."""
 IN_TURN = [("postgresql", "persistent"), ("postgresql", "fork"), ("mariadb", "persistent"), ("mongodb", "persistent")]

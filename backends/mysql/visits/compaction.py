@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from pymysql.err import MySQLError
 
+from backends.base import StoreUnavailable
 from backends.mysql.bulk import ROOM
 from backends.mysql.errors import LOCK_WAIT, number_of
 from backends.mysql.sql import literal, quoted
@@ -32,7 +33,12 @@ SAMPLE = 1000
 
 
 class Compaction:
-    """Writes pieces of periods anew; one at a time in a schema."""
+    """Writes pieces of periods anew, one at a time in a schema.
+
+    Whoever calls `uncompacted`, `make_beside` or `put_in_place` keeps all others from doing so, and from making and
+    dropping partitions: a server may still have the exchange before it of a connection that broke, which must not find
+    a table beside that is not whole yet.
+    """
 
     def __init__(self, visits: VisitsConfig, periods: Periods) -> None:
         self._schema = visits.schema_name
@@ -52,17 +58,22 @@ class Compaction:
                 ended = period > NO_PERIOD and (period + 1) * self._period_ns <= before_ns
                 if not ended or (name, period) in noted:
                     continue
-                if is_large(await self._sample(session, table, period), table):
+                sample = f"(SELECT n FROM {self._partition(table, period)} LIMIT {SAMPLE})"
+                if is_large(await self._packed(session, sample), table):
                     await self._note(session, name, period)
                 else:
                     found.append((name, period))
         return sorted(found, key=lambda each: each[1])
 
-    async def write_beside(self, session: Session, name: str, period: int) -> Compacted:
-        """Write the pieces of a period anew into a table beside theirs; a transaction a chunk."""
+    async def make_beside(self, session: Session, name: str) -> None:
+        """Make an empty table beside the pieces of a table, in place of one that is left."""
         table = self._tables[name]
         await session.run(f"DROP TABLE IF EXISTS {self._beside(table)}")
         await session.run(create_beside(self._schema, table))
+
+    async def write_beside(self, session: Session, name: str, period: int) -> Compacted:
+        """Write the pieces of a period anew into the table beside theirs; a transaction a chunk."""
+        table = self._tables[name]
         told = await session.fetch(
             f"SELECT pixel, COUNT(*), CAST(SUM(n) AS SIGNED), MAX(visit) FROM {self._partition(table, period)}"
             " GROUP BY pixel ORDER BY pixel"
@@ -82,12 +93,15 @@ class Compaction:
         before = Packed(pieces=sum(each.pieces for each in found), records=sum(each.records for each in found))
         return Compacted(before=before, after=written)
 
-    async def put_in_place(self, session: Session, name: str, period: int) -> bool:
+    async def put_in_place(self, session: Session, name: str, period: int, written: Packed) -> bool:
         """Put the new pieces in the place of the old; False, and all as it was, where somebody is reading them.
 
-        Whoever calls this keeps all others from making and dropping partitions.
+        Raises:
+            StoreUnavailable: the table beside is not as it was written: another process compacts, too.
         """
         table = self._tables[name]
+        if await self._packed(session, self._beside(table)) != written:
+            raise StoreUnavailable(f"another process compacts {name} in schema {self._schema!r}")
         exchanged = await self._exchanged(session, table, period)
         if exchanged:
             await self._note(session, name, period)
@@ -129,10 +143,9 @@ class Compaction:
             for part in parts(rows, heads["visit"], heads["pixel"], table, most)
         ]
 
-    async def _sample(self, session: Session, table: Table, period: int) -> Packed:
+    async def _packed(self, session: Session, source: str) -> Packed:
         ((pieces, records),) = await session.fetch(
-            "SELECT COUNT(*), CAST(COALESCE(SUM(n), 0) AS SIGNED)"
-            f" FROM (SELECT n FROM {self._partition(table, period)} LIMIT {SAMPLE}) some"
+            f"SELECT COUNT(*), CAST(COALESCE(SUM(n), 0) AS SIGNED) FROM {source} some"
         )
         return Packed(pieces=pieces, records=records)
 

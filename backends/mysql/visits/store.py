@@ -227,7 +227,7 @@ class MysqlVisitStore:
         """Tables and periods that can be compacted."""
         if not self._partitioned:
             return ()
-        async with self._connected(LONGER) as session:
+        async with self._connected(LONGER) as session, self._alone(session):
             return await self._compaction.uncompacted(session, before_ns)
 
     async def compact(self, table: str, period: int) -> Compacted | None:
@@ -235,9 +235,11 @@ class MysqlVisitStore:
         if not self._partitioned:
             raise StoreError("there are no pieces to be compacted")
         async with self._connected(LONGER) as session:
+            async with self._alone(session):
+                await self._compaction.make_beside(session, table)
             compacted = await self._compaction.write_beside(session, table, period)
             async with self._alone(session):
-                placed = await self._compaction.put_in_place(session, table, period)
+                placed = await self._compaction.put_in_place(session, table, period, compacted.after)
         return compacted if placed else None
 
     async def counts(self) -> Mapping[str, int]:
