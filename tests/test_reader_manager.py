@@ -19,6 +19,7 @@ from schemas.config import Workload
 from tests.batches import batch_of, readings_of
 from tests.pipelines import eventually
 from tests.processes import free_port
+from tests.relays import hand_on
 
 GROUP = '[[groups]]\nname = "bpm"\ncount = 4\nchannels = [{ name = "x" }]\n'
 
@@ -116,15 +117,15 @@ async def link(port: int, dsn: str) -> AsyncIterator[None]:
     """A way over TCP to a server that listens on a Unix socket."""
     socket = f"{parse_qs(urlsplit(dsn).query)['host'][0]}/.s.PGSQL.5432"
 
-    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        while piece := await source.read(65536):
-            target.write(piece)
-        target.close()
+    serving: set[asyncio.Task[None] | None] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_unix_connection(socket)
-        await asyncio.gather(carry(reader, back), carry(there, writer))
+        serving.add(asyncio.current_task())
+        await hand_on((reader, writer), await asyncio.open_unix_connection(socket))
 
-    server = await asyncio.start_server(connected, "127.0.0.1", port)
-    async with server:
+    async with await asyncio.start_server(connected, "127.0.0.1", port):
         yield
+    # A server that is closed leaves the connections that it took.
+    for task in serving:
+        task.cancel()
+    await asyncio.gather(*serving, return_exceptions=True)

@@ -18,16 +18,17 @@ import pytest
 
 from backends import open_store
 from backends.base import Store, StoreError, StoreUnavailable
+from backends.mysql.address import address_of, connect
 from backends.throwaway.mariadb import ThrowawayMariadb
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from tests.batches import batch_of, group_of, readings_of
 from tests.certificates import Authority, Certificate
 from tests.processes import free_port
+from tests.relays import Ends, hand_on
 from tests.servers import installed, server_folder
 
 GROUP = group_of()
-Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @pytest.fixture(scope="module")
@@ -133,23 +134,16 @@ def handing_on(context: ssl.SSLContext, connect: Callable[[], Awaitable[Ends]], 
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
-    async def one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with contextlib.suppress(ConnectionError, ssl.SSLError):
-                while data := await reader.read(1 << 16):
-                    writer.write(data)
-                    await writer.drain()
-        finally:
-            writer.close()
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.CancelledError, ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
-            if asks:
-                await reader.readexactly(asks)
-                writer.write(b"S")
-                await writer.start_tls(context)
-            there, back = await connect()
-            await asyncio.gather(one_way(reader, back), one_way(there, writer))
+            try:
+                if asks:
+                    await reader.readexactly(asks)
+                    writer.write(b"S")
+                    await writer.start_tls(context)
+                await hand_on((reader, writer), await connect())
+            finally:
+                writer.transport.abort()
 
     async def listen() -> asyncio.Server:
         return await asyncio.start_server(serve, "127.0.0.1", 0, ssl=None if asks else context)
@@ -201,6 +195,14 @@ async def test_batches_are_committed_over_tls(
         assert await store.position(GROUP.name) == batch.position
     finally:
         await store.close()
+
+
+async def test_a_mariadb_is_left_with_the_socket_closed(mariadb: str, authority: Authority) -> None:
+    address = address_of(mariadb.format(host="127.0.0.1", ca=quote(str(authority.ca), safe="")))
+    connection = await connect(address, program="test", timeout_s=30)
+    socket = connection._writer.get_extra_info("socket")
+    await connection.ensure_closed()
+    assert socket.fileno() == -1
 
 
 # Where the name is another one PyMongo leaves its socket to be collected; it is here, and not amid another test.

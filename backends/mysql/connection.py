@@ -7,6 +7,7 @@ be sent ahead of their answers, which come in the same order.
 
 import struct
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any
 
 import aiomysql
@@ -169,6 +170,20 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
 
     async def _forget(self, statement: int) -> None:
         await self.send(COMMAND.COM_STMT_CLOSE, struct.pack("<I", statement))  # has no answer
+
+    async def ensure_closed(self) -> None:
+        """Take leave of the server, and wait until the connection has gone; who waits no longer ends it."""
+        writer = self._writer
+        await super().ensure_closed()
+        if writer is not None:
+            # Over TLS each side takes leave of the other. The driver does not wait for the server's, and a loop that
+            # ends first leaves the socket open.
+            try:
+                with suppress(ConnectionError):  # a server that has gone, and takes no leave
+                    await writer.wait_closed()
+            except BaseException:
+                writer.transport.abort()
+                raise
 
     def terminate(self) -> None:
         """End the connection now, whatever is under way; the server rolls back what was not committed."""
