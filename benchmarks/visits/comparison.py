@@ -32,6 +32,7 @@ GROUPS = {
     SWEEP: "One thing changed at a time",
     TINY: "MongoDB’s protocol, a few visits",
 }
+UNTOLD = "not to be told"
 AIM_SLOPE, AIM_END = 0.2, 1 / 3
 """What was aimed at: a fifth of the slope while the window fills, a third of the time at the end."""
 
@@ -69,16 +70,21 @@ def _against(comparison: Comparison) -> Markup:
 def _tiles(found: Against) -> Markup:
     name = NAMES[found.backend]
     kinds = {
-        f"{name}: slope while the window fills": _filling,
-        f"{name}: seconds at the end": _at_end,
-        f"{name}: slope with the window full": _flat,
+        f"{name}: slope while the window fills": (
+            _filling,
+            f"; aim {AIM_SLOPE:g}",
+            "too few visits, or the best has no slope that is sure",
+        ),
+        f"{name}: seconds at the end": (_at_end, f"; aim {AIM_END:.2f}", "too few visits"),
+        f"{name}: slope with the window full": (_flat, "", "too few visits after the window was full"),
     }
     tiles = []
-    for heading, told in kinds.items():
-        big, soft = told(found.alone)
-        if found.with_upkeep is not None:
-            also, around = told(found.with_upkeep)
-            soft += f". With compaction’s seconds spread over the visits: {also} ({around})"
+    for heading, (told, aim, why) in kinds.items():
+        big, soft = told(found.alone) or (UNTOLD, why)
+        soft += aim
+        also = told(found.with_upkeep) if found.with_upkeep is not None else None
+        if also is not None:
+            soft += f". With compaction’s seconds spread over the visits: {also[0]} ({also[1]})"
         tiles.append(_tile(heading, big, soft))
     words = (
         f"Against {found.best}, whose slope with the window full is {_slope_words(found.best_full)}; the window is "
@@ -87,24 +93,20 @@ def _tiles(found: Against) -> Markup:
     return join([tag("div", *tiles, class_="tiles"), tag("p", words, class_="note")])
 
 
-def _filling(figures: Figures) -> tuple[str, str]:
+def _filling(figures: Figures) -> tuple[str, str] | None:
     found = figures.filling
-    if found is None:
-        return "not to be told", "too few visits, or the best has no slope that is sure"
-    return number(found.value), f"{shown(found)}; aim {AIM_SLOPE:g}"
+    return None if found is None else (number(found.value), shown(found))
 
 
-def _at_end(figures: Figures) -> tuple[str, str]:
+def _at_end(figures: Figures) -> tuple[str, str] | None:
     found = figures.at_end
-    if found is None:
-        return "not to be told", "too few visits"
-    return f"{number(1 / found.value)} times faster", f"{shown(found)}; aim {AIM_END:.2f}"
+    return None if found is None else (f"{number(1 / found.value)} times faster", shown(found))
 
 
-def _flat(figures: Figures) -> tuple[str, str]:
+def _flat(figures: Figures) -> tuple[str, str] | None:
     fit = figures.full
     if fit is None:
-        return "not to be told", "too few visits after the window was full"
+        return None
     flat = "holds 0: flat" if fit.slope_low <= 0 <= fit.slope_high else "does not hold 0"
     return number(
         fit.slope_per_1000
@@ -113,7 +115,7 @@ def _flat(figures: Figures) -> tuple[str, str]:
 
 def _slope_words(fit: Line | None) -> str:
     if fit is None:
-        return "not to be told"
+        return UNTOLD
     return f"{figure(fit.slope_per_1000)} ({figure(fit.slope_low)} to {figure(fit.slope_high)}) s per 1,000 visits"
 
 
