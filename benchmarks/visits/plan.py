@@ -82,7 +82,7 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
     },
     "quick": {
         MAIN: Size(scale=0.004, visits=32, chunk=16, minutes=1),
-        SWEEP: Size(scale=0.004, visits=8, chunk=4, minutes=1.7),
+        SWEEP: Size(scale=0.004, visits=16, chunk=8, minutes=1.7),
         TINY: Size(scale=0.002, visits=4, chunk=2, minutes=0.3),
     },
 }
