@@ -73,17 +73,22 @@ def by_pixel(rows: Array, pixels: Array) -> Iterator[tuple[int, Array]]:
 
 def of_ids(rows: Array, ids: Array) -> Array:
     """Rows whose diaObjectId is among `ids`, int64 ascending."""
-    if not len(ids):
-        return rows[:0]
-    there = np.ascontiguousarray(rows["diaObjectId"])
-    places = np.minimum(np.searchsorted(ids, there), len(ids) - 1)
-    return taken(rows, ids[places] == there)
+    return taken(rows, _is_of(rows, ids))
 
 
 def of_history(rows: Array, history: History) -> Array:
     """Rows of the ids and of the visits of a history: a compacted piece has those of other visits, too."""
-    rows = of_ids(rows, history.ids)
-    return taken(rows, (rows["ccdVisitId"] >= history.since_visit) & (rows["ccdVisitId"] < history.before_visit))
+    visits = rows["ccdVisitId"]
+    return taken(rows, _is_of(rows, history.ids) & (visits >= history.since_visit) & (visits < history.before_visit))
+
+
+def _is_of(rows: Array, ids: Array) -> Array:
+    """Which rows have a diaObjectId that is among `ids`; bool."""
+    if not len(ids):
+        return np.zeros(len(rows), bool)
+    there = np.ascontiguousarray(rows["diaObjectId"])
+    places = np.minimum(np.searchsorted(ids, there), len(ids) - 1)
+    return np.asarray(ids[places] == there)
 
 
 def newest_of_each(rows: Array, visits: Array) -> Array:
