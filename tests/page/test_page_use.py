@@ -1,0 +1,167 @@
+"""The page as a person uses it: clicked on, walked by keyboard, on a phone; a page of its own for each test.
+
+Apart from the tests that only look: the page that stands open for those draws all the while, at a third of a core.
+"""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+
+from tests.page.browser import BACK_MS, Watched, live, value
+from tests.page.stage import Stage, until
+
+pytestmark = pytest.mark.page
+
+MIXED = {"6": "m", "13": "l", "32": "s", "42": "n", "51": "m", "70": "d"}
+
+
+def test_a_cell_opens_the_trend_of_its_instrument_and_the_address_remembers_it(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    stage.figures(states={"bpm": {"6": "m"}})
+    expect(page.locator(".cell").nth(6)).to_have_attribute("data-state", "missing")
+    page.locator(".cell").nth(6).click()
+    expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_006")
+    expect(page.locator("#trend-state")).to_contain_text("missing: absent from some of the last triggers")
+    expect(page.locator("#trend-note")).to_contain_text("3,000 readings stored in the last 5 minutes")
+    chart = page.locator("#trend-graph .js-plotly-plot")
+    expect(chart.locator("path.js-line")).to_have_count(4)
+    box = chart.bounding_box()
+    assert box is not None
+    assert box["height"] > 300
+    page.reload()
+    expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_006", timeout=BACK_MS)
+    page.keyboard.press("Escape")
+    expect(page.locator(".mantine-Drawer-title")).to_have_count(0)
+    expect(page.locator(".cell").nth(6)).to_be_focused()
+    assert "instrument" not in page.url
+
+
+def test_an_instrument_out_of_step_tells_by_how_much(stage: Stage, fresh: Watched) -> None:
+    page, cell = fresh.page, fresh.page.locator(".cell").nth(7)
+    expect(cell).to_have_attribute("title", "bpm_007")
+    stage.figures(states={"bpm": {"7": "d"}})
+    size = "1 trigger behind its timestamps (+100.2 ms) since trigger 1234"
+    alarm = page.locator(".alarm", has_text="out of step")
+    expect(alarm).to_have_attribute("data-severity", "warning")
+    expect(alarm).to_contain_text(f"1 instrument out of step: bpm_007 is {size}")
+    expect(cell).to_have_attribute("title", f"bpm_007: {size}")
+    cell.click()
+    expect(page.locator("#trend-state")).to_contain_text("out of step: its trigger numbers or its clock")
+    expect(page.locator("#trend-state")).to_contain_text(size)
+    stage.figures(states={})
+    expect(cell).to_have_attribute("title", "bpm_007")
+    expect(alarm).to_have_count(0, timeout=8_000)
+
+
+def test_readings_that_cannot_be_had_are_explained(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    stage.figures(readings_fail=True)
+    page.locator(".cell").nth(3).click()
+    expect(page.locator("#trend-note")).to_have_text(
+        "No readings to show: the daemon answered 503: the store does not answer."
+    )
+    stage.figures(readings_fail=False)
+    expect(page.locator("#trend-chart .main-svg").first).to_be_visible(timeout=10_000)
+
+
+def test_the_grid_is_walked_by_keyboard_with_a_visible_focus(fresh: Watched) -> None:
+    page = fresh.page
+    first = page.locator(".cell").first
+    first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(".cell").nth(1)).to_be_focused()
+    outline = (
+        page.locator(".cell")
+        .nth(1)
+        .evaluate("e => getComputedStyle(e).outlineStyle + getComputedStyle(e).outlineWidth")
+    )
+    assert outline == "solid2px"
+    page.keyboard.press("End")
+    expect(page.locator(".cell").last).to_be_focused()
+    assert page.locator(".cell[tabindex='0']").count() == 1
+    page.keyboard.press("Enter")
+    expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_119")
+
+
+def test_ranges_are_in_the_address_and_a_pause_goes_on_gathering(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("button.range", has_text="1 m").click()
+    assert "range=1m" in page.url
+    page.locator("#pause").click()
+    expect(page.locator("#paused")).to_contain_text("Charts paused at")
+    newest = (
+        "() => { const x = document.querySelector('#chart-rates .js-plotly-plot').data[0].x; return x[x.length - 1] }"
+    )
+    page.wait_for_timeout(600)
+    stood = page.evaluate(newest)
+    page.wait_for_timeout(1_500)
+    assert page.evaluate(newest) == stood
+    page.locator("#pause").click()
+    points = "() => document.querySelector('#chart-rates .js-plotly-plot').data[0].x"
+    until(lambda: page.evaluate(newest) > stood, "the charts go on")
+    times = page.evaluate(points)
+    during = [t for t in times if stood < t <= stood + 1_500]
+    assert len(during) >= 4
+    page.reload()
+    expect(page.locator("button.range", has_text="1 m")).to_have_attribute("aria-pressed", "true")
+
+
+def test_groups_have_tabs_and_a_grid_each(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    expect(page.locator("#groups")).to_be_hidden()
+    stage.figures(groups={"bpm": 120, "toroid": 24}, states={"toroid": {"3": "s"}})
+    expect(page.locator(".grid")).to_have_count(2)
+    page.locator("#groups button", has_text="toroid").click()
+    expect(page.locator("#tile-absent .unit")).to_have_text("of 24")
+    expect(value(page, "absent")).to_have_text("1")
+    assert "group=toroid" in page.url
+    stage.figures(groups={"bpm": 120}, states={})
+    expect(page.locator(".grid")).to_have_count(1)
+    expect(page.locator("#tile-absent .unit")).to_have_text("of 120")
+
+
+@pytest.mark.parametrize("drawer", [False, True])
+def test_axe_finds_nothing_serious(stage: Stage, fresh: Watched, drawer: bool) -> None:
+    page = fresh.page
+    stage.figures(states={"bpm": MIXED}, p99=50.0, available=False, problem="connection refused", refused={"far": 2})
+    stage.figures(events=[{"time_ns": 1_700_000_000_000_000_000, "severity": "error", "text": "database away"}])
+    expect(page.locator(".alarm")).to_have_count(4)
+    if drawer:
+        page.locator(".cell").nth(6).click()
+        expect(page.locator("#trend-chart .main-svg").first).to_be_visible()
+    found = Axe().run(page).response["violations"]
+    grave = [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found if v["impact"] in ("serious", "critical")]
+    assert grave == []
+
+
+def test_a_phone_needs_no_sideways_scroll(stage: Stage, browser: Browser) -> None:
+    stage.figures(
+        groups={"bpm": 120, "toroid": 24},
+        states={"bpm": MIXED},
+        available=False,
+        problem="connection to server at 10.11.12.13, port 5432 failed: no route to host",
+        refused={"unknown_instrument": 123_456, "far_trigger": 78_901},
+    )
+    watched = Watched(browser, stage.page.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    live(watched.page)
+    expect(watched.page.locator(".grid")).to_have_count(2)
+    expect(watched.page.locator(".alarm")).to_have_count(3)
+    width = "() => document.documentElement.scrollWidth"
+    assert watched.page.evaluate(width) <= 390
+    watched.page.locator(".cell").first.tap()
+    expect(watched.page.locator("#trend-chart .main-svg").first).to_be_visible()
+    assert watched.page.evaluate(width) <= 390
+    watched.page.close()
+
+
+def test_motion_is_spared_where_it_is_not_wanted(stage: Stage, browser: Browser) -> None:
+    watched = Watched(browser, stage.page.url, reduced_motion="reduce")
+    live(watched.page)
+    moving = """() => [...document.querySelectorAll('#page *')].filter(e => {
+        const s = getComputedStyle(e);
+        return s.animationName !== 'none' || s.transitionDuration.split(', ').some(d => parseFloat(d) > 0.01);
+    }).length"""
+    assert watched.page.evaluate(moving) == 0
+    watched.page.close()
