@@ -11,6 +11,8 @@ import pytest
 from backends.postgresql.embedded import EmbeddedPostgresql
 from tests.processes import free_port, here, triggerlog
 
+pytestmark = pytest.mark.slow
+
 CONFIGURATION = """
 state_dir = "{folder}/state"
 {top}

@@ -23,6 +23,8 @@ from typer.main import get_command
 from daemon.cli import COMMANDS, app
 from tests.processes import Daemon, Running, free_port, here, running, running_daemon, triggerlog, until
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 LEAST = '[[groups]]\nname = "bpm"\ncount = 3\nchannels = [{ name = "x" }]\n'
 

@@ -22,6 +22,8 @@ from tests.processes import Running, here, running, triggerlog, until
 from tests.sending import balanced
 from tests.test_journal_daemon import own_server
 
+pytestmark = pytest.mark.slow
+
 CONFIGURATION = """
 state_dir = "{folder}/state"
 

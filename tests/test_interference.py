@@ -11,6 +11,8 @@ import pytest
 from schemas.interference import Record
 from tests.processes import GROUP, Running, running, triggerlog, until
 
+pytestmark = pytest.mark.slow
+
 CONFIGURATION = """
 [[sources]]
 kind = "simulated"

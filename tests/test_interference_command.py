@@ -12,6 +12,8 @@ from schemas.interference import Record
 from schemas.problems import ConfigError
 from tests.processes import running, triggerlog
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--instruments", "6", "--rate", "40", "--fill", "200", "--warm-up", "0.3")
 
 

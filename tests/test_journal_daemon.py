@@ -16,6 +16,8 @@ from schemas.wire import Ack, ProtocolError
 from tests.processes import Running, running, until
 from tests.sending import INSTRUMENTS, balanced, send
 
+pytestmark = pytest.mark.slow
+
 CONFIGURATION = """
 state_dir = "{folder}/state"
 

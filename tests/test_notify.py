@@ -16,6 +16,8 @@ from daemon.supervising.notify import STATUS_MOST, Notifier
 from tests.processes import GROUP, LISTENERS, running, until
 from tests.service_manager import Ear
 
+pytestmark = pytest.mark.slow
+
 STOPPER = str(Path(__file__).parent / "stopped_threads.py")
 STUCK = "journal's thread of group bpm"
 

@@ -21,6 +21,8 @@ from tests.pipelines import eventually
 from tests.processes import free_port
 from tests.relays import hand_on
 
+pytestmark = pytest.mark.slow
+
 GROUP = '[[groups]]\nname = "bpm"\ncount = 4\nchannels = [{ name = "x" }]\n'
 
 

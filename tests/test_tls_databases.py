@@ -28,6 +28,8 @@ from tests.processes import free_port
 from tests.relays import Ends, hand_on
 from tests.servers import installed, server_folder
 
+pytestmark = pytest.mark.slow
+
 GROUP = group_of()
 
 
