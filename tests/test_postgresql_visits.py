@@ -167,7 +167,11 @@ async def test_what_needs_no_compaction_is_noted_until_it_is_dropped(
         await store.create()
         with monkeypatch.context() as large:
             large.setattr("backends.visit_compaction.LARGE_BYTES", 1)
-            assert list(await store.uncompacted(time_of(2))) == []
+            # Large pieces of DIAObjectLast are compacted all the same: most of their versions are not the newest.
+            last = list(await store.uncompacted(time_of(2)))
+            assert [table for table, _ in last] == ["DIAObjectLast"]
+        assert list(await store.uncompacted(time_of(2))) == last
+        assert await store.compact(*last[0]) is not None
         assert list(await store.uncompacted(time_of(2))) == []
         assert await connection.fetchval(f"SELECT count(*) FROM {notes}") == 3
         await store.expire(time_of(2))
