@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,11 @@ _numbers = itertools.count(1)
 # Tests run in several workers, and some run a pytest of their own: that one must not think it is a worker, too.
 for _name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
     os.environ.pop(_name, None)
+
+
+# A run that was started in the background ignores Ctrl-C, and so would whatever the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
