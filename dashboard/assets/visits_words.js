@@ -96,8 +96,9 @@
     tile("left", known(time), unit, pace(live));
   };
 
-  const words = (live) => (live === null ? "from what is kept" : live.problem || "index mode " + live.index_mode + compacted(live));
-  const compacted = (live) => (live.compactions ? " · " + T.count(live.compactions) + " tables of ended periods compacted in " + T.number(live.compact_s, 1) + " s" : "");
+  const words = (live) => (live === null ? "from what is kept" : live.problem || (live.compactions ? compacted(live) : "index mode " + live.index_mode));
+  // As long as the tile is wide; how many tables of ended periods were written anew, and how long that took.
+  const compacted = (live) => live.index_mode + " · " + T.count(live.compactions) + " compacted, " + T.number(live.compact_s, 1) + " s";
   const pace = (live) => (live === null ? "" : live.remaining_s === null ? "" : live.interval_s === null ? "as fast as possible" : "a visit each " + T.plain(live.interval_s) + " s");
   const percent = (fraction) => T.number(100 * fraction, fraction > 0 && fraction < 0.1 ? 2 : fraction > 0 && fraction < 1 ? 1 : 0);
 
