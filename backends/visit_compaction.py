@@ -6,12 +6,11 @@ of pixels, each pixel's records together. Decision 0045 has the measurements.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from backends.visit_rows import newest_places, taken
+from backends.visit_rows import by_pixel, newest_places, taken
 from schemas.readings import Array
 from schemas.visits.records import Packed
 from schemas.visits.tables import DIA_FORCED_SOURCE, DIA_OBJECT_LAST, DIA_SOURCE, Table
@@ -74,14 +73,13 @@ def parts(rows: Array, visits: Array, pixels: Array, table: Table, most_bytes: i
     """
     if table.name == DIA_OBJECT_LAST.name:
         rows, visits, pixels = _newest(rows, visits, pixels)
-    order = np.lexsort((visits, pixels))
-    rows, pixels = taken(rows, order), pixels[order]
+    # `by_pixel` keeps the order that it finds.
+    order = np.argsort(visits, kind="stable")
     most = max(1, most_bytes // table.dtype.itemsize)
-    cuts = [0, *(np.flatnonzero(np.diff(pixels)) + 1).tolist(), len(rows)]
-    for begin, end in pairwise(cuts):
-        begins = range(begin, end, most)
+    for pixel, records in by_pixel(taken(rows, order), pixels[order]):
+        begins = range(0, len(records), most)
         for tile, at in enumerate(begins, LAST_TILE + 1 - len(begins)):
-            yield Part(int(pixels[begin]), tile, rows[at : min(at + most, end)])
+            yield Part(pixel, tile, records[at : at + most])
 
 
 def _newest(rows: Array, visits: Array, pixels: Array) -> tuple[Array, Array, Array]:
