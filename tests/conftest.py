@@ -1,6 +1,7 @@
 """Real servers for the tests, started once a run."""
 
 import asyncio
+import gc
 import itertools
 import os
 import signal
@@ -28,12 +29,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+FORGOTTEN_SOCKET = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+"""The driver of MongoDB forgets a socket whose connecting is cancelled, as closing a client does while it looks at its
+server (PYTHON-5867); the interpreter closes it, and tells."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files with slow tests first, then those with many: no worker is left alone with a long file at the end."""
+    for item in items:
+        if "mongodb" in f"{item.nodeid} {getattr(item, 'fixturenames', ())}":
+            item.add_marker(pytest.mark.mongodb)
+            item.add_marker(pytest.mark.filterwarnings(FORGOTTEN_SOCKET))
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("page")}
     many = Counter(item.path for item in items)
     # Files stay together, and their tests in order: the sort is stable.
     items.sort(key=lambda item: (item.path not in slow, -many[item.path], str(item.path)))
+
+
+@pytest.fixture(autouse=True)
+def _forgotten_sockets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """See to it that what the driver of MongoDB forgets is told in its own test, and in no other."""
+    yield
+    if request.node.get_closest_marker("mongodb"):
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

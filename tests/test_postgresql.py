@@ -136,7 +136,7 @@ async def test_a_commit_that_waits_too_long_is_given_up(
     make: Make, database: asyncpg.Connection, schema: str, rng: np.random.Generator
 ) -> None:
     group = group_of()
-    store = make(group, command_timeout_s=0.3)
+    store = make(group, command_timeout_s=3)
     await store.open()
     batch = batch_of(group, 1, some(group, 1, 3, rng))
     async with database.transaction():
@@ -433,7 +433,7 @@ async def test_a_server_that_hangs_and_goes_on(
     make: Make, postgresql_dsn: str, rng: np.random.Generator, layout: Layout, database: asyncpg.Connection
 ) -> None:
     group = group_of()
-    store = make(group, layout, command_timeout_s=0.5)
+    store = make(group, layout, command_timeout_s=3)
     await store.open()
     first, second = (batch_of(group, k, some(group, k, 1, rng)) for k in (1, 2))
     await store.commit(first)

@@ -177,8 +177,8 @@ def dsn(request: pytest.FixtureRequest) -> Callable[[str, Path], str]:
     return made
 
 
-def store_of(dsn: str, schema: str, state_dir: Path, within_s: float = 30.0) -> Store:
-    database = DatabaseConfig.model_validate({"dsn": dsn, "schema": schema, "command_timeout_s": within_s})
+def store_of(dsn: str, schema: str, state_dir: Path) -> Store:
+    database = DatabaseConfig.model_validate({"dsn": dsn, "schema": schema})
     return open_store(
         database, logger="test", groups={GROUP.name: GROUP}, layouts={GROUP.name: Layout.ROWS}, state_dir=state_dir
     )
@@ -231,8 +231,7 @@ async def test_another_authority_and_another_name_are_told_with_the_mend(
 ) -> None:
     trusted: Authority = request.getfixturevalue(trusts)
     for act in ("open", "check"):
-        # A store of MongoDB looks for a server all this while, and then tells why it found none.
-        store = store_of(dsn(host, trusted.ca), schema, state_dir, within_s=8)
+        store = store_of(dsn(host, trusted.ca), schema, state_dir)
         with pytest.raises(StoreError, match=said) as refused:
             await getattr(store, act)()
         assert not isinstance(refused.value, StoreUnavailable)

@@ -12,8 +12,8 @@ from backends.base import StoreError
 
 Client = AsyncMongoClient[dict[str, Any]]
 
-SELECTION_S = 2.0
-"""How long to look for a server that takes writes; whoever asked tries again later."""
+SELECTION_S = 5.0
+"""How long to look for a server that takes writes when connecting; whoever asked tries again later."""
 CONNECT_S = 5.0
 
 

@@ -47,6 +47,8 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
         raise StoreError(f"{target} cannot be used: {one_line(error)}") from error
     except (ConnectionFailure, OSError) as error:
         late = isinstance(error, TimeoutError) or (isinstance(error, PyMongoError) and error.timeout)
+        # So the driver ends what is under way when the server did not answer it, who looks after it now and then.
+        late = late or str(error) == "operation cancelled"
         if isinstance(error, ServerSelectionTimeoutError):
             # It has looked again and again; what it found last says more.
             late = "timed out" in str(error)

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pymongo
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import OperationFailure
 
 from backends.base import Held, StoreError, StoreUnavailable
+from backends.mongodb.client import SELECTION_S
 from schemas.batch import Durability
 
 Database = AsyncDatabase[dict[str, Any]]
@@ -58,6 +60,16 @@ class Server:
         if durability is Durability.ASYNC:
             return {"w": 1, "j": False}
         return {"w": "majority" if self.set_name else 1, "j": True, "wtimeout": math.ceil(timeout_s * 1000)}
+
+
+async def meet_server(database: Database, timeout_s: float) -> Server:
+    """Find the server and ask it who it is, with `timeout_s` for each command."""
+    # Within a command's time the driver looks for a server for all of it, and not as long as its client says: who shows
+    # a certificate that is not trusted would be told of after half a minute.
+    with pymongo.timeout(min(timeout_s, SELECTION_S)):
+        await database.command("hello")
+    with pymongo.timeout(timeout_s):
+        return await ask_server(database)
 
 
 async def ask_server(database: Database) -> Server:

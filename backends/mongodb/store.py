@@ -23,7 +23,7 @@ from backends.mongodb.errors import login_refused, taken_too_long, translated
 from backends.mongodb.pieces import Asked
 from backends.mongodb.queries import answer
 from backends.mongodb.schema import GroupCollections, check_width, create_or_check, missing_from
-from backends.mongodb.server import Database, Server, ask_server, check_server, held
+from backends.mongodb.server import Database, Server, ask_server, check_server, held, meet_server
 from backends.mongodb.work import ask_view
 from backends.mongodb.writer import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout, Stream
@@ -208,8 +208,8 @@ class MongodbStore:
         where = None if self._reading else ReadPreference.PRIMARY
         database = self._client.get_database(self._schema, read_preference=where)
         if self._server is None:
-            with translated(self._target), pymongo.timeout(self._timeout_s):
-                server = await ask_server(database)
+            with translated(self._target):
+                server = await meet_server(database, self._timeout_s)
             check_server(server, self._target, writes=self._reading is None)
             for collections in self._collections.values():
                 check_width(collections)

@@ -16,7 +16,7 @@ from backends.mongodb.client import Client, make_client, target_of
 from backends.mongodb.documents import NotOurDocuments
 from backends.mongodb.errors import login_refused, taken_too_long, translated
 from backends.mongodb.schema import check_rights
-from backends.mongodb.server import ask_server, check_server
+from backends.mongodb.server import check_server, meet_server
 from backends.mongodb.visits.pieces import PieceTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
@@ -220,8 +220,7 @@ class MongodbVisitStore:
             # Who only asks does so where the DSN says.
             where = None if self._reading else ReadPreference.PRIMARY
             database = self._client.get_database(self._visits.schema_name, read_preference=where)
-            with pymongo.timeout(self._timeout_s):
-                server = await ask_server(database)
+            server = await meet_server(database, self._timeout_s)
             check_server(server, self._target, writes=self._reading is None)
             concern = server.write_concern(self._visits.durability, self._timeout_s)
             self._session = Session(
