@@ -133,7 +133,7 @@ soak: $(INSTALLED) ## An hour under load with kills and outages: nothing lost, n
 	@TRIGGERLOG_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
 
 .PHONY: test-crashes
-test-crashes: $(INSTALLED) tools ## kill -9 of daemons, visits and servers, 20 times each on each database (`make test` kills 6 times)
+test-crashes: $(INSTALLED) tools ## kill -9 of daemons, visits and servers, 20 times each on each database (`make test` kills 4 times)
 	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/test_crashes.py tests/test_visit_crashes.py $(ARGS)
 
 .PHONY: test-systemd

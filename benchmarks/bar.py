@@ -9,13 +9,12 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.text import Text
 
 from benchmarks import progress
-from benchmarks.contenders import contenders
+from benchmarks.contenders import measured
 from benchmarks.governed import BLOCKS
 from benchmarks.latency import windows
 from benchmarks.pages import AUDIENCES
 from benchmarks.plan import Plan
 from benchmarks.remaining import Measure, Remaining
-from benchmarks.workload import LAYOUTS
 from schemas.dsn import Backend
 
 STARTING_S = 2.0
@@ -82,7 +81,7 @@ def clock(seconds: float) -> str:
 
 def expected(plan: Plan, backends: Sequence[Backend], only: str | None) -> dict[str, Measure]:
     """Steps of the plan's measures, and seconds each takes at a guess; of those left out there are none."""
-    ways = [contender for backend in backends for contender in contenders(backend)]
+    ways = [contender for backend in backends for contender in measured(backend, plan)]
     seen = [
         plan.windows if backend is Backend.POSTGRESQL else plan.further_windows
         for backend in backends
@@ -91,7 +90,7 @@ def expected(plan: Plan, backends: Sequence[Backend], only: str | None) -> dict[
     own = Backend.POSTGRESQL in backends
     load = (len(plan.cpu_rates) + bool(plan.memory_s)) if own else 0
     load_s = (len(plan.cpu_rates) * plan.cpu_s + plan.memory_s) / max(load, 1)
-    rounds, drains = 2 * plan.rounds * len(LAYOUTS), plan.drains * len(LAYOUTS)
+    rounds, drains = 2 * plan.rounds * len(plan.layouts), plan.drains * len(plan.layouts)
     outages = rounds + drains if own else 0
     outages_s = (rounds * plan.send_s + drains * plan.outage_s) / max(outages, 1)
     measures = {

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from benchmarks import governed, latency, outages, pages, throughput
-from benchmarks.contenders import contenders
+from benchmarks.contenders import measured
 from benchmarks.plan import PLANS, Plan
 from benchmarks.progress import say
 from benchmarks.rounds import Round
@@ -32,14 +32,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each contender of each database that is to be measured a benchmark."""
-    backends = chosen(metafunc.config)
+    backends, plan = chosen(metafunc.config), PLANS[metafunc.config.getoption("--plan")]
     if "contender" in metafunc.fixturenames:
-        everybody = [contender for backend in backends for contender in contenders(backend)]
+        everybody = [contender for backend in backends for contender in measured(backend, plan)]
         metafunc.parametrize("contender", everybody, ids=[contender.name for contender in everybody])
     if "window" in metafunc.fixturenames:
-        plan = PLANS[metafunc.config.getoption("--plan")]
         windows = [window for backend in backends for window in latency.windows(backend, plan)]
         metafunc.parametrize("window", windows, ids=[window.name for window in windows])
+    if "layout" in metafunc.fixturenames:
+        metafunc.parametrize("layout", plan.layouts)
 
 
 def chosen(config: pytest.Config) -> list[Backend]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from benchmarks.plan import Plan
 from benchmarks.strategies import mongodb, mysql, postgresql
 from benchmarks.strategies.postgresql import bare_copy
 from benchmarks.strategies.strategy import Strategy, file_of
@@ -72,6 +73,16 @@ class Contender:
 def contenders(backend: Backend) -> tuple[Contender, ...]:
     """All contenders of a backend, in the order of the tables."""
     return (*_strategies(backend, STRATEGIES[backend]), *_ceilings(backend), *_daemons(backend))
+
+
+def measured(backend: Backend, plan: Plan) -> tuple[Contender, ...]:
+    """Those of a backend that a plan measures, in the order of the tables."""
+    here = [contender for contender in contenders(backend) if contender.layout in (None, *plan.layouts)]
+    if plan.every_way:
+        return tuple(here)
+    ways = [contender for contender in here if contender.strategy is not None]
+    firsts = {contender.durability: contender for contender in reversed(ways)}
+    return tuple(contender for contender in here if contender not in ways or contender in firsts.values())
 
 
 STRATEGIES: dict[Backend, Sequence[Strategy]] = {

@@ -19,13 +19,12 @@ from benchmarks.servers.base import Server
 from benchmarks.servers.postgresql import PostgresqlServer
 from benchmarks.throughput import daemon_round
 from benchmarks.verify import verify
-from benchmarks.workload import LAYOUTS, random_records
+from benchmarks.workload import random_records
 from schemas.batch import Durability, Layout
 
 LIVE_RATE = 100
 """Triggers a second of 120 instruments that come in all the time."""
 
-LEAD_IN_S = 2.0
 BACK_WITHIN_S = 60.0
 AHEAD_S = 0.25
 """The sender may be ahead by what the daemon is likely to commit in this time, so that the journal is used at all:
@@ -47,7 +46,7 @@ def journal_contenders(server: Server, plan: Plan) -> dict[str, rounds.Contender
             ahead,
             **settings[with_journal],
         )
-        for layout in LAYOUTS
+        for layout in plan.layouts
         for with_journal in (True, False)
     }
 
@@ -60,7 +59,7 @@ def journal_name(layout: Layout, *, with_journal: bool) -> str:
 def journal(server: Server, plan: Plan) -> dict[str, list[Round]]:
     """Full speed with the journal and without, round by round."""
     contenders = journal_contenders(server, plan)
-    expect("outages", plan.rounds * len(contenders) + plan.drains * len(LAYOUTS))
+    expect("outages", plan.rounds * len(contenders) + plan.drains * len(plan.layouts))
 
     def tell(name: str, number: int) -> None:
         begin("outages", f"round {number + 1} of {plan.rounds}, {name}")
@@ -95,7 +94,8 @@ def _outage(folder: Path, layout: Layout, plan: Plan) -> Round:
     try:
         server = PostgresqlServer(database.start(), folder, own=True)
         with running_daemon(server, layout) as process:
-            sender = start_sending(process.port, seconds=LEAD_IN_S + plan.outage_s + LEAD_IN_S, rate=LIVE_RATE)
+            # It is told when it is enough.
+            sender = start_sending(process.port, seconds=plan.outage_s + 3 * BACK_WITHIN_S, rate=LIVE_RATE)
             until(
                 lambda: process.group().triggers.committed >= LIVE_RATE, "the first second is committed", BACK_WITHIN_S
             )
@@ -107,6 +107,7 @@ def _outage(folder: Path, layout: Layout, plan: Plan) -> Round:
             )
             database.start()
             done = _drained(process)
+            sender.terminate()
             sent = result(sender)
         verify(server, process.schema, layout, sent.triggers, random_records(BANK))
         return done

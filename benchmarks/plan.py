@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from benchmarks.workload import LAYOUTS
+from schemas.batch import Layout
+
 MEASURES = ("throughput", "latency", "load", "outages", "governor", "page")
 
 
@@ -9,7 +12,9 @@ MEASURES = ("throughput", "latency", "load", "outages", "governor", "page")
 class Plan:
     """Rounds and seconds.
 
-    rounds: interleaved rounds of the throughput. warms_up: whether everybody has one more before, that does not count.
+    every_way: whether all strategies are measured; else the first of each durability. layouts: of the daemon, and of
+    the ceiling. rounds: interleaved rounds of the throughput. warms_up: whether everybody has one more before, that
+    does not count.
     write_s: seconds a strategy writes in a round. send_s: seconds the sender sends to the daemon in a round, ahead of
     its acknowledgements by as much as the daemon commits in ahead_s; that is committed after the sending, and counted.
     probe_ahead: triggers that it is ahead before anybody knows how fast the daemon is.
@@ -21,6 +26,8 @@ class Plan:
     for page_s seconds.
     """
 
+    every_way: bool = True
+    layouts: tuple[Layout, ...] = LAYOUTS
     rounds: int
     warms_up: bool = True
     write_s: float
@@ -51,6 +58,8 @@ class Plan:
 
 PLANS = {
     "smoke": Plan(
+        every_way=False,
+        layouts=(Layout.ARRAYS,),
         rounds=1,
         warms_up=False,
         write_s=0.2,
@@ -63,7 +72,7 @@ PLANS = {
         cpu_s=2.0,
         memory_s=4.0,
         drains=1,
-        outage_s=2.0,
+        outage_s=1.0,
         governor_rounds=1,
         governor_s=3.0,
         page_rounds=1,

@@ -2,13 +2,15 @@
 
 `python -m benchmarks.sending PORT --seconds S` sends as fast as the daemon takes it; with `--rate R`, R triggers a
 second, each as one write; with `--ahead N` it waits while N triggers are sent and not yet acknowledged; with `--ago S`
-the readings' own times begin S seconds in the past. It ends when everything is acknowledged, and prints JSON: triggers
+the readings' own times begin S seconds in the past. With a rate SIGTERM ends the sending early. It ends when everything
+is acknowledged, and prints JSON: triggers
 sent, when sending ended, acknowledgements as [time, readings], and with a rate when each trigger had gone out; times
 are CLOCK_MONOTONIC, in s.
 """
 
 import argparse
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -153,9 +155,13 @@ def _at_full_speed(
 
 
 def _paced(connection: socket.socket, bank: Array, seconds: float, rate: float, begun_ns: int) -> list[float]:
+    enough = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: enough.set())
     begun = time.monotonic()
     sent = []
     for k in range(int(seconds * rate)):
+        if enough.is_set():
+            break
         block = bank[k % len(bank)][None]
         number(block, k + 1, begun_ns)
         time.sleep(max(0.0, begun + k / rate - time.monotonic()))

@@ -7,13 +7,11 @@ from benchmarks import outages
 from benchmarks.plan import Plan
 from benchmarks.rounds import RECORDED_CLOCK, Round, replay
 from benchmarks.servers.base import Server
-from benchmarks.workload import LAYOUTS
 from schemas.batch import Layout
 
 
 @pytest.mark.benchmark(group="journal", timer=RECORDED_CLOCK)
 @pytest.mark.parametrize("with_journal", [True, False], ids=["with", "without"])
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_journal(
     layout: Layout, with_journal: bool, journal_rounds: dict[str, list[Round]], benchmark: BenchmarkFixture
 ) -> None:
@@ -23,7 +21,6 @@ def test_journal(
 
 
 @pytest.mark.benchmark(group="drain", timer=RECORDED_CLOCK)
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_drain(layout: Layout, server: Server, plan: Plan, benchmark: BenchmarkFixture) -> None:
     """What waited while the database was away, with live triggers coming in all the time."""
     found = outages.drain(server, layout, plan)

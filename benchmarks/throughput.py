@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks import contenders as all_contenders
 from benchmarks import rounds
 from benchmarks.commits import Commits, hz_histogram, hz_quartiles
-from benchmarks.contenders import Contender, Kind
+from benchmarks.contenders import Contender, Kind, measured
 from benchmarks.daemon_process import running_daemon
 from benchmarks.plan import Plan
 from benchmarks.progress import begin, expect, say_round
@@ -19,7 +18,7 @@ from benchmarks.strategies.postgresql import bare_copy
 from benchmarks.strategies.strategy import Strategy, Triggers
 from benchmarks.summary import commit_rate
 from benchmarks.verify import WrongInDatabase, verify
-from benchmarks.workload import CHANNELS, INSTRUMENTS, LAYOUTS, random_records
+from benchmarks.workload import CHANNELS, INSTRUMENTS, random_records
 from schemas.batch import Durability, Layout
 from schemas.dsn import Backend
 
@@ -54,7 +53,7 @@ def measure(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
     """Run all rounds on all servers; return them by the contender's name."""
     runs: dict[str, rounds.Contender] = {}
     for backend, server in servers.items():
-        runs |= _prepared(server, all_contenders.contenders(backend), plan)
+        runs |= _prepared(server, measured(backend, plan), plan)
     expect("throughput", plan.rounds * len(runs))
 
     def tell(name: str, number: int) -> None:
@@ -77,7 +76,7 @@ def _prepared(server: Server, contenders: tuple[Contender, ...], plan: Plan) -> 
 
 
 def _inputs(server: Server, plan: Plan) -> Inputs:
-    paces = {layout: _pace(server, layout, plan) for layout in LAYOUTS}
+    paces = {layout: _pace(server, layout, plan) for layout in plan.layouts}
     has_ceiling = server.backend is Backend.POSTGRESQL
     return Inputs(
         triggers=as_python(TRIGGERS),

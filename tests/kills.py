@@ -4,4 +4,4 @@ import os
 
 THOROUGH = "TRIGGERLOG_KILLS" in os.environ
 """Whether every database is tried in every way."""
-KILLS = int(os.environ.get("TRIGGERLOG_KILLS") or 6)
+KILLS = int(os.environ.get("TRIGGERLOG_KILLS") or 4)

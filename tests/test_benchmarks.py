@@ -19,7 +19,7 @@ from rich.console import Console
 
 from backends.postgresql.copy import decode_arrays, decode_ledger, decode_rows
 from benchmarks.commits import HZ_EDGES, Clock, Commits, completed, hz, hz_histogram, hz_quartiles, merged
-from benchmarks.contenders import STRATEGIES, Contender, Kind, contenders
+from benchmarks.contenders import STRATEGIES, Contender, Kind, contenders, measured
 from benchmarks.daemon_process import running_daemon
 from benchmarks.figures import tables
 from benchmarks.latency import SteadyDaemon, windows
@@ -445,6 +445,14 @@ class TestContenders:
         assert len({contender.name for contender in found}) == len(found)
         daemons = [contender for contender in found if contender.kind is Kind.DAEMON]
         assert {(c.layout, c.durability) for c in daemons} == {(a, b) for a in Layout for b in Durability}
+
+    @pytest.mark.parametrize("backend", list(Backend))
+    def test_all_are_measured_but_to_try_the_benchmarks_some_of_each_kind(self, backend: Backend) -> None:
+        assert measured(backend, PLANS["short"]) == measured(backend, PLANS["full"]) == contenders(backend)
+        kinds = {(c.kind, c.durability) for c in contenders(backend)}
+        some = measured(backend, PLANS["smoke"])
+        assert {(c.kind, c.durability) for c in some} == kinds
+        assert len(some) < len(contenders(backend))
 
     @pytest.mark.parametrize("contender", [c for backend in Backend for c in contenders(backend)], ids=lambda c: c.name)
     def test_what_is_asynchronous_is_not_called_safe(self, contender: Contender) -> None:
