@@ -2,14 +2,16 @@
 (function (T) {
   "use strict";
 
-  const MOST = 1300; // points a line; beyond it a screen has no more pixels
+  const POINTS_A_PX = 2; // of a line; beyond it a screen shows no more
+  const WIDTH = 640; // px of a chart that was not drawn yet
   const LIMIT = "#d98a86";
   const charts = [];
   let forced = true;
   let budgetShown = false;
 
-  /* Least time between two drawings: the longer the range, the less a frame moves it. */
-  const EVERY = { "1m": 200, "5m": 450, "1h": 1900, run: 4900 };
+  const STEP_PX = 2; // that the lines move on at a drawing: less is not seen, and a drawing is dear
+  const OFTEN_MS = 250;
+  const SELDOM_MS = { hour: 1900, longer: 4900 };
 
   T.redraw = function () {
     forced = true;
@@ -27,7 +29,8 @@
       box.append(line);
       box.addEventListener("pointermove", point);
       box.addEventListener("pointerleave", () => charts.forEach((chart) => (chart.line.hidden = true)));
-      charts.push({ name: box.id.slice(6), box, line, seen: true, drawnAt: 0, drawnTo: null });
+      const tab = box.closest("[role=tabpanel]").id.slice(6);
+      charts.push({ name: box.id.slice(6), box, tab, line, seen: true, drawnAt: 0, drawnTo: null });
       seen.observe(box);
     }
   }
@@ -56,10 +59,11 @@
     if (stretch === null) return;
     const now = performance.now();
     for (const chart of charts) {
-      if (chart.box.offsetParent === null) continue; // of a tab that is not seen
-      const due = now - chart.drawnAt >= EVERY[T.view.range] && chart.drawnTo !== stretch.to;
+      if (chart.tab !== T.view.tab) continue;
       const gd = chart.box.querySelector(".js-plotly-plot");
-      if (!gd || !gd.layout || !(forced || (chart.seen && due))) continue;
+      if (!gd || !gd.layout) continue;
+      const due = chart.drawnTo !== stretch.to && now - chart.drawnAt >= every(gd, stretch);
+      if (!(forced || (chart.seen && due))) continue;
       draw(chart, gd, stretch);
       chart.drawnAt = now;
       chart.drawnTo = stretch.to;
@@ -67,9 +71,18 @@
     forced = false;
   };
 
+  const width = (gd) => (gd._fullLayout && gd._fullLayout.xaxis && gd._fullLayout.xaxis._length) || WIDTH;
+
+  /* Least time between two drawings of a chart. */
+  function every(gd, { from, to }) {
+    const step = (STEP_PX * (to - from)) / width(gd);
+    return Math.min(Math.max(step, OFTEN_MS), to - from > 3600e3 ? SELDOM_MS.longer : SELDOM_MS.hour);
+  }
+
   function draw(chart, gd, { from, to }) {
+    const most = Math.ceil(POINTS_A_PX * width(gd));
     const ys = gd.data.map((trace) => {
-      const { x, y } = T.window(T.view.group, trace.meta, from, to, MOST);
+      const { x, y } = T.window(T.view.group, trace.meta, from, to, most);
       trace.x = x;
       trace.y = y;
       return y;

@@ -3,20 +3,26 @@
   "use strict";
 
   const NONE = "–";
+  const formats = {}; // places -> how a number is written; to make one is dear
 
   /* Three or four digits that matter; thousands apart. */
   T.number = function (value, digits) {
     if (value === null || value === undefined || Number.isNaN(value)) return NONE;
     const size = Math.abs(value);
     const places = digits !== undefined ? digits : size >= 100 ? 0 : size >= 10 ? 1 : size === 0 ? 0 : 2;
-    return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+    return written(value, places);
   };
+
+  function written(value, places) {
+    const made = { minimumFractionDigits: places, maximumFractionDigits: places };
+    return (formats[places] = formats[places] || new Intl.NumberFormat("en-US", made)).format(value);
+  }
 
   /* What somebody asked for: 20 and not 20.0. */
   T.plain = (value) => String(Number(value.toPrecision(4)));
 
   T.count = function (value) {
-    return value === null || value === undefined ? NONE : value.toLocaleString("en-US", { maximumFractionDigits: 0 });
+    return value === null || value === undefined ? NONE : written(value, 0);
   };
 
   T.time = function (ms) {

@@ -26,7 +26,8 @@
     const now = T.now();
     T.text($("clock"), T.day(now) + " " + T.time(now) + " UTC");
     const alarms = T.newAlarms().length;
-    document.title = (liveness === "live" ? (alarms ? "(" + alarms + ") " : "") : word + " · ") + "triggerlog";
+    const title = (liveness === "live" ? (alarms ? "(" + alarms + ") " : "") : word + " · ") + "triggerlog";
+    if (document.title !== title) document.title = title;
     banner(liveness);
     who();
     store();

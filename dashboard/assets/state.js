@@ -156,19 +156,19 @@
     const end = first(series.t, to + 1);
     const x = series.t.slice(start, end);
     const y = series.values[place].slice(start, end);
-    return x.length > most ? thin(x, y, from, to, most >> 1) : { x, y };
+    return x.length > most ? thin(x, y, (to - from) / (most >> 1)) : { x, y };
   };
 
-  function thin(x, y, from, to, stretches) {
-    const width = (to - from) / stretches;
+  /* Stretches lie where they lie in time, not in the chart: a line that moves on keeps its shape. */
+  function thin(x, y, width) {
     const thinned = { x: [], y: [] };
     let at = 0;
     while (at < x.length) {
-      const stretch = Math.floor((x[at] - from) / width);
+      const stretch = Math.floor(x[at] / width);
       let low = at;
       let high = at;
       let next = at;
-      for (; next < x.length && Math.floor((x[next] - from) / width) === stretch; next++) {
+      for (; next < x.length && Math.floor(x[next] / width) === stretch; next++) {
         if (y[next] === null) break;
         if (y[next] < y[low]) low = next;
         if (y[next] > y[high]) high = next;

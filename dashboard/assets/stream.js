@@ -4,6 +4,7 @@
 
   const DELAYED_MS = 1500;
   const NO_DATA_MS = 4000;
+  const QUIET_MS = 350; // a frame draws the page; where none comes, its age goes on being told
   const SILENCE_MS = 4000; // the page sends 4 frames a second, or a heartbeat each second when the daemon is gone
   const RECONNECT_MOST_MS = 2000;
   const SESSION_ENDED = 4401;
@@ -114,7 +115,7 @@
       stuck.close();
       connect();
     }
-    schedule();
+    if (performance.now() - heard > QUIET_MS) schedule();
   }
 
   function start() {

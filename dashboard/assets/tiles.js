@@ -3,6 +3,7 @@
   "use strict";
 
   const SPARK_MS = 60e3;
+  const SPARK_EVERY_MS = 500; // in which it moves by a pixel or two
   const W = 120;
   const H = 26;
   const SVG = "http://www.w3.org/2000/svg";
@@ -12,13 +13,14 @@
     const group = T.view.group;
     const dead = liveness === "none";
     const beside = besides(group);
+    const sparks = sparksDue(group);
     for (const column of ["received", "written", "p50", "p99", "waiting", "absent", "reads"]) {
       const tile = document.getElementById("tile-" + column);
       const shown = (SHOWN[column] || T.number)(T.latest(group, column));
       T.text(tile.querySelector(".value"), dead ? "–" : shown);
       T.text(tile.querySelector(".beside"), dead ? "was " + shown : beside[column] || "");
       T.attribute(tile, "data-level", dead ? null : level(group, column));
-      spark(tile.querySelector(".spark"), group, column);
+      if (sparks) spark(tile.querySelector(".spark"), group, column);
     }
     const told = T.section("group", group);
     T.text(document.querySelector("#tile-absent .unit"), told ? "of " + T.count(told.instruments) : "");
@@ -80,6 +82,15 @@
 
   function shortfall(group) {
     return ((T.section("store") || {}).shortfall || {})[(T.section("group", group) || {}).durability];
+  }
+
+  let sparked = { group: null, at: -Infinity };
+
+  function sparksDue(group) {
+    const at = performance.now();
+    if (sparked.group === group && at - sparked.at < SPARK_EVERY_MS) return false;
+    sparked = { group, at };
+    return true;
   }
 
   function spark(place, group, column) {
