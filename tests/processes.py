@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from daemon.cli import main
+from tests.forked import Forked
 
 GROUP = """
 [[groups]]
@@ -42,11 +43,25 @@ port = 0
 """
 
 
+TERMINAL = {"COLUMNS": "200", "TERM": "dumb"}
+
+
+def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a command: ours, a wide terminal without colours, and what the test says."""
+    return {**os.environ, **TERMINAL, **environment}
+
+
 def triggerlog(*arguments: str, timeout_s: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    command = [sys.executable, "-m", "daemon", *arguments]
-    settings = {**os.environ, "COLUMNS": "200", "TERM": "dumb", **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=settings, check=False)
+    process = Forked(arguments, environment=settings_of(environment), apart=True)
+    with process.stdout, process.stderr, ThreadPoolExecutor(2) as threads:
+        said, failed = threads.submit(process.stdout.read), threads.submit(process.stderr.read)
+        try:
+            code = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(arguments, code, said.result(), failed.result())
 
 
 def here(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -59,7 +74,7 @@ def here(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     def run() -> int:
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(failed):
             patch.setattr(sys, "argv", ["triggerlog", *arguments])
-            for name, value in {"COLUMNS": "200", "TERM": "dumb", **environment}.items():
+            for name, value in {**TERMINAL, **environment}.items():
                 patch.setenv(name, value)
             try:
                 main()
@@ -92,18 +107,12 @@ class Running:
     """A process, and what it has said."""
 
     def __init__(self, *arguments: str, cwd: Path | None = None, **environment: str) -> None:
-        command = [sys.executable, "-m", "daemon", *arguments]
-        settings = {**os.environ, "COLUMNS": "200", "TERM": "dumb", **environment}
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=settings, cwd=cwd
-        )
+        self.process = Forked(arguments, cwd=cwd, environment=settings_of(environment))
         self.said = ""
         self._reading = threading.Thread(target=self._read)
         self._reading.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             self.said += line
 
@@ -135,7 +144,6 @@ class Running:
             self.process.kill()
         self.process.wait()
         self._reading.join(10)
-        assert self.process.stdout is not None
         self.process.stdout.close()
 
 

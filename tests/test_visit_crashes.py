@@ -5,7 +5,6 @@ The seed of the moments is printed; TRIGGERLOG_CRASH_SEED repeats them, as far a
 
 import asyncio
 import contextlib
-import multiprocessing
 import os
 import random
 from collections.abc import AsyncIterator
@@ -25,6 +24,7 @@ from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.dsn import Backend
 from schemas.visits.records import Seconds, TileWrite
+from tests.forked import CONTEXT
 from tests.kills import KILLS, THOROUGH
 from tests.visit_crash_process import live
 from tests.visit_runs import assert_same, assert_whole, run_here, small, tables_in, undisturbed
@@ -124,20 +124,12 @@ async def test_a_run_cut_after_every_step_of_every_tile_goes_on(
         await assert_undisturbed(store, visits)
 
 
-@pytest.fixture(scope="module")
-def processes() -> multiprocessing.context.ForkServerContext:
-    """Starts processes of visits that have imported all they need: a life costs no second of starting."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.visit_crash_process"])
-    return context
-
-
 class Life:
     """A process of visits, which says what begins: `begun` of its visits, `compacting` of a compaction."""
 
-    def __init__(self, context: multiprocessing.context.ForkServerContext, spec: Spec) -> None:
-        self._said, said = context.Pipe(duplex=False)
-        self.process = context.Process(target=live, args=(spec.line(), said))
+    def __init__(self, spec: Spec) -> None:
+        self._said, said = CONTEXT.Pipe(duplex=False)
+        self.process = CONTEXT.Process(target=live, args=(spec.line(), said))
         self.process.start()
         said.close()
 
@@ -160,7 +152,6 @@ async def test_the_process_of_visits_is_killed_again_and_again(
     database: DatabaseConfig,
     schema: str,
     tmp_path: Path,
-    processes: multiprocessing.context.ForkServerContext,
     rng: random.Random,
 ) -> None:
     visits = small(schema, visits=10_000, **MODES[mode])
@@ -168,7 +159,7 @@ async def test_the_process_of_visits_is_killed_again_and_again(
     async with opened(database, visits, tmp_path) as store:
         (first,) = await run_here(store, visits, until=1)
         for _ in range(KILLS):
-            life = await asyncio.to_thread(Life, processes, spec)
+            life = await asyncio.to_thread(Life, spec)
             await asyncio.to_thread(life.until, "begun")
             # As far as a visit and a half, however slow the machine is.
             await asyncio.sleep(rng.uniform(0, 1.5 * (first.dia_s + first.visit_s)))
@@ -185,14 +176,13 @@ async def test_the_process_is_killed_while_it_compacts(
     database: DatabaseConfig,
     schema: str,
     tmp_path: Path,
-    processes: multiprocessing.context.ForkServerContext,
     rng: random.Random,
 ) -> None:
     visits = small(schema, visits=10_000, index_mode="partitioned")
     spec = spec_of(database, visits, state_dir=tmp_path)
     async with opened(database, visits, tmp_path) as store:
         for _ in range(KILLS):
-            life = await asyncio.to_thread(Life, processes, spec)
+            life = await asyncio.to_thread(Life, spec)
             await asyncio.to_thread(life.until, "compacting")
             await asyncio.sleep(rng.uniform(0, COMPACT_S))
             await asyncio.to_thread(life.kill)
