@@ -18,6 +18,9 @@ from schemas.wire import Answer, ProtocolError
 CONNECTING_AT_ONCE = 64
 """Connections opened together: fewer than a listening socket usually keeps waiting."""
 
+CONNECT_S = 20.0
+"""Time for connecting and greeting: a daemon with a great load, ours or others', may take its time."""
+
 STOP_PATIENCE_S = 5.0
 """Time for acknowledgements after Ctrl-C."""
 
@@ -156,6 +159,7 @@ async def _connect(settings: SimulateSettings, name: str, number: int, problems:
         ack=settings.ack,
         reconnect=True,
         buffer_mib=share,
+        timeout_s=CONNECT_S,
         on_problem=problems.tell,
         tls=settings.tls,
     )
