@@ -15,7 +15,7 @@ import uvloop
 from backends.postgresql.embedded import EmbeddedPostgresql
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server
-from tests.servers import installed, server_folder
+from tests.servers import installed, server_folder, sweep_server_folders
 
 _numbers = itertools.count(1)
 
@@ -32,6 +32,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 FORGOTTEN_SOCKET = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
 """The driver of MongoDB forgets a socket whose connecting is cancelled, as closing a client does while it looks at its
 server (PYTHON-5867); the interpreter closes it, and tells."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin with the memory that others have left."""
+    sweep_server_folders()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,6 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import asyncpg
 import httpx
@@ -15,6 +14,7 @@ from backends.postgresql.embedded import EmbeddedPostgresql
 from schemas.wire import Ack, ProtocolError
 from tests.processes import Running, running, until
 from tests.sending import INSTRUMENTS, balanced, send
+from tests.servers import server_folder
 
 pytestmark = pytest.mark.slow
 
@@ -74,8 +74,8 @@ def logging_daemon(folder: Path, dsn: str, *, memory: float = 1.0, journal: floa
 
 @asynccontextmanager
 async def own_server() -> AsyncIterator[tuple[EmbeddedPostgresql, str]]:
-    with TemporaryDirectory(prefix="triggerlog-test-", ignore_cleanup_errors=True) as folder:
-        server = EmbeddedPostgresql(Path(folder) / "server")
+    with server_folder() as folder:
+        server = EmbeddedPostgresql(folder / "server")
         try:
             yield server, await server.start()
         finally:

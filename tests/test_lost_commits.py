@@ -4,6 +4,8 @@ The servers are real ones, set to write as late as they may, so that being kille
 """
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,24 +49,27 @@ max_mib = {journal}
 [api]
 port = 0
 """
-LATEST_WRITER = "ALTER SYSTEM SET wal_writer_delay = '10s'"
+WRITER = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"
 
 
 @contextmanager
 def late_postgresql(folder: Path) -> Iterator[tuple[ThrowawayServer, str]]:
+    """A server that writes what it commits asynchronously only after it was killed and started again."""
     server = ThrowawayPostgresql(folder / "server")
     dsn = server.start()
 
-    async def tell() -> None:
+    async def writer() -> int:
         connection = await asyncpg.connect(dsn)
-        await connection.execute(LATEST_WRITER)
-        await connection.close()
+        try:
+            return int(await connection.fetchval(WRITER))
+        finally:
+            await connection.close()
 
-    asyncio.run(tell())
-    server.stop()
+    os.kill(asyncio.run(writer()), signal.SIGSTOP)
     try:
-        yield server, server.start()
+        yield server, dsn
     finally:
+        server.thaw()
         server.stop()
 
 
