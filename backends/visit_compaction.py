@@ -5,7 +5,7 @@ each, and lie between those of others in half-empty pages; those of a period tha
 of pixels, each pixel's records together. Decision 0045 has the measurements.
 """
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +49,25 @@ def is_large(packed: Packed, table: Table) -> bool:
     if packed.pieces and table.name == DIA_OBJECT_LAST.name:
         return False
     return packed.records * table.dtype.itemsize >= packed.pieces * LARGE_BYTES
+
+
+async def worth_it(
+    ended: Iterable[tuple[str, int]],
+    tables: Mapping[str, Table],
+    sample: Callable[[str, int], Awaitable[Packed]],
+    note: Callable[[str, int], Awaitable[None]],
+) -> list[tuple[str, int]]:
+    """Tables and periods to compact, in order of time; the others are noted, never to be looked at again.
+
+    ended: periods that ended, not noted yet. sample: some of the pieces of one.
+    """
+    found = []
+    for name, period in sorted(ended, key=lambda each: each[::-1]):
+        if is_large(await sample(name, period), tables[name]):
+            await note(name, period)
+        else:
+            found.append((name, period))
+    return found
 
 
 def chunks(found: list[PixelPieces], table: Table) -> Iterator[tuple[int, int]]:

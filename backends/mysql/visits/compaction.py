@@ -7,6 +7,7 @@ A note says that it has the new; without one, after a crash, they are compacted 
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from pymysql.err import MySQLError
 
@@ -18,7 +19,7 @@ from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.piece_rows import PLACED, Piece, PiecePackets, send_pieces
 from backends.mysql.visits.session import Session
 from backends.mysql.visits.tables import COMPACTIONS, NO_PERIOD, beside, create_beside, partition_name, pieces_of
-from backends.visit_compaction import COMPACTED, PixelPieces, chunks, is_large, parts
+from backends.visit_compaction import COMPACTED, PixelPieces, chunks, parts, worth_it
 from backends.visit_rows import tables_by_name
 from schemas.config.visits import VisitsConfig
 from schemas.visits.records import Compacted, Packed
@@ -52,18 +53,17 @@ class Compaction:
         for table in self._tables.values():
             await session.run(f"DROP TABLE IF EXISTS {self._beside(table)}")
         noted = {(str(name), int(period)) for name, period in await session.fetch(f"SELECT * FROM {self._notes}")}
-        found = []
-        for name, table in self._tables.items():
-            for period in await self._periods.there(session, pieces_of(table)):
-                ended = period > NO_PERIOD and (period + 1) * self._period_ns <= before_ns
-                if not ended or (name, period) in noted:
-                    continue
-                sample = f"(SELECT n FROM {self._partition(table, period)} LIMIT {SAMPLE})"
-                if is_large(await self._packed(session, sample), table):
-                    await self._note(session, name, period)
-                else:
-                    found.append((name, period))
-        return sorted(found, key=lambda each: each[1])
+        ended = {
+            (name, period)
+            for name, table in self._tables.items()
+            for period in await self._periods.there(session, pieces_of(table))
+            if period > NO_PERIOD and (period + 1) * self._period_ns <= before_ns
+        }
+        return await worth_it(ended - noted, self._tables, partial(self._sample, session), partial(self._note, session))
+
+    async def _sample(self, session: Session, name: str, period: int) -> Packed:
+        some = f"(SELECT n FROM {self._partition(self._tables[name], period)} LIMIT {SAMPLE})"
+        return await self._packed(session, some)
 
     async def make_beside(self, session: Session, name: str) -> None:
         """Make an empty table beside the pieces of a table, in place of one that is left."""

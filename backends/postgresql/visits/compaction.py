@@ -5,6 +5,7 @@ All of it is one transaction: whatever cuts it short leaves the old partition, a
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import asyncpg
 
@@ -22,7 +23,7 @@ from backends.postgresql.visits.partitions import (
 from backends.postgresql.visits.piece_copy import COLUMNS, encode_pieces
 from backends.postgresql.visits.tables import copy_in
 from backends.postgresql.writer import Connection
-from backends.visit_compaction import COMPACTED, Part, PixelPieces, chunks, is_large, parts
+from backends.visit_compaction import COMPACTED, Part, PixelPieces, chunks, parts, worth_it
 from schemas.visits.records import Compacted, Packed
 from schemas.visits.tables import Table
 
@@ -66,21 +67,15 @@ class Compaction:
         Call it in a transaction.
         """
         noted = {(note["name"], note["period"]) for note in await connection.fetch(f"SELECT * FROM {self._notes}")}
-        ended = [
-            (partition["period"], table)
+        ended = {
+            (table, partition["period"])
             for table in COMPACTED
             for partition in await connection.fetch(PARTITIONS, quoted_pieces(self._schema, table))
             if (partition["period"] + 1) * self._period_ns <= before_ns
-        ]
-        answer = []
-        for period, table in sorted(ended, key=lambda each: each[0]):
-            if (table, period) in noted:
-                continue
-            if is_large(await self._sample(connection, table, period), self._tables[table]):
-                await self._note(connection, table, period)
-            else:
-                answer.append((table, period))
-        return answer
+        }
+        return await worth_it(
+            ended - noted, self._tables, partial(self._sample, connection), partial(self._note, connection)
+        )
 
     async def _sample(self, connection: Connection, table: str, period: int) -> Packed:
         """Some of a partition's pieces; all of them if it is small."""
