@@ -149,8 +149,8 @@ def flood_with_refused(target: Target, stop: threading.Event) -> None:
 
 def flood_with_new_triggers(target: Target, stop: threading.Event) -> None:
     """One instrument alone, far ahead of the others, so that thousands of triggers open, and others close early."""
-    triggers = np.arange(target.trigger + 1000, target.trigger + 21_000)
-    # Round and round: from the second time on they are doubles of 20,000 closed triggers.
+    triggers = np.arange(target.trigger + 1000, target.trigger + 11_000)
+    # Round and round: from the second time on they are doubles of 10,000 closed triggers.
     _flood(target, stop, target.block(triggers, np.full(len(triggers), target.group.size - 1)))
 
 

@@ -13,7 +13,7 @@ from schemas.status import Status
 from schemas.wire import Ack
 from tests.test_journal_daemon import INSTRUMENTS, logging_daemon
 
-SAMPLES = 300
+SAMPLES = 150
 
 
 async def load(port: int, stop: asyncio.Event) -> None:

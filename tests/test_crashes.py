@@ -23,7 +23,7 @@ from daemon.drill.scene import Scene, staged
 from daemon.drill.target import Target, throwaway
 from schemas.batch import Layout
 from schemas.dsn import Backend
-from tests.kills import KILLS
+from tests.kills import KILLS, THOROUGH
 
 INSTRUMENTS = 12
 RATE = 50.0
@@ -104,7 +104,11 @@ async def test_the_server_is_killed_again_and_again(server: ThrowawayServer, tmp
     assert await kill_again_and_again(server, Layout.ARRAYS, tmp_path, seed, kill) == 1
 
 
+# That of PostgreSQL has a test in test_service.
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "server", list(Backend) if THOROUGH else [Backend.MYSQL, Backend.MONGODB], ids=str, indirect=True
+)
 async def test_a_daemon_may_start_before_its_database(server: ThrowawayServer, tmp_path: Path) -> None:
     target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
     machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())

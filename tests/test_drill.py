@@ -19,7 +19,7 @@ from daemon.drill.target import Target
 from schemas.ledger import ledger_dtype
 from schemas.queries import answer_dtype
 from schemas.readings import Array
-from tests.processes import triggerlog
+from tests.processes import here, triggerlog
 
 MACHINE = Machine(instruments=4, rate=100.0, start_ns=1_800_000_000_000_000_000)
 
@@ -168,18 +168,18 @@ def test_a_short_drill_on_a_throw_away_server(state_dir: Path) -> None:
 def test_a_named_database_is_not_touched_without_a_word(tmp_path: Path) -> None:
     file = tmp_path / "beam.toml"
     file.write_text('[[groups]]\nname = "bpm"\ncount = 4\nchannels = [{ name = "x" }]\n')
-    ended = triggerlog("drill", "--config", str(file))
+    ended = here("drill", "--config", str(file))
     assert ended.returncode == 1
     assert "database.dsn:" in ended.stderr
     assert "names no database; leave --config out" in ended.stderr
     file.write_text(file.read_text() + '[database]\ndsn = "postgresql://me@db:5432/logs"\n')
-    ended = triggerlog("drill", "--config", str(file))
+    ended = here("drill", "--config", str(file))
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "readings would be written into postgresql://me@db:5432/logs" in ended.stderr
     assert "add --yes-i-mean-this-database if that is meant" in ended.stderr
 
 
 def test_a_drill_that_there_is_none_of() -> None:
-    ended = triggerlog("drill", "--only", "earthquake")
+    ended = here("drill", "--only", "earthquake")
     assert ended.returncode == 1
     assert "--only: there is no drill 'earthquake'; there are daemon-killed, " in ended.stderr

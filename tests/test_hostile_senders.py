@@ -43,7 +43,7 @@ schema = "hostile"
 [api]
 port = 0
 """
-TRIGGERS = 300
+TRIGGERS = 200
 _starts = itertools.count(1, 1000)
 """First triggers: no two tests send the same, and together they stay within the window."""
 

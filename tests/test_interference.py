@@ -17,7 +17,7 @@ CONFIGURATION = """
 [[sources]]
 kind = "simulated"
 group = "bpm"
-rate = 60
+rate = 25
 
 [api]
 port = 0
@@ -25,7 +25,7 @@ port = 0
 [dashboard]
 port = 0
 """
-NEWEST = {"name": "newest", "kind": "newest", "clients": 2, "period_s": 0.0}
+NEWEST = {"name": "newest", "kind": "newest", "clients": 2, "period_s": 0.02}
 PATH = "/api/v1/interference"
 
 
@@ -49,7 +49,11 @@ class Daemon:
         return self.client.post(PATH, json={"workloads": [NEWEST], **settings})
 
     def until(self, condition: Any, what: str) -> None:
-        until(lambda: condition(self.told()), what, 60)
+        def looked() -> bool:
+            time.sleep(0.1)  # all it tells, fifty times a second, would be most of what the daemon does
+            return bool(condition(self.told()))
+
+        until(looked, what, 60)
 
     def record(self, name: str) -> Record:
         return Record.model_validate_json(self.client.get(f"{PATH}/{name}").raise_for_status().content)
@@ -118,7 +122,7 @@ def test_an_experiment_from_its_start_to_its_report(folder: Path) -> None:
         assert record.result is not None
         assert record.result.readers[0].efficiency is not None
         assert record.conditions.server.startswith("PostgreSQL 18")
-        assert record.command.startswith(f"triggerlog interference {daemon.file} --workload newest:2:0:1 --pairs 2")
+        assert record.command.startswith(f"triggerlog interference {daemon.file} --workload newest:2:0.02:1 --pairs 2")
 
         report = daemon.client.get(f"{PATH}/{name}/report")
         assert report.headers["content-type"].startswith("text/html")

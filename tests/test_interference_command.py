@@ -29,7 +29,7 @@ def test_a_throw_away_run_from_the_command_line(tmp_path: Path) -> None:
         "--pairs",
         "2",
         "--block",
-        "2",
+        "1",
         "-o",
         str(html),
         timeout_s=240,
@@ -49,7 +49,7 @@ def test_a_throw_away_run_from_the_command_line(tmp_path: Path) -> None:
     again = (
         "triggerlog interference --backend postgresql --layout rows --rate 40 --instruments 6 --fill 200 --budget 100"
     )
-    assert record.command == f"{again} --workload scan:1:0.1:1 --pairs 2 --block 2 --warm-up 0.3"
+    assert record.command == f"{again} --workload scan:1:0.1:1 --pairs 2 --block 1 --warm-up 0.3"
     assert record.command in report
     assert "5/5 A no readers" in done.stderr
 

@@ -252,7 +252,7 @@ def test_what_waits_in_the_journal_is_told(tmp_path: Path, state_dir: Path) -> N
             asyncio.run(send(daemon.port, 1, 40))
             server.stop()
             asyncio.run(send(daemon.port, 41, 1, Ack.SPOOLED))
-            line = triggerlog("reconcile", str(file))
+            line = here("reconcile", str(file))
             assert (line.returncode, line.stdout) == (1, "")
             assert line.stderr.startswith("triggerlog: ")
             assert line.stderr.count("\n") == 1

@@ -32,6 +32,7 @@ port = {port}
 
 [database]
 dsn = "{dsn}"
+schema = "{schema}"
 layout = "{layout}"
 
 [assembly]
@@ -69,9 +70,11 @@ class Daemon:
 
 
 @contextmanager
-def configured(folder: Path, dsn: str, layout: str = "rows", port: int = 0) -> Iterator[Path]:
+def configured(
+    folder: Path, dsn: str, layout: str = "rows", port: int = 0, schema: str = "triggerlog"
+) -> Iterator[Path]:
     file = folder / "beam.toml"
-    file.write_text(CONFIGURATION.format(folder=folder, dsn=dsn, layout=layout, port=port))
+    file.write_text(CONFIGURATION.format(folder=folder, dsn=dsn, schema=schema, layout=layout, port=port))
     yield file
 
 
@@ -94,12 +97,10 @@ def make(sender: Sender, *triggers: int) -> Array:
     return block.reshape(-1)
 
 
-async def stored(dsn: str) -> list[tuple[int, int, float]]:
+async def stored(dsn: str, schema: str = "triggerlog") -> list[tuple[int, int, float]]:
     connection = await asyncpg.connect(dsn)
     try:
-        rows = await connection.fetch(
-            "SELECT trigger_id, instrument, top_in FROM triggerlog.bpm_readings ORDER BY 1, 2"
-        )
+        rows = await connection.fetch(f"SELECT trigger_id, instrument, top_in FROM {schema}.bpm_readings ORDER BY 1, 2")
         return [tuple(row) for row in rows]
     finally:
         await connection.close()
@@ -110,31 +111,32 @@ def expected(triggers: int) -> list[tuple[int, int, float]]:
 
 
 @pytest.mark.slow
-async def test_acknowledged_readings_survive_kill_9_of_the_daemon(tmp_path: Path, state_dir: Path) -> None:
+async def test_acknowledged_readings_survive_kill_9_of_the_daemon(
+    tmp_path: Path, postgresql_dsn: str, schema: str
+) -> None:
     layout = "arrays"  # tests/test_crashes.py does it with the other one, and more of it
     random = np.random.default_rng(7)
-    async with own_server(state_dir) as (_, dsn):
-        with configured(tmp_path, dsn, layout, free_port()) as file:
-            run = Running("run", str(file))
-            try:
-                daemon = await asyncio.to_thread(Daemon, run)
-                async with await Sender.connect("127.0.0.1", daemon.port, "bpm", reconnect=True) as sender:
-                    for trigger in range(1, 601):
-                        await sender.send(make(sender, trigger))
-                        await asyncio.sleep(0.002)
-                        if trigger % 150 == 0:
-                            await asyncio.sleep(float(random.uniform(0, 0.01)))
-                            run.process.kill()
-                            run.close()
-                            run = Running("run", str(file))
-                            await asyncio.to_thread(Daemon, run)
-                assert sender.acknowledged == 7200
-                # The last kill may find everything acknowledged, and a sender with nothing more to say.
-                assert sender.reconnects in (3, 4)
-                assert run.end() == 0
-            finally:
-                run.close()
-        assert await stored(dsn) == expected(600)
+    schema = f"service_{schema}"
+    with configured(tmp_path, postgresql_dsn, layout, free_port(), schema) as file:
+        run = Running("run", str(file))
+        try:
+            daemon = await asyncio.to_thread(Daemon, run)
+            async with await Sender.connect("127.0.0.1", daemon.port, "bpm", reconnect=True) as sender:
+                for trigger in range(1, 401):
+                    await sender.send(make(sender, trigger))
+                    await asyncio.sleep(0.002)
+                    if trigger in (150, 300):
+                        await asyncio.sleep(float(random.uniform(0, 0.01)))
+                        run.process.kill()
+                        run.close()
+                        run = Running("run", str(file))
+                        await asyncio.to_thread(Daemon, run)
+            assert sender.acknowledged == 4800
+            assert sender.reconnects == 2
+            assert run.end() == 0
+        finally:
+            run.close()
+    assert await stored(postgresql_dsn, schema) == expected(400)
 
 
 @pytest.mark.slow
@@ -198,7 +200,7 @@ async def test_a_server_that_keeps_less_than_is_asked_is_told_at_the_start_and_w
 
 @pytest.mark.slow
 async def test_a_database_that_hangs_makes_senders_wait_and_memory_stay(tmp_path: Path, state_dir: Path) -> None:
-    triggers = 60_000
+    triggers = 36_000
     async with own_server(state_dir) as (server, dsn):
         with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
             daemon = await asyncio.to_thread(Daemon, run)
@@ -237,18 +239,18 @@ def _processes_of(server: EmbeddedPostgresql) -> list[int]:
     return [postmaster.pid, *(child.pid for child in postmaster.children(recursive=True))]
 
 
-async def test_the_end_commits_what_was_received(tmp_path: Path, state_dir: Path, postgresql_dsn: str) -> None:
-    async with own_server(state_dir) as (_, dsn):
-        with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
-            daemon = await asyncio.to_thread(Daemon, run)
-            sender = await Sender.connect("127.0.0.1", daemon.port, "bpm")
-            await sender.send(make(sender, 1, 2)[:-5])
-            await asyncio.to_thread(until, lambda: daemon.group()["readings"]["received"] == 19, "received")
-            assert await asyncio.to_thread(run.end) == 0
-            await sender.drain_acknowledged()
-            assert sender.acknowledged == 19
-            await sender.close()
-        assert await stored(dsn) == expected(2)[:-5]
+async def test_the_end_commits_what_was_received(tmp_path: Path, postgresql_dsn: str, schema: str) -> None:
+    schema = f"service_{schema}"
+    with configured(tmp_path, postgresql_dsn, schema=schema) as file, running("run", str(file)) as run:
+        daemon = await asyncio.to_thread(Daemon, run)
+        sender = await Sender.connect("127.0.0.1", daemon.port, "bpm")
+        await sender.send(make(sender, 1, 2)[:-5])
+        await asyncio.to_thread(until, lambda: daemon.group()["readings"]["received"] == 19, "received")
+        assert await asyncio.to_thread(run.end) == 0
+        await sender.drain_acknowledged()
+        assert sender.acknowledged == 19
+        await sender.close()
+    assert await stored(postgresql_dsn, schema) == expected(2)[:-5]
 
 
 async def test_a_daemon_may_start_before_its_database(tmp_path: Path, state_dir: Path) -> None:
@@ -272,17 +274,19 @@ async def test_a_daemon_may_start_before_its_database(tmp_path: Path, state_dir:
                 await server.stop()
 
 
-async def test_two_daemons_do_not_share_a_state_folder_or_a_port(tmp_path: Path, state_dir: Path) -> None:
-    async with own_server(state_dir) as (_, dsn):
-        with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
-            daemon = await asyncio.to_thread(Daemon, run)
-            second = triggerlog("run", str(file))
-            assert second.returncode == 1
-            assert re.search(r"triggerlog: state_dir: another daemon uses \S+/state; stop it, or give", second.stderr)
-            third = tmp_path / "third.toml"
-            text = CONFIGURATION.format(folder=tmp_path / "other", dsn=dsn, layout="rows", port=daemon.port)
-            third.write_text(text.replace("[database]", '[database]\nschema = "other"'))
-            answer = triggerlog("run", str(third))
-            assert answer.returncode == 1
-            assert f"sources[0]: cannot listen on 127.0.0.1:{daemon.port} (address already in use)" in answer.stderr
-            assert "Traceback" not in answer.stderr + second.stderr
+async def test_two_daemons_do_not_share_a_state_folder_or_a_port(
+    tmp_path: Path, postgresql_dsn: str, schema: str
+) -> None:
+    settings = {"dsn": postgresql_dsn, "layout": "rows"}
+    with configured(tmp_path, postgresql_dsn, schema=f"service_{schema}") as file, running("run", str(file)) as run:
+        daemon = await asyncio.to_thread(Daemon, run)
+        second = triggerlog("run", str(file))
+        assert second.returncode == 1
+        assert re.search(r"triggerlog: state_dir: another daemon uses \S+/state; stop it, or give", second.stderr)
+        third = tmp_path / "third.toml"
+        others = {"folder": tmp_path / "other", "port": daemon.port, "schema": f"other_{schema}"}
+        third.write_text(CONFIGURATION.format(**settings, **others))
+        answer = triggerlog("run", str(third))
+        assert answer.returncode == 1
+        assert f"sources[0]: cannot listen on 127.0.0.1:{daemon.port} (address already in use)" in answer.stderr
+        assert "Traceback" not in answer.stderr + second.stderr

@@ -232,10 +232,10 @@ async def test_every_distinct_reading_is_there_once_and_the_ledger_knows_the_res
             daemon,
             tmp_path / "account.npz",
             rate=100.0,
-            triggers=200,
+            triggers=100,
             connections="each",
             stuck=17,
-            stuck_from=150,
+            stuck_from=75,
             **FAULTS,
         )
         await asyncio.to_thread(check_answers, daemon, accounted)
@@ -283,7 +283,7 @@ async def test_nothing_is_lost_or_doubled_when_the_daemon_ends(tmp_path, dsn, sc
     said: list[str] = []
     async with running(tmp_path, dsn, schema, layout="arrays") as daemon:
         settings = SimulateSettings(
-            port=daemon.tcp, rate=100, triggers=300, connections=5, jitter_ms=20, missing=0.02, account=account
+            port=daemon.tcp, rate=100, triggers=200, connections=5, jitter_ms=20, missing=0.02, account=account
         )
         running_on = asyncio.ensure_future(simulate(settings, say=said.append))
         await daemon.committed(30)
@@ -307,10 +307,10 @@ async def test_numbers_that_start_again_open_a_run_and_collide_with_nothing(tmp_
             daemon,
             tmp_path / "account.npz",
             rate=200.0,
-            triggers=300,
+            triggers=150,
             connections=10,
             first_trigger=900,
-            restart_after=100,
+            restart_after=50,
             restart_pause_ms=100.0,
             **faults,
         )
@@ -321,7 +321,7 @@ async def test_numbers_that_start_again_open_a_run_and_collide_with_nothing(tmp_
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"])  # FerretDB takes dozens a second at any rate
 async def test_as_fast_as_possible_loses_nothing(tmp_path, dsn, schema) -> None:
     async with running(tmp_path, dsn, schema, layout="arrays") as daemon:
-        _, accounted = await simulated(daemon, tmp_path / "account.npz", rate=0.0, triggers=3000)
+        _, accounted = await simulated(daemon, tmp_path / "account.npz", rate=0.0, triggers=1500)
     await check(dsn, schema, accounted, layout="arrays")
 
 

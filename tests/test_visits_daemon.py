@@ -6,7 +6,8 @@ import io
 import os
 import re
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -27,7 +28,7 @@ channels = [{ name = "x", unit = "mm" }]
 [[sources]]
 kind = "simulated"
 group = "bpm"
-rate = 50.0
+rate = 20.0
 
 [visits]
 start = true
@@ -70,13 +71,19 @@ class Site:
     def visits(self) -> dict:
         return self.status()["visits"]
 
-    def until_done(self, visits: int) -> dict:
-        until(lambda: self.visits()["done"] >= visits, f"{visits} visits: {self.visits()}", 90)
+    def until(self, condition: Callable[[dict], object], what: str) -> dict:
+        def looked() -> object:
+            time.sleep(0.1)  # to answer takes a daemon long enough
+            return condition(self.visits())
+
+        until(looked, f"{what}: {self.visits()}", 90)
         return self.visits()
 
+    def until_done(self, visits: int) -> dict:
+        return self.until(lambda told: told["done"] >= visits, f"{visits} visits")
+
     def until_state(self, state: str) -> dict:
-        until(lambda: self.visits()["state"] == state, f"state {state}: {self.visits()}", 90)
-        return self.visits()
+        return self.until(lambda told: told["state"] == state, f"state {state}")
 
     def process(self) -> psutil.Process:
         (found,) = [
@@ -128,7 +135,7 @@ def test_visits_run_beside_the_instruments_and_go_on_after_every_end(file: Path)
         process.kill()
         until(lambda: "visits failed: the process of visits was ended by SIGKILL" in site.run.said, "an event", 30)
         done = site.visits()["done"]
-        until(lambda: site.visits()["state"] == "running" and site.visits()["done"] > done, "new visits", 60)
+        site.until(lambda told: told["state"] == "running" and told["done"] > done, "new visits")
         assert "more than 1e-06 s" in run.said
         assert len(re.findall("more than 1e-06 s", run.said)) < site.visits()["done"]
 
