@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import re
-import sys
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from schemas.ledger import unpack_missing
 from schemas.queries import LedgerRow, LedgerTail, WindowReadings, answer_dtype
 from schemas.readings import Array
 from tests.listening import BPM
-from tests.processes import triggerlog
+from tests.processes import Running, triggerlog
 from tests.test_c_sender import run, sender
 
 __all__ = ["sender"]  # the compiled C program, as a fixture
@@ -65,9 +64,10 @@ def dsn(request: pytest.FixtureRequest, database: str) -> str:
 class Daemon:
     """`triggerlog run` in a process of its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process, tcp: int, udp: int, api: str) -> None:
-        self.process, self.tcp, self.udp, self.api = process, tcp, udp, api
-        self._rest = asyncio.ensure_future(process.stdout.read())
+    def __init__(self, process: Running) -> None:
+        self._process = process
+        found = process.until_said(r"taking readings at \S+:(\d+), \S+:(\d+); API at (\S+)")
+        self.tcp, self.udp, self.api = int(found[1]), int(found[2]), found[3]
 
     def ask(self, path: str, **parameters: Any) -> Any:
         """Ask the API about the group."""
@@ -82,36 +82,23 @@ class Daemon:
                 count = (await client.get("/api/v1/status")).json()["groups"]["bpm"]["triggers"]["committed"]
                 await asyncio.sleep(0.02)
 
-    async def end(self, *, kill: bool = False) -> str:
-        """Stop it, or kill it; what it logged."""
-        if self.process.returncode is None:
-            self.process.kill() if kill else self.process.terminate()
-        async with asyncio.timeout(30):
-            await self.process.wait()
-            return (await self._rest).decode()
+    async def end(self, *, kill: bool = False) -> None:
+        """Stop it, or kill it, unless it has ended."""
+        if self._process.process.poll() is None:
+            await asyncio.to_thread(self._process.end, signal.SIGKILL if kill else signal.SIGTERM)
 
 
 @asynccontextmanager
 async def running(folder: Path, dsn: str, schema: str, *, layout: str = "rows", port: int = 0) -> AsyncIterator[Daemon]:
     config = folder / "triggerlog.toml"
     config.write_text(CONFIG.format(state=folder / "state", dsn=dsn, schema=schema, layout=layout, port=port))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "daemon", "run", str(config)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=Path(__file__).parent.parent,
-    )
-    said = ""
-    async with asyncio.timeout(60):
-        while not (found := re.search(r"taking readings at \S+:(\d+), \S+:(\d+); API at (\S+)", said)):
-            line = (await process.stdout.readline()).decode()
-            assert line, f"the daemon ended: {said}"
-            said += line
-    daemon = Daemon(process, int(found[1]), int(found[2]), found[3])
+    process = Running("run", str(config))
     try:
+        daemon = await asyncio.to_thread(Daemon, process)
         yield daemon
-    finally:
         await daemon.end()
+    finally:
+        process.close()
 
 
 @dataclass(kw_only=True)
