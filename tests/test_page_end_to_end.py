@@ -73,12 +73,21 @@ def token(daemon: Process, state: Path) -> str:
     return (state / "api-token").read_text().strip()
 
 
-@pytest.fixture
-def page(shown: Process, browser: Browser) -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def opened(shown: Process, browser: Browser) -> Iterator[Watched]:
     watched = Watched(browser, shown.url)
-    live(watched.page, OPENED_MS)
-    yield watched.page
+    yield watched
     watched.page.close()
+
+
+@pytest.fixture
+def page(shown: Process, opened: Watched) -> Page:
+    """A page as one that was just opened."""
+    if opened.had_by != "nobody":
+        opened.again(shown.url)
+    opened.had_by = "a test"
+    live(opened.page, OPENED_MS)
+    return opened.page
 
 
 def group(daemon: Process) -> Any:
@@ -118,11 +127,11 @@ def test_the_trend_holds_the_readings_that_are_stored(page: Page) -> None:
 def test_a_killed_daemon_is_seen_and_found_again(daemon: Process, page: Page) -> None:
     daemon.kill()
     try:
-        expect(page.locator("#badge-text")).to_have_text("NO DATA", timeout=5_000)
+        expect(page.locator("#badge-text")).to_have_text("NO DATA")
         expect(page.locator("#banner")).to_contain_text("is not heard")
     finally:
         daemon.start()
-    expect(page.locator("#badge-text")).to_have_text("LIVE", timeout=12_000)
+    expect(page.locator("#badge-text")).to_have_text("LIVE")
     expect(page.locator("#totals")).to_have_attribute("data-adds", "true")
     until(lambda: number(page, "#totals [data-term=committed] b") > 0, "readings are committed again")
 

@@ -106,6 +106,7 @@
   }
 
   function watch() {
+    const quiet = performance.now() - heard > QUIET_MS; // before a stuck stream is opened anew
     if (socket && performance.now() - heard > SILENCE_MS) {
       const stuck = socket;
       socket = null;
@@ -115,7 +116,7 @@
       stuck.close();
       connect();
     }
-    if (performance.now() - heard > QUIET_MS) schedule();
+    if (quiet) schedule();
   }
 
   function start() {

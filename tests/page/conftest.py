@@ -34,6 +34,7 @@ def stage(running: Stage) -> Stage:
 
 @pytest.fixture(scope="module")
 def opened(running: Stage, browser: Browser) -> Iterator[Watched]:
+    """The one page of a file: a second one that stands open would be drawn all the while."""
     watched = Watched(browser, running.page.url)
     yield watched
     watched.page.close()
@@ -42,14 +43,18 @@ def opened(running: Stage, browser: Browser) -> Iterator[Watched]:
 @pytest.fixture
 def page(stage: Stage, opened: Watched) -> Page:
     """A page that stands open through all tests that only look at it, as one in a control room does."""
+    if opened.had_by == "a test":
+        opened.again(stage.page.url)
+    opened.had_by = "those who look"
     live(opened.page, OPENED_MS)
     return opened.page
 
 
 @pytest.fixture
-def fresh(stage: Stage, browser: Browser) -> Iterator[Watched]:
-    """A page of the test's own, to be clicked on."""
-    watched = Watched(browser, stage.page.url)
-    live(watched.page, OPENED_MS)
-    yield watched
-    watched.page.close()
+def fresh(stage: Stage, opened: Watched) -> Watched:
+    """A page as one that was just opened, to be clicked on."""
+    if opened.had_by != "nobody":
+        opened.again(stage.page.url)
+    opened.had_by = "a test"
+    live(opened.page, OPENED_MS)
+    return opened

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.page.browser import OPENED_MS, Watched, live
 from tests.page.stage import Stage, until
@@ -96,11 +96,10 @@ def test_one_that_runs_is_drawn_as_it_grows_and_told_to_all_by_one_question(stag
     expect(page.get_by_role("button", name="Stop the experiment")).to_be_hidden()
 
 
-def test_the_form_says_how_long_it_will_take(stage: Stage, browser: Browser) -> None:
+def test_the_form_says_how_long_it_will_take(stage: Stage, opened: Watched) -> None:
     # The page's process forgets a while later than the daemon does what another test had it draw.
     until(lambda: httpx.get(stage.page.url + "/told/interference").json()["past"] == [], "what was drawn is forgotten")
-    fresh = Watched(browser, stage.page.url)
-    page = fresh.page
+    page = opened.again(stage.page.url)
     page.locator("#tab-interference").click()
     expect(page.locator("#experiment-lasts")).to_have_text("13 blocks, 4 min 20 s")
     page.get_by_label("Doses (clients)").fill("1, 2, 4")
@@ -109,5 +108,4 @@ def test_the_form_says_how_long_it_will_take(stage: Stage, browser: Browser) -> 
     page.get_by_role("button", name="Add a workload").click()
     page.locator("fieldset.workload").last.get_by_role("button", name="Remove").click()
     expect(page.locator("fieldset.workload")).to_have_count(2)
-    assert fresh.errors == []
-    page.close()
+    assert opened.errors == []

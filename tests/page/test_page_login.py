@@ -170,10 +170,8 @@ def test_an_open_page_leads_to_the_way_in_when_its_session_is_over(browser: Brow
     first.get_by_label("Password of this page").fill(PASSWORD)
     first.get_by_role("button", name="Log in").click()
     live(first, 60_000)
-    second = context.new_page()
-    second.goto(guarded)
-    second.get_by_role("button", name="Log out").click()
-    expect(second).to_have_title("Log in · triggerlog", timeout=30_000)
+    # As its button does in another tab.
+    assert context.request.post(guarded + "/logout").ok
     expect(first).to_have_title("Log in · triggerlog", timeout=30_000)
     context.close()
 

@@ -29,11 +29,11 @@ def test_a_killed_daemon_is_seen_and_a_restarted_one_is_found_again(stage: Stage
     expect(page.locator(".cell").first).to_have_attribute("aria-label", "bpm_000: ok")
 
 
-def test_a_page_that_never_heard_the_daemon_says_so_and_shows_no_number(browser: Browser) -> None:
+def test_a_page_that_never_heard_the_daemon_says_so_and_shows_no_number(opened: Watched) -> None:
     alone = Stage()
     try:
         alone.page.start()
-        page = Watched(browser, alone.page.url).page
+        page = opened.again(alone.page.url)
         expect(page.locator("#banner")).to_contain_text("(connection refused)")
         expect(page.locator("#badge-text")).to_have_text("NO DATA")
         assert set(page.locator(".tile .value").all_text_contents()) == {"–"}
@@ -41,7 +41,6 @@ def test_a_page_that_never_heard_the_daemon_says_so_and_shows_no_number(browser:
         alone.daemon.start()
         live(page)
         expect(page.locator(".cell")).to_have_count(120)
-        page.close()
     finally:
         alone.end()
 
@@ -49,7 +48,7 @@ def test_a_page_that_never_heard_the_daemon_says_so_and_shows_no_number(browser:
 def test_a_daemon_that_hangs_is_seen_though_its_connection_stands(stage: Stage, page: Page) -> None:
     stage.daemon.signal(signal.SIGSTOP)
     try:
-        expect(page.locator("#badge-text")).to_have_text("DELAYED", timeout=4_000)
+        expect(page.locator("#badge-text")).to_have_text("DELAYED")
         dead(page)
     finally:
         stage.daemon.signal(signal.SIGCONT)
@@ -92,14 +91,13 @@ def test_nothing_is_asked_of_the_outside_and_nothing_goes_wrong_in_the_script(fr
     assert fresh.errors == []
 
 
-def test_a_page_opened_later_has_its_charts_filled_at_once(stage: Stage, page: Page, browser: Browser) -> None:
-    page.wait_for_timeout(3_000)
-    later = Watched(browser, stage.page.url)
-    live(later.page)
+def test_a_page_opened_later_has_its_charts_filled_at_once(fresh: Watched, stage: Stage) -> None:
+    fresh.page.wait_for_timeout(3_000)
+    later = fresh.again(stage.page.url)
+    live(later)
     points = "() => document.querySelector('#chart-rates .js-plotly-plot').data[0].x.length"
-    until(lambda: later.page.evaluate(points) > 0, "the chart is drawn")
-    assert later.page.evaluate(points) >= 10
-    later.page.close()
+    until(lambda: later.evaluate(points) > 0, "the chart is drawn")
+    assert later.evaluate(points) >= 10
 
 
 def test_several_pages_at_once_are_all_live(stage: Stage, page: Page, browser: Browser) -> None:

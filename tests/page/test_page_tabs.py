@@ -4,7 +4,7 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.page.browser import Watched, live
 from tests.page.stage import Stage
@@ -63,9 +63,8 @@ def test_keys_act_unless_somebody_types_or_has_turned_them_off(fresh: Watched) -
     seen(page, "live")
 
 
-def test_a_chart_of_a_tab_that_was_not_seen_has_its_size_when_it_is(stage: Stage, browser: Browser) -> None:
-    watched = Watched(browser, stage.page.url + "/?tab=storage&range=run")
-    page = watched.page
+def test_a_chart_of_a_tab_that_was_not_seen_has_its_size_when_it_is(stage: Stage, opened: Watched) -> None:
+    page = opened.again(stage.page.url + "/?tab=storage&range=run")
     live(page)
     seen(page, "storage")
     page.get_by_role("tab", name="Live").click()
@@ -73,14 +72,13 @@ def test_a_chart_of_a_tab_that_was_not_seen_has_its_size_when_it_is(stage: Stage
         expect(chart.locator("path.js-line").first).to_be_attached()
         across = chart.evaluate("e => e.querySelector('.main-svg').getBoundingClientRect().width / e.clientWidth")
         assert across == pytest.approx(1.0, abs=0.02)
-    page.close()
 
 
 @pytest.mark.parametrize("width", [1600, 390])
 def test_axe_finds_nothing_serious_on_any_tab_and_none_scrolls_sideways(
-    stage: Stage, browser: Browser, width: int
+    stage: Stage, opened: Watched, width: int
 ) -> None:
-    page = Watched(browser, stage.page.url, viewport={"width": width, "height": 844}).page
+    page = opened.again(stage.page.url, viewport={"width": width, "height": 844})
     live(page)
     for tab in TABS:
         page.locator(f"#tab-{tab}").click()
@@ -90,4 +88,3 @@ def test_axe_finds_nothing_serious_on_any_tab_and_none_scrolls_sideways(
         found = Axe().run(page).response["violations"]
         grave = [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found]
         assert [line for line, v in zip(grave, found, strict=True) if v["impact"] in ("serious", "critical")] == [], tab
-    page.close()
