@@ -17,17 +17,49 @@ import pytest
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ThrowawayServer
 from backends.throwaway.mongodb import ThrowawayMongodb, server_program
+from daemon.drill import scene as scene_module
 from daemon.drill.machine import Machine
-from daemon.drill.process import until
+from daemon.drill.process import READY_S, DaemonProcess, until
 from daemon.drill.scene import Scene, staged
 from daemon.drill.target import Target, throwaway
 from schemas.batch import Layout
 from schemas.dsn import Backend
 from tests.kills import KILLS, THOROUGH
+from tests.processes import Running
 
 INSTRUMENTS = 12
 RATE = 50.0
 """Triggers a second."""
+
+
+class ForkedDaemon(DaemonProcess):
+    """The daemon of a scene, forked: an interpreter that imports all of it takes longer than what is proven here."""
+
+    def __init__(self, file: Path, folder: Path) -> None:
+        super().__init__(file, folder)
+        self._run: Running | None = None
+
+    async def start(self) -> None:
+        self.starts += 1
+        self._run = await asyncio.to_thread(Running, "run", str(self._file))
+        await asyncio.to_thread(self._run.until_said, "taking readings at ", READY_S)
+
+    async def kill(self) -> None:
+        assert self._run is not None
+        await asyncio.to_thread(self._run.close)
+
+    async def stop(self) -> None:
+        assert self._run is not None
+        assert await asyncio.to_thread(self._run.end) == 0, self._run.said
+
+    async def close(self) -> None:
+        if self._run is not None:
+            await asyncio.to_thread(self._run.close)
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scene_module, "DaemonProcess", ForkedDaemon)
 
 
 @pytest.fixture
@@ -82,6 +114,7 @@ async def kill_again_and_again(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 @pytest.mark.timeout(900)
 async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
     if isinstance(server, ThrowawayMongodb) and not server_program().name.startswith("mongod"):
@@ -95,6 +128,7 @@ async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 @pytest.mark.timeout(900)
 async def test_the_server_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
     async def kill(_: Scene) -> None:
