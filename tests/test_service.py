@@ -200,7 +200,7 @@ async def test_a_server_that_keeps_less_than_is_asked_is_told_at_the_start_and_w
 
 @pytest.mark.slow
 async def test_a_database_that_hangs_makes_senders_wait_and_memory_stay(tmp_path: Path, state_dir: Path) -> None:
-    triggers = 36_000
+    triggers = 60_000
     async with own_server(state_dir) as (server, dsn):
         with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
             daemon = await asyncio.to_thread(Daemon, run)
