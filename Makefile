@@ -67,7 +67,8 @@ run: $(INSTALLED) ## Log 120 simulated instruments, with the page: a real daemon
 
 .PHONY: test
 test: $(INSTALLED) tools ## Run the tests (choose some: make test ARGS="tests/test_config.py -x")
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile all of this again
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # What tests use beyond Python. Without root nothing is installed: the tests that miss something skip, or fail when CI=true.
 # Of MariaDB the core package alone: it has the server's programs and starts no service.
