@@ -76,16 +76,18 @@ class Daemon:
 
     async def committed(self, triggers: int) -> None:
         """Wait until so many triggers are in the database."""
-        async with asyncio.timeout(20), httpx.AsyncClient(base_url=self.api, verify=False, trust_env=False) as client:
+        async with asyncio.timeout(60), httpx.AsyncClient(base_url=self.api, verify=False, trust_env=False) as client:
             count = 0
             while count < triggers:
                 count = (await client.get("/api/v1/status")).json()["groups"]["bpm"]["triggers"]["committed"]
                 await asyncio.sleep(0.02)
 
-    async def end(self, *, kill: bool = False) -> None:
-        """Stop it, or kill it, unless it has ended."""
+    async def end(self, *, kill: bool = False) -> str:
+        """Stop it, or kill it, unless it has ended; what it logged."""
         if self._process.process.poll() is None:
-            await asyncio.to_thread(self._process.end, signal.SIGKILL if kill else signal.SIGTERM)
+            code = await asyncio.to_thread(self._process.end, signal.SIGKILL if kill else signal.SIGTERM)
+            assert kill or code == 0, self._process.said
+        return self._process.said
 
 
 @asynccontextmanager

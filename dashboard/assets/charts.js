@@ -9,7 +9,7 @@
   let forced = true;
   let budgetShown = false;
 
-  const STEP_PX = 2; // that the lines move on at a drawing: less is not seen, and a drawing is dear
+  const STEP_PX = 1; // that the lines move on at a drawing: less is not seen, and a drawing is dear
   const OFTEN_MS = 250;
   const SELDOM_MS = { hour: 1900, longer: 4900 };
 
