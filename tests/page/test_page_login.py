@@ -1,20 +1,23 @@
 """The way into the page: password, session, TLS; in a real browser and over real sockets."""
 
+import asyncio
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
 
 from dashboard.login import ENDED
 from dashboard.session import LASTS_S, Sessions
@@ -70,13 +73,32 @@ def client(guarded: str, authority: Authority) -> Iterator[httpx.Client]:
         yield client
 
 
-def closed(stream: ClientConnection) -> int | None:
-    """With which code the stream was closed; None while it goes on."""
+def streamed(
+    guarded: str, authority: Authority, act: Callable[[ClientConnection], Coroutine[Any, Any, None]], **headers: str
+) -> None:
+    """Do something with the stream of the page, which is opened with these headers."""
+
+    # In a loop and not with threads: OpenSSL lets no two threads use a connection, one reading while the other writes.
+    async def run() -> None:
+        address, trusting = guarded.replace("https", "wss") + "/ws", client_context(authority.ca)
+        async with (
+            connect(address, ssl=trusting, proxy=None, additional_headers=headers, open_timeout=60) as stream,
+            asyncio.timeout(60),
+        ):
+            await act(stream)
+
+    # Playwright may have a loop in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, run()).result()
+
+
+async def ended(stream: ClientConnection) -> int | None:
+    """Wait for the end of a stream; the code that the page gave."""
     try:
-        stream.recv(30)
+        while True:
+            await stream.recv()
     except ConnectionClosed as end:
-        return end.rcvd.code if end.rcvd is not None else None
-    return None
+        return None if end.rcvd is None else end.rcvd.code
 
 
 def log_in(client: httpx.Client, password: str = PASSWORD, following: str = "/", **headers: str) -> httpx.Response:
@@ -90,8 +112,12 @@ def test_nobody_sees_anything_without_the_password(client: httpx.Client, guarded
     assert client.get("/healthz").json() == {"page": "ok"}
     led = client.get("/?group=bpm", headers={"accept": "text/html"})
     assert (led.status_code, led.headers["location"]) == (303, "/login?next=%2F%3Fgroup%3Dbpm")
+
+    async def never(_: ClientConnection) -> None:
+        pytest.fail("it was opened")
+
     with pytest.raises(InvalidStatus, match="401"):
-        connect(guarded.replace("https", "wss") + "/ws", ssl=client_context(authority.ca), proxy=None)
+        streamed(guarded, authority, never)
 
 
 def test_the_password_opens_a_session_that_a_log_out_ends(
@@ -103,13 +129,13 @@ def test_the_password_opens_a_session_that_a_log_out_ends(
     assert {"HttpOnly", "Secure", "SameSite=strict", "Path=/", f"Max-Age={LASTS_S}"} <= set(told.split("; "))
     assert client.get("/_dash-layout").status_code == 200
     session = {"Cookie": told.partition(";")[0]}
-    trusting = client_context(authority.ca)
-    with connect(
-        guarded.replace("https", "wss") + "/ws", ssl=trusting, proxy=None, additional_headers=session
-    ) as stream:
-        assert json.loads(stream.recv(30))["kind"] in ("snapshot", "link", "frame")
-        assert client.post("/logout").status_code == 303
-        until(lambda: closed(stream) == ENDED, "the stream of the session is closed")
+
+    async def log_out(stream: ClientConnection) -> None:
+        assert json.loads(await stream.recv())["kind"] in ("snapshot", "link", "frame")
+        assert (await asyncio.to_thread(client.post, "/logout")).status_code == 303
+        assert await ended(stream) == ENDED
+
+    streamed(guarded, authority, log_out, **session)
     assert client.get("/_dash-layout", headers=session).status_code == 401
 
 
