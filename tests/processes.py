@@ -88,12 +88,15 @@ def here(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(arguments, code, said.getvalue(), failed.getvalue())
 
 
-def until(condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:
-    """Wait until something holds; what another process does has no event here."""
+def until(condition: Callable[[], object], what: str, timeout_s: float = 30, *, every_s: float = 0.02) -> None:
+    """Wait until something holds; what another process does has no event here.
+
+    every_s: the pause between two looks; longer where to answer is much of what a daemon does.
+    """
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
+        time.sleep(every_s)
 
 
 def free_port() -> int:

@@ -49,11 +49,8 @@ class Daemon:
         return self.client.post(PATH, json={"workloads": [NEWEST], **settings})
 
     def until(self, condition: Any, what: str) -> None:
-        def looked() -> bool:
-            time.sleep(0.1)  # all it tells, fifty times a second, would be most of what the daemon does
-            return bool(condition(self.told()))
-
-        until(looked, what, 60)
+        # All it tells, fifty times a second, would be most of what the daemon does.
+        until(lambda: condition(self.told()), what, 60, every_s=0.1)
 
     def record(self, name: str) -> Record:
         return Record.model_validate_json(self.client.get(f"{PATH}/{name}").raise_for_status().content)

@@ -6,7 +6,6 @@ import io
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -72,11 +71,7 @@ class Site:
         return self.status()["visits"]
 
     def until(self, condition: Callable[[dict], object], what: str) -> dict:
-        def looked() -> object:
-            time.sleep(0.1)  # to answer takes a daemon long enough
-            return condition(self.visits())
-
-        until(looked, f"{what}: {self.visits()}", 90)
+        until(lambda: condition(self.visits()), f"{what}: {self.visits()}", 90, every_s=0.1)
         return self.visits()
 
     def until_done(self, visits: int) -> dict:
