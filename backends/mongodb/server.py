@@ -67,7 +67,7 @@ async def meet_server(database: Database, timeout_s: float) -> Server:
     # Within a command's time the driver looks for a server for all of it, and not as long as its client says: who shows
     # a certificate that is not trusted would be told of after half a minute.
     with pymongo.timeout(min(timeout_s, SELECTION_S)):
-        await database.command("hello")
+        await database.command("ping")
     with pymongo.timeout(timeout_s):
         return await ask_server(database)
 
