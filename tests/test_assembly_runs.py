@@ -1,6 +1,10 @@
 """Runs: restarts of the timing system, jumps, stragglers, and instruments that only seem to say so."""
 
+from collections.abc import Iterator
+
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from daemon.assembly import Assembly, Instant
 from schemas.batch import ClosedTriggers
@@ -25,6 +29,15 @@ def at(tick: int) -> Instant:
 def closed(pieces: list[ClosedTriggers]) -> list[tuple[int, int, int]]:
     """(run, trigger, arrived) of all that closed."""
     return [(int(r["run"]), int(r["trigger"]), int(r["arrived"])) for piece in pieces for r in piece.ledger]
+
+
+def told(pieces: list[ClosedTriggers]) -> Iterator[tuple[int, Array]]:
+    """(run, reading) of all that is to be stored."""
+    for piece in pieces:
+        for row, readings, present in zip(piece.ledger, piece.readings, piece.present, strict=True):
+            yield from ((int(row["run"]), reading) for reading in readings[present])
+        for row, reading in zip(piece.late_of, piece.late, strict=True):
+            yield int(piece.revised["run"][row]), reading
 
 
 def after(trigger: int) -> int:
@@ -108,6 +121,44 @@ def test_a_straggler_of_the_run_before_is_merged_there() -> None:
     assert (piece.revised["run"].tolist(), piece.revised["arrived"].tolist()) == ([1], [5])
     (piece,) = assembly.receive(whole(GROUP, 20, when=after), None, at(3))
     assert closed([piece]) == [(2, 20, 5)]
+
+
+def test_a_latecomer_whose_clock_is_behind_those_that_voted_is_of_the_new_run() -> None:
+    """Two runs within a second: by number and time it could be a double of the run before."""
+    assembly = make()
+    run_of(assembly, *range(1, 21))
+    again = make_block(GROUP, [(1, i) for i in range(5)], lambda trigger: time_of(trigger + 20))
+    again["time_ns"][4] -= 1000
+    assert assembly.receive(again[:4], None, at(1)) == []
+    (piece,) = assembly.receive(again[4:], None, at(2))
+    assert closed([piece]) == [(2, 1, 5)]
+    assert assembly.counts.duplicate == 0
+
+
+@given(
+    length=st.integers(5, 12),
+    clocks=st.lists(st.integers(-PERIOD_NS // 4, PERIOD_NS // 4), min_size=5, max_size=5),
+    delays=st.lists(st.integers(0, 2), min_size=5, max_size=5),
+)
+def test_runs_that_follow_each_other_at_once_have_every_reading_of_theirs(
+    length: int, clocks: list[int], delays: list[int]
+) -> None:
+    """Whatever an instrument's clock is off by, and however many triggers it comes later than the others.
+
+    A run has to outlast that: numbers have fallen back only where higher ones were closed.
+    """
+    sent = []
+    for index in range(3 * length):
+        run, number = divmod(index, length)
+        block = make_block(GROUP, [(number + 1, i) for i in range(5)], lambda _, index=index: time_of(index))
+        block["time_ns"] += clocks
+        sent += [(index + delay, run + 1, reading) for delay, reading in zip(delays, np.split(block, 5), strict=True)]
+    assembly, out = make(), []
+    for _, _, reading in sorted(sent, key=lambda each: each[0]):
+        out += assembly.receive(reading, None, at(0))
+    out += assembly.flush(at(1))
+    stored = {(run, int(reading["time_ns"]), int(reading["instrument"])) for run, reading in told(out)}
+    assert stored == {(run, int(reading["time_ns"][0]), int(reading["instrument"][0])) for _, run, reading in sent}
 
 
 def test_an_instrument_with_a_slow_clock_stays_in_the_new_run() -> None:

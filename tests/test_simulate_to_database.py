@@ -177,8 +177,11 @@ async def check(
     ledger = np.concatenate([*asked, tail])
     first_run = newest_run - int(accounted.run.max())
     expected = accounted.readings(first_run)
-    for name in ("run", "trigger", "instrument"):
-        np.testing.assert_array_equal(found[name], expected[name])
+    key = ["run", "trigger", "instrument"]
+    assert np.array_equal(found[key], expected[key]), {
+        "lacking": np.setdiff1d(expected[key], found[key]),
+        "not sent": np.setdiff1d(found[key], expected[key]),
+    }
     moved = np.isin(found["instrument"], [] if stuck is None else [stuck])
     started = found["time_ns"][~moved] - expected["time_ns"][~moved]
     assert len(set(started.tolist())) == 1, "each reading has the time at which it was taken"

@@ -268,12 +268,17 @@ class Assembly:
         """Merge what still comes for the run before; return the rest.
 
         Such a reading was taken before this run began, and its timestamp is that of its trigger: an instrument with a
-        slow clock must not end up in the wrong run.
+        slow clock must not end up in the wrong run. Nor must one that comes late, its clock a little behind those
+        that voted for this run: of a number that both runs have reached, it lies nearer to where this one began.
         """
         old = block["time_ns"] < self._started_ns
         if not old.any():
             return block, origin
-        old &= window.taken_within(block, ONE_MOMENT_NS)
+        apart = window.apart(block)
+        old &= apart < ONE_MOMENT_NS
+        if self._progress.front is not None:
+            reached = block["trigger"] <= self._progress.front
+            old &= ~reached | (apart <= self._started_ns - block["time_ns"])
         if old.any():
             self._close(NO_SLOTS, now, out, self._merge(window, block[old], origin[old], now))
             self._tell_counts(now, out)

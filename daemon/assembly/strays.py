@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from daemon.assembly.closing import ONE_MOMENT_NS
 from daemon.assembly.origin import Origin
 from daemon.assembly.progress import MOST_TRIGGER
 from schemas.readings import Array, join
 
 HELD_OF_AN_INSTRUMENT = 1024
 """Stray readings held of one instrument; more are let go at once, so that a mad sender cannot fill the memory."""
-
-ONE_MOMENT_NS = 1_000_000_000
-"""Timestamps of one trigger lie closer together than this, unless an instrument's clock is wrong."""
 
 
 class Move(Enum):

@@ -10,6 +10,7 @@ from schemas.readings import Array
 NO_TRIGGER = np.iinfo(np.int64).min
 CLOSED = -1
 UNKNOWN = -2
+FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +69,11 @@ class Window:
         self._slot[places] = CLOSED
         self._ledger[places] = ledger
 
-    def taken_within(self, block: Array, tolerance_ns: int) -> Array:
-        """Which readings belong to a closed trigger by number and, within the tolerance, by time: bool, shape (n,)."""
+    def apart(self, block: Array) -> Array:
+        """How far readings lie from their closed trigger in time, in ns: int64, shape (n,); FAR of one that is none."""
         triggers = np.ascontiguousarray(block["trigger"])
         apart = np.abs(self._ledger["time_ns"][triggers & self._mask] - block["time_ns"])
-        return np.asarray((self.slots(triggers) == CLOSED) & (apart < tolerance_ns))
+        return np.where(self.slots(triggers) == CLOSED, apart, FAR)
 
     def merge(self, block: Array, utc_ns: int) -> Merged:
         """Merge readings of closed triggers, received now: what the ledger calls missing is late, the rest double."""
