@@ -21,6 +21,7 @@ from backends.visit_rows import (
     written,
 )
 from backends.visit_settings import check_settings, settings_of
+from backends.visits import VisitDone
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
@@ -76,6 +77,8 @@ class MemoryVisitStore:
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """What an earlier try committed of a visit."""
+        if visit in self._schema.visits:
+            raise VisitDone(visit)
         return frozenset((tile, step) for number, tile, step in self._schema.marks if number == visit)
 
     async def objects(self, region: Region) -> Array:

@@ -9,13 +9,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-from backends.base import Reading
+from backends.base import Reading, StoreError
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
 from schemas.visits.records import Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import Step
+
+
+class VisitDone(StoreError):
+    """The visit is done already: a process that was killed had asked for its end, and the server got to it since."""
+
+    def __init__(self, visit: int) -> None:
+        super().__init__(f"visit {visit} is done already")
 
 
 class VisitStore(Protocol):
@@ -54,6 +61,9 @@ class VisitStore(Protocol):
         """Prepare what a visit needs, such as its period's partition; return what an earlier try committed of it.
 
         The set has (tile, step); an empty one is what to expect.
+
+        Raises:
+            VisitDone: nothing of it may be written again.
         """
 
     async def objects(self, region: Region) -> Array:

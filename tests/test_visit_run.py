@@ -8,7 +8,7 @@ import pytest
 from backends.base import StoreError
 from backends.memory_visits import MemoryVisitStore, Schema
 from schemas.readings import Array
-from schemas.visits.records import Seconds, TileWrite
+from schemas.visits.records import Seconds, TileWrite, VisitRecord
 from schemas.visits.survey import DAY_NS, FIRST_NEW_ID
 from tests.visit_runs import assert_same, assert_whole, run_here, small, tables_in, undisturbed
 
@@ -64,6 +64,26 @@ async def test_a_visit_that_was_cut_short_does_not_go_on_with_other_tiles() -> N
     with pytest.raises(StoreError, match=refused):
         await run_here(MemoryVisitStore(visits, schema), visits.model_copy(update={"tiles": 3}))
     await run_here(MemoryVisitStore(visits, schema), visits)
+    assert_same(await tables_in(MemoryVisitStore(visits, schema), visits), await undisturbed(visits))
+
+
+class LateStore(MemoryVisitStore):
+    """A connection to a server that commits what a killed process had sent after the next one has looked for it."""
+
+    looked = False
+
+    async def last_visit(self) -> VisitRecord | None:
+        if self.looked:
+            return await super().last_visit()
+        self.looked = True
+        return None
+
+
+async def test_a_visit_whose_end_is_committed_meanwhile_is_not_written_again() -> None:
+    visits, schema = small("late", visits=2), Schema()
+    await run_here(MemoryVisitStore(visits, schema), visits, until=1)
+    (second,) = await run_here(LateStore(visits, schema), visits)
+    assert second.visit == 1
     assert_same(await tables_in(MemoryVisitStore(visits, schema), visits), await undisturbed(visits))
 
 

@@ -12,7 +12,7 @@ from backends.base import SchemaMismatch
 from backends.memory_visits import MemoryVisitStore, Schema
 from backends.visit_compaction import COMPACTED
 from backends.visit_rows import in_ranges
-from backends.visits import VisitStore, open_visit_store
+from backends.visits import VisitDone, VisitStore, open_visit_store
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -186,7 +186,8 @@ async def test_a_visit_that_was_cut_short_is_completed(kind: str, make: Make) ->
     assert same(by_id(await again.sources(before)), by_id(await model.sources(before)))
     await again.finish(record_of(2))
     await again.finish(record_of(2))
-    assert await again.begin(2, time_of(2)) == frozenset()
+    with pytest.raises(VisitDone, match="visit 2"):
+        await again.begin(2, time_of(2))
     assert await again.last_visit() == record_of(2)
     await assert_as_model(again, model, kind)
 

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from backends.base import StoreError, StoreUnavailable
-from backends.visits import VisitStore
+from backends.visits import VisitDone, VisitStore
 from daemon.visits.cadence import time_of
 from daemon.visits.messages import (
     Beginning,
@@ -131,7 +131,11 @@ class Run:
         self._tried = self._done
         exposure, draw, dia_s = await self._draw(self._last)
         await self._expire(exposure.time_ns)
-        past = await self._past(exposure)
+        try:
+            past = await self._past(exposure)
+        except VisitDone:
+            self._last = await self._store.last_visit()
+            return
         tiles = [
             tile.number for tile in tiles_of(exposure.pointing, self._visits.survey.field_radius, self._visits.tiles)
         ]

@@ -22,6 +22,7 @@ from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
 from backends.visit_rows import tables_by_name
 from backends.visit_settings import check_settings, settings_of
+from backends.visits import VisitDone
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -110,6 +111,10 @@ class MongodbVisitStore:
             await session.delete_many(STEPS, {"visit": {"$lt": Int64(visit)}})
             await self._tables.begin(session, visit, time_ns)
             marks = await session.find(STEPS, {"visit": Int64(visit)}, {"tile": 1, "step": 1})
+            # Asked last: the end of a visit takes its marks away.
+            done = await session.find(VISITS, {"_id": Int64(visit)}, {"_id": 1})
+        if done:
+            raise VisitDone(visit)
         return frozenset((int(mark["tile"]), Step(mark["step"])) for mark in marks)
 
     async def objects(self, region: Region) -> Array:

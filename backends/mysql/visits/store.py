@@ -1,9 +1,10 @@
 """A store of visits in MariaDB or MySQL."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from pymysql.err import IntegrityError, MySQLError
@@ -23,6 +24,7 @@ from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
 from backends.visit_rows import STEP_TABLES
 from backends.visit_settings import check_settings, settings_of
+from backends.visits import VisitDone
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -167,7 +169,14 @@ class MysqlVisitStore:
             if self._partitioned and not self._periods.known(time_ns):
                 async with self._alone(session):
                     await self._periods.make(session, time_ns)
-            return await self._marks(session, visit)
+            # At one moment: the end of a visit takes its marks away, and could be committed between two questions.
+            found = await session.fetch(
+                f"{self._select_marks(visit)} UNION ALL SELECT NULL, NULL FROM {self._name('Visits')}"
+                f" WHERE visit = {visit}"
+            )
+        if any(step is None for _, step in found):
+            raise VisitDone(visit)
+        return _marks_of(found)
 
     async def objects(self, region: Region) -> Array:
         """Last versions of the objects of a region; LAST_DTYPE."""
@@ -194,7 +203,7 @@ class MysqlVisitStore:
                     raise
                 # An earlier try was committed whose acknowledgement was lost.
                 await session.run("ROLLBACK")
-                there = await self._marks(session, write.visit)
+                there = _marks_of(await session.fetch(self._select_marks(write.visit)))
                 missing = tuple(step for step in write.steps if (write.tile, step) not in there)
                 if missing == write.steps:
                     raise
@@ -279,9 +288,8 @@ class MysqlVisitStore:
         await session.run("COMMIT")
         return seconds | {"commit_s": perf_counter() - last + (marked - begun)}
 
-    async def _marks(self, session: Session, visit: int) -> frozenset[tuple[int, Step]]:
-        found = await session.fetch(f"SELECT tile, step FROM {self._name('VisitSteps')} WHERE visit = {visit}")
-        return frozenset((int(tile), Step(step)) for tile, step in found)
+    def _select_marks(self, visit: int) -> str:
+        return f"SELECT tile, step FROM {self._name('VisitSteps')} WHERE visit = {visit}"
 
     async def _settings(self, session: Session) -> str | None:
         """What the tables were made with; None when they are not there, or not all."""
@@ -330,3 +338,7 @@ class MysqlVisitStore:
 
     def _given_up(self) -> AbstractContextManager[None]:
         return taken_too_long(self._target, self._give_up_s) if self._give_up_s else nullcontext()
+
+
+def _marks_of(found: Iterable[tuple[Any, ...]]) -> frozenset[tuple[int, Step]]:
+    return frozenset((int(tile), Step(step)) for tile, step in found)

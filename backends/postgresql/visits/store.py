@@ -12,6 +12,7 @@ from backends.postgresql.visits.schema import STEPS, VISITS, create_or_check
 from backends.postgresql.visits.tables import VisitTables
 from backends.postgresql.writer import Connection
 from backends.visit_rows import tables_by_name
+from backends.visits import VisitDone
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.measures import TableSize
@@ -78,8 +79,15 @@ class PostgresqlVisitStore:
         """Prepare what a visit needs; return what an earlier try committed of it."""
         async with self._connection.session() as connection:
             await self._tables.begin(connection, time_ns)
-            marks = await connection.fetch(f"SELECT tile, step FROM {self._marks} WHERE visit = $1", visit)
-        return frozenset((mark["tile"], Step(mark["step"])) for mark in marks)
+            # At one moment: the end of a visit takes its marks away, and could be committed between two questions.
+            found = await connection.fetch(
+                f"SELECT tile, step FROM {self._marks} WHERE visit = $1"
+                f" UNION ALL SELECT NULL, NULL FROM {self._done} WHERE visit = $1",
+                visit,
+            )
+        if any(mark["step"] is None for mark in found):
+            raise VisitDone(visit)
+        return frozenset((mark["tile"], Step(mark["step"])) for mark in found)
 
     async def objects(self, region: Region) -> Array:
         """Last version of every object of a region."""
