@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from benchmarks.plan import MEASURES, PLANS
 from benchmarks.report import markdown, print_report
+from daemon.console import FILE_WIDTH, labelled, make_console
 from schemas.dsn import Backend, backend_of, wrong_dsn
 
 FOLDER = Path(__file__).parent
@@ -45,11 +45,9 @@ def main() -> int:
     else:
         kept = options.report_from
     found = json.loads(kept.read_text())
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
+    console = make_console(file_width=FILE_WIDTH)
     print_report(found, console)
-    console.print(f"[bold]{'kept':<12}[/bold] {kept}", highlight=False, soft_wrap=True)
+    console.print(labelled("kept", 14, kept), soft_wrap=True)
     if options.report is not None:
         options.report.write_text(markdown(found, _command(found["triggerlog"]["plan"], options.only)))
     return 0

@@ -15,7 +15,6 @@ from urllib.parse import quote
 import pytest
 from pydantic import ValidationError
 from pytest_benchmark.utils import get_commit_info
-from rich.console import Console
 
 from backends import open_store
 from backends.base import StoreError
@@ -28,6 +27,7 @@ from benchmarks.plan import MEASURES, PLANS
 from benchmarks.said import say_choice
 from benchmarks.workload import GROUP, LOGGER
 from daemon.configuration import load_config
+from daemon.console import labelled, make_console
 from schemas.batch import Layout
 from schemas.config import ConfigError, DatabaseConfig
 from schemas.dsn import Backend, backend_of, wrong_dsn
@@ -99,10 +99,10 @@ def _changed(path: Path) -> int | None:
 def _report(options: argparse.Namespace, kept: Path) -> None:
     run = run_of(_read(kept))
     options.output.write_text(page(run, command(run)), encoding="utf-8")
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     say_choice(run, console)
     for name, path in (("report", options.output), ("figures", kept)):
-        console.print(f"[bold]{name:<8}[/bold] {path.absolute()}", soft_wrap=True)
+        console.print(labelled(name, 8, path.absolute()), soft_wrap=True)
 
 
 def _read(path: Path) -> Mapping[str, object]:

@@ -2,11 +2,10 @@
 
 from typing import Protocol
 
-from rich.console import Console
-
 from benchmarks.rounds import Round
+from daemon.console import make_console
 
-console = Console(stderr=True, highlight=False)
+console = make_console(stderr=True, highlight=False)
 
 
 class Watcher(Protocol):

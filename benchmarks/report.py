@@ -9,6 +9,7 @@ from rich.table import Table as RichTable
 
 from benchmarks.figures import conditions, tables
 from benchmarks.table import Table
+from daemon.console import labelled
 
 
 def print_report(report: Mapping[str, Any], console: Console) -> None:
@@ -21,7 +22,7 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
             shown.add_row(*row)
         console.print(shown)
     for name, text in conditions(report):
-        console.print(f"[bold]{name:<14}[/bold] {text}", highlight=False)
+        console.print(labelled(name, 14, text))
 
 
 def markdown(report: Mapping[str, Any], command: str) -> str:

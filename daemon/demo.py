@@ -17,6 +17,7 @@ from rich import box
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from daemon.children import Child
 from daemon.outcome import CommandFailed
@@ -159,7 +160,7 @@ class Demo:
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold")
         table.add_column(overflow="fold")
-        table.add_row("Page", f"[link={ports.page_url}]{ports.page_url}[/link]")
+        table.add_row("Page", Text(ports.page_url, f"link {ports.page_url}"))
         table.add_row("API", f"{ports.api_url}/docs")
         table.add_row("Terminal", f"{_command()} status --daemon {ports.api_url}")
         table.add_row("Data", f"{self._state}")

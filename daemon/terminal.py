@@ -120,7 +120,7 @@ def absence(last: Status | None, reason: str, since_s: float) -> RenderableType:
 
 
 def _grey(view: RenderableType) -> Text:
-    console = Console(width=110, record=False, no_color=True)
+    console = Console(width=110, record=False, no_color=True, markup=False)
     with console.capture() as captured:
         console.print(view)
     return Text(captured.get(), "dim")
@@ -160,7 +160,7 @@ def _header(status: Status, where: str) -> Panel:
     first = Text.assemble((words, style), f"   up {duration(status.uptime_s)}   ")
     first.append(f"{status.cpu_percent:.0f} % of a core, {status.memory_mib:.0f} MiB", "dim")
     lines = [first, _store(status.store), *_sources(status)]
-    title = f"[b]{status.logger}[/b] · triggerlog {status.version} · {where}"
+    title = Text.assemble((status.logger, "bold"), f" · triggerlog {status.version} · {where}")
     return Panel(Group(*lines), title=title, title_align="left", box=box.ROUNDED, border_style="dim")
 
 

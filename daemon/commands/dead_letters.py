@@ -10,11 +10,10 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from daemon.configuration import LoadedConfig, load_config
+from daemon.console import make_console
 from daemon.dead_letters import DeadLetters, Letter, folder_of, said_of
 from daemon.dead_letters.format import kind_of
 from daemon.outcome import CommandFailed, examples
@@ -55,7 +54,7 @@ def list_(
     if not any(letters.amount.pieces for _, letters in kept):
         typer.echo("There are no dead letters.")
         return
-    Console().print(_table(kept))
+    make_console().print(_table(kept))
     typer.echo(f"Mend the cause, then: triggerlog dead-letters retry {file}")
 
 
@@ -194,7 +193,7 @@ def _table(kept: Kept) -> Table:
             triggers = str(first.key[1]) if first.key == last.key else f"{first.key[1]} to {last.key[1]}"
             readings = sum(letter.readings for letter in alike)
             row = (group.name, clock(first.kept_ns), first.key[0], triggers, len(alike), readings, first.reason)
-            table.add_row(*(escape(str(cell)) for cell in row))
+            table.add_row(*(str(cell) for cell in row))
     return table
 
 

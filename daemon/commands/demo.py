@@ -20,8 +20,7 @@ def demo(
 ) -> None:
     """Show it all at work: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C."""
     # Imported here: a help is shown without the client and the tables.
-    from rich.console import Console  # noqa: PLC0415
-
+    from daemon.console import make_console  # noqa: PLC0415
     from daemon.demo import Demo  # noqa: PLC0415
 
-    asyncio.run(Demo(state=state.absolute(), rate=rate, free_ports=free_ports, console=Console()).run())
+    asyncio.run(Demo(state=state.absolute(), rate=rate, free_ports=free_ports, console=make_console()).run())

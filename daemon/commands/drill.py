@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import typer
 from rich.console import Console
 
 from daemon.configuration import load_config
+from daemon.console import make_console
 from daemon.drill.drills import DRILLS, Drill
 from daemon.drill.result import Result, table
 from daemon.drill.runner import Options, carry_out
@@ -66,7 +66,7 @@ def drill(
     """
     chosen = _chosen(only)
     options = Options(instruments=instruments, rate=rate, seconds=seconds, seed=seed)
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     with _folder(console) as folder:
         with _target(backend, config, sure, folder) as target:
             results = asyncio.run(_run(chosen, target, folder, options, console))
@@ -74,7 +74,7 @@ def drill(
         if as_json:
             typer.echo(json.dumps({**vars(options), "drills": [result.to_dict() for result in results]}, indent=2))
         else:
-            Console(width=None if sys.stdout.isatty() else FILE_WIDTH).print(table(results))
+            make_console(file_width=FILE_WIDTH).print(table(results))
         if failed:
             raise typer.Exit(1)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from daemon.configuration import LoadedConfig, load_config
+from daemon.console import make_console
 from daemon.database import asked_store_of, layout_of
 from daemon.export.about import About, Writer
 from daemon.export.exporting import Written, whole_or_none
@@ -126,7 +126,7 @@ class _Bar:
     """A progress bar on a terminal, by the share of the range that is done; nothing elsewhere."""
 
     def __init__(self, group: str) -> None:
-        console = Console(stderr=True)
+        console = make_console(stderr=True)
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),

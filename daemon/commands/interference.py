@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from backends.base import StoreError
+from daemon.console import FILE_WIDTH, labelled, make_console
 from daemon.drill.process import DrillFailed
 from daemon.interference.following import follow, told_to_stop
 from daemon.interference.stage import Scenery, staged
@@ -126,7 +127,7 @@ def interference(
     )
     html = output or Path(time.strftime("interference-%Y%m%dT%H%M%SZ.html", time.gmtime()))
     _see_writable(html)
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     if file is None and daemon is None:
         record = _on_throwaway(_scenery(given), settings, html, console)
     else:
@@ -134,11 +135,11 @@ def interference(
         record = asyncio.run(
             _on_daemon(reach(file, daemon=daemon, token_file=token_file, ca=ca), settings, html, console)
         )
-    out = Console(width=None if sys.stdout.isatty() else 120)
+    out = make_console(file_width=FILE_WIDTH)
     if record.result is not None:
         say_result(record.result, out)
     for name, path in (("report", html), ("figures", html.with_suffix(".json"))):
-        out.print(f"[bold]{name:<8}[/bold] {path.absolute()}", soft_wrap=True, highlight=False)
+        out.print(labelled(name, 8, path.absolute()), soft_wrap=True)
 
 
 # --- options ---------------------------------------------------------------------------------------------------------

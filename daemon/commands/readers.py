@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
-from rich.console import Console
 
 from daemon.commands.asking import ask_daemon
+from daemon.console import make_console
 from daemon.outcome import examples
 from daemon.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
 from daemon.readers.table import readers_table
@@ -62,7 +62,7 @@ def list_(
     if not found:
         typer.echo("No reader workload runs.")
         return
-    Console().print(readers_table(found))
+    make_console().print(readers_table(found))
 
 
 @app.command(

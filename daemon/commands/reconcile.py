@@ -12,8 +12,10 @@ from rich import box
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from daemon.configuration import LoadedConfig, load_config
+from daemon.console import make_console
 from daemon.database import store_of
 from daemon.outcome import CommandFailed, examples
 from daemon.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
@@ -59,11 +61,11 @@ def reconcile(
         groups = {name: _as_json(found[name], verdicts[name]) for name in names}
         typer.echo(json.dumps({"agrees": agrees, "no_daemon": no_daemon, "groups": groups}, indent=2))
     else:
-        console = Console()
+        console = make_console()
         for name in names:
             _show(console, name, found[name], verdicts[name])
         if no_daemon is not None:
-            console.print(f"No daemon was asked: {no_daemon}", style="dim", soft_wrap=True, markup=False)
+            console.print(f"No daemon was asked: {no_daemon}", style="dim", soft_wrap=True)
     if not agrees:
         raise typer.Exit(1)
 
@@ -86,7 +88,7 @@ async def _look(
     from daemon.reconciling.look import Looker  # noqa: PLC0415
 
     store = store_of(loaded)
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     try:
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -120,7 +122,7 @@ def _show(console: Console, name: str, found: Findings, verdicts: list[Verdict])
     console.print(table)
     for verdict in verdicts:
         mark, style = ("✓ agrees ", "green") if verdict.agrees else ("✗ DIFFERS", "bold red")
-        console.print(f"[{style}]{mark}[/]  {verdict.what}: {verdict.says}", soft_wrap=True, highlight=False)
+        console.print(Text.assemble((mark, style), f"  {verdict.what}: {verdict.says}"), soft_wrap=True)
     if found.journal is not None and found.journal.readings:
         console.print(
             f"{found.journal.readings:,} readings wait in the journal; the next start of the daemon commits them",

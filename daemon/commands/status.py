@@ -29,11 +29,10 @@ def status(
 ) -> None:
     """Show live how the daemon is: rates, latency, what waits, what is missing, what was refused."""
     # Imported here: a help is shown without the client and the tables.
-    from rich.console import Console  # noqa: PLC0415
-
+    from daemon.console import make_console  # noqa: PLC0415
     from daemon.terminal import DaemonGone, fetch, overview, watch  # noqa: PLC0415
 
-    console = Console()
+    console = make_console()
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
     if not (once or as_json or not console.is_terminal):
         try:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from daemon.commands.asking import ask_daemon
 from daemon.commands.visits_run import FOLDER, run
 from daemon.configuration import load_config
+from daemon.console import FILE_WIDTH, make_console
 from daemon.outcome import CommandFailed, examples, reason_of
 from daemon.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
 from daemon.visits.kept import FOLDER as KEPT
@@ -145,7 +145,7 @@ def list_(
     # Imported here: it takes scipy along.
     from daemon.visits.words import runs_table  # noqa: PLC0415
 
-    Console(width=None if sys.stdout.isatty() else 120).print(runs_table(past))
+    make_console(file_width=FILE_WIDTH).print(runs_table(past))
 
 
 @app.command(

@@ -2,16 +2,15 @@
 
 import asyncio
 import os
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel, ValidationError
-from rich.console import Console
 
 from daemon.configuration import LoadedConfig, load_config
+from daemon.console import FILE_WIDTH, make_console
 from daemon.outcome import CommandFailed
 from schemas.batch import Durability
 from schemas.config import DatabaseConfig
@@ -143,7 +142,7 @@ def run(
     # Imported here: wrong options are told of, and every help is shown, without the libraries of the run.
     from daemon.visits.alone import run_alone  # noqa: PLC0415
 
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     found = asyncio.run(run_alone(place, settings, console))
     _say(found, place.state_dir, as_json=as_json, as_csv=as_csv)
 
@@ -199,4 +198,4 @@ def _say(found: VisitsRun, state_dir: Path, *, as_json: bool, as_csv: bool) -> N
         if csv.exists():
             typer.echo(csv.read_text(encoding="ascii"), nl=False)
     else:
-        say_run(found, str(csv), Console(width=None if sys.stdout.isatty() else 120))
+        say_run(found, str(csv), make_console(file_width=FILE_WIDTH))

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from daemon.drill.count import Count
 from daemon.drill.scene import Recovery
@@ -71,7 +72,7 @@ def table(results: Sequence[Result]) -> Table:
     shown.add_column("")
     for result in results:
         word, style = _word(result)
-        shown.add_row(result.title, *_figures(result), f"[{style}]{word}[/{style}]")
+        shown.add_row(result.title, *_figures(result), Text(word, style))
     return shown
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +18,7 @@ def readers_table(readers: Mapping[str, ReaderStatus]) -> RenderableType:
     for name, status in readers.items():
         latency = status.latency_ms
         table.add_row(
-            escape(name),
+            name,
             status.kind,
             f"{status.admitted} of {status.clients}" if status.state == "running" else status.state,
             f"{status.rate:,.1f}",

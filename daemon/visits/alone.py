@@ -157,7 +157,7 @@ async def _counts(place: Place, settings: VisitsConfig, console: Console) -> dic
 
 
 class _Bar:
-    """A progress bar on a terminal; elsewhere a line now and then."""
+    """A progress bar on a terminal; elsewhere a line now and then, and for each problem."""
 
     def __init__(self, course: Course, console: Console) -> None:
         self._course = course
@@ -172,6 +172,7 @@ class _Bar:
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._progress.add_task("starting", total=course.settings.visits, words="")
         self._told = 0
+        self._problem: str | None = None
         self._told_of: Callable[[], int] = lambda: course.done * TELL_EVERY // course.settings.visits
 
     def __enter__(self) -> "_Bar":
@@ -187,7 +188,9 @@ class _Bar:
         state = "stopping" if stopping else status.state
         words = status.problem or " · ".join(part for part in (visit_words(status.last), left_words(status)) if part)
         self._progress.update(self._task, description=state, completed=status.done, words=words)
-        if not self._console.is_terminal and self._told_of() > self._told:
+        news = self._told_of() > self._told or status.problem not in (None, self._problem)
+        self._problem = status.problem
+        if not self._console.is_terminal and news:
             self._told = self._told_of()
             self._console.print(f"{status.done:,}/{status.visits:,} {words}", highlight=False, soft_wrap=True)
 

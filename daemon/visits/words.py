@@ -5,6 +5,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from daemon.console import labelled
 from daemon.terminal import duration
 from daemon.visits.figures import bin_visits, boxes, line, over
 from daemon.visits.kept import STOPPED, Summary
@@ -61,15 +62,15 @@ def say_run(run: VisitsRun, csv: str, out: Console) -> None:
     numbers = [visit.visit for visit in run.visits]
     for name in ("visit", "select", "store"):
         fit = line(numbers, [getattr(visit, f"{name}_s") for visit in run.visits])
-        out.print(f"[bold]{name:<7}[/bold] {line_words(fit)}", highlight=False, soft_wrap=True)
+        out.print(labelled(name, 7, line_words(fit)), soft_wrap=True)
     limit_s = run.settings.limit_s
     fraction = over([visit.visit_s for visit in run.visits], limit_s)
-    out.print(f"[bold]{'limit':<7}[/bold] {fraction:.1%} of the visits took more than {limit_s:g} s", highlight=False)
+    out.print(labelled("limit", 7, f"{fraction:.1%} of the visits took more than {limit_s:g} s"))
     if run.compactions:
         words = compaction_words(len(run.compactions), sum(each.compact_s for each in run.compactions))
-        out.print(f"[bold]{'upkeep':<7}[/bold] {words}", highlight=False, soft_wrap=True)
+        out.print(labelled("upkeep", 7, words), soft_wrap=True)
     out.print(_rows(run))
-    out.print(f"[bold]{'kept':<7}[/bold] {csv}", highlight=False, soft_wrap=True)
+    out.print(labelled("kept", 7, csv), soft_wrap=True)
     if run.problem == STOPPED:
         done = run.visits[-1].visit + 1
         out.print(
