@@ -62,6 +62,12 @@ class MemoryVisitStore:
     async def close(self) -> None:
         """Nothing is to be given back."""
 
+    async def hold(self) -> None:
+        """Nobody else is there."""
+
+    async def release(self) -> None:
+        """Nothing is held."""
+
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""
         return self._schema.visits[max(self._schema.visits)] if self._schema.visits else None

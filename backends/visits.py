@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-from backends.base import Reading, StoreError
+from backends.base import Reading, StoreError, StoreUnavailable
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -23,6 +23,16 @@ class VisitDone(StoreError):
 
     def __init__(self, visit: int) -> None:
         super().__init__(f"visit {visit} is done already")
+
+
+class VisitsLocked(StoreUnavailable):
+    """Another run writes visits into this schema now."""
+
+    def __init__(self, schema: str, target: str) -> None:
+        super().__init__(
+            f"another run writes visits into schema {schema!r} of {target} (or the server has not given up its"
+            " connection yet); stop that one, or set another `schema` in [visits]"
+        )
 
 
 class VisitStore(Protocol):
@@ -44,6 +54,19 @@ class VisitStore(Protocol):
 
     async def close(self) -> None:
         """Give back the connection; `connect` makes another."""
+
+    async def hold(self) -> None:
+        """Keep every other store from holding the schema, over this connection and all that come after it.
+
+        Whoever runs visits holds it; workers write for a run that does. MongoDB has no lock that goes with a
+        connection: there, and in memory, nothing happens, and two runs write the same documents under the same ids.
+
+        Raises:
+            VisitsLocked: another store holds it, and has for some seconds.
+        """
+
+    async def release(self) -> None:
+        """Hold the schema no longer; gives back the connection."""
 
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done, None before the first."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from daemon.visits.following import VisitsRefused, follow, spec_of
 from daemon.visits.messages import Begun, Message, Sizes, Visited, Waiting
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
+from schemas.visits.measures import VisitMeasure
 from tests.visit_runs import assert_same, small, tables_in, undisturbed
 
 
@@ -67,3 +69,31 @@ async def test_visits_go_on_where_other_workers_stopped_and_refuse_another_sky(
     finally:
         await store.drop()
         await store.close()
+
+
+async def test_a_process_goes_no_further_than_its_visits_are_heard_of(
+    postgresql_dsn: str, schema: str, tmp_path: Path
+) -> None:
+    """What is in the database and was heard by nobody would be in no file when all are killed."""
+    database, visits = DatabaseConfig(dsn=postgresql_dsn), small(schema, visits=10_000)
+    store = open_visit_store(database, visits, state_dir=tmp_path)
+    spec = spec_of(database, visits, state_dir=tmp_path)
+    try:
+        async with asyncio.timeout(100), aclosing(follow(spec, tmp_path / "log")) as said:
+            first = await next_visit(said)
+            await asyncio.sleep(0.5 + 20 * first.visit_s)
+            last = await store.last_visit()
+            assert last is not None
+            assert last.visit <= first.visit + 1
+            while (await next_visit(said)).visit < first.visit + 20:
+                pass
+    finally:
+        await store.drop()
+        await store.close()
+
+
+async def next_visit(said: AsyncGenerator[Message, None]) -> VisitMeasure:
+    """The next visit that a process tells of."""
+    while not isinstance(message := await anext(said), Visited):
+        pass
+    return message.visit

@@ -12,7 +12,7 @@ from backends.base import SchemaMismatch
 from backends.memory_visits import MemoryVisitStore, Schema
 from backends.visit_compaction import COMPACTED
 from backends.visit_rows import in_ranges
-from backends.visits import VisitDone, VisitStore, open_visit_store
+from backends.visits import VisitDone, VisitsLocked, VisitStore, open_visit_store
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -190,6 +190,28 @@ async def test_a_visit_that_was_cut_short_is_completed(kind: str, make: Make) ->
         await again.begin(2, time_of(2))
     assert await again.last_visit() == record_of(2)
     await assert_as_model(again, model, kind)
+
+
+@pytest.mark.parametrize("kind", COMPACTING)
+async def test_one_run_at_a_time_holds_a_schema(kind: str, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backends.postgresql.visits.connection.HOLD_TIMEOUT", "50ms")
+    monkeypatch.setattr("backends.mysql.visits.store.HOLD_TIMEOUT_S", 0.05)
+    first, second = await created(make()), await created(make())
+    await first.hold()
+    await first.hold()
+    with pytest.raises(VisitsLocked, match=r"another run writes visits into schema .* stop that one"):
+        await second.hold()
+    # Workers of the first write on, and another connection of its own holds the schema, too.
+    await run_visits(second, range(1))
+    await first.close()
+    await first.connect()
+    with pytest.raises(VisitsLocked):
+        await second.hold()
+    await first.release()
+    await first.connect()
+    monkeypatch.setattr("backends.postgresql.visits.connection.HOLD_TIMEOUT", "5s")
+    monkeypatch.setattr("backends.mysql.visits.store.HOLD_TIMEOUT_S", 5.0)
+    await second.hold()
 
 
 @pytest.mark.parametrize("kind", FEW)

@@ -63,7 +63,7 @@ def assert_same(found: Mapping[str, Array], expected: Mapping[str, Array]) -> No
     """Every table has the same rows, to the last bit."""
     assert found.keys() == expected.keys()
     for table, rows in expected.items():
-        assert len(found[table]) == len(rows), table
+        assert len(found[table]) == len(rows), f"{table}: {len(found[table])} rows, {len(rows)} expected"
         assert same(found[table], rows), (
             table,
             [name for name in rows.dtype.names or () if not same(found[table][[name]], rows[[name]])],

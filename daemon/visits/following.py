@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from daemon.children import Child
-from daemon.visits.messages import LONGEST_LINE, STOP, Failed, Message, Spec, read_message
+from daemon.visits.messages import HEARD, LONGEST_LINE, STOP, Failed, Message, Spec, read_message
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 
@@ -43,7 +43,7 @@ def spec_of(
 
 
 async def follow(spec: Spec, log: Path, *, stop: asyncio.Event | None = None) -> AsyncGenerator[Message, None]:
-    """Run the process of visits to its end, and yield its messages.
+    """Run the process of visits to its end, and yield its messages; it goes no further than you take them.
 
     Args:
         spec: what it is told; `spec_of` makes one.
@@ -65,6 +65,7 @@ async def follow(spec: Spec, log: Path, *, stop: asyncio.Event | None = None) ->
             if isinstance(message, Failed):
                 raise VisitsRefused(message.failed)
             yield message
+            process.tell(HEARD)
         await process.ended()
         if process.exit_code:
             raise VisitsFailed(process.obituary())

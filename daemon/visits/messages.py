@@ -1,7 +1,8 @@
 """What the process of visits and who started it tell each other, as JSON lines over its standard input and output.
 
-First comes its `Spec`, then, at most once, `{"stop": true}`; back come the messages below, each an object that its
-first key names. The end of its input tells the process that nobody is there any more.
+First comes its `Spec`, then `{"heard": true}` for each message that was taken and, at most once, `{"stop": true}`; back
+come the messages below, each an object that its first key names. The end of its input tells the process that nobody is
+there any more.
 """
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -16,6 +17,7 @@ LONGEST_LINE = 2**24
 """Bytes a line may have: a visit of 1,024 tiles takes about half a million."""
 
 STOP = b'{"stop": true}\n'
+HEARD = b'{"heard": true}\n'
 
 
 class Spec(Section):

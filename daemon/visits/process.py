@@ -5,7 +5,6 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable
 
 import orjson
 import uvloop
@@ -16,6 +15,43 @@ from daemon.visits.messages import LONGEST_LINE, Failed, Message, Spec
 from daemon.visits.run import Run
 from daemon.visits.worker import store_of, work
 from daemon.visits.workers import NoWorkers, crew_of
+
+
+class Teller:
+    """Tells messages to who started the process.
+
+    A visit that nobody has heard of when they are killed is in the database alone, and in none of their files: so the
+    next one begins when all but the last message was heard.
+    """
+
+    def __init__(self, said: int) -> None:
+        self._said = said
+        self._unheard = 0
+        self._news = asyncio.Event()
+        self._is_heard = True
+
+    def say(self, message: Message) -> None:
+        """Write a message."""
+        self._unheard += 1
+        left = memoryview(message.line())
+        while left:
+            left = left[os.write(self._said, left) :]
+
+    def heard(self) -> None:
+        """Note that a message was taken."""
+        self._unheard -= 1
+        self._news.set()
+
+    def hang_up(self) -> None:
+        """Nobody says any more what was heard."""
+        self._is_heard = False
+        self._news.set()
+
+    async def until_heard(self) -> None:
+        """Wait until at most one message is not heard of."""
+        while self._unheard > 1 and self._is_heard:
+            self._news.clear()
+            await self._news.wait()
 
 
 def main() -> None:
@@ -42,15 +78,12 @@ async def _visits(said: int) -> int:
     if spec.gives_way:
         give_way()
 
-    def say(message: Message) -> None:
-        _write(said, message.line())
-
-    stop = asyncio.Event()
-    obeying = asyncio.create_task(_obey(orders, stop))
+    stop, teller = asyncio.Event(), Teller(said)
+    obeying = asyncio.create_task(_obey(orders, stop, teller))
     try:
-        await _run(spec, say, stop)
+        await _run(spec, teller, stop)
     except (StoreError, NoWorkers) as error:
-        say(Failed(failed=str(error)))
+        teller.say(Failed(failed=str(error)))
         return 1
     finally:
         obeying.cancel()
@@ -59,11 +92,11 @@ async def _visits(said: int) -> int:
     return 0
 
 
-async def _run(spec: Spec, say: Callable[[Message], None], stop: asyncio.Event) -> None:
+async def _run(spec: Spec, teller: Teller, stop: asyncio.Event) -> None:
     store = store_of(spec)
     crew = crew_of(spec, store)
     try:
-        await Run(spec, store, crew, say, stop).run()
+        await Run(spec, store, crew, teller.say, stop, until_heard=teller.until_heard).run()
     finally:
         await crew.close()
         await store.close()
@@ -75,16 +108,11 @@ async def _orders() -> asyncio.StreamReader:
     return reader
 
 
-async def _obey(orders: asyncio.StreamReader, stop: asyncio.Event) -> None:
+async def _obey(orders: asyncio.StreamReader, stop: asyncio.Event, teller: Teller) -> None:
     """Stop when told to, or when nobody is there any more."""
     while line := await orders.readline():
         if "stop" in orjson.loads(line):
             break
+        teller.heard()
     stop.set()
-
-
-def _write(said: int, line: bytes) -> None:
-    """Write all of a line; who does not read holds the visits up."""
-    left = memoryview(line)
-    while left:
-        left = left[os.write(said, left) :]
+    teller.hang_up()

@@ -55,11 +55,19 @@ class Run:
         crew: does the tiles.
         say: gets every message.
         stop: ends the run after the visit that is under way.
+        until_heard: is waited for before each visit.
 
     """
 
     def __init__(
-        self, spec: Spec, store: VisitStore, crew: Crew, say: Callable[[Message], None], stop: asyncio.Event
+        self,
+        spec: Spec,
+        store: VisitStore,
+        crew: Crew,
+        say: Callable[[Message], None],
+        stop: asyncio.Event,
+        *,
+        until_heard: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._spec = spec
         self._visits = spec.visits
@@ -67,6 +75,7 @@ class Run:
         self._crew = crew
         self._say = say
         self._stop = stop
+        self._until_heard = until_heard
         self._compacts = spec.visits.compact and spec.visits.index_mode is IndexMode.PARTITIONED
         self._sky = Sky(spec.visits.survey)
         self._last: VisitRecord | None = None
@@ -83,6 +92,12 @@ class Run:
             SchemaMismatch: the tables are of other settings.
             StoreError: what trying again cannot mend.
         """
+        try:
+            await self._run()
+        finally:
+            await self._store.release()
+
+    async def _run(self) -> None:
         if not await self._insist(self._open):
             return
         self._say(Begun(begun=Beginning(last=self._last, done=self._done)))
@@ -101,6 +116,7 @@ class Run:
 
     async def _open(self) -> None:
         await self._store.create()
+        await self._store.hold()
         self._last = await self._store.last_visit()
 
     async def _insist(self, part: Callable[[], Awaitable[None]]) -> bool:
@@ -208,7 +224,9 @@ class Run:
             await asyncio.gather(work, stop, return_exceptions=True)
 
     async def _until(self, due_s: float) -> bool:
-        """Wait until the next visit is due; False when told to stop."""
+        """Wait until the last visits were heard of, and the next one is due; False when told to stop."""
+        if self._until_heard is not None:
+            await self._until_heard()
         wait_s = due_s - perf_counter()
         if wait_s > 0:
             self._say(Waiting(waiting=time.time_ns() + round(wait_s * 1e9)))

@@ -86,6 +86,13 @@ class MongodbVisitStore:
         if client is not None:
             await client.close()
 
+    async def hold(self) -> None:
+        """Nothing: what two runs write is the same, under the same ids."""
+
+    async def release(self) -> None:
+        """Give back the connection."""
+        await self.close()
+
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""
         async with self._asked() as session:

@@ -24,7 +24,7 @@ from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
 from backends.visit_rows import STEP_TABLES
 from backends.visit_settings import check_settings, settings_of
-from backends.visits import VisitDone
+from backends.visits import VisitDone, VisitsLocked
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -36,6 +36,7 @@ DUPLICATE = 1062
 NO_SUCH = (1049, 1146)
 """No such database, no such table."""
 LOCK_TIMEOUT_S = 30
+HOLD_TIMEOUT_S = 5.0
 CLOSE_S = 2.0
 LONGER = 60
 """So many times as long as all else may take what goes through whole tables."""
@@ -87,6 +88,7 @@ class MysqlVisitStore:
         self._periods = Periods(self._schema, self._declared, visits.period_ns)
         self._compaction = Compaction(visits, self._periods)
         self._session: Session | None = None
+        self._holds = False
 
     async def create(self) -> None:
         """Create the database and the tables of the index mode, or check those that are there."""
@@ -123,6 +125,18 @@ class MysqlVisitStore:
                     await session.connection.ensure_closed()
             except (OSError, TimeoutError, MySQLError):
                 session.connection.terminate()
+
+    async def hold(self) -> None:
+        """Keep every other store from holding the schema."""
+        async with self._connected() as session:
+            if not self._holds:
+                await self._lock(session)
+                self._holds = True
+
+    async def release(self) -> None:
+        """Hold it no longer."""
+        self._holds = False
+        await self.close()
 
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""
@@ -304,6 +318,12 @@ class MysqlVisitStore:
     def _name(self, table: str) -> str:
         return quoted(self._schema, table)
 
+    async def _lock(self, session: Session) -> None:
+        try:
+            await take(session.connection, f"visits of {self._schema}", HOLD_TIMEOUT_S)
+        except NotGranted:
+            raise VisitsLocked(self._schema, self._target) from None
+
     @asynccontextmanager
     async def _alone(self, session: Session) -> AsyncIterator[None]:
         """No other store of visits makes or removes tables or partitions of this schema meanwhile."""
@@ -328,6 +348,8 @@ class MysqlVisitStore:
                     self._session = await open_session(
                         self._address, timeout_s=self._timeout_s, bulk=self._bulk, give_up_s=self._give_up_s
                     )
+                    if self._holds:
+                        await self._lock(self._session)
                 self._session.timeout_s = longer * self._timeout_s
                 yield self._session
         except BaseException:

@@ -12,14 +12,18 @@ from backends.base import Reading, StoreError, StoreUnavailable
 from backends.postgresql.copy import NotBinaryCopy
 from backends.postgresql.embedded import EmbeddedPostgresql
 from backends.postgresql.errors import login_refused, taken_too_long, translated
+from backends.postgresql.sql import literal
 from backends.postgresql.store import target_of
 from backends.postgresql.writer import Connection, give_back
+from backends.visits import VisitsLocked
 from schemas.batch import Durability
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 
 # What the operator set may be stronger than `on` (remote_apply), or survive the server's crash too (local).
 SYNCHRONOUS = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+
+HOLD_TIMEOUT = "5s"
 
 
 class VisitConnection:
@@ -37,10 +41,12 @@ class VisitConnection:
         self._reading = reading
         self._timeout_s = reading.give_up_s if reading else database.command_timeout_s
         self._durability = visits.durability
+        self._schema = visits.schema_name
         self._password = password
         self._server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
         self.target = target_of(database.dsn) if database.dsn else "embedded PostgreSQL"
         self._connection: Connection | None = None
+        self._holds = False
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
@@ -71,6 +77,22 @@ class VisitConnection:
             if connection is not None:
                 await give_back(connection)
 
+    async def hold(self) -> None:
+        """Hold the schema over this connection, and over each that comes after it.
+
+        Raises:
+            VisitsLocked: another connection has it.
+        """
+        async with self.session() as connection:
+            if not self._holds:
+                await self._lock(connection)
+                self._holds = True
+
+    async def release(self) -> None:
+        """Give the connection back, and the schema with it."""
+        self._holds = False
+        await self.close()
+
     def _given_up(self) -> AbstractContextManager[None]:
         return taken_too_long(self.target, self._timeout_s) if self._reading else nullcontext()
 
@@ -90,7 +112,20 @@ class VisitConnection:
                 )
                 if self._durability is Durability.SYNC:
                     await self._connection.execute(SYNCHRONOUS)
+            if self._holds:
+                await self._lock(self._connection)
         return self._connection
+
+    async def _lock(self, connection: Connection) -> None:
+        key = literal(f"triggerlog:visits {self._schema}")
+        try:
+            await connection.execute(
+                f"SET lock_timeout = '{HOLD_TIMEOUT}';"
+                f"SELECT pg_advisory_lock(hashtextextended({key}, 0));"
+                "RESET lock_timeout"
+            )
+        except asyncpg.LockNotAvailableError:
+            raise VisitsLocked(self._schema, self.target) from None
 
     def _dsn(self) -> str | None:
         if self._server is None:

@@ -49,6 +49,14 @@ class PostgresqlVisitStore:
         """Give back the connection."""
         await self._connection.close()
 
+    async def hold(self) -> None:
+        """Keep every other store from holding the schema."""
+        await self._connection.hold()
+
+    async def release(self) -> None:
+        """Hold it no longer."""
+        await self._connection.release()
+
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""
         async with self._connection.session() as connection:
