@@ -6,6 +6,7 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from doors.http import Limits, limited
 from doors.tls import Identity
@@ -28,6 +29,7 @@ class DoorServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
+            ws=WebSocketsSansIOProtocol,
             ws_max_size=INCOMING_FRAME,
             **options,
         )
@@ -61,6 +63,16 @@ class DoorServer(uvicorn.Server):
         if self._identity is not None and counter and counter % RENEW_TICKS == 0:
             self._identity.renew()
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all connections; as uvicorn does, but a stream whose client has just left is not told to close again.
+
+        It has answered that, but does not know it, and telling it twice would end the server with an exception.
+        """
+        for connection in self.server_state.connections:
+            if isinstance(connection, WebSocketsSansIOProtocol) and connection.transport.is_closing():
+                connection.close_sent = True
+        await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:
         made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]

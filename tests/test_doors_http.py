@@ -31,6 +31,12 @@ class Server(DoorServer):
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with how many bytes came, or with more than any buffer between takes; `/held` waits for the client."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "bytes": LARGE})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        return
     body = b""
     while (message := await receive())["type"] == "http.request":
         body += message["body"]
@@ -201,3 +207,19 @@ def test_rates_are_kept_for_each_address_and_memory_is_bounded() -> None:
     for i in range(ADDRESSES + 10):
         rates.take(f"10.{i // 65536}.{i // 256 % 256}.{i % 256}", 9.0)
     assert len(rates._buckets) == ADDRESSES
+
+
+async def test_a_stream_that_is_closing_when_the_server_ends_is_not_closed_again() -> None:
+    """A browser that leaves and does not read what is under way keeps its connection from being gone at once."""
+    async with listening(Limits()) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            GET + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        await eventually(lambda: any(hasattr(each, "conn") for each in server.server_state.connections), 30)
+        writer.write(b"\x88\x80\x00\x00\x00\x00")
+        await eventually(lambda: all(each.transport.is_closing() for each in server.server_state.connections), 30)
+        assert server.server_state.connections
+    # The server has ended without an error.
+    writer.close()
