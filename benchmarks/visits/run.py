@@ -29,7 +29,7 @@ examples:
   python -m benchmarks.visits.run --quick             tries the benchmark itself, in 3 minutes; its figures say little
   python -m benchmarks.visits.run --only main         ours against the paper's modes
   python -m benchmarks.visits.run --backend postgresql,mysql
-  python -m benchmarks.visits.run --scale 0.05 --visits 1200 --minutes 10
+  python -m benchmarks.visits.run --scale 0.05 --visits 1200
   python -m benchmarks.visits FILE.json               the report of what was kept, again
 """
 
