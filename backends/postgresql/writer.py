@@ -16,8 +16,9 @@ from backends.filling import ledger_rows, revised_with_late
 from backends.partitions import Partition, Stretch, partitions_of
 from backends.postgresql.copy import arrays_format, encode_arrays, encode_ledger, encode_rows
 from backends.postgresql.errors import one_line, translated
+from backends.postgresql.locks import NotGranted, take
 from backends.postgresql.single import is_single, single_parameters, single_statement
-from backends.postgresql.sql import begin_batch, create_partition, literal, quoted, take_out_arrays
+from backends.postgresql.sql import begin_batch, create_partition, quoted, take_out_arrays
 from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream, position_owner
 from schemas.readings import Array
 from schemas.tables import GroupTables
@@ -30,7 +31,7 @@ MESSAGE_BYTES = 64 * 1024 * 1024
 """Most that is sent as one message; the protocol ends at 1 GiB."""
 LEDGER_ROWS_WITH_BEGIN = 4
 """So few ledger rows go along as text with the statement that begins: a round trip less for a single trigger."""
-GROUP_LOCK_TIMEOUT = "5s"
+GROUP_LOCK_TIMEOUT_S = 5.0
 """A server may need a moment to notice that the daemon before us was killed."""
 PARTITION_LOCK_TIMEOUT = "500ms"
 PARTITION_RETRY_S = 60.0
@@ -170,14 +171,9 @@ class GroupWriter:
         return self._connection
 
     async def _lock(self, connection: Connection) -> None:
-        key = literal(f"triggerlog:{self._schema}.{self._tables.group.name}")
         try:
-            await connection.execute(
-                f"SET lock_timeout = '{GROUP_LOCK_TIMEOUT}';"
-                f"SELECT pg_advisory_lock(hashtextextended({key}, 0));"
-                "RESET lock_timeout"
-            )
-        except asyncpg.LockNotAvailableError:
+            await take(connection, f"{self._schema}.{self._tables.group.name}", GROUP_LOCK_TIMEOUT_S)
+        except NotGranted:
             raise GroupLocked(
                 f"group {self._tables.group.name!r} in schema {self._schema!r} is being written by another daemon"
                 " (or through a connection the server has not given up yet); stop that one, or set another `schema`"

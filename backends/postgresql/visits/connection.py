@@ -12,7 +12,7 @@ from backends.base import Reading, StoreError, StoreUnavailable
 from backends.postgresql.copy import NotBinaryCopy
 from backends.postgresql.embedded import EmbeddedPostgresql
 from backends.postgresql.errors import login_refused, taken_too_long, translated
-from backends.postgresql.sql import literal
+from backends.postgresql.locks import NotGranted, take
 from backends.postgresql.store import target_of
 from backends.postgresql.writer import Connection, give_back
 from backends.visits import VisitsLocked
@@ -23,7 +23,7 @@ from schemas.config.visits import VisitsConfig
 # What the operator set may be stronger than `on` (remote_apply), or survive the server's crash too (local).
 SYNCHRONOUS = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 
-HOLD_TIMEOUT = "5s"
+HOLD_TIMEOUT_S = 5.0
 
 
 class VisitConnection:
@@ -117,14 +117,9 @@ class VisitConnection:
         return self._connection
 
     async def _lock(self, connection: Connection) -> None:
-        key = literal(f"triggerlog:visits {self._schema}")
         try:
-            await connection.execute(
-                f"SET lock_timeout = '{HOLD_TIMEOUT}';"
-                f"SELECT pg_advisory_lock(hashtextextended({key}, 0));"
-                "RESET lock_timeout"
-            )
-        except asyncpg.LockNotAvailableError:
+            await take(connection, f"visits {self._schema}", HOLD_TIMEOUT_S)
+        except NotGranted:
             raise VisitsLocked(self._schema, self.target) from None
 
     def _dsn(self) -> str | None:
