@@ -36,7 +36,7 @@ def begin(measure: str, what: str) -> None:
 
 def say(text: str) -> None:
     """Say a line."""
-    console.print(text, style="dim", markup=False, soft_wrap=True)
+    console.print(text, style="dim", soft_wrap=True)
 
 
 def say_round(name: str, number: int, done: Round) -> None:
