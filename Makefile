@@ -8,7 +8,7 @@ SHELL := /bin/sh
 
 # Name an interpreter to choose it: make setup PYTHON=/opt/python3.12/bin/python3
 PYTHON ?=
-# Passed on to the command: make run ARGS="--rate 100", make test ARGS="tests/test_config.py -x"
+# Passed on to the command: make run ARGS="--rate 100", make test ARGS="tests/schemas/test_config.py -x"
 ARGS ?=
 
 # Processes that run tests, each a file at a time: tests wait for servers more than they compute. The order of the files is
@@ -66,7 +66,7 @@ run: $(INSTALLED) ## Log 120 simulated instruments, with the page: a real daemon
 	@exec $(BIN)/triggerlog demo $(ARGS)
 
 .PHONY: test
-test: $(INSTALLED) tools ## Run the tests (choose some: make test ARGS="tests/test_config.py -x")
+test: $(INSTALLED) tools ## Run the tests (choose some: make test ARGS="tests/schemas/test_config.py -x")
 	@unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile all of this again
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
@@ -135,7 +135,7 @@ soak: $(INSTALLED) ## An hour under load with kills and outages: nothing lost, n
 
 .PHONY: test-crashes
 test-crashes: $(INSTALLED) tools ## kill -9 of daemons, visits and servers, 20 times each on each database (`make test` kills 4 times)
-	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/test_crashes.py tests/test_visit_crashes.py $(ARGS)
+	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/crashes/test_crashes.py tests/crashes/test_visit_crashes.py $(ARGS)
 
 .PHONY: test-systemd
 test-systemd: $(INSTALLED) ## Run the units under a real systemd, in a Debian tree made for it (as root; minutes the first time)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from backends.base import Reading, Store
 from schemas.batch import Layout
+from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
-from schemas.dsn import Backend
 from schemas.readings import InstrumentGroup
 
 
@@ -45,7 +45,7 @@ def open_store(
         return MysqlStore(database, logger=logger, groups=groups, layouts=layouts, password=password, reading=reading)
 
     from backends.postgresql import PostgresqlStore
-    from backends.postgresql.embedded import EmbeddedPostgresql
+    from backends.postgresql.server.embedded import EmbeddedPostgresql
 
     server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
     return PostgresqlStore(

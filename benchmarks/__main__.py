@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.plan import MEASURES, PLANS
-from benchmarks.report import markdown, print_report
-from daemon.console import FILE_WIDTH, labelled, make_console
-from schemas.dsn import Backend, backend_of, wrong_dsn
+from benchmarks.report.report import markdown, print_report
+from benchmarks.rounds.plan import MEASURES, PLANS
+from daemon.tools.console import FILE_WIDTH, labelled, make_console
+from schemas.checking.dsn import Backend, backend_of, wrong_dsn
 
 FOLDER = Path(__file__).parent
 KEPT = FOLDER.parent / ".benchmarks"
@@ -98,7 +98,7 @@ def _backends(text: str) -> list[Backend]:
 
 def measure(options: argparse.Namespace, kept: Path, plugins: Sequence[object] = ()) -> int:
     """Measure and keep the JSON; return pytest's exit code. options: plan, only, backend, dsn and folder."""
-    files = [str(FOLDER / f"test_{name}.py") for name in PLANS[options.plan].measures(options.only)]
+    files = [str(FOLDER / "measures" / f"test_{name}.py") for name in PLANS[options.plan].measures(options.only)]
     arguments = [
         *files,
         f"--rootdir={FOLDER.parent}",

@@ -1,5 +1,5 @@
 """`python -m daemon`: the command line, where the `triggerlog` script is not on the PATH."""
 
-from daemon.cli import main
+from daemon.tools.cli import main
 
 main()

@@ -11,38 +11,38 @@ from dataclasses import dataclass
 from functools import partial
 
 from backends.base import Store, StoreError, StoreUnavailable
-from daemon import descriptors
 from daemon.api import api_server
-from daemon.configuration import LoadedConfig
-from daemon.database import durability_of, in_its_field, layout_of, store_of, why_refused
-from daemon.events import Events
-from daemon.interference.experiments import Experiments
-from daemon.outcome import CommandFailed, reason_of
-from daemon.pipeline import Pipeline
-from daemon.readers.governing import Governing
-from daemon.readers.manager import Readers, WorkloadRefused
-from daemon.reload import Reloader
-from daemon.reporting import Reporter
-from daemon.resume import what_was_left
-from daemon.runs import Runs
+from daemon.core import descriptors
+from daemon.core.configuration import LoadedConfig
+from daemon.core.database import durability_of, in_its_field, layout_of, store_of, why_refused
+from daemon.core.events import Events
+from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.reload import Reloader
+from daemon.core.state_folder import only_one
+from daemon.core.supervision.notify import Notifier
+from daemon.core.supervision.progress_watch import Part
+from daemon.core.supervision.supervision import Supervision, status_line
+from daemon.pipeline.pipeline import Pipeline
+from daemon.pipeline.resume import what_was_left
+from daemon.pipeline.runs import Runs
 from daemon.sources.base import Source
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
 from daemon.sources.tls import contexts_of
 from daemon.sources.udp import UdpSource
-from daemon.state_folder import only_one
-from daemon.storage_report import StorageReport
-from daemon.store_report import StoreReport
-from daemon.stream import StatusStream
-from daemon.supervising.notify import Notifier
-from daemon.supervising.progress_watch import Part
-from daemon.supervising.supervision import Supervision, status_line
-from daemon.visits.visiting import Visiting
+from daemon.telemetry.reporting import Reporter
+from daemon.telemetry.storage_report import StorageReport
+from daemon.telemetry.store_report import StoreReport
+from daemon.telemetry.stream import StatusStream
+from daemon.workloads.interference.experiments import Experiments
+from daemon.workloads.readers.governor.governing import Governing
+from daemon.workloads.readers.manager import Readers, WorkloadRefused
+from daemon.workloads.visits.visiting import Visiting
+from schemas.api.status import State
 from schemas.config import Config, Workload
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
-from schemas.status import State
 
 FACTS_EVERY_S = 5.0
 """Time between two looks at the store; an idle daemon notices within it that the database is gone."""

@@ -13,15 +13,15 @@ from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 
+from daemon.web.http import Limits
+from daemon.web.secrets import from_file, long_enough
+from daemon.web.server import DoorServer, bound
+from daemon.web.tls import Identity, client_context, pinned_context
 from dashboard.app import build_app
-from dashboard.client import Daemon
-from doors.http import Limits
-from doors.secrets import from_file, long_enough
-from doors.server import DoorServer, bound
-from doors.tls import Identity, client_context, pinned_context
-from schemas.addresses import in_url, is_loopback
+from dashboard.feed.client import Daemon
+from schemas.checking.addresses import in_url, is_loopback
+from schemas.checking.problems import ConfigError, wrong
 from schemas.config.doors import LEAST_PASSWORD as LEAST
-from schemas.problems import ConfigError, wrong
 
 LIMITS = Limits(connections=1024, body_bytes=1024 * 1024)
 """A browser keeps one connection for its stream and a few for what is clicked on."""

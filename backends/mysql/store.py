@@ -14,16 +14,16 @@ from backends.base import (
     StoreFacts,
     StoreUnavailable,
 )
-from backends.mysql.address import address_of, connect
-from backends.mysql.connection import Connection
-from backends.mysql.errors import login_refused, taken_too_long, translated
-from backends.mysql.queries import answer
-from backends.mysql.schema import Schema
-from backends.mysql.server import SETTINGS, held, product_of
-from backends.mysql.sql import literal
-from backends.mysql.tables import mysql_tables
-from backends.mysql.work import partitions, view
-from backends.mysql.writer import GroupWriter
+from backends.mysql.protocol.connection import Connection
+from backends.mysql.protocol.sql import literal
+from backends.mysql.reading.queries import answer
+from backends.mysql.reading.work import partitions, view
+from backends.mysql.schema.schema import Schema
+from backends.mysql.schema.tables import mysql_tables
+from backends.mysql.server.address import address_of, connect
+from backends.mysql.server.errors import login_refused, taken_too_long, translated
+from backends.mysql.server.server import SETTINGS, held, product_of
+from backends.mysql.writing.writer import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
 from schemas.queries import Query, Totals

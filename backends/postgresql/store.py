@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
-from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
@@ -18,23 +17,21 @@ from backends.base import (
     StoreFacts,
     StoreUnavailable,
 )
-from backends.postgresql import work
-from backends.postgresql.copy import NotBinaryCopy
-from backends.postgresql.durability import SETTINGS, held
-from backends.postgresql.embedded import EmbeddedPostgresql
-from backends.postgresql.errors import login_refused, taken_too_long, translated
-from backends.postgresql.queries import answer
-from backends.postgresql.schema import Missing, create_or_check, missing_from
-from backends.postgresql.sql import quoted
-from backends.postgresql.writer import Connection, GroupWriter
+from backends.postgresql.protocol.connection import Connection, target_of
+from backends.postgresql.protocol.copy import NotBinaryCopy
+from backends.postgresql.protocol.sql import quoted
+from backends.postgresql.reading import work
+from backends.postgresql.reading.queries import answer
+from backends.postgresql.schema.schema import Missing, create_or_check, missing_from
+from backends.postgresql.server.durability import SETTINGS, held
+from backends.postgresql.server.embedded import EmbeddedPostgresql
+from backends.postgresql.server.errors import login_refused, taken_too_long, translated
+from backends.postgresql.writing.writer import GroupWriter
+from backends.sql.tables import GroupTables, group_tables
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
-from schemas.queries import (
-    Query,
-    Totals,
-)
+from schemas.queries import Query, Totals
 from schemas.readings import Array, InstrumentGroup
-from schemas.tables import GroupTables, group_tables
 
 READERS = 4
 """Connections that answer questions at the same time."""
@@ -251,20 +248,3 @@ class PostgresqlStore:
                 with suppress(asyncpg.InvalidParameterValueError):
                     await connection.execute(CHECK_CLIENT)
             return connection
-
-
-def target_of(dsn: str) -> str:
-    """Say where a DSN leads, without its password.
-
-    Raises:
-        StoreError: it is no DSN.
-
-    """
-    try:
-        parts = urlsplit(dsn)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError as error:
-        raise StoreError(f"`dsn` in [database] cannot be understood: {error}") from None
-    host = parts.hostname or next(iter(parse_qs(parts.query).get("host", [])), "localhost")
-    user = f"{parts.username}@" if parts.username else ""
-    return f"postgresql://{user}{host}{port}{parts.path}"

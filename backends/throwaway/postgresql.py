@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from backends.base import StoreError, StoreUnavailable
-from backends.postgresql.embedded import LONGEST_SOCKET, SOCKET, START_TIMEOUT_S, EmbeddedPostgresql
+from backends.postgresql.server.embedded import LONGEST_SOCKET, SOCKET, START_TIMEOUT_S, EmbeddedPostgresql
 from backends.throwaway.base import POLL_S, ThrowawayServer
 
 GONE_TIMEOUT_S = 30

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from benchmarks.interference.analysis import analysed
 from benchmarks.interference.report import page
-from schemas.interference import Record
+from schemas.api.interference import Record
 
 
 def main() -> int:

@@ -15,18 +15,8 @@ from benchmarks.interference.estimate import (
 )
 from benchmarks.interference.servers import processor_rows, server_rows, wait_rows
 from benchmarks.interference.wording import FIGURES, is_nothing, joined, verdict
-from benchmarks.wording import counted, number
-from schemas.interference import (
-    Agreement,
-    Block,
-    Dose,
-    Mean,
-    ReaderRow,
-    Record,
-    Result,
-    Row,
-    WorkloadBlock,
-)
+from benchmarks.report.wording import counted, number
+from schemas.api.interference import Agreement, Block, Dose, Mean, ReaderRow, Record, Result, Row, WorkloadBlock
 
 ADDED = {"backlog": 1.0}
 """What is added to a figure before logarithms are taken: nothing may wait."""

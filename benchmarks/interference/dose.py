@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from benchmarks.html.axis import Axis, LinearAxis, around, bottom, from_zero, grid_x, grid_y, plot, side
-from benchmarks.html.markup import Markup, join, tag
-from benchmarks.wording import counted, number
-from schemas.interference import Dose, Mean, Record
+from benchmarks.report.html.axis import Axis, LinearAxis, around, bottom, from_zero, grid_x, grid_y, plot, side
+from benchmarks.report.html.markup import Markup, join, tag
+from benchmarks.report.wording import counted, number
+from schemas.api.interference import Dose, Mean, Record
 
 ROOM = 1.05
 WIDEST = 2.5

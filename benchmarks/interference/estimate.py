@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from schemas.interference import Mean, Ratio
+from schemas.api.interference import Mean, Ratio
 from schemas.readings import Array
 
 CONFIDENCE = 0.95

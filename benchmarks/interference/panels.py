@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from benchmarks.html.axis import Axis, LinearAxis, around, from_zero, grid_x, grid_y, plot, short, snug
-from benchmarks.html.markup import Markup, join, tag
 from benchmarks.interference.wording import factor
-from benchmarks.wording import counted, number
-from schemas.interference import Block, Record, Sample
+from benchmarks.report.html.axis import Axis, LinearAxis, around, from_zero, grid_x, grid_y, plot, short, snug
+from benchmarks.report.html.markup import Markup, join, tag
+from benchmarks.report.wording import counted, number
+from schemas.api.interference import Block, Record, Sample
 
 LOG_FROM = 12.0
 """A p99 that varies by more than this factor is drawn on a logarithmic axis."""

@@ -4,14 +4,14 @@ import time
 from collections.abc import Iterator
 from importlib.resources import files
 
-from benchmarks.html.markup import Markup, join, raw, tag
 from benchmarks.interference.dose import dose_response
 from benchmarks.interference.panels import key, panels
 from benchmarks.interference.tables import agreement, readers, server, writing
 from benchmarks.interference.wording import factor, range_of
-from benchmarks.wording import counted, number
-from daemon.interference.words import readers_words
-from schemas.interference import Record, RecordState, Result, Row
+from benchmarks.report.html.markup import Markup, join, raw, tag
+from benchmarks.report.wording import counted, number
+from daemon.workloads.interference.words import readers_words
+from schemas.api.interference import Record, RecordState, Result, Row
 
 TITLE = "What readers do to the writing"
 STATES = {
@@ -29,7 +29,11 @@ def page(record: Record) -> str:
         raw('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
         raw('<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'),
         tag("title", f"{TITLE}: measured {_date(record)}"),
-        tag("style", raw(_style("benchmarks.html", "page.css")), raw(_style("benchmarks.interference", "page.css"))),
+        tag(
+            "style",
+            raw(_style("benchmarks.report.html", "page.css")),
+            raw(_style("benchmarks.interference", "page.css")),
+        ),
     )
     body = tag(
         "body",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from schemas.interference import Block, ServerRow
+from schemas.api.interference import Block, ServerRow
 
 
 def server_rows(blocks: Sequence[Block]) -> list[ServerRow]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from benchmarks.html.markup import Markup, join, tag
-from benchmarks.html.table import NOTHING, Column, table
 from benchmarks.interference.wording import FIGURES, factor, is_nothing, range_of, says_nothing
-from benchmarks.wording import number, whole
-from schemas.interference import Mean, Ratio, Record, Result, Row, ServerRow
+from benchmarks.report.html.markup import Markup, join, tag
+from benchmarks.report.html.table import NOTHING, Column, table
+from benchmarks.report.wording import number, whole
+from schemas.api.interference import Mean, Ratio, Record, Result, Row, ServerRow
 
 WORSE_UP = frozenset({"p50_ms", "p99_ms", "backlog"})
 """Figures of which more is worse."""

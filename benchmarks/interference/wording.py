@@ -1,6 +1,6 @@
 """Ratios and what they mean, in words."""
 
-from schemas.interference import FIGURES, Ratio
+from schemas.api.interference import FIGURES, Ratio
 
 __all__ = ["FIGURES", "factor", "is_nothing", "joined", "range_of", "says_nothing", "verdict"]
 

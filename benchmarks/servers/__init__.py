@@ -9,7 +9,7 @@ from pathlib import Path
 
 from backends.throwaway import ServerNotInstalled
 from benchmarks.servers.base import Server, left_clean
-from schemas.dsn import Backend, backend_of
+from schemas.checking.dsn import Backend, backend_of
 
 CLASSES = {Backend.POSTGRESQL: "PostgresqlServer", Backend.MYSQL: "MysqlServer", Backend.MONGODB: "MongodbServer"}
 

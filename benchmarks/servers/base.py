@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from backends import open_store
 from backends.base import Store, StoreFacts
-from benchmarks.workload import GROUP, LOGGER
+from benchmarks.load.workload import GROUP, LOGGER
 from schemas.batch import Durability, Layout
+from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
-from schemas.dsn import Backend
 
 PATIENCE_S = 600.0
 """Time for what is not measured, such as reading everything back."""

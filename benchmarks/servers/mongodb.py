@@ -11,7 +11,7 @@ from pymongo.errors import OperationFailure
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server
 from benchmarks.servers.base import Server
 from schemas.batch import Durability
-from schemas.dsn import Backend
+from schemas.checking.dsn import Backend
 
 Document = dict[str, Any]
 

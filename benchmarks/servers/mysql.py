@@ -13,7 +13,7 @@ from pymysql.cursors import Cursor
 from backends.throwaway.mariadb import ThrowawayMariadb
 from benchmarks.servers.base import Server
 from schemas.batch import Durability
-from schemas.dsn import Backend
+from schemas.checking.dsn import Backend
 
 __all__ = ["Cursor", "MysqlServer", "connect", "throwaway"]
 

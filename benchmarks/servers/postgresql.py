@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from backends.postgresql.embedded import EmbeddedPostgresql
+from backends.postgresql.server.embedded import EmbeddedPostgresql
 from benchmarks.servers.base import Server
-from schemas.dsn import Backend
+from schemas.checking.dsn import Backend
 
 SETTINGS = (
     *("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_compression"),

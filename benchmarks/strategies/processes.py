@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from benchmarks.commits import Commits
+from benchmarks.rounds.commits import Commits
 
 STARTED_WITHIN_S = 60.0
 

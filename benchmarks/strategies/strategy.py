@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commits import Commits
+from benchmarks.rounds.commits import Commits
 from schemas.batch import Durability
 
 Reading = tuple[float, float, float, float]

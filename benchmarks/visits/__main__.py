@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from benchmarks.visits import comparison, report
 from benchmarks.visits.record import Comparison
-from schemas.visits.measures import VisitsRun
+from schemas.api.visits import VisitsRun
 
 
 def main() -> int:

@@ -8,9 +8,9 @@ from benchmarks.visits.estimate import Interval, ratio, slope_ratio, spread
 from benchmarks.visits.findings import values, warm
 from benchmarks.visits.plan import MAIN, OURS, PAPERS
 from benchmarks.visits.record import Comparison, Measured
-from daemon.visits.figures import line
+from daemon.workloads.visits.figures import line
+from schemas.api.visits import Line
 from schemas.readings import Array
-from schemas.visits.measures import Line
 
 
 @dataclass(frozen=True, kw_only=True)

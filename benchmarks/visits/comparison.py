@@ -4,26 +4,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.html.markup import Markup, join, tag
-from benchmarks.html.table import NOTHING, Column, table
+from benchmarks.report.html.markup import Markup, join, tag
+from benchmarks.report.html.table import NOTHING, Column, table
+from benchmarks.report.wording import number
 from benchmarks.visits.against import Against, Figures, against, best_of, upkeep, window_visits
 from benchmarks.visits.drawing import Series, axes, chart
 from benchmarks.visits.estimate import ends, ratio
-from benchmarks.visits.findings import (
-    NAMES,
-    REFUTED,
-    REPRODUCED,
-    findings,
-    shown,
-    values,
-    warm,
-)
+from benchmarks.visits.findings import NAMES, REFUTED, REPRODUCED, findings, shown, values, warm
 from benchmarks.visits.parts import figure, frame, listing, seconds, section, settings_of, slope
 from benchmarks.visits.plan import MAIN, OURS, SWEEP, TINY
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.report import papers_note, papers_table, series
-from benchmarks.wording import number
-from schemas.visits.measures import Line
+from schemas.api.visits import Line
 
 TITLE = "DIA visits: which way to keep them"
 FOOTER = "triggerlog, make bench-visits · one file, no script, nothing from outside"

@@ -16,16 +16,16 @@ import numpy as np
 import psutil
 import psycopg
 
-from backends.visits import open_visit_store
-from benchmarks.progress import say
+from backends.visits.base import open_visit_store
+from benchmarks.rounds.progress import say
 from benchmarks.visits.servers import running
-from daemon.visits.following import spec_of
-from daemon.visits.messages import Message, Troubled, Visited
-from daemon.visits.run import Run
-from daemon.visits.workers import Alone
+from daemon.workloads.visits.following import spec_of
+from daemon.workloads.visits.messages import Message, Troubled, Visited
+from daemon.workloads.visits.run import Run
+from daemon.workloads.visits.workers import Alone
+from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
-from schemas.dsn import Backend
 
 BACKEND_PID = "SELECT pid FROM pg_stat_activity WHERE application_name = 'triggerlog visits'"
 QUARTERS = 4

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.html.axis import Axis, LinearAxis, bottom, grid_x, grid_y, plot, side
-from benchmarks.html.markup import Markup, join, tag
-from benchmarks.wording import number
-from daemon.visits.figures import at, bin_visits, boxes, thinned
+from benchmarks.report.html.axis import Axis, LinearAxis, bottom, grid_x, grid_y, plot, side
+from benchmarks.report.html.markup import Markup, join, tag
+from benchmarks.report.wording import number
+from daemon.workloads.visits.figures import at, bin_visits, boxes, thinned
+from schemas.api.visits import Line, Over
 from schemas.readings import Array
-from schemas.visits.measures import Line, Over
 
 MOST_POINTS = 600
 SMALL_POINTS = 200

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daemon.visits.figures import LEAST, SLOW_PARTS, STUDENTS_T, line
+from daemon.workloads.visits.figures import LEAST, SLOW_PARTS, STUDENTS_T, line
 from schemas.readings import Array
 
 LEAST_SECONDS = 1e-6

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.report.wording import number
 from benchmarks.visits.estimate import Interval, bend, paired, ratio
 from benchmarks.visits.plan import BASE, PAPERS, SWEEP
 from benchmarks.visits.record import Comparison, Measured
-from benchmarks.wording import number
-from daemon.visits.figures import LEAST, line
+from daemon.workloads.visits.figures import LEAST, line
+from schemas.api.visits import Line
 from schemas.readings import Array
-from schemas.visits.measures import Line
 
 REPRODUCED = "reproduced"
 REFUTED = "refuted"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.report.wording import number
 from benchmarks.servers.disk import fdatasync_ms
-from benchmarks.wording import number
-from daemon.processor import processor
+from daemon.core.processor import processor
 
 
 def machine(folder: Path) -> dict[str, str]:

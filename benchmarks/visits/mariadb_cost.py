@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from backends.mysql.address import address_of, connect
-from backends.mysql.connection import Connection
+from backends.mysql.protocol.connection import Connection
+from backends.mysql.server.address import address_of, connect
 from backends.mysql.visits import MysqlVisitStore
 from backends.throwaway.mariadb import ThrowawayMariadb
-from benchmarks.questions import Cost
-from daemon.visits.association import detections
-from daemon.visits.cadence import first_at, time_of
-from daemon.visits.sky import Sky
-from daemon.visits.tile import Past, TileWork
-from daemon.visits.tiles import tiles_of
+from benchmarks.studies.questions import Cost
+from daemon.workloads.visits.association import detections
+from daemon.workloads.visits.cadence import first_at, time_of
+from daemon.workloads.visits.sky import Sky
+from daemon.workloads.visits.tile import Past, TileWork
+from daemon.workloads.visits.tiles import tiles_of
 from schemas.config import DatabaseConfig
 from schemas.config.visits import Transactions, VisitsConfig
 from schemas.visits.records import VisitRecord

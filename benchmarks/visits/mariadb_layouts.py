@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.mysql.address import address_of, connect
+from backends.mysql.server.address import address_of, connect
 from backends.mysql.visits.piece_rows import Piece, send_pieces
 from backends.mysql.visits.session import Session
 from backends.throwaway.mariadb import ThrowawayMariadb

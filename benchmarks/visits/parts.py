@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from benchmarks.html.markup import Markup, join, raw, tag
-from benchmarks.wording import number
+from benchmarks.report.html.markup import Markup, join, raw, tag
+from benchmarks.report.wording import number
+from schemas.api.visits import Line
 from schemas.config.visits import VisitsConfig
-from schemas.visits.measures import Line
 
 PRODUCTS = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "mysql": "MySQL", "mongodb": "MongoDB"}
 
@@ -16,7 +16,7 @@ def frame(title: str, facts: str, sections: Sequence[Markup], footer: str) -> st
     """A whole file: no script, and nothing from outside."""
     styles = [
         raw(files(package).joinpath("page.css").read_text(encoding="utf-8"))
-        for package in ("benchmarks.html", "benchmarks.visits")
+        for package in ("benchmarks.report.html", "benchmarks.visits")
     ]
     head = tag(
         "head",

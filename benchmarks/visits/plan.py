@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from schemas.checking.dsn import Backend
 from schemas.config.visits import VisitsConfig
-from schemas.dsn import Backend
 from schemas.visits.tables import IndexMode
 
 MAIN = "main"

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schemas.visits.measures import VisitsRun
+from schemas.api.visits import VisitsRun
 
 
 class Measured(BaseModel):

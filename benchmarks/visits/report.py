@@ -4,15 +4,15 @@ import time
 
 import numpy as np
 
-from benchmarks.html.axis import LinearAxis
-from benchmarks.html.markup import Markup, join, tag
-from benchmarks.html.table import NOTHING, Column, table
+from benchmarks.report.html.axis import LinearAxis
+from benchmarks.report.html.markup import Markup, join, tag
+from benchmarks.report.html.table import NOTHING, Column, table
+from benchmarks.report.wording import counted
 from benchmarks.visits.drawing import Series, axes, box_chart, chart, share_chart, straight
 from benchmarks.visits.paper import BESIDE, FIGURES, MARKS, SOURCE, WIDTH_NOTE, WIDTHS
 from benchmarks.visits.parts import figure, frame, listing, product, seconds, section, settings_of, slope
-from benchmarks.wording import counted
-from daemon.visits.figures import bin_visits, line, over, over_by_bin
-from schemas.visits.measures import TIMES, VisitsRun
+from daemon.workloads.visits.figures import bin_visits, line, over, over_by_bin
+from schemas.api.visits import TIMES, VisitsRun
 from schemas.visits.tables import IndexMode
 
 TITLE = "Seconds a visit against visits"

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from backends.base import StoreError
-from benchmarks.progress import say
+from benchmarks.report.wording import counted
+from benchmarks.rounds.progress import say
 from benchmarks.visits.checks import checked
 from benchmarks.visits.comparison import page
 from benchmarks.visits.machine import machine
@@ -19,8 +20,7 @@ from benchmarks.visits.plan import Group, planned
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.servers import Running, running
 from benchmarks.visits.turns import Turns, facts_of, finished, measure, set_up
-from benchmarks.wording import counted
-from schemas.dsn import Backend
+from schemas.checking.dsn import Backend
 
 KEPT = Path(__file__).parents[2] / "build" / "visits"
 EPILOG = """\

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from backends.postgresql.embedded import EmbeddedPostgresql
+from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.mariadb import ThrowawayMariadb
 from benchmarks.servers.base import Server
@@ -17,7 +17,7 @@ from benchmarks.servers.mongodb import throwaway as throwaway_mongodb
 from benchmarks.servers.mysql import MysqlServer
 from benchmarks.servers.postgresql import PostgresqlServer, leave_used_wal
 from benchmarks.visits.memory import NoMemoryLimit, limited, move
-from schemas.dsn import Backend
+from schemas.checking.dsn import Backend
 
 CACHE_MIB = 24
 """Of the server's own cache; MariaDB takes no less than about 5 MiB, and PostgreSQL is happy with 0.2."""

@@ -10,7 +10,7 @@ from pymysql.err import MySQLError
 
 from benchmarks.servers.base import Server
 from benchmarks.servers.mysql import connect
-from schemas.dsn import Backend
+from schemas.checking.dsn import Backend
 
 PATIENCE_S = 60.0
 POLL_S = 0.02

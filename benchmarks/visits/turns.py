@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backends.base import StoreError
-from backends.visits import open_visit_store
+from backends.visits.base import open_visit_store
 from benchmarks.servers.base import Server
 from benchmarks.visits.plan import Condition, Group
 from benchmarks.visits.record import Measured
 from benchmarks.visits.settle import NotSettled, settle
-from daemon.visits.expected import rows
-from daemon.visits.following import VisitsFailed, follow, spec_of
-from daemon.visits.messages import Compacting, Rewritten, Troubled, Visited
+from daemon.workloads.visits.expected import rows
+from daemon.workloads.visits.following import VisitsFailed, follow, spec_of
+from daemon.workloads.visits.messages import Compacting, Rewritten, Troubled, Visited
+from schemas.api.visits import Compaction, TableSize, VisitMeasure, VisitsRun
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
-from schemas.visits.measures import Compaction, TableSize, VisitMeasure, VisitsRun
 
 PATIENCE_S = 600.0
 STANDS_S = 180.0

@@ -20,7 +20,7 @@ from daemon.api.storage import storage_routes
 from daemon.api.visit_files import visit_files_routes
 from daemon.api.visits import visits_routes
 from daemon.api.wrong import wrong_request
-from doors.headers import SecurityHeaders
+from daemon.web.headers import SecurityHeaders
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "

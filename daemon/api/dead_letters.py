@@ -10,7 +10,7 @@ from fastapi.security import HTTPBearer
 
 from backends.base import StoreError
 from daemon.api.service import Told
-from daemon.pipeline import Pipeline
+from daemon.pipeline.pipeline import Pipeline
 
 Group = Annotated[str | None, Query(description="Name of an instrument group; all of them if absent.")]
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from fastapi import HTTPException, Request
 
-from doors.rates import Rates
+from daemon.web.rates import Rates
 
 AT_ONCE = 4
 WAITING = 32

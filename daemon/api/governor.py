@@ -4,8 +4,8 @@ from fastapi import APIRouter, Security
 from fastapi.security import HTTPBearer
 
 from daemon.api.service import Told
+from schemas.api.status import GovernorStatus
 from schemas.config.readers import GovernorConfig
-from schemas.status import GovernorStatus
 
 
 def governor_routes(service: Told) -> APIRouter:

@@ -6,10 +6,10 @@ import time
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from doors.denial import Denial, client_of, header
-from doors.origin import is_local_name, is_own_page
-from doors.rates import Rates
-from doors.secrets import same
+from daemon.web.denial import Denial, client_of, header
+from daemon.web.origin import is_local_name, is_own_page
+from daemon.web.rates import Rates
+from daemon.web.secrets import same
 
 OPEN = frozenset({"/health"})
 """Says that the process lives, and nothing else."""

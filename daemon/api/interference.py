@@ -9,10 +9,10 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, Field
 
 from daemon.api.service import Told
-from daemon.interference.experiments import Busy, ExperimentRefused
-from daemon.interference.keeper import ID
-from schemas.interference import Experiment, Live, Summary
-from schemas.status import ExperimentStatus
+from daemon.workloads.interference.experiments import Busy, ExperimentRefused
+from daemon.workloads.interference.keeper import ID
+from schemas.api.interference import Experiment, Live, Summary
+from schemas.api.status import ExperimentStatus
 
 EXAMPLE = {"workloads": [{"name": "scan", "kind": "scan", "clients": 4, "period_s": 0}], "pairs": 6, "block_s": 20}
 
@@ -69,7 +69,7 @@ def interference_routes(service: Told) -> APIRouter:
 
     @routes.get("/api/v1/interference/{name}", tags=["interference"], response_class=Response)
     async def record(name: Id) -> Response:
-        """Everything that was measured, and what follows from it (`schemas.interference.Record`), as JSON."""
+        """Everything that was measured, and what follows from it (`schemas.api.interference.Record`), as JSON."""
         return await _file(service.experiments.keeper.record_path(name), "application/json", name)
 
     @routes.get("/api/v1/interference/{name}/report", tags=["interference"], response_class=Response)

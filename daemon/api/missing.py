@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Response
 
-from daemon.answers import missing_answer
+from daemon.api.answers import missing_answer
 from daemon.api.gate import Gate
 from daemon.api.readings import GroupName, group_of, json_answer, number_of
 from daemon.api.service import Told

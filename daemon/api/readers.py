@@ -6,9 +6,9 @@ from fastapi import APIRouter, Body, HTTPException, Path, Security
 from fastapi.security import HTTPBearer
 
 from daemon.api.service import Told
-from daemon.readers.manager import NameTaken, Readers, WorkloadRefused
+from daemon.workloads.readers.manager import NameTaken, Readers, WorkloadRefused
+from schemas.api.status import ReaderStatus
 from schemas.config import Workload
-from schemas.status import ReaderStatus
 
 EXAMPLE = {"name": "displays", "kind": "newest", "clients": 10, "period_s": 0.5, "deadline_s": 0.2}
 

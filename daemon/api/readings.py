@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Response
 
-from daemon.answers import group_answer, ledger_answer, newest_answer, readings_answer
+from daemon.api.answers import group_answer, ledger_answer, newest_answer, readings_answer
 from daemon.api.gate import Gate
 from daemon.api.service import Told
 from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, TriggerReadings, answer_dtype

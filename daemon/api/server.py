@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from daemon.api.app import make_app
 from daemon.api.service import Told
-from daemon.api_token import api_token
-from daemon.configuration import LoadedConfig, identity_of
-from daemon.outcome import CommandFailed, reason_of
-from doors.http import Limits
-from doors.server import DoorServer, bound
-from doors.tls import Identity
-from schemas.addresses import in_url, is_loopback
+from daemon.core.api_token import api_token
+from daemon.core.configuration import LoadedConfig, identity_of
+from daemon.core.outcome import CommandFailed, reason_of
+from daemon.web.http import Limits
+from daemon.web.server import DoorServer, bound
+from daemon.web.tls import Identity
+from schemas.checking.addresses import in_url, is_loopback
 
 LIMITS = Limits()
 

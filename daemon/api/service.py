@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from backends.base import Store
-from daemon.reporting import Reporter
-from daemon.storage_report import StorageReport
-from daemon.stream import StatusStream
+from daemon.telemetry.reporting import Reporter
+from daemon.telemetry.storage_report import StorageReport
+from daemon.telemetry.stream import StatusStream
 from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
-    from daemon.interference.experiments import Experiments
-    from daemon.pipeline import Pipeline
-    from daemon.readers.governing import Governing
-    from daemon.readers.manager import Readers
-    from daemon.visits.visiting import Visiting
+    from daemon.pipeline.pipeline import Pipeline
+    from daemon.workloads.interference.experiments import Experiments
+    from daemon.workloads.readers.governor.governing import Governing
+    from daemon.workloads.readers.manager import Readers
+    from daemon.workloads.visits.visiting import Visiting
 
 
 class Told(Protocol):

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from daemon.api.service import Told
-from daemon.exposition import StatusCollector
-from schemas.status import State, Status
+from daemon.telemetry.exposition.exposition import StatusCollector
+from schemas.api.status import State, Status
 
 STREAMS = 64
 """Who may listen at the same time: a page counts as one, however many browsers look at it."""

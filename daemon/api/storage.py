@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from daemon.api.service import Told
-from schemas.storage import Storage
+from schemas.api.storage import Storage
 
 
 def storage_routes(service: Told) -> APIRouter:

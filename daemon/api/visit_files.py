@@ -6,8 +6,8 @@ from fastapi import APIRouter, HTTPException, Path, Response
 from fastapi.responses import StreamingResponse
 
 from daemon.api.service import Told
-from daemon.visits.files import Files, NotMade
-from daemon.visits.kept import ID
+from daemon.workloads.visits.files import Files, NotMade
+from daemon.workloads.visits.kept import ID
 
 Id = Annotated[str, Path(description="Id of a run.", pattern=f"^{ID.pattern}$", examples=["20260101T000000Z"])]
 

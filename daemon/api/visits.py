@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field, ValidationError
 
 from daemon.api.service import Told
 from daemon.api.visit_files import unknown
-from daemon.visits.kept import ID, Summary
-from daemon.visits.visiting import VisitsBusy, VisitsNotStarted
+from daemon.workloads.visits.kept import ID, Summary
+from daemon.workloads.visits.visiting import VisitsBusy, VisitsNotStarted
+from schemas.api.visits import VisitsRun, VisitsStatus
+from schemas.checking.problems import problems
 from schemas.config.visits import VisitsConfig
-from schemas.problems import problems
 from schemas.readings import Array
-from schemas.visits.measures import VisitsRun, VisitsStatus
 
 EXAMPLE = {"cadence": "fast", "visits": 480, "index_mode": "last_object_table", "survey": {"scale": 0.02}}
 MOST_POINTS = 20_000
@@ -103,6 +103,6 @@ async def _run(service: Told, name: str | None) -> tuple[VisitsRun, Array]:
 
 def _curves(run: VisitsRun, rows: Array, points: int) -> bytes:
     # Imported here: scipy is of no use to a logger that runs no visits.
-    from daemon.visits.curves import curves  # noqa: PLC0415
+    from daemon.workloads.visits.curves import curves  # noqa: PLC0415
 
     return orjson.dumps(curves(run, rows, points))

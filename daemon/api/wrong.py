@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 
-from schemas.problems import problems
+from schemas.checking.problems import problems
 
 
 async def wrong_request(request: Request, error: Exception) -> Response:

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from daemon import descriptors
+from daemon.core import descriptors
 from daemon.sources.connection import Connection
 from daemon.sources.networks import Networks
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from daemon.pipeline import Pipeline
-from daemon.supervising.progress_watch import Part
-from schemas.status import SourceStatus
+from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.pipeline import Pipeline
+from schemas.api.status import SourceStatus
 
 Pipelines = Mapping[str, Pipeline]
 
@@ -30,7 +30,7 @@ class Source(Protocol):
         """How it does."""
 
     def change(self, config: Any) -> None:
-        """Take over what of its section of the configuration can change while it runs; see `daemon.reload`."""
+        """Take over what of its section of the configuration can change while it runs; see `daemon.core.reload`."""
 
     def parts(self) -> list[Part]:
         """What of it has to move while the daemon runs, for the watchdog."""

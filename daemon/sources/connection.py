@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
-from daemon.sources.gather import NOBODY, READ_MOST, Gather
+from daemon.pipeline.gather import NOBODY, READ_MOST, Gather
 from schemas.readings import InstrumentGroup
 from schemas.wire import (
     GREETING_MAX,
@@ -18,7 +18,7 @@ from schemas.wire import (
 )
 
 if TYPE_CHECKING:
-    from daemon.pipeline import Pipeline
+    from daemon.pipeline.pipeline import Pipeline
 
 WRITE_MOST = 64 * 2**10
 """Bytes of acknowledgements that may wait for a sender that does not read them; the next one says it all anyway."""

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 
+from daemon.core.supervision.progress_watch import Part
 from daemon.sources.base import Pipelines
-from daemon.supervising.progress_watch import Part
+from schemas.api.status import SourceStatus
 from schemas.config import SimulatedSource as SimulatedConfig
 from schemas.readings import Array, InstrumentGroup
-from schemas.status import SourceStatus
 
 STEP_S = 0.005
 """Triggers of so long a stretch are made at once, when the rate is higher than one in it."""

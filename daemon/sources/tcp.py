@@ -8,17 +8,17 @@ from functools import partial
 
 import numpy as np
 
+from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.gather import NOBODY, Gather
 from daemon.sources.accepting import Acceptor
 from daemon.sources.admission import Admission
 from daemon.sources.base import Pipelines
 from daemon.sources.connection import Connection
-from daemon.sources.gather import NOBODY, Gather
 from daemon.sources.networks import Networks
 from daemon.sources.refusals import Refusals
-from daemon.supervising.progress_watch import Part
+from schemas.api.status import SourceStatus
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
-from schemas.status import SourceStatus
 
 AGAIN_S = 0.1
 """Pause before a sender that did not read its acknowledgements, or still waits for its last, is looked at again."""

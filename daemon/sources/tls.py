@@ -2,8 +2,8 @@
 
 import ssl
 
-from daemon.configuration import LoadedConfig
-from doors.tls import server_context
+from daemon.core.configuration import LoadedConfig
+from daemon.web.tls import server_context
 from schemas.config import TcpSource
 
 

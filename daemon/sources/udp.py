@@ -5,14 +5,14 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.gather import NOBODY, Gather
 from daemon.sources.base import Pipelines
 from daemon.sources.datagram_numbers import DatagramNumbers
-from daemon.sources.gather import NOBODY, Gather
 from daemon.sources.networks import Networks
 from daemon.sources.refusals import Refusals
-from daemon.supervising.progress_watch import Part
+from schemas.api.status import SourceStatus
 from schemas.config import UdpSource as UdpConfig
-from schemas.status import SourceStatus
 from schemas.wire import DATAGRAM_MAX, ProtocolError, parse_datagram
 
 DATAGRAMS_AT_ONCE = 256

@@ -5,7 +5,7 @@ from typing import Any
 
 from dashboard.alarms.alarm import Alarm, Severity
 from dashboard.alarms.causes import alarms
-from schemas.status import Status
+from schemas.api.status import Status
 
 CLEAR_AFTER_S = 3.0
 """A cause has to be gone for so long before its alarm goes: one that flickers would train people to look away."""

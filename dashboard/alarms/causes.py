@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dashboard.alarms import limits, visits
 from dashboard.alarms.alarm import Alarm, Severity
 from dashboard.alarms.limits import Known, lasting
-from dashboard.slips import words
-from schemas.status import State, Status
+from dashboard.alarms.slips import words
+from schemas.api.status import State, Status
 
 
 def alarms(status: Status, known: Known = frozenset()) -> list[Alarm]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dashboard.alarms.alarm import Alarm, Severity
-from schemas.status import GroupStatus, InstrumentState, State, Status
+from schemas.api.status import GroupStatus, InstrumentState, State, Status
 
 WITHIN = 0.9
 """An alarm in force goes once what it is about is within so much of its limit: at the limit itself it would flicker."""

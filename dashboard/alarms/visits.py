@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dashboard.alarms.alarm import Alarm, Severity
 from dashboard.alarms.limits import Known, lasting
-from schemas.status import Status
+from schemas.api.status import Status
 
 AT_WORK = ("starting", "running")
 """States in which something has to become done; between two visits nothing has."""

@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
+from schemas.checking.dsn import backend_of
+from schemas.checking.problems import ConfigError, Problem, problems, refuse, suggestion, syntax_problem, wrong
 from schemas.config.database import DatabaseConfig
 from schemas.config.doors import ApiConfig, DashboardConfig
 from schemas.config.groups import GroupConfig
@@ -20,8 +22,6 @@ from schemas.config.section import LoggerName, Section, twice
 from schemas.config.sources import SimulatedSource, Source, TcpSource, UdpSource
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
-from schemas.dsn import backend_of
-from schemas.problems import ConfigError, Problem, problems, refuse, suggestion, syntax_problem, wrong
 
 __all__ = [
     "AlarmConfig",

@@ -5,9 +5,9 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from schemas.batch import Durability, Layout
+from schemas.checking.dsn import Backend, backend_of, wrong_dsn
+from schemas.checking.problems import refuse, wrong
 from schemas.config.section import Name, Section
-from schemas.dsn import Backend, backend_of, wrong_dsn
-from schemas.problems import refuse, wrong
 
 
 class DatabaseConfig(Section):

@@ -5,9 +5,9 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from schemas.addresses import is_loopback
+from schemas.checking.addresses import is_loopback
+from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Port, Section
-from schemas.problems import Problem, refuse, wrong
 
 LEAST_PASSWORD = 8
 """Characters of the page's password, which is guessed at no more than once in two seconds."""

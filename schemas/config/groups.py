@@ -6,9 +6,9 @@ from typing import Annotated
 from pydantic import Field, field_validator, model_validator
 
 from schemas.batch import Durability, Layout
+from schemas.checking.fields import Form
+from schemas.checking.problems import Problem, refuse, suggestion, wrong
 from schemas.config.section import Name, Section, twice
-from schemas.fields import Form
-from schemas.problems import Problem, refuse, suggestion, wrong
 from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, Channel, InstrumentGroup
 
 RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs"})

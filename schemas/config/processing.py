@@ -2,8 +2,8 @@
 
 from pydantic import Field, field_validator, model_validator
 
+from schemas.checking.problems import refuse, wrong
 from schemas.config.section import Section
-from schemas.problems import refuse, wrong
 
 
 class AssemblyConfig(Section):

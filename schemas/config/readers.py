@@ -2,10 +2,10 @@
 
 from pydantic import Field, field_validator, model_validator
 
+from schemas.checking.dsn import wrong_dsn
+from schemas.checking.problems import refuse, wrong
 from schemas.config.section import Section, twice
 from schemas.config.workloads import MOST_IN_ALL, MOST_WORKLOADS, Workload
-from schemas.dsn import wrong_dsn
-from schemas.problems import refuse, wrong
 
 
 class GovernorConfig(Section):

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.fields import Form
-from schemas.problems import Problem, wrong
-from schemas.section import Section
+from schemas.checking.fields import Form
+from schemas.checking.problems import Problem, wrong
+from schemas.checking.section import Section
 
 __all__ = ["LoggerName", "Name", "Port", "Section", "twice"]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Name, Port, Section
-from schemas.problems import Problem, refuse, wrong
 
 Networks = Annotated[
     tuple[str, ...],

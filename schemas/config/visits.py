@@ -5,8 +5,8 @@ from enum import StrEnum
 from pydantic import Field, model_validator
 
 from schemas.batch import Durability
+from schemas.checking.problems import refuse, wrong
 from schemas.config.section import Name, Section
-from schemas.problems import refuse, wrong
 from schemas.visits.survey import Survey
 from schemas.visits.tables import IndexMode, LastColumns, LastUpdate
 

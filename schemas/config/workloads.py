@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from pydantic import Field, model_validator
 
+from schemas.checking.problems import refuse, wrong
 from schemas.config.section import Name, Section
-from schemas.problems import refuse, wrong
 
 MOST_CLIENTS = 256
 """Clients of one workload."""

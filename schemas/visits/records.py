@@ -99,4 +99,4 @@ class Compacted:
 
 
 Seconds = Mapping[str, float]
-"""By names of `schemas.visits.measures.TIMES`."""
+"""By names of `schemas.api.visits.TIMES`."""

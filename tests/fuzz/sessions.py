@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from daemon.pipeline.gather import WAIT_S
 from daemon.sources.connection import Connection
-from daemon.sources.gather import WAIT_S
 from daemon.sources.tcp import TcpSource
 from daemon.sources.udp import UdpSource
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
 from schemas.wire import Acknowledgement, datagram_header, newest_acknowledgement
-from tests.pipelines import Logger, eventually, logging_to_memory
-from tests.readings import make_group, whole
+from tests.support.pipelines import Logger, eventually, logging_to_memory
+from tests.support.readings import make_group, whole
 
 GROUP = make_group(3)
 OTHER = make_group(2, "toroid")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from daemon.journal.format import BadRecord, decode, encode, parse_segment_head, segment_head
-from daemon.journal.segment import scan
+from daemon.pipeline.journal.format import BadRecord, decode, encode, parse_segment_head, segment_head
+from daemon.pipeline.journal.segment import scan
 from schemas.batch import ClosedTriggers
 from schemas.config import ConfigError, parse_config
 from schemas.ledger import ledger_dtype
@@ -24,7 +24,7 @@ from schemas.wire import (
     parse_greeting,
 )
 from tests.fuzz.sessions import GROUP, OTHER, datagrams_of, run, steps_of, tcp_session, udp_session
-from tests.readings import make_block, whole
+from tests.support.readings import make_block, whole
 
 FINDINGS = Path(__file__).parent / "findings"
 """Inputs that once found something, a folder a target; the tests run them all."""

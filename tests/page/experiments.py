@@ -4,9 +4,9 @@ from functools import cache
 from typing import Any
 
 from benchmarks.interference.analysis import analysed
+from schemas.api.interference import Experiment, Live, Record, RecordState, Summary
 from schemas.config import Workload
-from schemas.interference import Experiment, Live, Record, RecordState, Summary
-from tests.interference_records import HISTORY, SCAN, made_record
+from tests.support.interference_records import HISTORY, SCAN, made_record
 
 DOSES = Experiment(workloads=(SCAN, HISTORY), pairs=3, block_s=20.0, doses=(1, 2, 4, 8))
 PLAIN = Experiment(workloads=(Workload(name="scan", kind=SCAN.kind, clients=4, period_s=0.0),), pairs=4, block_s=20.0)

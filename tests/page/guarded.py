@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from daemon.api.guard import Guard
-from doors.http import Limits
-from doors.server import DoorServer, bound
-from doors.tls import Identity
+from daemon.web.http import Limits
+from daemon.web.server import DoorServer, bound
+from daemon.web.tls import Identity
 from tests.page.served import Served, build_app
 
 

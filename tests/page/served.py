@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI, HTTPException, WebSocket, WebSocketDisconnect
 from fastapi.responses import HTMLResponse
 
-from schemas.status import (
+from schemas.api.status import (
     STATE_LETTERS,
     DiskStatus,
     Event,
@@ -32,8 +32,8 @@ from schemas.status import (
     StoreStatus,
     TriggerCounts,
 )
-from schemas.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
-from schemas.visits.measures import VisitsStatus
+from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
+from schemas.api.visits import VisitsStatus
 from tests.page.served_instruments import instrument_routes
 from tests.page.served_visits import visit_routes
 

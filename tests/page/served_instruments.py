@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from schemas.status import Status
+from schemas.api.status import Status
 
 
 def instrument_routes(figures: dict[str, Any], channels: Sequence[str], now: Callable[[], Status]) -> APIRouter:

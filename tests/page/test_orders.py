@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from dashboard.orders import LARGEST_ORDER
+from dashboard.access.orders import LARGEST_ORDER
 from tests.page.stage import Process
 
 TOKEN = "the-token-of-the-page-itself"

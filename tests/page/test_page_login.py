@@ -19,12 +19,12 @@ from playwright.sync_api import Browser, expect
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from dashboard.login import ENDED
-from dashboard.session import LASTS_S, Sessions
-from doors.tls import client_context
-from tests.certificates import Authority
+from daemon.web.tls import client_context
+from dashboard.access.login import ENDED
+from dashboard.access.session import LASTS_S, Sessions
 from tests.page.browser import Watched, live
 from tests.page.stage import ROOT, Process, ask, until
+from tests.support.certificates import Authority
 
 PASSWORD = "vacuum & <beam>"
 TOKEN = "a token of the served daemon"

@@ -6,8 +6,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.experiments import IDLE_S
-from dashboard.relay import FRESH_S
+from dashboard.feed.relay import FRESH_S
+from dashboard.tabs.interference.routes import IDLE_S
 from tests.page.browser import Watched
 from tests.page.stage import Stage, ask
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from daemon.visits.figures import boxes, line, over_by_bin, thinned
+from daemon.workloads.visits.figures import boxes, line, over_by_bin, thinned
+from schemas.api.visits import COUNTS, TIMES
 from schemas.config.visits import VisitsConfig
-from schemas.visits.measures import COUNTS, TIMES
 
 BEGAN_NS = 1_767_225_600 * 10**9
 

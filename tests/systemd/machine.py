@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.processes import until
+from tests.support.processes import until
 
 STATUS = "http://127.0.0.1:8120/api/v1/status"
-STOPPER = Path(__file__).parent.parent / "stopped_threads.py"
+STOPPER = Path(__file__).parents[1] / "support" / "stopped_threads.py"
 
 
 class Machine:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import until
+from tests.support.processes import until
 from tests.systemd.machine import Machine
 from tests.systemd.tree import tree
 

@@ -13,7 +13,7 @@ import numpy as np
 from bson import Binary
 from bson.raw_bson import RawBSONDocument
 
-from backends.mongodb.documents import BINARY, NULL, USER_DEFINED, DocumentFormat, Field, number, turned
+from backends.mongodb.protocol.documents import BINARY, NULL, USER_DEFINED, DocumentFormat, Field, number, turned
 from schemas.readings import Array
 from schemas.visits.tables import DIA_OBJECT_LAST, NULLS, Column, LastUpdate, Table
 

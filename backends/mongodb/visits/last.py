@@ -4,7 +4,7 @@ from bson import Int64
 
 from backends.mongodb.visits.formats import row_format
 from backends.mongodb.visits.session import Session, in_chunks
-from backends.visit_rows import as_table
+from backends.visits.rows import as_table
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.tables import DIA_OBJECT, LastUpdate, Table

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 import numpy as np
 from bson import Binary, Int64
 
-from backends.mongodb.documents import USER_DEFINED, NotOurDocuments
+from backends.mongodb.protocol.documents import USER_DEFINED, NotOurDocuments
 from backends.mongodb.visits.rows import TIMES, joined
 from backends.mongodb.visits.session import Document, Session
-from backends.visit_rows import STEP_TABLES, by_pixel, in_key_order, newest_of_each, of_ids, tables_by_name, written
+from backends.visits.rows import STEP_TABLES, by_pixel, in_key_order, newest_of_each, of_ids, tables_by_name, written
+from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.measures import TableSize
 from schemas.visits.records import History, Region, TileWrite
 from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step, Table
 

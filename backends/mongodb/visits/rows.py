@@ -9,10 +9,10 @@ from bson import Int64
 from backends.mongodb.visits.formats import key_binary, row_format
 from backends.mongodb.visits.last import mend_last, update_last
 from backends.mongodb.visits.session import Document, Session, in_chunks
-from backends.visit_rows import STEP_TABLES, as_table, in_key_order, newest_of_each, tables_by_name, written
+from backends.visits.rows import STEP_TABLES, as_table, in_key_order, newest_of_each, tables_by_name, written
+from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.measures import TableSize
 from schemas.visits.records import History, Region, TileWrite
 from schemas.visits.tables import DIA_OBJECT_LAST, LAST_DTYPE, Step, Table
 

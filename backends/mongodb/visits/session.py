@@ -8,10 +8,10 @@ import pymongo
 from pymongo.asynchronous.collection import AsyncCollection
 
 from backends.base import BatchRejected
-from backends.mongodb.documents import Raw
-from backends.mongodb.errors import DUPLICATE_KEY, check_answer
-from backends.mongodb.schema import create_collection
-from backends.mongodb.server import Database, Server
+from backends.mongodb.protocol.documents import Raw
+from backends.mongodb.schema.schema import create_collection
+from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
+from backends.mongodb.server.server import Database, Server
 from schemas.readings import Array
 
 Document = dict[str, Any]

@@ -12,21 +12,21 @@ from bson import Int64
 from pymongo import ASCENDING, DESCENDING, ReadPreference
 
 from backends.base import Reading, SchemaMismatch, StoreError
-from backends.mongodb.client import Client, make_client, target_of
-from backends.mongodb.documents import NotOurDocuments
-from backends.mongodb.errors import login_refused, taken_too_long, translated
-from backends.mongodb.schema import check_rights
-from backends.mongodb.server import check_server, meet_server
+from backends.mongodb.protocol.documents import NotOurDocuments
+from backends.mongodb.schema.schema import check_rights
+from backends.mongodb.server.client import Client, make_client, target_of
+from backends.mongodb.server.errors import login_refused, taken_too_long, translated
+from backends.mongodb.server.server import check_server, meet_server
 from backends.mongodb.visits.pieces import PieceTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
-from backends.visit_rows import tables_by_name
-from backends.visit_settings import check_settings, settings_of
-from backends.visits import VisitDone
+from backends.visits.base import VisitDone
+from backends.visits.rows import tables_by_name
+from backends.visits.settings import check_settings, settings_of
+from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.measures import TableSize
 from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import IndexMode, Step
 
@@ -35,7 +35,7 @@ POINTING: Document = {"time_ns": 1, "ra": 1, "decl": 1}
 
 
 class MongodbVisitStore:
-    """Visits in MongoDB 5.0 or newer, or FerretDB 1.24; see `backends.visits.VisitStore` for what its methods promise.
+    """Visits in MongoDB 5.0 or newer, or FerretDB 1.24; its methods promise what `VisitStore` says.
 
     There are no transactions: every document has an `_id` that follows from what it is, one that is there already is
     left, and the mark of a step comes last. Until it is there, `objects` may have versions of the visit under way.
@@ -248,7 +248,7 @@ def open_visit_store(
     password: str | None,
     reading: Reading | None = None,
 ) -> MongodbVisitStore:
-    """Make the store; see `backends.visits.open_visit_store`."""
+    """Make the store; see `backends.visits.base.open_visit_store`."""
     return MongodbVisitStore(database, visits, password, reading)
 
 

@@ -17,5 +17,5 @@ def open_visit_store(
     password: str | None,
     reading: Reading | None = None,
 ) -> MysqlVisitStore:
-    """Make the store of visits; see `backends.visits.open_visit_store`."""
+    """Make the store of visits; see `backends.visits.base.open_visit_store`."""
     return MysqlVisitStore(database, visits, password=password, reading=reading)

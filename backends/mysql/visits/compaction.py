@@ -12,15 +12,15 @@ from functools import partial
 from pymysql.err import MySQLError
 
 from backends.base import StoreUnavailable
-from backends.mysql.bulk import ROOM
-from backends.mysql.errors import LOCK_WAIT, number_of
-from backends.mysql.sql import literal, quoted
+from backends.mysql.protocol.bulk import ROOM
+from backends.mysql.protocol.sql import literal, quoted
+from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.piece_rows import PLACED, Piece, PiecePackets, send_pieces
 from backends.mysql.visits.session import Session
 from backends.mysql.visits.tables import COMPACTIONS, NO_PERIOD, beside, create_beside, partition_name, pieces_of
-from backends.visit_compaction import COMPACTED, PixelPieces, chunks, parts, worth_it
-from backends.visit_rows import tables_by_name
+from backends.visits.compaction import COMPACTED, PixelPieces, chunks, parts, worth_it
+from backends.visits.rows import tables_by_name
 from schemas.config.visits import VisitsConfig
 from schemas.visits.records import Compacted, Packed
 from schemas.visits.tables import Table

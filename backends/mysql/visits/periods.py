@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from backends.mysql.sql import literal
+from backends.mysql.protocol.sql import literal
 from backends.mysql.visits.session import Session
 from backends.mysql.visits.tables import NO_PERIOD, add_period, drop_periods, pieces_of
 from schemas.visits.tables import Table

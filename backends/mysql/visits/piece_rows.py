@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.mysql.bulk import COMMAND_BYTES, ROOM, powers
-from backends.mysql.packets import ERROR, HEADER, LONGEST, Packets, TooLong
-from backends.mysql.records import BLOB, TYPES, NotAsMade, length_prefix
+from backends.mysql.protocol.bulk import COMMAND_BYTES, ROOM, powers
+from backends.mysql.protocol.packets import ERROR, HEADER, LONGEST, Packets, TooLong
+from backends.mysql.protocol.records import BLOB, TYPES, NotAsMade, length_prefix
 from backends.mysql.visits.session import Session
 from schemas.readings import Array
 

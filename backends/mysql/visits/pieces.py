@@ -6,11 +6,11 @@ reads DIAObject, so that its pieces lie in order of visits and are appended.
 
 import numpy as np
 
-from backends.mysql.sql import quoted
+from backends.mysql.protocol.sql import quoted
 from backends.mysql.visits.piece_rows import Piece, PiecePackets, send_pieces
 from backends.mysql.visits.session import Session
 from backends.mysql.visits.tables import pieces_of
-from backends.visit_rows import by_pixel, in_key_order, newest_of_each, of_history, tables_by_name, written
+from backends.visits.rows import by_pixel, in_key_order, newest_of_each, of_history, tables_by_name, written
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.records import History, Region, TileWrite

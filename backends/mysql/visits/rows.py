@@ -9,12 +9,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from backends.mysql.bulk import Insert
-from backends.mysql.packets import HEADER, Packets
-from backends.mysql.records import NULLS_OFFSET, Field, NotAsMade, ParameterFormat, ResultFormat
-from backends.mysql.sql import quoted
+from backends.mysql.protocol.bulk import Insert
+from backends.mysql.protocol.packets import HEADER, Packets
+from backends.mysql.protocol.records import NULLS_OFFSET, Field, NotAsMade, ParameterFormat, ResultFormat
+from backends.mysql.protocol.sql import quoted
 from backends.mysql.visits.session import Session
-from backends.visit_rows import in_key_order, tables_by_name, taken, written
+from backends.visits.rows import in_key_order, tables_by_name, taken, written
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.records import History, Region, TileWrite

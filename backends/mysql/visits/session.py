@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from backends.mysql.address import Address, connect
-from backends.mysql.bulk import Insert, Inserter
-from backends.mysql.connection import Connection
-from backends.mysql.packets import Packets
-from backends.mysql.server import product_of
+from backends.mysql.protocol.bulk import Insert, Inserter
+from backends.mysql.protocol.connection import Connection
+from backends.mysql.protocol.packets import Packets
+from backends.mysql.server.address import Address, connect
+from backends.mysql.server.server import product_of
 
 SETTINGS = (
     # Nothing is locked but the rows that are written, which no other tile writes: so tiles never wait for each other.

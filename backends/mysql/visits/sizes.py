@@ -7,11 +7,11 @@ number of pieces of each period, times the mean of some of them: compacted piece
 
 from pymysql.err import MySQLError
 
-from backends.mysql.errors import NO_RIGHT, number_of
-from backends.mysql.sql import literal, quoted
+from backends.mysql.protocol.sql import literal, quoted
+from backends.mysql.server.errors import NO_RIGHT, number_of
 from backends.mysql.visits.session import Session
 from backends.mysql.visits.tables import pieces_of
-from schemas.visits.measures import TableSize
+from schemas.api.visits import TableSize
 from schemas.visits.tables import Table
 
 SAMPLE = 200

@@ -10,10 +10,10 @@ import numpy as np
 from pymysql.err import IntegrityError, MySQLError
 
 from backends.base import Reading, StoreError, StoreUnavailable
-from backends.mysql.address import address_of
-from backends.mysql.errors import login_refused, number_of, taken_too_long, translated
-from backends.mysql.locks import NotGranted, release, take
-from backends.mysql.sql import literal, quoted
+from backends.mysql.protocol.sql import literal, quoted
+from backends.mysql.server.address import address_of
+from backends.mysql.server.errors import login_refused, number_of, taken_too_long, translated
+from backends.mysql.server.locks import NotGranted, release, take
 from backends.mysql.visits.compaction import Compaction
 from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.pieces import PieceTables
@@ -22,13 +22,13 @@ from backends.mysql.visits.session import Session, open_session
 from backends.mysql.visits.sizes import sizes_of
 from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
-from backends.visit_rows import STEP_TABLES
-from backends.visit_settings import check_settings, settings_of
-from backends.visits import VisitDone, VisitsLocked
+from backends.visits.base import VisitDone, VisitsLocked
+from backends.visits.rows import STEP_TABLES
+from backends.visits.settings import check_settings, settings_of
+from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.measures import TableSize
 from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import IndexMode, Step, tables_of
 
@@ -49,7 +49,7 @@ SECONDS = {
 
 
 class MysqlVisitStore:
-    """Visits in MariaDB 10.6 or MySQL 8.0, or newer; see `backends.visits.VisitStore` for what its methods promise.
+    """Visits in MariaDB 10.6 or MySQL 8.0, or newer; its methods promise what `VisitStore` says.
 
     Durability is the server's own (innodb_flush_log_at_trx_commit): no session can ask for another.
 

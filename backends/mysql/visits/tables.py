@@ -10,7 +10,7 @@ since rows that come between others split pages and leave them half empty.
 
 from collections.abc import Iterator
 
-from backends.mysql.sql import quoted
+from backends.mysql.protocol.sql import quoted
 from schemas.visits.tables import DIA_OBJECT, Column, IndexMode, Table
 
 TYPES = {"<i4": "INT", "<i8": "BIGINT", "<f4": "FLOAT", "<f8": "DOUBLE", "V": "BLOB"}

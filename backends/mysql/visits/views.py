@@ -1,14 +1,14 @@
 """Views of pieces with the names and the columns of the paper's tables, a row a record.
 
 JSON_TABLE counts the records of a piece, in MariaDB 10.6 as in MySQL 8.0; numbers are picked out of their bytes as
-`backends.mysql.view` does it. That costs the server some microseconds a column and row: it is for looking, and takes
-conditions on `visit`, `pixel` and `period` of the tables of pieces to be fast.
+`backends.mysql.schema.view` does it. That costs the server some microseconds a column and row: it is for looking, and
+takes conditions on `visit`, `pixel` and `period` of the tables of pieces to be fast.
 """
 
 import numpy as np
 
-from backends.mysql.sql import quoted
-from backends.mysql.view import element
+from backends.mysql.protocol.sql import quoted
+from backends.mysql.schema.view import element
 from backends.mysql.visits.tables import pieces_of
 from schemas.visits.tables import DIA_OBJECT_LAST, Column, Table
 

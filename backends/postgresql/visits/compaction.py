@@ -9,7 +9,8 @@ from functools import partial
 
 import asyncpg
 
-from backends.postgresql.sql import literal, quoted
+from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.sql import literal, quoted
 from backends.postgresql.visits.partitions import (
     DROP_LOCK_TIMEOUT,
     INLINE,
@@ -22,8 +23,7 @@ from backends.postgresql.visits.partitions import (
 )
 from backends.postgresql.visits.piece_copy import COLUMNS, encode_pieces
 from backends.postgresql.visits.tables import copy_in
-from backends.postgresql.writer import Connection
-from backends.visit_compaction import COMPACTED, Part, PixelPieces, chunks, parts, worth_it
+from backends.visits.compaction import COMPACTED, Part, PixelPieces, chunks, parts, worth_it
 from schemas.visits.records import Compacted, Packed
 from schemas.visits.tables import Table
 

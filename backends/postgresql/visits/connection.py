@@ -9,13 +9,12 @@ from pathlib import Path
 import asyncpg
 
 from backends.base import Reading, StoreError, StoreUnavailable
-from backends.postgresql.copy import NotBinaryCopy
-from backends.postgresql.embedded import EmbeddedPostgresql
-from backends.postgresql.errors import login_refused, taken_too_long, translated
-from backends.postgresql.locks import NotGranted, take
-from backends.postgresql.store import target_of
-from backends.postgresql.writer import Connection, give_back
-from backends.visits import VisitsLocked
+from backends.postgresql.protocol.connection import Connection, give_back, target_of
+from backends.postgresql.protocol.copy import NotBinaryCopy
+from backends.postgresql.server.embedded import EmbeddedPostgresql
+from backends.postgresql.server.errors import login_refused, taken_too_long, translated
+from backends.postgresql.server.locks import NotGranted, take
+from backends.visits.base import VisitsLocked
 from schemas.batch import Durability
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig

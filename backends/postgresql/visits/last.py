@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 
 from backends.base import StoreError
-from backends.postgresql.sql import quoted
+from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.visits.tables import column_sql, copy_in, encode, ids_sql, names_sql
-from backends.postgresql.writer import Connection
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.tables import LastUpdate, Table

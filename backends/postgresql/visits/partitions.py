@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.postgresql.sql import quoted
+from backends.postgresql.protocol.sql import quoted
 from schemas.readings import Array
 from schemas.visits.tables import Table
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from backends.postgresql.copy import SIGNATURE, TRAILER
-from backends.visit_compaction import Part
+from backends.postgresql.protocol.copy import SIGNATURE, TRAILER
+from backends.visits.compaction import Part
 from schemas.readings import Array
 
 COLUMNS = ("period", "pixel", "visit", "tile", "n", "records")

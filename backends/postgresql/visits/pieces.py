@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import asyncpg
 
-from backends.postgresql.schema import lock_schema
-from backends.postgresql.sql import quoted
+from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.sql import quoted
+from backends.postgresql.schema.schema import lock_schema
 from backends.postgresql.visits.compaction import NOTES, Compaction
 from backends.postgresql.visits.partitions import (
     DROP_LOCK_TIMEOUT,
@@ -28,9 +29,8 @@ from backends.postgresql.visits.piece_copy import COLUMNS, encode_pieces
 from backends.postgresql.visits.schema import has_table
 from backends.postgresql.visits.tables import copy_in
 from backends.postgresql.visits.views import create_views
-from backends.postgresql.writer import Connection
-from backends.visit_compaction import Part
-from backends.visit_rows import (
+from backends.visits.compaction import Part
+from backends.visits.rows import (
     STEP_TABLES,
     by_pixel,
     in_key_order,
@@ -39,9 +39,9 @@ from backends.visit_rows import (
     tables_by_name,
     written,
 )
+from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.measures import TableSize
 from schemas.visits.records import Compacted, History, Region, TileWrite
 from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from backends.base import StoreError
-from backends.postgresql.output import copied_text
-from backends.postgresql.sql import quoted
+from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.output import copied_text
+from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.visits.last import update_of
 from backends.postgresql.visits.tables import column_sql, copy_in, decode, encode, ids_sql, names_sql
-from backends.postgresql.writer import Connection
-from backends.visit_rows import as_table, tables_by_name
+from backends.visits.rows import as_table, tables_by_name
+from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.measures import TableSize
 from schemas.visits.records import Compacted, History, Region, TileWrite
 from schemas.visits.tables import DIA_OBJECT_LAST, Step, Table
 

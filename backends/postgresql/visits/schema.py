@@ -1,11 +1,11 @@
 """The schema of visits in PostgreSQL: what every index mode has, and making or checking it."""
 
 from backends.base import StoreError
-from backends.postgresql.schema import LOCK_TIMEOUT, SEEN, check_version, lock_schema
-from backends.postgresql.sql import create_schema, quoted
+from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.sql import create_schema, quoted
+from backends.postgresql.schema.schema import LOCK_TIMEOUT, SEEN, check_version, lock_schema
 from backends.postgresql.visits.tables import VisitTables
-from backends.postgresql.writer import Connection
-from backends.visit_settings import check_settings, settings_of
+from backends.visits.settings import check_settings, settings_of
 from schemas.config.visits import VisitsConfig
 
 VISITS = "Visits"

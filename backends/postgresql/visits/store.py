@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 import asyncpg
 import numpy as np
 
-from backends.postgresql.sql import quoted
+from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.visits.connection import VisitConnection
 from backends.postgresql.visits.schema import STEPS, VISITS, create_or_check
 from backends.postgresql.visits.tables import VisitTables
-from backends.postgresql.writer import Connection
-from backends.visit_rows import tables_by_name
-from backends.visits import VisitDone
+from backends.visits.base import VisitDone
+from backends.visits.rows import tables_by_name
+from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.measures import TableSize
 from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import Step
 
@@ -24,7 +24,7 @@ SCAN = "SET LOCAL enable_seqscan = on"
 
 
 class PostgresqlVisitStore:
-    """Store of visits in PostgreSQL 14 or newer; see `backends.visits.VisitStore` for what its methods promise."""
+    """Store of visits in PostgreSQL 14 or newer; see `backends.visits.base.VisitStore` for what its methods promise."""
 
     def __init__(self, connection: VisitConnection, visits: VisitsConfig, tables: VisitTables) -> None:
         self._connection = connection

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from backends.postgresql.copy import RowFormat
-from backends.postgresql.sql import quoted
-from backends.postgresql.writer import MESSAGE_BYTES, Connection, in_messages
+from backends.postgresql.protocol.connection import MESSAGE_BYTES, Connection, in_messages
+from backends.postgresql.protocol.copy import RowFormat
+from backends.postgresql.protocol.sql import quoted
+from schemas.api.visits import TableSize
 from schemas.readings import Array
-from schemas.visits.measures import TableSize
 from schemas.visits.records import Compacted, History, Region, TileWrite
 from schemas.visits.tables import Column, Step, Table
 
@@ -36,7 +36,7 @@ class VisitTables(Protocol):
         """Rows of DIASource or DIAForcedSource."""
 
     async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
-        """Write a step in the transaction that is open; seconds by names of `schemas.visits.measures.TIMES`."""
+        """Write a step in the transaction that is open; seconds by names of `schemas.api.visits.TIMES`."""
 
     async def expire(self, connection: Connection, before_ns: int) -> None:
         """Drop what is older, where that is done."""

@@ -6,7 +6,7 @@ big-endian, and of floats there are none.
 
 from collections.abc import Iterable
 
-from backends.postgresql.sql import quoted
+from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.visits.tables import SQL_TYPES
 from schemas.visits.tables import DIA_OBJECT_LAST, Table
 

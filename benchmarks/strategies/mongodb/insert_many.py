@@ -8,7 +8,7 @@ import time
 
 from pymongo import WriteConcern
 
-from benchmarks.commits import Clock, Commits
+from benchmarks.rounds.commits import Clock, Commits
 from benchmarks.servers.mongodb import connect
 from benchmarks.strategies.strategy import Triggers
 

@@ -8,7 +8,7 @@ missing; InnoDB gives them a hidden key.
 import time
 from contextlib import closing
 
-from benchmarks.commits import Clock, Commits
+from benchmarks.rounds.commits import Clock, Commits
 from benchmarks.servers.mysql import connect
 from benchmarks.strategies.strategy import Triggers
 

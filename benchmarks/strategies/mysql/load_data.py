@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 from io import StringIO
 
-from benchmarks.commits import Clock, Commits
+from benchmarks.rounds.commits import Clock, Commits
 from benchmarks.servers.mysql import connect
 from benchmarks.strategies.mysql.multi_row_insert import create
 from benchmarks.strategies.strategy import Triggers

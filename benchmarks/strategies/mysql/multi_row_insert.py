@@ -7,7 +7,7 @@ The table has no index and no partitions, and nothing keeps account of what is m
 import time
 from contextlib import closing
 
-from benchmarks.commits import Clock, Commits
+from benchmarks.rounds.commits import Clock, Commits
 from benchmarks.servers.mysql import Cursor, connect
 from benchmarks.strategies.strategy import Triggers
 

@@ -8,8 +8,8 @@ import time
 import asyncpg
 import numpy as np
 
+from benchmarks.load.workload import GROUP
 from benchmarks.strategies.postgresql.bare_copy import copy, encoded
-from benchmarks.workload import GROUP
 from schemas.batch import Layout
 from schemas.readings import Array
 

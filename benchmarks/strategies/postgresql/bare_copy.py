@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import numpy as np
 
-from backends.postgresql.copy import (
+from backends.postgresql.protocol.copy import (
     SIGNATURE,
     TRAILER,
     arrays_format,
@@ -21,9 +21,9 @@ from backends.postgresql.copy import (
     ledger_format,
     rows_format,
 )
-from benchmarks.commits import Clock, Commits
-from benchmarks.loop import on_uvloop
-from benchmarks.workload import GROUP, INSTRUMENTS, LOGGER, PERIOD_NS, closed_triggers, number, random_records
+from benchmarks.load.loop import on_uvloop
+from benchmarks.load.workload import GROUP, INSTRUMENTS, LOGGER, PERIOD_NS, closed_triggers, number, random_records
+from benchmarks.rounds.commits import Clock, Commits
 from schemas.batch import Layout
 from schemas.readings import Array
 

@@ -8,7 +8,7 @@ import time
 
 import psycopg
 
-from benchmarks.commits import Clock, Commits
+from benchmarks.rounds.commits import Clock, Commits
 from benchmarks.strategies.strategy import Triggers
 
 

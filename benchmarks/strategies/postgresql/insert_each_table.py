@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from benchmarks.commits import Clock, Commits
+from benchmarks.rounds.commits import Clock, Commits
 from benchmarks.strategies.strategy import Triggers
 
 

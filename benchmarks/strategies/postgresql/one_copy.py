@@ -12,7 +12,7 @@ from io import StringIO
 
 import psycopg
 
-from benchmarks.commits import Clock, Commits
+from benchmarks.rounds.commits import Clock, Commits
 from benchmarks.strategies.strategy import Triggers
 
 

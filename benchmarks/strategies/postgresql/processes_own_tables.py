@@ -7,7 +7,7 @@ last of the three has committed its part, and until then a reader sees a part of
 
 import itertools
 
-from benchmarks.commits import Commits, completed
+from benchmarks.rounds.commits import Commits, completed
 from benchmarks.strategies.postgresql.insert_each_table import create, insert
 from benchmarks.strategies.processes import in_processes
 from benchmarks.strategies.strategy import Triggers

@@ -6,7 +6,7 @@ is between any two successive triggers, whoever wrote them: two processes that c
 spike, as in the paper's plot.
 """
 
-from benchmarks.commits import Commits, merged
+from benchmarks.rounds.commits import Commits, merged
 from benchmarks.strategies.postgresql.insert_each_table import create, insert
 from benchmarks.strategies.processes import in_processes
 from benchmarks.strategies.strategy import Triggers

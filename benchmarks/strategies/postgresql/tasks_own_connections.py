@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import asyncpg
 
-from benchmarks.commits import Clock, Commits
-from benchmarks.loop import on_uvloop
+from benchmarks.load.loop import on_uvloop
+from benchmarks.rounds.commits import Clock, Commits
 from benchmarks.strategies.postgresql.insert_each_table import create
 from benchmarks.strategies.strategy import Reading, Triggers
 

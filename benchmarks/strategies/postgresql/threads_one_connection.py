@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import psycopg
 
-from benchmarks.commits import Clock, Commits, with_half_written
+from benchmarks.rounds.commits import Clock, Commits, with_half_written
 from benchmarks.strategies.postgresql.half_written import Watcher
 from benchmarks.strategies.postgresql.insert_each_table import create, prepare_all, statements
 from benchmarks.strategies.strategy import Reading, Triggers

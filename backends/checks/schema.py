@@ -1,0 +1,68 @@
+"""What a database says of a group it holds, and whether that fits the configuration: the same in every database."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from backends.sql.tables import ACCOUNT
+from schemas.batch import Layout
+from schemas.readings import Channel, InstrumentGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """What the database says of a group."""
+
+    logger: str
+    layout: str
+    channels: tuple[Channel, ...]
+    instruments: tuple[str, ...]
+
+
+def difference(stored: Stored, group: InstrumentGroup, layout: Layout, logger: str) -> str | None:
+    """Say what differs between the database and the configuration, and the mend; None when nothing does.
+
+    A changed unit is no difference: it changes no stored byte.
+    """
+    anew = "or log into another `schema`"
+    if stored.logger != logger:
+        return f"it is written by logger {stored.logger!r}, this is {logger!r}; set `logger` to that, {anew}"
+    if stored.layout != layout:
+        return f"its layout is {stored.layout!r}, the configuration says {layout.value!r}; set `layout` to that, {anew}"
+    channels = _channels_differ(stored.channels, group.channels)
+    if channels is not None:
+        return f"{channels}; set `channels` to what is there, {anew}"
+    if len(stored.instruments) != group.size:
+        return f"it has {len(stored.instruments)} instruments, the configuration {group.size}; set it to that, {anew}"
+    for number, (there, here) in enumerate(zip(stored.instruments, group.instruments, strict=True)):
+        if there != here:
+            return f"instrument {number} is {there!r}, the configuration says {here!r}; name it as it was, {anew}"
+    return None
+
+
+def without_account(schema: str, there: Collection[str], add: str) -> str | None:
+    """Say that `positions` was made before there was an account, and the mend; None when its columns are `there`.
+
+    add: the statement that adds what is missing, up to the columns.
+    """
+    lacking = [name for name in ACCOUNT if name not in there]
+    if not lacking:
+        return None
+    columns = ", ".join(f"ADD COLUMN {name} bigint NOT NULL DEFAULT 0" for name in lacking)
+    return (
+        f"table 'positions' in schema {schema!r} was made by an older triggerlog and has no {' and '.join(lacking)},"
+        f" which count what was committed; let its owner run {add} {columns}"
+    )
+
+
+def _channels_differ(there: Sequence[Channel], here: Sequence[Channel]) -> str | None:
+    stored, wanted = {c.name: c.dtype for c in there}, {c.name: c.dtype for c in here}
+    for name in stored.keys() - wanted.keys():
+        return f"the configuration lacks channel {name!r} ({stored[name]})"
+    for name in wanted.keys() - stored.keys():
+        return f"it has no channel {name!r} ({wanted[name]})"
+    for name, dtype in stored.items():
+        if wanted[name] != dtype:
+            return f"channel {name!r} is {dtype}, the configuration says {wanted[name]}"
+    if [c.name for c in there] != [c.name for c in here]:
+        return f"the order of its channels is {', '.join(stored)}"
+    return None

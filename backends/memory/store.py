@@ -1,0 +1,237 @@
+"""A store in memory, for tests to which a database would add nothing: it keeps every promise of `Store` but to last."""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from backends.base import Held, Partition, ServerView, StoreFacts, see_not_behind
+from backends.columns.reductions import newest_of_each, reducer_of
+from backends.columns.windows import in_order, see_not_too_large
+from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
+from schemas.ledger import ledger_dtype
+from schemas.queries import (
+    TOTALS,
+    Aggregate,
+    InstrumentReadings,
+    LedgerEnds,
+    LedgerRow,
+    LedgerTail,
+    Means,
+    NewestTrigger,
+    Query,
+    Snapshot,
+    Totals,
+    TriggerReadings,
+    TriggersReadings,
+    WindowReadings,
+    answer_dtype,
+)
+from schemas.readings import Array, InstrumentGroup
+
+_OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
+
+NOT_DURABLE = Held(words="NOT durable: in the memory of this process", risk_ms=math.inf)
+
+
+@dataclass(kw_only=True)
+class _Group:
+    group: InstrumentGroup
+    positions: dict[Stream, JournalPosition] = field(default_factory=dict)
+    readings: list[Array] = field(default_factory=list)
+    ledger: dict[tuple[int, int], Array] = field(default_factory=dict)
+
+    def everything(self) -> Array:
+        """Put all readings into one array, `answer_dtype(group)`, in the order of their writing."""
+        self.readings = [np.concatenate([np.empty(0, answer_dtype(self.group)), *self.readings])]
+        return self.readings[0]
+
+    def rows(self) -> Array:
+        """Put all ledger rows into one array, by run and trigger."""
+        rows = np.empty(len(self.ledger), ledger_dtype(self.group.size))
+        for k, key in enumerate(sorted(self.ledger)):
+            rows[k] = self.ledger[key]
+        return rows
+
+
+class MemoryStore:
+    """A store that forgets everything with its process.
+
+    Clear `serving` to hold commits until it is set again, as a slow database would; `fail_with` makes them fail.
+    `begun` and `commits` count the commits that were asked for and those that reached the store.
+    """
+
+    def __init__(self, groups: Mapping[str, InstrumentGroup]) -> None:
+        self._groups = {name: _Group(group=group) for name, group in groups.items()}
+        self._failure: Exception | None = None
+        self.serving = asyncio.Event()
+        self.serving.set()
+        self.begun = 0
+        self.commits = 0
+
+    def fail_with(self, error: Exception | None) -> None:
+        """Make every call that reaches the store raise this, until it is called with None."""
+        self._failure = error
+
+    async def open(self) -> None:
+        """There is nothing to create."""
+        self._check()
+
+    async def check(self) -> list[str]:
+        """There is nothing to create."""
+        self._check()
+        return []
+
+    async def commit(self, batch: Batch) -> None:
+        """Keep a batch, unless it is there already."""
+        self.begun += 1
+        await self.serving.wait()
+        self._check()
+        self.commits += 1
+        kept = self._groups[batch.group.name]
+        before = kept.positions.get(batch.stream)
+        if before is not None:
+            if batch.position.sequence <= before.sequence:
+                return
+            see_not_behind(before, batch)
+        kept.readings += [_on_time(batch), _late(batch)]
+        for row in (*batch.ledger, *batch.revised):
+            kept.ledger[int(row["run"]), int(row["trigger"])] = row.copy()
+        kept.positions[batch.stream] = batch.position
+
+    async def rehearse(self, batch: Batch) -> None:
+        """Everything is taken."""
+        await self.serving.wait()
+        self._check()
+
+    async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
+        """Up to where the group is held."""
+        self._check()
+        return self._groups[group].positions.get(stream)
+
+    async def ask(self, query: Query) -> Array:
+        """Answer a question by going through everything."""
+        self._check()
+        kept = self._groups[query.group.name]
+        match query:
+            case Totals():
+                return _totals(kept)
+            case Means() | Aggregate():
+                reducer = reducer_of(query)
+                reducer.add(kept.everything())
+                return reducer.answer()
+            case LedgerRow() | LedgerTail() | LedgerEnds():
+                return _ledger(kept.rows(), query)
+            case _:
+                return _readings(kept, query)
+
+    async def facts(self) -> StoreFacts:
+        """Say that nothing here lasts."""
+        self._check()
+        return StoreFacts(
+            backend="memory",
+            version="1",
+            durability=dict.fromkeys(Durability, NOT_DURABLE),
+            target="memory",
+            rows={name: len(kept.everything()) for name, kept in self._groups.items()},
+            size_bytes={name: kept.everything().nbytes for name, kept in self._groups.items()},
+        )
+
+    async def view(self) -> ServerView:
+        """There is no server."""
+        self._check()
+        return ServerView()
+
+    async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
+        """There are none."""
+        self._check()
+        return dict.fromkeys(self._groups, ())
+
+    async def close(self) -> None:
+        """There is nothing to give back."""
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+def _answer(readings: Array, run: Array, trigger: Array, group: InstrumentGroup) -> Array:
+    answer = np.empty(len(readings), answer_dtype(group))
+    answer["run"], answer["trigger"] = run, trigger
+    for name in ("instrument", "time_ns", *(channel.name for channel in group.channels)):
+        answer[name] = readings[name]
+    return answer
+
+
+def _on_time(batch: Batch) -> Array:
+    counts = batch.present.sum(axis=1)
+    run, trigger = np.repeat(batch.ledger["run"], counts), np.repeat(batch.ledger["trigger"], counts)
+    return _answer(batch.readings[batch.present], run, trigger, batch.group)
+
+
+def _late(batch: Batch) -> Array:
+    of = batch.revised[batch.late_of]
+    return _answer(batch.late, of["run"], of["trigger"], batch.group)
+
+
+def _of_trigger(every: Array, row: Array) -> Array:
+    if not len(row):
+        return every[:0]
+    found = every[(every["run"] == row["run"][0]) & (every["trigger"] == row["trigger"][0])]
+    return np.sort(found, order="instrument")
+
+
+def _ledger(rows: Array, query: LedgerRow | LedgerTail | LedgerEnds) -> Array:
+    if isinstance(query, LedgerRow):
+        found = rows[rows["trigger"] == query.trigger]
+        return np.asarray(found[-1:] if query.run is None else found[found["run"] == query.run])
+    newest = rows[rows["run"] == rows["run"].max(initial=0)]
+    if isinstance(query, LedgerTail):
+        return np.asarray(newest[-query.most :])
+    return np.asarray(newest[[0, -1]] if len(newest) > 1 else newest)
+
+
+def _readings(kept: _Group, query: _OfReadings) -> Array:
+    every, rows = kept.everything(), kept.rows()
+    match query:
+        case NewestTrigger():
+            return _of_trigger(every, rows[rows["arrived"] == rows["expected"]][-1:])
+        case TriggerReadings():
+            return _of_trigger(every, rows[(rows["run"] == query.run) & (rows["trigger"] == query.trigger)])
+        case InstrumentReadings():
+            found = every[(every["instrument"] == query.instrument) & _within(every, query)]
+            return np.asarray(found[np.argsort(found["time_ns"], kind="stable")][-query.most :])
+        case WindowReadings():
+            found = in_order(every[_within(every, query)])
+            see_not_too_large(found, query, Layout.ROWS)
+            return found
+        case TriggersReadings():
+            wanted = (every["run"] == query.run) & np.isin(every["trigger"], query.triggers)
+            return np.sort(every[wanted], order=("trigger", "instrument"))
+        case Snapshot():
+            times = every["time_ns"]
+            return newest_of_each(every[(times <= query.at_ns) & (times > query.at_ns - query.within_ns)])
+
+
+def _totals(kept: _Group) -> Array:
+    every, ledger = kept.everything(), kept.rows()
+    runs = np.union1d(every["run"], ledger["run"])
+    answer = np.zeros(max(1, len(runs)), TOTALS)
+    for row, run in zip(answer, runs, strict=False):
+        mine = ledger[ledger["run"] == run]
+        row["run"], row["stored"], row["triggers"] = run, np.count_nonzero(every["run"] == run), len(mine)
+        row["expected"], row["arrived"] = mine["expected"].sum(), mine["arrived"].sum()
+        if len(mine):
+            row["first_ns"], row["last_ns"] = mine["time_ns"].min(), mine["time_ns"].max()
+    if Stream.JOURNAL in kept.positions:
+        journal = kept.positions[Stream.JOURNAL]
+        answer["sequence"], answer["journal_readings"] = journal.sequence, journal.readings
+    answer["account_triggers"] = sum(position.triggers for position in kept.positions.values())
+    answer["account_readings"] = sum(position.readings for position in kept.positions.values())
+    return answer
+
+
+def _within(readings: Array, query: InstrumentReadings | WindowReadings) -> Array:
+    return np.asarray((readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns))

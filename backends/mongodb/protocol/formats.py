@@ -1,0 +1,157 @@
+"""What the documents of a group hold: readings, arrays, ledger rows; between `backends.columns.filling` and BSON."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from backends.columns.filling import (
+    array_rows,
+    arrays_dtype,
+    fields_of,
+    fill_arrays,
+    fill_readings,
+    readings_from,
+    readings_from_arrays,
+    readings_in,
+)
+from backends.mongodb.protocol.documents import (
+    BINARY,
+    BOOL,
+    OBJECT_ID,
+    STRING,
+    DocumentFormat,
+    Field,
+    id_dtype,
+    number,
+    turned,
+)
+from backends.sql.tables import STORED_DTYPES
+from schemas.batch import ClosedTriggers, Layout
+from schemas.ledger import COUNTS, TIMES, bitmap_bytes, ledger_dtype
+from schemas.readings import Array, InstrumentGroup
+
+READING_ID, TRIGGER_ID = f"V{id_dtype(reading=True).itemsize}", f"V{id_dtype(reading=False).itemsize}"
+
+
+@lru_cache
+def rows_format(group: InstrumentGroup) -> DocumentFormat:
+    """A document a reading."""
+    return DocumentFormat(
+        [
+            Field(name="_id", type=BINARY, form=READING_ID),
+            number("run", "<i4"),
+            number("trigger_id", "<i8"),
+            number("instrument", "<i4"),
+            number("time_ns", "<i8"),
+            *(number(channel.name, STORED_DTYPES[channel.dtype]) for channel in group.channels),
+        ]
+    )
+
+
+@lru_cache
+def arrays_format(group: InstrumentGroup) -> DocumentFormat:
+    """A document a trigger: element i of each array is instrument i's."""
+    return DocumentFormat(
+        [
+            Field(name="_id", type=OBJECT_ID, form=TRIGGER_ID),
+            number("run", "<i4"),
+            number("trigger_id", "<i8"),
+            number("time_ns", "<i8"),
+            number("time_offset_ns", "<i8", group.size),
+            *(number(channel.name, STORED_DTYPES[channel.dtype], group.size) for channel in group.channels),
+        ]
+    )
+
+
+@lru_cache
+def ledger_format(instruments: int, logger: str) -> DocumentFormat:
+    """A document a trigger; `complete` is there so that an index can hold the complete ones alone."""
+    return DocumentFormat(
+        [
+            Field(name="_id", type=OBJECT_ID, form=TRIGGER_ID),
+            number("run", "<i4"),
+            number("trigger_id", "<i8"),
+            *(number(name, "<i8") for name in TIMES),
+            *(number(name, "<i4") for name in COUNTS),
+            Field(name="complete", type=BOOL, form="u1"),
+            Field(name="missing", type=BINARY, form=f"V{bitmap_bytes(instruments)}"),
+            Field(name="logger", type=STRING, constant=logger.encode()),
+        ]
+    )
+
+
+def data_format(group: InstrumentGroup, layout: Layout) -> DocumentFormat:
+    """The format of a group's readings."""
+    return arrays_format(group) if layout is Layout.ARRAYS else rows_format(group)
+
+
+def encode_rows(batch: ClosedTriggers, group: InstrumentGroup) -> Array:
+    """All readings of a batch, late ones last; uint8, shape (readings, width)."""
+    form = rows_format(group)
+    documents = form.blank(readings_in(batch))
+    columns = form.columns(documents)
+    fill_readings(columns, batch, group)
+    ids = _ids(columns["_id"], reading=True)
+    ids["run"], ids["trigger"] = columns["run"], turned(columns["trigger_id"])
+    ids["instrument"] = columns["instrument"]
+    columns["_id"][:] = ids.view(READING_ID)
+    return documents
+
+
+def encode_arrays(batch: ClosedTriggers, group: InstrumentGroup) -> Array:
+    """The arrays of `array_rows(batch)`, of earlier triggers only the late readings; uint8, shape (triggers, width)."""
+    form, rows = arrays_format(group), array_rows(batch)
+    arrays = np.empty(len(rows), arrays_dtype(group))
+    fill_arrays(fields_of(arrays), batch, group, None)
+    documents = form.blank(len(rows))
+    columns = form.columns(documents)
+    for name in ("run", "trigger_id", "time_ns"):
+        columns[name][:] = arrays[name]
+    _put_trigger_ids(columns["_id"], rows)
+    form.put_arrays(documents, fields_of(arrays))
+    return documents
+
+
+def encode_ledger(rows: Array, instruments: int, logger: str) -> Array:
+    """Ledger rows; uint8, shape (triggers, width)."""
+    form = ledger_format(instruments, logger)
+    documents = form.blank(len(rows))
+    columns = form.columns(documents)
+    _put_trigger_ids(columns["_id"], rows)
+    columns["run"][:], columns["trigger_id"][:] = rows["run"], rows["trigger"]
+    for name in (*TIMES, *COUNTS):
+        columns[name][:] = rows[name]
+    columns["complete"][:] = rows["arrived"] == rows["expected"]
+    columns["missing"][:] = np.ascontiguousarray(rows["missing"]).view(columns["missing"].dtype)[:, 0]
+    return documents
+
+
+def decode_readings(data: bytes | bytearray, group: InstrumentGroup, layout: Layout) -> Array:
+    """Parse readings of either layout; `answer_dtype(group)`, shape (readings,)."""
+    form = data_format(group, layout)
+    documents = form.parse(data)
+    if layout is Layout.ROWS:
+        return readings_from(form.columns(documents), group)
+    return readings_from_arrays({**form.columns(documents), **form.get_arrays(documents)}, group)
+
+
+def decode_ledger(data: bytes | bytearray, instruments: int, logger: str) -> Array:
+    """Parse ledger rows; `ledger_dtype(instruments)`, shape (triggers,)."""
+    form = ledger_format(instruments, logger)
+    columns = form.columns(form.parse(data))
+    answer = np.empty(len(columns["run"]), ledger_dtype(instruments))
+    answer["run"], answer["trigger"] = columns["run"], columns["trigger_id"]
+    for name in (*TIMES, *COUNTS):
+        answer[name] = columns[name]
+    answer["missing"] = np.ascontiguousarray(columns["missing"]).view(np.uint8).reshape(answer["missing"].shape)
+    return answer
+
+
+def _ids(like: Array, *, reading: bool) -> Array:
+    return np.empty(like.shape, id_dtype(reading=reading))
+
+
+def _put_trigger_ids(column: Array, rows: Array) -> None:
+    ids = _ids(column, reading=False)
+    ids["run"], ids["trigger"] = rows["run"], turned(rows["trigger"])
+    column[:] = ids.view(TRIGGER_ID)

@@ -1,0 +1,212 @@
+"""One writer a group, without sessions that hold locks: a lease in the group's position document.
+
+The owner renews it while it runs, by the server's clock; whoever finds it lapsed may take it, and at once where it was
+that of a process of the same machine that is gone: a daemon that is started again does not wait. Taking and renewing
+are single updates of one document that name the owner they expect, which MongoDB does atomically. FerretDB 1 does not
+quite: of two that take a lapsed lease within the same millisecond one finds at its next renewal that it has lost, and
+until then both may write documents, which are the same under the same `_id` or refused.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, NoReturn
+
+import pymongo
+from bson import Int64
+
+from backends.base import GroupLocked, StoreError, StoreUnavailable, see_not_behind
+from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
+from backends.mongodb.server.owner import is_dead, new_owner
+from backends.mongodb.server.server import Database
+from backends.sql.tables import ACCOUNT
+from schemas.batch import Batch, JournalPosition, Stream
+
+log = logging.getLogger(__name__)
+
+LASTS_S = 6.0
+RENEW_S = 1.5
+LOOK_S = 0.2
+"""How often to look whether a lease that is waited for has come free."""
+
+
+class PositionGone(StoreUnavailable):
+    """The position document was not there, and has been made anew."""
+
+
+class Lease:
+    """The right to write one group, and its position, which is kept in the same document."""
+
+    def __init__(self, *, group: str, schema: str, logger: str, target: str, timeout_s: float) -> None:
+        self._group = group
+        self._schema = schema
+        self._logger = logger
+        self._target = target
+        self._timeout_s = timeout_s
+        self._owner = new_owner()
+        self.is_held = False
+        self._renewed_at = 0.0
+        self._turn = asyncio.Lock()
+
+    async def take(self, database: Database) -> JournalPosition:
+        """Take the lease, waiting for one of a daemon that died elsewhere to lapse; return the position, 0 at first.
+
+        Raises:
+            GroupLocked: another daemon holds it.
+        """
+        deadline = asyncio.get_running_loop().time() + LASTS_S + 2 * LOOK_S
+        while True:
+            with pymongo.timeout(self._timeout_s):
+                found = await self._found(database)
+                if found is None:
+                    await self.put_new(database)
+                    continue
+                now = (await database.command("hello"))["localTime"]
+                if _is_free(found, now, self._owner) and await self._update(
+                    database, {"owner": found.get("owner"), "seen": found.get("seen")}, {"owner": self._owner}
+                ):
+                    self.is_held = True
+                    return position_in(found)
+            if asyncio.get_running_loop().time() > deadline:
+                raise GroupLocked(
+                    f"group {self._group!r} in database {self._schema!r} is being written by another daemon"
+                    f" ({str(found.get('owner')).rpartition(':')[0]}); stop that one, or set another `schema`"
+                )
+            await asyncio.sleep(LOOK_S)
+
+    async def position(self, database: Database, stream: Stream = Stream.JOURNAL) -> JournalPosition:
+        """Read the position in a stream.
+
+        Raises:
+            GroupLocked: another daemon has taken the lease.
+            PositionGone: the document was not there.
+        """
+        found = await self._found(database)
+        if found is None or found.get("owner") != self._owner:
+            await self._lost(database)
+        return position_in(found, stream)
+
+    async def keep(self, database: Database) -> None:
+        """See that the lease has not lapsed since it was last renewed.
+
+        Raises:
+            GroupLocked: another daemon has taken it.
+        """
+        if asyncio.get_running_loop().time() - self._renewed_at >= LASTS_S:
+            await self.renew(database)
+
+    async def renew(self, database: Database) -> None:
+        """Renew the lease."""
+        if not await self._update(database, {"owner": self._owner}, {}):
+            await self._lost(database)
+
+    async def move(self, database: Database, batch: Batch, concern: dict[str, Any]) -> None:
+        """Write the position; it never goes back, so that a command which was given up and comes late does nothing.
+
+        Raises:
+            GroupLocked: another daemon has taken the lease.
+            PositionGone: the document was not there.
+            CommitsLost: it is behind the one that the batch follows.
+        """
+        stream = batch.stream
+        values = {_field(stream, name): Int64(value) for name, value in asdict(batch.position).items()}
+        sequence = _field(stream, "sequence")
+        behind = [
+            {sequence: {"$gte": Int64(batch.follows_sequence), "$lt": values[sequence]}},
+            *([{sequence: {"$exists": False}}] if stream is not Stream.JOURNAL else []),
+        ]
+        if not await self._update(database, {"owner": self._owner, "$or": behind}, values, concern):
+            found = await self._found(database)
+            if found is None or found.get("owner") != self._owner:
+                await self._lost(database)
+            if stream is Stream.JOURNAL:
+                see_not_behind(position_in(found), batch)
+
+    async def release(self, database: Database) -> None:
+        """Give the lease back."""
+        if self.is_held:
+            self.is_held = False
+            await self._update(database, {"owner": self._owner}, {"owner": None})
+
+    async def run(self, database: Database) -> None:
+        """Renew the lease until cancelled; the writing of an idle group renews nothing."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            if not self.is_held:
+                continue
+            try:
+                with translated(self._target), pymongo.timeout(self._timeout_s):
+                    await self.renew(database)
+            except (GroupLocked, PositionGone) as error:
+                log.warning("%s", error)
+            except StoreError as error:
+                # An outage, which the commits find and tell.
+                log.debug("the lease of group %r is not renewed: %s", self._group, error)
+
+    async def put_new(self, database: Database) -> None:
+        """Make the position document, at 0 and free."""
+        answer = await database.command(
+            "update",
+            "positions",
+            updates=[{"q": {"_id": self._group}, "u": first_position(self._logger), "upsert": True}],
+        )
+        check_answer(answer, self._target, but=DUPLICATE_KEY)
+
+    async def _lost(self, database: Database) -> NoReturn:
+        self.is_held = False
+        found = await self._found(database)
+        if found is None:
+            await self.put_new(database)
+            raise PositionGone(f"the position of group {self._group!r} was gone from the database")
+        raise GroupLocked(f"group {self._group!r} in database {self._schema!r} has been taken over by another daemon")
+
+    async def _found(self, database: Database) -> dict[str, Any] | None:
+        return await database.get_collection("positions").find_one({"_id": self._group})
+
+    async def _update(
+        self,
+        database: Database,
+        expected: dict[str, Any],
+        values: dict[str, Any],
+        concern: dict[str, Any] | None = None,
+    ) -> bool:
+        change: dict[str, Any] = {"$currentDate": {"seen": True}}
+        if values:
+            change["$set"] = values
+        update = {"q": {"_id": self._group, **expected}, "u": change}
+        # One at a time: FerretDB reads the document, changes it and writes it back, so that a renewal beside a move
+        # would write the position back that it read.
+        async with self._turn:
+            started = asyncio.get_running_loop().time()
+            answer = await database.command("update", "positions", updates=[update], writeConcern=concern or {"w": 1})
+        check_answer(answer, self._target)
+        if answer["n"]:
+            self._renewed_at = started
+        return bool(answer["n"])
+
+
+def first_position(logger: str) -> dict[str, Any]:
+    """The update that makes a group's position document where there is none, at 0 and free."""
+    nothing = {"sequence": Int64(0), **{name: Int64(0) for name in ACCOUNT}}
+    return {"$setOnInsert": {"logger": logger, **nothing, "owner": None, "seen": None}}
+
+
+def position_in(found: Mapping[str, Any], stream: Stream = Stream.JOURNAL) -> JournalPosition:
+    """The position in a document; one made before there was an account has none, and its account begins at 0."""
+    account = {name: int(found.get(_field(stream, name), 0)) for name in ACCOUNT}
+    return JournalPosition(sequence=int(found.get(_field(stream, "sequence"), 0)), **account)
+
+
+def _field(stream: Stream, name: str) -> str:
+    """The field of a position's part: all streams of a group are in one document, under one lease."""
+    return name if stream is Stream.JOURNAL else f"{stream}_{name}".replace("-", "_")
+
+
+def _is_free(found: Mapping[str, Any], now: datetime, owner: str) -> bool:
+    if found.get("owner") in (None, owner) or found.get("seen") is None or is_dead(str(found["owner"])):
+        return True
+    # Either way: a server whose clock is put back would else keep a dead daemon's lease for as long.
+    seen: datetime = found["seen"]
+    return abs((now - seen).total_seconds()) > LASTS_S

@@ -1,0 +1,90 @@
+"""What to do where an `_id` is taken: pure functions of our documents and those that are there.
+
+Documents are uint8, shape (documents, width), each of ours beside the one there with the same `_id`.
+"""
+
+from typing import Any
+
+import numpy as np
+from bson import Int64, ObjectId
+from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
+
+from backends.mongodb.protocol.documents import DocumentFormat
+from backends.mongodb.protocol.formats import arrays_format
+from backends.sql.tables import MISSING_OFFSET
+from schemas.readings import Array, InstrumentGroup
+
+GROWING = ("arrived", "late", "duplicates")
+"""Counts of a ledger entry that only grow from revision to revision."""
+OF_CLOSING = ("run", "trigger_id", "time_ns", "expected", "closed_ns")
+"""What of a ledger entry no revision changes; closed_ns, by the daemon's clock, makes it one of a kind."""
+
+
+def same(mine: Array, theirs: Array) -> Array:
+    """Which documents are the same, byte for byte; bool, shape (documents,)."""
+    return np.asarray((mine == theirs).all(axis=1))
+
+
+def arrays_to_set(
+    mine: Array, theirs: Array, group: InstrumentGroup, *, all_doubles: bool
+) -> tuple[Array, list[dict[str, Any]]]:
+    """Compare the readings of triggers; bool, shape (documents,): none of ours differs from one that is there.
+
+    With updates that add those of ours which are not there, an element of each array at a time.
+
+    all_doubles: the server keeps them all (`DocumentFormat.mark_specials`).
+    """
+    form = arrays_format(group)
+    ours, there = form.get_arrays(mine), form.get_arrays(theirs)
+    here = ours["time_offset_ns"] != MISSING_OFFSET
+    both = here & (there["time_offset_ns"] != MISSING_OFFSET)
+    equal = np.ones(both.shape, bool)
+    for name, values in ours.items():
+        width = np.dtype(f"V{values.dtype.itemsize}")
+        # As bytes, since NaN is equal to nothing.
+        equal &= values.view(width) == there[name].view(width)
+    fits = (~both | equal).all(axis=1) & (form.columns(mine)["time_ns"] == form.columns(theirs)["time_ns"])
+    ids, add = form.columns(mine)["_id"], here & ~both
+    updates = []
+    for k in np.flatnonzero(fits & add.any(axis=1)):
+        changes: dict[str, Any] = {}
+        for i in np.flatnonzero(add[k]):
+            for name, values in ours.items():
+                changes[f"{name}.{i}"] = _bson_value(values[k, i], all_doubles=all_doubles)
+        updates.append({"q": {"_id": ObjectId(ids[k].tobytes())}, "u": {"$set": changes}})
+    return fits, updates
+
+
+def ledger_to_replace(
+    mine: Array, theirs: Array, form: DocumentFormat, *, guarded: bool
+) -> tuple[Array, list[dict[str, Any]]]:
+    """Compare ledger entries; bool, shape (documents,): both are of the same closing of a trigger.
+
+    With updates that replace those there which are earlier revisions than ours.
+
+    guarded: an update says again that what it replaces is earlier, so that a command which was given up does nothing
+    when it is carried out late, after a newer one.
+    """
+    ours, there = form.columns(mine), form.columns(theirs)
+    fits = np.all([ours[name] == there[name] for name in OF_CLOSING], axis=0)
+    later = np.all([ours[name] >= there[name] for name in GROWING], axis=0) & ~same(mine, theirs)
+    updates = []
+    for k in np.flatnonzero(fits & later):
+        found: dict[str, Any] = {"_id": ObjectId(ours["_id"][k].tobytes())}
+        if guarded:
+            found |= {name: {"$lte": int(ours[name][k])} for name in GROWING}
+        updates.append({"q": found, "u": RawBSONDocument(mine[k].tobytes())})
+    return fits, updates
+
+
+def _bson_value(value: Any, *, all_doubles: bool) -> float | int | Timestamp:
+    """The value in the BSON type that its array has; a Python int alone would become the narrowest."""
+    if value.dtype == np.int64:
+        return Int64(int(value))
+    if value.dtype == np.int32:
+        return int(value)
+    bits = int(value.view(np.uint64))
+    if all_doubles or (np.isfinite(value) and bits != 1 << 63):
+        return float(value)
+    return Timestamp(bits >> 32, bits & 0xFFFF_FFFF)

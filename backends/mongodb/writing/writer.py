@@ -1,0 +1,262 @@
+"""The writing of one group into MongoDB, without transactions: readings, then the ledger, then the position.
+
+Every document has an `_id` that follows from what it is, so that writing it again changes nothing: after a crash in the
+middle of a batch the same triggers come again, perhaps in other batches, and what is there already is found under its
+`_id`, compared, and left.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pymongo
+
+from backends.base import BatchRejected, StoreError, see_not_behind
+from backends.columns.filling import ledger_rows
+from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
+from backends.mongodb.protocol.formats import data_format, encode_arrays, encode_ledger, encode_rows, ledger_format
+from backends.mongodb.reading.reading import by_ids
+from backends.mongodb.schema.schema import GroupCollections
+from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
+from backends.mongodb.server.lease import Lease
+from backends.mongodb.server.server import Database, Server
+from backends.mongodb.writing.conflicts import arrays_to_set, ledger_to_replace, same
+from schemas.batch import Batch, JournalPosition, Layout, Stream
+from schemas.readings import Array
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES = 8 * 1024 * 1024
+"""Most that is sent as one message. pymongo takes a piece for one document, of which a server allows 16 MB."""
+PIECE_DOCUMENTS = 50_000
+"""Most documents a message: a server allows 100,000."""
+LANES = 2
+"""Messages under way at the same time, each on a connection of its own."""
+LANE_DOCUMENTS = 100
+"""Fewer documents than this are not worth a second message; and FerretDB commits as many at a time."""
+
+RELEASE_S = 2.0
+"""How long closing waits to give a lease back; it lapses by itself."""
+
+Connect = Callable[[], Awaitable[tuple[Database, Server]]]
+
+
+class GroupWriter:
+    """Writes one group of one logger; calls are put one after the other."""
+
+    def __init__(
+        self,
+        *,
+        collections: GroupCollections,
+        logger: str,
+        schema: str,
+        target: str,
+        connect: Connect,
+        timeout_s: float,
+    ) -> None:
+        self._collections = collections
+        self._logger = logger
+        self._target = target
+        self._connect = connect
+        self._timeout_s = timeout_s
+        self._lease = Lease(group=collections.data, schema=schema, logger=logger, target=target, timeout_s=timeout_s)
+        self._positions: dict[Stream, JournalPosition] = {}
+        self._turn = asyncio.Lock()
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Take the group's lease, and renew it from now on."""
+        async with self._session() as (database, _):
+            if self._renewing is None:
+                self._renewing = asyncio.create_task(self._lease.run(database), name=f"lease {self._collections.data}")
+
+    async def close(self) -> None:
+        """Give the lease back."""
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+        if self._lease.is_held:
+            async with self._turn:
+                try:
+                    database, _ = await self._connect()
+                    with translated(self._target), pymongo.timeout(min(self._timeout_s, RELEASE_S)):
+                        await self._lease.release(database)
+                except StoreError as error:
+                    log.warning("the lease of group %r is left to lapse: %s", self._collections.data, error)
+
+    async def position(self, stream: Stream) -> JournalPosition | None:
+        """Up to where the database holds the group."""
+        async with self._session() as (database, _):
+            self._positions[stream] = found = await self._lease.position(database, stream)
+        return found if found.sequence else None
+
+    async def commit(self, batch: Batch) -> None:
+        """Commit a batch, or find that it is there."""
+        async with self._session() as (database, server):
+            concern = server.write_concern(batch.durability, self._timeout_s)
+            if await self._put_documents(database, server, batch, concern):
+                await self._lease.move(database, batch, concern)
+                self._positions[batch.stream] = batch.position
+
+    async def rehearse(self, batch: Batch) -> None:
+        """Write a batch without its position: its documents are the same when it is committed, and are left then."""
+        async with self._session() as (database, server):
+            await self._put_documents(database, server, batch, server.write_concern(batch.durability, self._timeout_s))
+
+    async def _put_documents(self, database: Database, server: Server, batch: Batch, concern: dict[str, Any]) -> bool:
+        """Write readings and ledger; False where the position says that they are there."""
+        if batch.stream not in self._positions:
+            self._positions[batch.stream] = await self._lease.position(database, batch.stream)
+        found = self._positions[batch.stream]
+        if batch.position.sequence <= found.sequence:
+            return False
+        if batch.stream is Stream.JOURNAL:
+            see_not_behind(found, batch)
+        await self._lease.keep(database)
+        put = _Put(database, server, concern, self._target)
+        if self._collections.layout is Layout.ARRAYS:
+            await self._put_arrays(put, batch)
+        else:
+            await self._put_rows(put, batch)
+        await self._put_ledger(put, batch)
+        return True
+
+    async def _put_rows(self, put: "_Put", batch: Batch) -> None:
+        form = data_format(batch.group, Layout.ROWS)
+        documents = encode_rows(batch, batch.group)
+        await put.insert(self._collections.data, form, documents, self._same_rows)
+
+    async def _same_rows(self, put: "_Put", name: str, mine: Array, theirs: Array) -> None:
+        self._reject(same(mine, theirs), mine, data_format(self._collections.group, Layout.ROWS))
+
+    async def _put_arrays(self, put: "_Put", batch: Batch) -> None:
+        form = data_format(batch.group, Layout.ARRAYS)
+        documents = encode_arrays(batch, batch.group)
+        own = len(batch.ledger)
+        # Apart, since those of earlier triggers are expected to be there.
+        for part in (documents[:own], documents[own:]):
+            await put.insert(self._collections.data, form, part, self._set_elements)
+
+    async def _set_elements(self, put: "_Put", name: str, mine: Array, theirs: Array) -> None:
+        """Add the readings that a trigger's document lacks, an element each: two such changes never undo each other."""
+        fits, updates = arrays_to_set(mine, theirs, self._collections.group, all_doubles=put.server.keeps_all_doubles)
+        self._reject(fits, mine, data_format(self._collections.group, Layout.ARRAYS))
+        await put.update(name, updates)
+
+    async def _put_ledger(self, put: "_Put", batch: Batch) -> None:
+        rows = ledger_rows(batch)
+        documents = encode_ledger(rows, batch.group.size, self._logger)
+        form = ledger_format(batch.group.size, self._logger)
+        own = len(rows) - len(batch.revised)
+        for part in (documents[:own], documents[own:]):
+            await put.insert(self._collections.ledger, form, part, self._replace_ledger)
+
+    async def _replace_ledger(self, put: "_Put", name: str, mine: Array, theirs: Array) -> None:
+        """Put later revisions in place of earlier ones; what is there may be the later one, after a crash."""
+        form = ledger_format(self._collections.group.size, self._logger)
+        fits, updates = ledger_to_replace(mine, theirs, form, guarded=put.server.uses_indexes)
+        self._reject(fits, mine, form)
+        await put.update(name, updates)
+
+    def _reject(self, fits: Array, mine: Array, form: DocumentFormat) -> None:
+        if fits.all():
+            return
+        columns = form.columns(mine[~fits][:1])
+        trigger, run = int(columns["trigger_id"][0]), int(columns["run"][0])
+        raise BatchRejected(
+            f"{self._target} has other values under the same key: duplicate key for trigger {trigger} of run {run}"
+            f" in {self._collections.data!r}"
+        )
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[tuple[Database, Server]]:
+        async with self._turn:
+            database, server = await self._connect()
+            try:
+                with translated(self._target, otherwise=BatchRejected):
+                    if not self._lease.is_held:
+                        self._positions = {Stream.JOURNAL: await self._lease.take(database)}
+                    with pymongo.timeout(self._timeout_s):
+                        yield database, server
+            except BaseException:
+                # What of it was done, the position tells.
+                self._positions = {}
+                raise
+
+
+Resolve = Callable[["_Put", str, Array, Array], Awaitable[None]]
+
+
+class _Put:
+    """The write commands of one batch."""
+
+    def __init__(self, database: Database, server: Server, concern: dict[str, Any], target: str) -> None:
+        self.server = server
+        self._database = database
+        self._concern = concern
+        self._target = target
+
+    async def insert(self, name: str, form: DocumentFormat, documents: Array, resolve: Resolve) -> None:
+        """Insert documents (uint8, shape (documents, width)).
+
+        Of those whose `_id` is taken `resolve` gets ours and what is there, document by document.
+        """
+        if not len(documents):
+            return
+        if not self.server.keeps_all_doubles:
+            form.mark_specials(documents)
+        pieces = _pieces(len(documents), form.width)
+        taken: list[int] = []
+        for start in range(0, len(pieces), LANES):
+            lanes = pieces[start : start + LANES]
+            # All of them end before one's failure is told: nothing may be under way when the batch comes again.
+            found = await asyncio.gather(
+                *(self._send(name, documents[piece]) for piece in lanes), return_exceptions=True
+            )
+            for piece, indices in zip(lanes, found, strict=True):
+                if isinstance(indices, BaseException):
+                    raise indices
+                taken += [piece.start + index for index in indices]
+        if taken:
+            mine = documents[np.array(taken)]
+            theirs = await self._there(name, form, mine)
+            await resolve(self, name, mine, theirs)
+
+    async def update(self, name: str, updates: list[dict[str, Any]]) -> None:
+        """Apply updates."""
+        if not updates:
+            return
+        answer = await self._database.command("update", name, updates=updates, writeConcern=self._concern)
+        check_answer(answer, self._target)
+
+    async def _send(self, name: str, documents: Array) -> list[int]:
+        answer = await self._database.command(
+            "insert", name, documents=[Raw(documents)], ordered=False, writeConcern=self._concern
+        )
+        return check_answer(answer, self._target, but=DUPLICATE_KEY)
+
+    async def _there(self, name: str, form: DocumentFormat, mine: Array) -> Array:
+        ids = form.columns(mine)["_id"]
+        try:
+            theirs = form.parse(await by_ids(self._database.get_collection(name), ids, form, self.server))
+        except NotOurDocuments as error:
+            raise BatchRejected(f"{self._target} has other documents in {name!r} under the same key: {error}") from None
+        order = np.argsort(found := form.columns(theirs)["_id"])
+        at = np.searchsorted(found, ids, sorter=order) if len(found) else np.zeros(len(ids), np.intp)
+        at = order[np.minimum(at, len(found) - 1)] if len(found) else at
+        if not len(found) or (found[at] != ids).any():
+            raise BatchRejected(f"{self._target}: documents of {name!r} were taken away while they were compared")
+        return theirs[at]
+
+
+def _pieces(documents: int, width: int) -> list[slice]:
+    most = max(1, min(PIECE_BYTES // width, PIECE_DOCUMENTS))
+    if documents > LANE_DOCUMENTS:
+        # As even as can be, a whole number for each lane, and whole commits of FerretDB.
+        even = -(-documents // (LANES * LANE_DOCUMENTS)) * LANE_DOCUMENTS
+        most = min(most, even)
+    return [slice(start, min(start + most, documents)) for start in range(0, documents, most)]

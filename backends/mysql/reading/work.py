@@ -1,0 +1,101 @@
+"""What a server says of its own work: what it counts, what its sessions wait for, and the partitions of a group.
+
+https://mariadb.com/kb/en/server-status-variables/, https://mariadb.com/kb/en/general-thread-states/
+"""
+
+from collections.abc import Iterable
+
+from pymysql.err import MySQLError
+
+from backends.base import Partition, ServerView
+from backends.mysql.protocol.connection import Connection
+from backends.mysql.protocol.sql import literal
+from backends.mysql.schema.partitions import MOST, ranges_of
+from backends.mysql.server.errors import NO_RIGHT, number_of
+from backends.sql.tables import GroupTables
+
+COUNTERS = {
+    "Innodb_os_log_written": "wal_bytes",
+    "Innodb_buffer_pool_reads": "cache_misses",
+    # All of them, those of the log too.
+    "Innodb_data_fsyncs": "fsyncs",
+    "Innodb_row_lock_waits": "lock_waits",
+    "Innodb_deadlocks": "deadlocks",
+    "Com_commit": "commits",
+    "Com_rollback": "rollbacks",
+    "Created_tmp_disk_tables": "temp_tables",
+}
+"""What the server counts, and what we call it; MySQL does not count deadlocks, and neither counts bytes of temporary
+tables."""
+LOOKED_UP = "Innodb_buffer_pool_read_requests"
+WAITING = ("Commit", "starting commit", "waiting for handler commit", "Writing to net", "Sending to client")
+"""States of a session that waits, besides those that begin with `Waiting`: for the log to be flushed, for the asker."""
+
+
+async def view(connection: Connection) -> ServerView:
+    """Ask what the server counts, and what sessions wait for now, in its words; without this connection's own.
+
+    A login without the right PROCESS sees its own sessions alone.
+    """
+    names = ", ".join(literal(name) for name in (*COUNTERS, LOOKED_UP))
+    told = dict(await connection.fetch(f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"))
+    counters = {ours: float(told[name]) for name, ours in COUNTERS.items() if name in told}
+    if LOOKED_UP in told and "cache_misses" in counters:
+        counters["cache_hits"] = max(0.0, float(told[LOOKED_UP]) - counters["cache_misses"])
+    return ServerView(counters=counters, waits=await _waits(connection))
+
+
+async def _waits(connection: Connection) -> dict[str, int]:
+    states = ", ".join(literal(state) for state in WAITING)
+    waits = await connection.fetch(
+        "SELECT STATE, COUNT(*) FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
+        # Replicas and the event scheduler wait for work.
+        " AND COMMAND IN ('Query', 'Execute')"
+        f" AND (STATE LIKE 'Waiting%' OR STATE IN ({states})) GROUP BY STATE"
+    )
+    # A session that waits for a row's lock has the state of what it does.
+    rows = await _rows_locked(connection)
+    return {**{str(state): int(count) for state, count in waits}, **({"Lock:row": rows} if rows else {})}
+
+
+async def _rows_locked(connection: Connection) -> int:
+    try:
+        ((count,),) = await connection.fetch(
+            "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+        )
+    except MySQLError as error:
+        if number_of(error) not in NO_RIGHT:
+            raise
+        return 0
+    return int(count)
+
+
+async def partitions(connection: Connection, groups: Iterable[GroupTables]) -> dict[str, tuple[Partition, ...]]:
+    """The partitions of groups by their name; rows are the server's estimate."""
+    return {of.group.name: await _of_group(connection, of) for of in groups}
+
+
+async def _of_group(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+    found: dict[str, Partition] = {}
+    for table in (of.data, of.ledger):
+        rows = await connection.fetch(
+            "SELECT PARTITION_NAME, PARTITION_DESCRIPTION, TABLE_ROWS, DATA_LENGTH + INDEX_LENGTH"
+            f" FROM information_schema.PARTITIONS WHERE TABLE_SCHEMA = {literal(str(table.schema))}"
+            f" AND TABLE_NAME = {literal(table.name)} AND PARTITION_NAME IS NOT NULL"
+            " ORDER BY PARTITION_ORDINAL_POSITION"
+        )
+        for range_, (_, _, count, size) in zip(ranges_of([row[:2] for row in rows]), rows, strict=True):
+            before = found.get(range_.name)
+            found[range_.name] = Partition(
+                name=_label(range_.name),
+                start_ns=range_.start_ns,
+                end_ns=min(range_.end_ns, MOST - 1),
+                rows=int(count or 0) if table is of.data else before.rows if before else 0,
+                size_bytes=int(size or 0) + (before.size_bytes if before else 0),
+            )
+    return tuple(sorted(found.values(), key=lambda partition: partition.start_ns))
+
+
+def _label(name: str) -> str:
+    """`p20261121` is called by its time, as it is elsewhere."""
+    return name[1:] if name[1:].isdigit() else name

@@ -1,0 +1,116 @@
+"""What aiomysql raises, in the words of `backends.base`: the only place that knows both."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pymysql.err import MySQLError
+
+from backends.base import StoreError, StoreUnavailable
+from backends.checks.tls import certificate_refused
+from backends.mysql.protocol.packets import TooLong
+from backends.mysql.protocol.records import NotAsMade
+
+# https://mariadb.com/kb/en/mariadb-error-code-reference/. What passes with time, or when an operator acts:
+TEMPORARY = frozenset(
+    {
+        *(1021, 1030, 1037, 1038, 1041, 1114, 1135),  # disk full, storage engine, out of memory, table full, no thread
+        *range(1014, 1028),  # the server cannot read or write a file
+        *(1040, 1203, 1226),  # too many connections
+        *(1053, 1077, 1079, 1080, 1927, 3169),  # shutdown; connection killed
+        *(1152, *range(1156, 1162)),  # the network
+        *(1180, 1181, 1196, 1197, 1598, 1637, 3100),  # the commit, the binlog or replication failed; too many at once
+        *(1194, 1195, 1712, 1877),  # a table is damaged, which is no reason to throw readings away
+        *(1205, 1206, 1213, 3572),  # locks, deadlock
+        *(1223, 1290, 1792, 1836),  # read-only
+        *(1317, 1969, 3024),  # interrupted, took too long
+        *(1412, 1615),  # the table was altered under the statement
+    }
+)
+LOGIN = frozenset(
+    {
+        *(1044, 1045, 1049, 1130, 1131, 1132, 1133, 1251, 1275, 1698, 1820, 1862, 3118, 4151),  # the login
+        *(1142, 1143, 1227, 1370, 1419),  # a right is lacking
+    }
+)
+CLIENT = range(2000, 3000)
+"""Raised by the driver: the connection is lost, was refused, or is out of step."""
+
+LOCK_WAIT = (1205, 3572)
+TOO_LONG = (1969, 3024, *LOCK_WAIT)
+"""max_statement_time of MariaDB, max_execution_time of MySQL; a reader waits for a lock as long as for all else."""
+GONE_PARTITION = (1735, 1748)
+"""No such partition; a row does not fit the one named."""
+NO_RIGHT = (1044, 1142, 1143, 1227)
+MEND_LOGIN = "correct the user in `dsn`, or what `password_env` or `password_file` gives"
+MEND_RIGHT = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
+
+
+@contextmanager
+def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iterator[None]:
+    """Turn what the driver raises into StoreUnavailable where trying again can help, else into `otherwise`."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except MySQLError as error:
+        raise _translated(error, target, otherwise) from error
+    except TimeoutError as error:
+        raise StoreUnavailable(f"{target} does not answer in time") from error
+    except OSError as error:
+        raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
+    except (NotAsMade, TooLong) as error:
+        raise StoreError(f"the tables in {target} are not as this store made them: {error}") from error
+
+
+@contextmanager
+def taken_too_long(target: str, give_up_s: float) -> Iterator[None]:
+    """Say so where a question is given up for its time, here or by the server.
+
+    Raises:
+        StoreUnavailable: instead of TimeoutError, or of what the server says.
+    """
+    try:
+        yield
+    except (TimeoutError, MySQLError) as error:
+        if isinstance(error, TimeoutError) or number_of(error) in TOO_LONG:
+            raise StoreUnavailable(
+                f"{target}: the answer took longer than {give_up_s:g} s, and was given up"
+            ) from error
+        raise
+
+
+def number_of(error: BaseException | None) -> int:
+    """The number of a server's error; 0 when it has none."""
+    number = error.args[0] if isinstance(error, MySQLError) and error.args else 0
+    return number if isinstance(number, int) else 0
+
+
+def _translated(error: MySQLError, target: str, otherwise: type[StoreError]) -> StoreError:
+    number = number_of(error)
+    if number in CLIENT or number == 0:
+        return StoreUnavailable(f"{target} is not reachable: {one_line(error)}")
+    if number in TEMPORARY or number in LOGIN:
+        return StoreUnavailable(f"{target} cannot do it now: {one_line(error)} ({number})")
+    return otherwise(f"{target} refuses: {one_line(error)} ({number})")
+
+
+@contextmanager
+def login_refused() -> Iterator[None]:
+    """Where the server turned the login away or a right is lacking, say so with the mend: no waiting mends it."""
+    try:
+        with certificate_refused("ssl_ca"):
+            yield
+    except StoreUnavailable as error:
+        number = number_of(error.__cause__)
+        if number not in LOGIN:
+            raise
+        raise StoreError(f"{error}; {MEND_RIGHT if number in NO_RIGHT else MEND_LOGIN}") from None
+
+
+def one_line(error: BaseException) -> str:
+    """Shorten an error to one line; for a server's error its text without the number."""
+    text = str(error.args[1]) if isinstance(error, MySQLError) and len(error.args) > 1 else str(error)
+    cause = error.__cause__
+    if isinstance(cause, OSError) and number_of(error) in CLIENT:
+        text = f"{text} ({cause})"
+    return " ".join(text.split()) or type(error).__name__

@@ -1,0 +1,103 @@
+"""What a server says of its own work: what it counts, what its sessions wait for, and the partitions of a group.
+
+https://www.postgresql.org/docs/current/monitoring-stats.html. Any login may ask; one without pg_read_all_stats sees of
+others' sessions only that they wait for locks.
+"""
+
+import re
+from collections.abc import Iterable
+
+from backends.base import Partition, ServerView
+from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.sql import quoted
+from backends.sql.tables import GroupTables
+
+OF_DATABASE = """
+    SELECT sum(blks_hit)::float8 AS cache_hits, sum(blks_read)::float8 AS cache_misses,
+           sum(temp_bytes)::float8 AS temp_bytes, sum(deadlocks)::float8 AS deadlocks,
+           sum(xact_commit)::float8 AS commits, sum(xact_rollback)::float8 AS rollbacks
+    FROM pg_stat_database WHERE datname = current_database()
+"""
+"""It, too, is told by a session only when its statement has ended."""
+OF_LOG = "SELECT wal_bytes::float8 AS wal_bytes, wal_buffers_full::float8 AS wal_buffers_full FROM pg_stat_wal"
+FSYNCS = {
+    18: "SELECT sum(fsyncs)::float8 AS fsyncs FROM pg_stat_io",
+    16: "SELECT wal_sync + (SELECT sum(fsyncs) FROM pg_stat_io)::float8 AS fsyncs FROM pg_stat_wal",
+    14: "SELECT wal_sync::float8 AS fsyncs FROM pg_stat_wal",
+}
+"""By the version from which on it is told so: up to 15 of the log alone."""
+CHECKPOINTS = {
+    17: """
+        SELECT (num_timed + num_requested)::float8 AS checkpoints, buffers_written::float8 AS checkpoint_pages
+        FROM pg_stat_checkpointer
+    """,
+    14: """
+        SELECT (checkpoints_timed + checkpoints_req)::float8 AS checkpoints,
+               buffers_checkpoint::float8 AS checkpoint_pages
+        FROM pg_stat_bgwriter
+    """,
+}
+WAITS = """
+    SELECT wait_event_type || ':' || wait_event AS what, count(*) AS sessions
+    FROM pg_stat_activity
+    WHERE state = 'active' AND wait_event_type <> 'Lock' AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+    GROUP BY 1
+    UNION ALL
+    SELECT 'Lock:' || locktype, count(DISTINCT pid) FROM pg_locks WHERE NOT granted GROUP BY 1
+"""
+PARTITIONS = """
+    SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
+           greatest(c.reltuples, s.n_live_tup, 0)::int8 AS rows,
+           coalesce(pg_total_relation_size(c.oid), 0)::int8 AS size_bytes
+    FROM pg_partition_tree(to_regclass($1)) AS p
+    JOIN pg_class c ON c.oid = p.relid
+    LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
+    WHERE p.isleaf AND p.level = 1
+"""
+BOUNDS = re.compile(r"FROM \('?(-?\d+|MINVALUE)'?\) TO \('?(-?\d+|MAXVALUE)'?\)")
+ENDS_NS = {"MINVALUE": -(2**63), "MAXVALUE": 2**63 - 1}
+
+
+async def view(connection: Connection) -> ServerView:
+    """Ask what the server counts, and what sessions wait for now; without this connection's own."""
+    version = connection.get_server_version().major
+    counters: dict[str, float] = {}
+    for statement in (OF_DATABASE, OF_LOG, _told_in(version, FSYNCS), _told_in(version, CHECKPOINTS)):
+        row = await connection.fetchrow(statement)
+        counters |= {name: value for name, value in (row or {}).items() if value is not None}
+    waits = {row["what"]: row["sessions"] for row in await connection.fetch(WAITS)}
+    return ServerView(counters=counters, waits=waits)
+
+
+def _told_in(version: int, statements: dict[int, str]) -> str:
+    return next(statement for since, statement in statements.items() if version >= since)
+
+
+async def partitions(connection: Connection, groups: Iterable[GroupTables]) -> dict[str, tuple[Partition, ...]]:
+    """The partitions of groups by their name; rows are the server's estimate."""
+    return {of.group.name: await _of_group(connection, of) for of in groups}
+
+
+async def _of_group(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+    found: dict[tuple[int, int], Partition] = {}
+    for table in (of.ledger, of.data):
+        for row in await connection.fetch(PARTITIONS, quoted(str(table.schema), table.name)):
+            ends = _ends(row["bounds"])
+            # A partition of the ledger has the bounds of one of the readings, unless an operator took that away.
+            before = found.get(ends)
+            found[ends] = Partition(
+                name=row["name"].removeprefix(f"{table.name}$"),
+                start_ns=ends[0],
+                end_ns=ends[1],
+                rows=row["rows"] if table is of.data else 0,
+                size_bytes=row["size_bytes"] + (before.size_bytes if before else 0),
+            )
+    return tuple(sorted(found.values(), key=lambda partition: (partition.start_ns, -partition.end_ns)))
+
+
+def _ends(bounds: str) -> tuple[int, int]:
+    found = BOUNDS.search(bounds)
+    if found is None:  # DEFAULT
+        return ENDS_NS["MINVALUE"], ENDS_NS["MAXVALUE"]
+    first, last = (int(ENDS_NS.get(end, end)) for end in found.groups())
+    return first, last

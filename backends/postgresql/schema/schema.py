@@ -1,0 +1,198 @@
+"""Create a store's schema in PostgreSQL, or check that the one there fits the configuration."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from backends.base import SchemaMismatch, StoreError, StoreUnavailable
+from backends.checks.schema import Stored, difference, without_account
+from backends.postgresql.protocol.sql import create_group, create_schema, create_shared, describe_group, literal, quoted
+from backends.sql.tables import GroupTables, shared_tables
+from schemas.readings import Channel
+
+OLDEST = 14
+"""The oldest PostgreSQL this is written for."""
+LOCK_TIMEOUT = "10s"
+"""How long making or checking the schema waits for another daemon that does the same."""
+
+SEEN = """
+    SELECT current_user AS name, current_database() AS database,
+           pg_is_in_recovery() OR current_setting('default_transaction_read_only')::bool AS is_read_only,
+           has_database_privilege(current_database(), 'CREATE') AS may_create_schema,
+           to_regnamespace($1) IS NOT NULL AS is_there,
+           has_schema_privilege(to_regnamespace($1)::oid, 'USAGE') AS may_use,
+           has_schema_privilege(to_regnamespace($1)::oid, 'CREATE') AS may_create
+"""
+LACKING = """
+    SELECT right_name FROM unnest($2::text[]) AS right_name
+    WHERE NOT has_table_privilege(to_regclass($1)::oid, right_name)
+"""
+DESCRIBING = ("groups", "channels", "instruments")
+TO_READ = ("SELECT",)
+TO_DESCRIBE = ("INSERT",)
+TO_MOVE = ("SELECT", "INSERT", "UPDATE")
+TO_WRITE = ("SELECT", "INSERT", "DELETE")
+"""Rights on tables: on those that describe groups, for a new group too; on the positions; on those of a group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """What a database lacks: the schema, the tables all groups share, the tables of groups."""
+
+    schema: bool
+    shared: bool
+    groups: tuple[GroupTables, ...]
+
+    def words(self, schema: str) -> list[str]:
+        """Say it, a line each; the shared tables come with the first group's."""
+        return [
+            *([f"schema `{schema}`"] if self.schema else []),
+            *(f"tables of group `{tables.group.name}`" for tables in self.groups),
+        ]
+
+
+async def create_or_check(
+    connection: asyncpg.Connection, schema: str, logger: str, groups: Iterable[GroupTables], target: str
+) -> None:
+    """Create what is missing, in one transaction.
+
+    Raises:
+        SchemaMismatch: what is there does not fit; nothing was changed.
+        StoreError: the server is too old, or a right is missing.
+    """
+    async with connection.transaction():
+        await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {lock_schema(schema)}")
+        missing = await missing_from(connection, schema, logger, groups, target)
+        # CREATE SCHEMA IF NOT EXISTS asks for the right to create one even where it is there.
+        statements = [create_schema(schema)] if missing.schema else []
+        if missing.shared:
+            statements += create_shared(shared_tables(schema), schema)
+        for tables in missing.groups:
+            statements += [*create_group(tables, schema), *describe_group(tables, schema, logger)]
+        if statements:
+            await connection.execute(";".join(statements))
+
+
+def lock_schema(schema: str) -> str:
+    """Take the lock under which a schema is made or checked; it goes with the transaction."""
+    return f"SELECT pg_advisory_xact_lock(hashtextextended({literal(f'triggerlog:{schema}')}, 0))"
+
+
+async def missing_from(
+    connection: asyncpg.Connection, schema: str, logger: str, groups: Iterable[GroupTables], target: str
+) -> Missing:
+    """Find what is not there yet, without changing anything.
+
+    Raises:
+        SchemaMismatch: what is there does not fit.
+        StoreError: the server is too old, or a right is missing to create what is not there, or to use what is.
+        StoreUnavailable: nothing can be written there now.
+    """
+    check_version(connection.get_server_version(), target)
+    seen = await connection.fetchrow(SEEN, quoted(schema))
+    assert seen is not None
+    if seen["is_read_only"]:
+        raise StoreUnavailable(f"{target} is read-only now: a standby, or default_transaction_read_only is on there")
+    user = f"{target}: user {seen['name']!r}"
+    if not seen["is_there"]:
+        if not seen["may_create_schema"]:
+            raise StoreError(f"{user} may not create schema {schema!r} in database {seen['database']!r}; {_MEND}")
+        return Missing(schema=True, shared=True, groups=tuple(groups))
+    if not seen["may_use"]:
+        raise StoreError(f"{user} may not use schema {schema!r}; {_MEND}")
+    shared = await _is_absent(connection, quoted(schema, "positions"))
+    rights = [] if shared else _rights_to_shared(schema)
+    await _check_rights(connection, rights, user)
+    await _check_account(connection, schema)
+    absent = [t for t in groups if shared or not await _is_stored(connection, schema, logger, t)]
+    for tables in absent:
+        await _check_free(connection, schema, tables)
+    if (shared or absent) and not seen["may_create"]:
+        raise StoreError(f"{user} may not create tables in schema {schema!r}; {_MEND}")
+    for tables in groups:
+        if tables not in absent:
+            await _check_rights(
+                connection, [(quoted(schema, t.name), TO_WRITE) for t in (tables.data, tables.ledger)], user
+            )
+        elif not shared:
+            await _check_rights(connection, [(quoted(schema, name), TO_DESCRIBE) for name in DESCRIBING], user)
+    return Missing(schema=False, shared=shared, groups=tuple(absent))
+
+
+_MEND = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
+
+
+def check_version(version: asyncpg.types.ServerVersion, target: str) -> None:
+    """See that a server is new enough.
+
+    Raises:
+        StoreError: it is not.
+    """
+    if version.major < OLDEST:
+        found = f"PostgreSQL {version.major}.{version.minor}"
+        raise StoreError(f"{target} is {found}, which is too old; upgrade it to {OLDEST} or newer, or name another")
+
+
+def _rights_to_shared(schema: str) -> list[tuple[str, Sequence[str]]]:
+    return [*((quoted(schema, name), TO_READ) for name in DESCRIBING), (quoted(schema, "positions"), TO_MOVE)]
+
+
+async def _check_rights(connection: asyncpg.Connection, rights: Iterable[tuple[str, Sequence[str]]], user: str) -> None:
+    for table, needed in rights:
+        lacking = [row["right_name"] for row in await connection.fetch(LACKING, table, needed)]
+        if lacking:
+            raise StoreError(f"{user} lacks the right to {', '.join(lacking)} on {table}; {_MEND}")
+
+
+async def _check_account(connection: asyncpg.Connection, schema: str) -> None:
+    positions = quoted(schema, "positions")
+    columns = await connection.fetch("SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1)", positions)
+    mismatch = without_account(schema, {row["attname"] for row in columns}, f"ALTER TABLE {positions}")
+    if columns and mismatch is not None:
+        raise SchemaMismatch(mismatch)
+
+
+async def _is_absent(connection: asyncpg.Connection, table: str) -> bool:
+    return bool(await connection.fetchval("SELECT to_regclass($1) IS NULL", table))
+
+
+async def _check_free(connection: asyncpg.Connection, schema: str, tables: GroupTables) -> None:
+    name = tables.group.name
+    if not await _is_absent(connection, quoted(schema, name)):
+        raise SchemaMismatch(
+            f"schema {schema!r} has a table {name!r} that is not triggerlog's;"
+            " set another `schema` in [database] or rename the group"
+        )
+
+
+async def _is_stored(connection: asyncpg.Connection, schema: str, logger: str, tables: GroupTables) -> bool:
+    stored = await _stored(connection, schema, tables.group.name)
+    if stored is None:
+        return False
+    name = tables.group.name
+    mismatch = difference(stored, tables.group, tables.layout, logger)
+    for table in (tables.data, tables.ledger):
+        if mismatch is None and await _is_absent(connection, quoted(schema, table.name)):
+            mismatch = f"its table {table.name!r} is gone; bring it back, or log into another `schema`"
+    if mismatch is not None:
+        raise SchemaMismatch(f"group {name!r} in schema {schema!r}: {mismatch}")
+    return True
+
+
+async def _stored(connection: asyncpg.Connection, schema: str, name: str) -> Stored | None:
+    group = await connection.fetchrow(f"SELECT logger, layout FROM {quoted(schema, 'groups')} WHERE name = $1", name)
+    if group is None:
+        return None
+    channels = await connection.fetch(
+        f"SELECT name, unit, dtype FROM {quoted(schema, 'channels')} WHERE group_name = $1 ORDER BY position", name
+    )
+    instruments = await connection.fetch(
+        f"SELECT name FROM {quoted(schema, 'instruments')} WHERE group_name = $1 ORDER BY instrument", name
+    )
+    return Stored(
+        logger=group["logger"],
+        layout=group["layout"],
+        channels=tuple(Channel(name=row["name"], unit=row["unit"], dtype=row["dtype"]) for row in channels),
+        instruments=tuple(row["name"] for row in instruments),
+    )

@@ -1,0 +1,74 @@
+"""A batch of one trigger in one statement: the way of an idle system, where round trips are most of the latency.
+
+A transaction with COPY takes three round trips, one statement takes one. Its parameters are lists, a Python object a
+value, which is cheaper than two round trips for one trigger and much dearer than COPY for many.
+"""
+
+from typing import Any
+
+from backends.postgresql.protocol.copy import arrays_format, rows_format
+from backends.postgresql.protocol.sql import literal, quoted
+from backends.sql.tables import STORED_DTYPES, GroupTables
+from schemas.batch import Batch, Layout, Stream
+from schemas.ledger import COUNTS, TIMES
+from schemas.readings import Array
+
+SQL_TYPES = {"<i2": "int2", "<i4": "int4", "<i8": "int8", "<f4": "float4", "<f8": "float8"}
+
+
+def is_single(batch: Batch) -> bool:
+    """Whether the batch is one trigger of the journal and nothing else."""
+    is_one = len(batch.ledger) == 1 and not len(batch.late) and not len(batch.revised)
+    return is_one and batch.stream is Stream.JOURNAL
+
+
+def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str) -> str:
+    """The statement: it moves the position, and only if it did writes the ledger row and the readings.
+
+    It answers with the number of positions moved. `into` is the end of the partitions' names, or empty.
+    """
+    ledger, data = (quoted(schema, table.name + into) for table in (tables.ledger, tables.data))
+    # $1 position, $2 and $3 the account, $4 run, $5 trigger, $6 bitmap; then the ledger's numbers, then the data's, and
+    # last the position that it follows.
+    numbers = [*(f"${7 + k}::int8" for k in range(len(TIMES))), *(f"${7 + len(TIMES) + k}::int4" for k in range(4))]
+    first = 7 + len(TIMES) + len(COUNTS)
+    group = tables.group
+    types = [SQL_TYPES[STORED_DTYPES[channel.dtype]] + "[]" for channel in group.channels]
+    columns = ", ".join(["run", "trigger_id", *_data_names(tables)])
+    if tables.layout is Layout.ROWS:
+        values = [f"${first + k}::{name}" for k, name in enumerate(["int2[]", "int8[]", *types])]
+        source = f"SELECT $4::int4, $5::int8, u.* FROM moved, unnest({', '.join(values)}) AS u"
+    else:
+        values = [f"${first + k}::{name}" for k, name in enumerate(["int8", "int8[]", *types])]
+        source = f"SELECT $4::int4, $5::int8, {', '.join(values)} FROM moved"
+    names = ", ".join(quoted(name) for name in ("run", "trigger_id", *TIMES, *COUNTS, "missing", "logger"))
+    return (
+        f"WITH moved AS (UPDATE {quoted(schema, 'positions')} SET sequence = $1, triggers = $2, readings = $3"
+        f" WHERE logger = {literal(logger)} AND group_name = {literal(group.name)} AND sequence < $1"
+        f" AND sequence >= ${first + len(values)}::int8 RETURNING 1),"
+        f" noted AS (INSERT INTO {ledger} ({names})"
+        f" SELECT $4::int4, $5::int8, {', '.join(numbers)}, $6::bytea, {literal(logger)} FROM moved),"
+        f" put AS (INSERT INTO {data} ({columns}) {source})"
+        " SELECT count(*) FROM moved"
+    )
+
+
+def single_parameters(batch: Batch, tables: GroupTables, payload: Array) -> list[Any]:
+    """Its parameters, from the batch and its COPY payload (uint8), which already has every value as it is stored."""
+    run, trigger, *numbers, _ = batch.ledger[0].item()  # in the order of the ledger's dtype: TIMES, COUNTS, missing
+    to = batch.position
+    moved = [to.sequence, to.triggers, to.readings]
+    head = [*moved, run, trigger, batch.ledger["missing"].tobytes(), *numbers]
+    group, names = tables.group, _data_names(tables, quote=False)
+    if tables.layout is Layout.ROWS:
+        rows = rows_format(group).rows(payload)
+        return [*head, *(rows[name].tolist() for name in names), batch.follows_sequence]
+    row = arrays_format(group).rows(payload)[0]
+    values = (row[name]["elements"]["value"].tolist() for name in names[1:])
+    return [*head, int(row["time_ns"]), *values, batch.follows_sequence]
+
+
+def _data_names(tables: GroupTables, *, quote: bool = True) -> list[str]:
+    first = ["instrument", "time_ns"] if tables.layout is Layout.ROWS else ["time_ns", "time_offset_ns"]
+    names = [*first, *(channel.name for channel in tables.group.channels)]
+    return [quoted(name) for name in names] if quote else names

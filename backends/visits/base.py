@@ -1,0 +1,166 @@
+"""The store of mock DIA visits: what each database implements, and the one place that chooses.
+
+Like a `Store` it only writes and reads: no retry, no sleep, no geometry. Everything is columnar: answers and writes are
+structured arrays of `schemas.visits.tables`.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+from backends.base import Reading, StoreError, StoreUnavailable
+from schemas.api.visits import TableSize
+from schemas.config import DatabaseConfig
+from schemas.config.visits import VisitsConfig
+from schemas.readings import Array
+from schemas.visits.records import Compacted, History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.tables import Step
+
+
+class VisitDone(StoreError):
+    """The visit is done already: a process that was killed had asked for its end, and the server got to it since."""
+
+    def __init__(self, visit: int) -> None:
+        super().__init__(f"visit {visit} is done already")
+
+
+class VisitsLocked(StoreUnavailable):
+    """Another run writes visits into this schema now."""
+
+    def __init__(self, schema: str, target: str) -> None:
+        super().__init__(
+            f"another run writes visits into schema {schema!r} of {target} (or the server has not given up its"
+            " connection yet); stop that one, or set another `schema` in [visits]"
+        )
+
+
+class VisitStore(Protocol):
+    """The tables of visits in one schema, over one connection: each worker has a store of its own.
+
+    Every method raises StoreUnavailable (backends.base) when the database does not answer; after that `connect` makes
+    the store usable again.
+    """
+
+    async def create(self) -> None:
+        """Create the schema and the tables of the index mode, or check those that are there.
+
+        Raises:
+            SchemaMismatch: they are of another survey, index mode or scale; the message names the setting that differs.
+        """
+
+    async def connect(self) -> None:
+        """Connect, if that is not so already; the tables are there."""
+
+    async def close(self) -> None:
+        """Give back the connection; `connect` makes another."""
+
+    async def hold(self) -> None:
+        """Keep every other store from holding the schema, over this connection and all that come after it.
+
+        Whoever runs visits holds it; workers write for a run that does. MongoDB has no lock that goes with a
+        connection: there, and in memory, nothing happens, and two runs write the same documents under the same ids.
+
+        Raises:
+            VisitsLocked: another store holds it, and has for some seconds.
+        """
+
+    async def release(self) -> None:
+        """Hold the schema no longer; gives back the connection."""
+
+    async def last_visit(self) -> VisitRecord | None:
+        """The last visit that is done, None before the first."""
+
+    async def first_visit_since(self, time_ns: int) -> int | None:
+        """Number of the first visit that is done and was taken at `time_ns` or later; None if there is none."""
+
+    async def pointings(self, most: int) -> Array:
+        """Where the newest visits that are done looked, `most` at most: POINTING_DTYPE, the newest first.
+
+        None before the first visit, nor where nothing was created yet.
+        """
+
+    async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
+        """Prepare what a visit needs, such as its period's partition; return what an earlier try committed of it.
+
+        The set has (tile, step); an empty one is what to expect.
+
+        Raises:
+            VisitDone: nothing of it may be written again.
+        """
+
+    async def objects(self, region: Region) -> Array:
+        """Last version of every object of a region, at least the fields of LAST_DTYPE; each object once."""
+
+    async def sources(self, history: History) -> Array:
+        """DIASource rows of a history, SOURCE_DTYPE, in any order."""
+
+    async def forced_sources(self, history: History) -> Array:
+        """DIAForcedSource rows of a history, FORCED_DTYPE, in any order."""
+
+    async def write(self, write: TileWrite) -> Seconds:
+        """Commit a tile's steps and the mark that they are done, all or nothing; tell how long each part took.
+
+        Without transactions (MongoDB) writing the same again changes nothing, and the mark comes last.
+        Returns when the server has acknowledged it at the durability asked for.
+        """
+
+    async def finish(self, record: VisitRecord) -> None:
+        """Mark a visit as done, and forget the marks of its steps; doing it again changes nothing."""
+
+    async def expire(self, before_ns: int) -> None:
+        """In `partitioned`: drop the partitions of periods that end before a time; else nothing, as in the paper."""
+
+    async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
+        """In `partitioned`: tables that visits read, and periods, that ended before a time and can be compacted.
+
+        In order of time; without those that were compacted, or whose pieces are large enough as they are. Elsewhere,
+        and in MongoDB, none.
+        """
+
+    async def compact(self, table: str, period: int) -> Compacted | None:
+        """Write a table's pieces of a period anew: few, by pixel, in full pages; of DIAObjectLast the newest versions.
+
+        No visit may be under way; others may read meanwhile, and find the same as ever. Cut short, also by a crash, it
+        leaves the pieces as they were. None where somebody's reading stands in the way of putting the new ones in the
+        place of the old; another time it may work.
+        """
+
+    async def counts(self) -> Mapping[str, int]:
+        """Rows of each table, counted exactly, by its name in the paper; in pieces, of what is packed in them."""
+
+    async def sizes(self) -> Mapping[str, TableSize]:
+        """Rows (estimated) and bytes of each table, by its name in the paper."""
+
+    async def whole(self, table: str) -> Array:
+        """All rows of a table, by its name in the paper, in the order of its key: for checks of what is small.
+
+        DIAObject and DIASource without their columns that stay NULL.
+        """
+
+    async def drop(self) -> None:
+        """Remove the schema with everything in it; nothing happens when it is not there."""
+
+
+def open_visit_store(
+    database: DatabaseConfig,
+    visits: VisitsConfig,
+    *,
+    state_dir: Path,
+    password: str | None = None,
+    reading: Reading | None = None,
+) -> VisitStore:
+    """Make the store of visits of a database; `await store.create()` makes its tables.
+
+    Args:
+        database: where; without a DSN the embedded PostgreSQL under `state_dir`, which has to run already.
+        visits: schema, index mode and all that decides about the tables.
+        state_dir: folder for what the daemon keeps.
+        password: for the DSN; it appears in no message.
+        reading: makes a store that is only asked, one question at a time, each given up after `reading.give_up_s`.
+
+    """
+    store: VisitStore = import_module(f"backends.{database.backend}.visits").open_visit_store(
+        database, visits, state_dir, password, reading
+    )
+    return store

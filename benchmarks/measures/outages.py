@@ -1,0 +1,135 @@
+"""What it costs to be ready for an outage of the database, and how fast one is made up for.
+
+The journal's cost is measured at full speed, with it and without, by turns. For the drain the database is killed while
+100 triggers a second come in, stays away, and comes back.
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+
+from backends.throwaway.postgresql import ThrowawayPostgresql
+from benchmarks.load.sending import BANK, TOGETHER, result, start_sending
+from benchmarks.load.workload import random_records
+from benchmarks.measures.throughput import daemon_round
+from benchmarks.measures.verify import verify
+from benchmarks.rounds import rounds
+from benchmarks.rounds.plan import Plan
+from benchmarks.rounds.progress import begin, expect, say, say_round
+from benchmarks.rounds.rounds import Round, interleaved
+from benchmarks.servers.base import Server
+from benchmarks.servers.daemon_process import DaemonProcess, running_daemon, until
+from benchmarks.servers.postgresql import PostgresqlServer
+from schemas.batch import Durability, Layout
+
+LIVE_RATE = 100
+"""Triggers a second of 120 instruments that come in all the time."""
+
+BACK_WITHIN_S = 60.0
+AHEAD_S = 0.25
+"""The sender may be ahead by what the daemon is likely to commit in this time, so that the journal is used at all:
+what the database has within 20 ms is never written."""
+GUESSED_RATE = 8_000
+
+
+def journal_contenders(server: Server, plan: Plan) -> dict[str, rounds.Contender]:
+    """The daemon with a journal and without, in each layout, by name."""
+    ahead = max(2 * TOGETHER, round(AHEAD_S * GUESSED_RATE))
+    settings: dict[bool, dict[str, float]] = {True: {}, False: {"journal_mib": 0.0}}
+    return {
+        journal_name(layout, with_journal=with_journal): partial(
+            daemon_round,
+            server,
+            layout,
+            Durability.SYNC,
+            plan.send_s,
+            ahead,
+            **settings[with_journal],
+        )
+        for layout in plan.layouts
+        for with_journal in (True, False)
+    }
+
+
+def journal_name(layout: Layout, *, with_journal: bool) -> str:
+    """Name of a contender."""
+    return f"{layout}_{'with' if with_journal else 'without'}_journal"
+
+
+def journal(server: Server, plan: Plan) -> dict[str, list[Round]]:
+    """Full speed with the journal and without, round by round."""
+    contenders = journal_contenders(server, plan)
+    expect("outages", plan.rounds * len(contenders) + plan.drains * len(plan.layouts))
+
+    def tell(name: str, number: int) -> None:
+        begin("outages", f"round {number + 1} of {plan.rounds}, {name}")
+
+    return interleaved(contenders, rounds=plan.rounds, begin=tell, say=say_round)
+
+
+def drain(server: Server, layout: Layout, plan: Plan) -> list[Round]:
+    """Outages of a PostgreSQL of the measure's own; a round's time is that of a trigger drained, in s.
+
+    Raises:
+        DaemonFailed: it did not make up for the outage in time.
+        WrongInDatabase: the database lacks something afterwards, or has it twice.
+    """
+    found = []
+    for number in range(plan.drains):
+        begin("outages", f"an outage of {plan.outage_s:g} s, {layout}")
+        folder = server.folder / f"outage-{layout}-{number}"
+        folder.mkdir()
+        found.append(_outage(folder, layout, plan))
+        facts = found[-1].facts
+        say(
+            f"  {layout}: {facts['triggers waiting']:,.0f} triggers drained in {facts['seconds of drain']:.2f} s,"
+            f" {1 / found[-1].seconds:,.0f} triggers/s; the first commit {facts['seconds to first commit']:.2f} s after"
+            " the database was back"
+        )
+    return found
+
+
+def _outage(folder: Path, layout: Layout, plan: Plan) -> Round:
+    database = ThrowawayPostgresql(folder)
+    try:
+        server = PostgresqlServer(database.start(), folder, own=True)
+        with running_daemon(server, layout) as process:
+            # It is told when it is enough.
+            sender = start_sending(process.port, seconds=plan.outage_s + 3 * BACK_WITHIN_S, rate=LIVE_RATE)
+            until(
+                lambda: process.group().triggers.committed >= LIVE_RATE, "the first second is committed", BACK_WITHIN_S
+            )
+            database.kill()
+            until(
+                lambda: process.group().triggers.waiting >= plan.outage_s * LIVE_RATE,
+                "an outage's triggers wait",
+                BACK_WITHIN_S,
+            )
+            database.start()
+            done = _drained(process)
+            sender.terminate()
+            sent = result(sender)
+        verify(server, process.schema, layout, sent.triggers, random_records(BANK))
+        return done
+    finally:
+        database.stop()
+
+
+def _drained(process: DaemonProcess) -> Round:
+    """Watch the drain, from the moment in which the database takes connections again."""
+    back, before = time.monotonic(), process.group().triggers
+    until(lambda: process.group().triggers.committed > before.committed, "something is committed again", BACK_WITHIN_S)
+    first = time.monotonic()
+    until(lambda: process.group().triggers.waiting < LIVE_RATE, "the backlog is drained", BACK_WITHIN_S)
+    ended, after = time.monotonic(), process.group().triggers
+    # Counted from the moment in which the database is back: what the committer needs to find out is part of it.
+    seconds = ended - back
+    return Round(
+        seconds=seconds / (after.committed - before.committed),
+        facts={
+            "triggers waiting": before.waiting,
+            "seconds to first commit": first - back,
+            "seconds of drain": seconds,
+            "live triggers a second meanwhile": (after.received - before.received) / seconds,
+        },
+    )

@@ -1,0 +1,200 @@
+"""What it costs to be looked at: pages of the daemon, and browsers that follow them live.
+
+100 triggers a second of 120 instruments come in all the time. Audiences take turns, round by round: nobody, a page that
+nobody looks at, one browser, three, and three at two pages. A browser is a context of its own in one Chromium, shows
+the Live tab, and gets a frame four times a second.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from benchmarks.load.sending import start_sending
+from benchmarks.rounds.plan import Plan
+from benchmarks.rounds.progress import begin, expect, say
+from benchmarks.rounds.rounds import Contender, Round, interleaved
+from benchmarks.servers.base import Server
+from benchmarks.servers.daemon_process import DaemonProcess, cpu_s, running_daemon, until
+from schemas.batch import Layout
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+RATE = 100
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+START_S = 60.0
+LEAD_IN_S = 2.0
+"""What a page and a browser do at the beginning is not counted."""
+
+
+@dataclass(frozen=True)
+class Audience:
+    """Who looks on: so many processes of the page, and so many browsers, by turns at each."""
+
+    pages: int
+    browsers: int
+
+    @property
+    def name(self) -> str:
+        """By which its rounds are known."""
+        return f"{self.pages}-{self.browsers}"
+
+
+AUDIENCES = (Audience(0, 0), Audience(1, 0), Audience(1, 1), Audience(1, 3), Audience(2, 3))
+
+
+def missing() -> str | None:
+    """What is missing for this measure, and the mend; None where it can be taken."""
+    if not CHROMIUM.exists():
+        return f"{CHROMIUM} is missing: apt-get install chromium"
+    try:
+        import playwright.sync_api  # noqa: F401, PLC0415 - the other measures do without
+    except ImportError:
+        return "Playwright is missing: it comes with the development group"
+    return None
+
+
+def measure(server: Server, plan: Plan) -> dict[str, list[Round]]:
+    """All audiences, round by round; a round's time is CPU seconds of the daemon a second."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - the other measures do without
+
+    expect("page", plan.page_rounds * len(AUDIENCES))
+    with ExitStack() as open_:
+        daemon = open_.enter_context(running_daemon(server, Layout.ROWS))
+        open_.enter_context(_sending(daemon.port))
+        playwright = open_.enter_context(sync_playwright())
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(ARGUMENTS))
+        open_.callback(browser.close)
+        until(lambda: daemon.group().triggers.committed >= RATE, "the first second is committed", START_S)
+        contenders: dict[str, Contender] = {
+            audience.name: partial(_round, daemon, browser, audience, plan.page_s) for audience in AUDIENCES
+        }
+        found = interleaved(
+            contenders,
+            rounds=plan.page_rounds,
+            begin=lambda name, number: begin("page", f"round {number + 1} of {plan.page_rounds}, {_words(name)}"),
+            say=_say,
+        )
+    server.drop(daemon.schema)
+    return found
+
+
+def _words(name: str) -> str:
+    pages, browsers = name.split("-")
+    return f"{browsers} browsers at {pages} pages"
+
+
+def _say(name: str, _: int, done: Round) -> None:
+    facts = done.facts
+    say(
+        f"  {_words(name)}: daemon {facts['daemon percent']:.1f} %, pages {facts['page percent']:.1f} % of a core,"
+        f" {facts['bytes a second'] / 1e3:.1f} kB/s and {facts['frames a second']:.1f} frames/s a browser"
+    )
+
+
+@contextmanager
+def _sending(port: int) -> Iterator[None]:
+    """Send until left; the daemon commits what was sent."""
+    sender = start_sending(port, seconds=86_400, rate=RATE)
+    try:
+        yield
+    finally:
+        sender.kill()
+        sender.communicate()
+
+
+def _round(daemon: DaemonProcess, browser: "Browser", audience: Audience, seconds: float) -> Round:
+    with ExitStack() as open_:
+        pages = [open_.enter_context(_page(daemon.api)) for _ in range(audience.pages)]
+        watched = [_Watched(open_, browser, pages[k % len(pages)].url) for k in range(audience.browsers)]
+        _wait(watched, LEAD_IN_S)
+        processes = [daemon.process, *(page.process for page in pages)]
+        before, begun, sizes = [cpu_s(process) for process in processes], time.monotonic(), [w.size for w in watched]
+        _wait(watched, seconds)
+        taken = time.monotonic() - begun
+        used = [cpu_s(process) - was for process, was in zip(processes, before, strict=True)]
+        frames, size = (
+            sum(w.size[k] - was[k] for w, was in zip(watched, sizes, strict=True)) / taken / max(len(watched), 1)
+            for k in range(2)
+        )
+    return Round(
+        seconds=used[0] / taken,
+        facts={
+            "daemon percent": 100 * used[0] / taken,
+            "page percent": 100 * sum(used[1:]) / taken,
+            "frames a second": frames,
+            "bytes a second": size,
+        },
+    )
+
+
+def _wait(watched: "list[_Watched]", seconds: float) -> None:
+    """Let time pass; Playwright hands on what a browser tells only while it is being called."""
+    if watched:
+        watched[0].page.wait_for_timeout(1e3 * seconds)
+    else:
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True)
+class _PageProcess:
+    process: psutil.Process
+    url: str
+
+
+@contextmanager
+def _page(api: str) -> Iterator[_PageProcess]:
+    """A process of the page."""
+    command = [sys.executable, "-m", "dashboard", "--daemon", api, "--port", "0"]
+    with psutil.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        try:
+            # A page that does not start is ended, and so is its output, for which is waited here.
+            late = threading.Timer(START_S, process.kill)
+            late.start()
+            url = next((found[0] for line in process.stdout if (found := re.search(r"http://\S+", line))), None)
+            late.cancel()
+            if url is None:
+                raise RuntimeError(f"the page does not start; it ended with {process.wait()}")
+            yield _PageProcess(process, url)
+        finally:
+            process.kill()
+
+
+class _Watched:
+    """A browser at the page, and what came to it: frames of the stream, and bytes of everything."""
+
+    def __init__(self, open_: ExitStack, browser: "Browser", url: str) -> None:
+        context = browser.new_context(viewport={"width": 1600, "height": 1000})
+        open_.callback(context.close)
+        self.page: Page = context.new_page()
+        self._frames = self._bytes = 0
+        told = context.new_cdp_session(self.page)
+        told.on("Network.webSocketFrameReceived", self._frame)
+        told.on("Network.dataReceived", self._data)
+        told.send("Network.enable")
+        self.page.goto(url)
+        self.page.wait_for_selector('#page[data-link="live"]', timeout=1e3 * START_S)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Frames and bytes so far."""
+        return self._frames, self._bytes
+
+    def _frame(self, event: dict[str, Any]) -> None:
+        self._frames += 1
+        self._bytes += len(event["response"]["payloadData"].encode())
+
+    def _data(self, event: dict[str, Any]) -> None:
+        self._bytes += int(event["encodedDataLength"])

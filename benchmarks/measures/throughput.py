@@ -1,0 +1,192 @@
+"""Throughput: the papers' ways, the bare ceiling and the daemon, on every server, round by round."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.load.sending import BANK, TOGETHER, send
+from benchmarks.load.workload import CHANNELS, INSTRUMENTS, random_records
+from benchmarks.measures.contenders import Contender, Kind, measured
+from benchmarks.measures.verify import WrongInDatabase, verify
+from benchmarks.rounds import rounds
+from benchmarks.rounds.commits import Commits, hz_histogram, hz_quartiles
+from benchmarks.rounds.plan import Plan
+from benchmarks.rounds.progress import begin, expect, say_round
+from benchmarks.rounds.rounds import Round, interleaved
+from benchmarks.rounds.summary import commit_rate
+from benchmarks.servers import Servers
+from benchmarks.servers.base import Server
+from benchmarks.servers.daemon_process import running_daemon
+from benchmarks.strategies.postgresql import bare_copy
+from benchmarks.strategies.strategy import Strategy, Triggers
+from schemas.batch import Durability, Layout
+from schemas.checking.dsn import Backend
+
+WARM_UP = 0.3
+"""Part of a round's time that everybody has before the rounds."""
+
+TRIGGERS = 64
+"""Triggers that the strategies write, round and round."""
+
+LEAST_AHEAD = 2 * TOGETHER
+"""Triggers that the sender is ahead at least: one write that is committed, and one that is put together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """What the warm-up says of the daemon with a layout: triggers a commit, and how far ahead its sender may be."""
+
+    batch: int
+    ahead: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What contenders write: strategies Python's floats, ceilings encoded batches; the daemon has a sender."""
+
+    triggers: Triggers
+    batches: Mapping[Layout, list[bare_copy.Encoded]]
+    ahead: Mapping[Layout, int]
+
+
+def measure(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
+    """Run all rounds on all servers; return them by the contender's name."""
+    runs: dict[str, rounds.Contender] = {}
+    for backend, server in servers.items():
+        runs |= _prepared(server, measured(backend, plan), plan)
+    expect("throughput", plan.rounds * len(runs))
+
+    def tell(name: str, number: int) -> None:
+        begin("throughput", f"round {number + 1} of {plan.rounds}, {name}")
+
+    return interleaved(runs, rounds=plan.rounds, begin=tell, say=say_round)
+
+
+def _prepared(server: Server, contenders: tuple[Contender, ...], plan: Plan) -> dict[str, rounds.Contender]:
+    """Warm up, and make the contenders ready to run. The daemon comes first: the ceiling copies batches of its size."""
+    inputs = _inputs(server, plan)
+    here = [contender for contender in contenders if contender.durability in server.durabilities()]
+    if plan.warms_up:
+        for contender in here:
+            if contender.kind is not Kind.DAEMON:  # which has warmed up
+                begin("warm-up", contender.name)
+                done = _run(server, contender, inputs, plan, max(0.2, WARM_UP * plan.write_s))()
+                say_round(f"{contender.name} (warm-up)", 0, done)
+    return {contender.name: _run(server, contender, inputs, plan, plan.write_s) for contender in here}
+
+
+def _inputs(server: Server, plan: Plan) -> Inputs:
+    paces = {layout: _pace(server, layout, plan) for layout in plan.layouts}
+    has_ceiling = server.backend is Backend.POSTGRESQL
+    return Inputs(
+        triggers=as_python(TRIGGERS),
+        batches={layout: bare_copy.pool(layout, pace.batch) for layout, pace in paces.items()} if has_ceiling else {},
+        ahead={layout: pace.ahead for layout, pace in paces.items()},
+    )
+
+
+def _run(server: Server, contender: Contender, inputs: Inputs, plan: Plan, seconds: float) -> rounds.Contender:
+    if contender.strategy is not None:
+        return partial(strategy_round, server, contender.strategy, inputs.triggers, seconds)
+    layout = contender.layout
+    assert layout is not None
+    if contender.kind is Kind.CEILING:
+        batches = inputs.batches[layout]
+        return partial(ceiling_round, server, layout, batches, seconds, with_ledger=contender.with_ledger)
+    return partial(daemon_round, server, layout, contender.durability, plan.send_s, inputs.ahead[layout])
+
+
+def _pace(server: Server, layout: Layout, plan: Plan) -> Pace:
+    begin("warm-up", f"{server.backend}-daemon_{layout}")
+    durability, seconds = server.durabilities()[0], max(0.5, WARM_UP * plan.send_s)
+    ahead = plan.probe_ahead
+    for what in ("probe", "warm-up") if plan.warms_up else ("probe",):
+        warm = daemon_round(server, layout, durability, seconds, ahead)
+        say_round(f"{server.backend}-daemon_{layout} ({what})", 0, warm)
+        ahead = max(LEAST_AHEAD, round(plan.ahead_s / warm.seconds))
+    return Pace(batch=round(warm.facts["triggers a commit"]), ahead=ahead)
+
+
+def strategy_round(server: Server, strategy: Strategy, triggers: Triggers, seconds: float) -> Round:
+    """One round of a strategy, in tables of its own.
+
+    Raises:
+        WrongInDatabase: they do not hold as many readings as were acknowledged.
+    """
+    schema = server.new_name()
+    with server.holding(strategy.durability):
+        commits = strategy.write(server.dsn, schema, triggers, seconds)
+    expect_readings(strategy.slug, server.count(schema), commits.readings)
+    server.drop(schema)
+    return round_of(commits)
+
+
+def ceiling_round(
+    server: Server, layout: Layout, batches: list[bare_copy.Encoded], seconds: float, *, with_ledger: bool
+) -> Round:
+    """One round of the ceiling, in fresh tables like the daemon's."""
+    schema = server.fresh_schema(layout)
+    commits = bare_copy.write(server.dsn, schema, batches, seconds, with_ledger=with_ledger)
+    verified = bare_copy.readings(server.dsn, schema, layout)
+    expect_readings(f"bare COPY, {layout}", verified, commits.readings)
+    server.drop(schema)
+    return round_of(commits)
+
+
+def daemon_round(
+    server: Server, layout: Layout, durability: Durability, seconds: float, ahead: int, **settings: float
+) -> Round:
+    """Send at full speed for so many seconds, wait until all is committed, and check the database.
+
+    ahead: triggers that are sent and not yet acknowledged, at most. settings: of `running_daemon`.
+
+    Raises:
+        WrongInDatabase: it does not hold exactly what was sent.
+    """
+    with (
+        server.holding(durability),
+        running_daemon(server, layout, durability=durability, acknowledge_every_ms=0.0, **settings) as process,
+    ):
+        sent = send(process.port, seconds=seconds, ahead=ahead)
+        status = process.status()
+        cpu_s = process.cpu_s()
+    late = verify(server, process.schema, layout, sent.triggers, random_records(BANK))
+    server.drop(process.schema)
+    rate, committing_s = commit_rate(sent.acks, INSTRUMENTS)
+    acknowledged, triggers = sent.commits()
+    return Round(
+        seconds=1 / rate,
+        facts={
+            "triggers": sent.triggers,
+            "triggers a commit": sent.triggers / status.store.commits,
+            **hz_quartiles(acknowledged, triggers),
+            "triggers with late readings": late,
+            "seconds of commits": committing_s,
+            "seconds of sending": seconds,
+            "daemon CPU s": cpu_s,
+        },
+        hz_counts=hz_histogram(acknowledged, triggers).tolist(),
+    )
+
+
+def round_of(commits: Commits) -> Round:
+    """A round, from the time its commits took."""
+    counts = hz_histogram(commits.acknowledged, commits.triggers)
+    return Round(seconds=commits.seconds_a_trigger, facts=commits.facts(), hz_counts=counts.tolist())
+
+
+def expect_readings(what: str, found: int, wanted: int) -> None:
+    """Compare what the database holds with what it acknowledged.
+
+    Raises:
+        WrongInDatabase: they differ.
+    """
+    if found != wanted:
+        raise WrongInDatabase(f"{what}: the database holds {found} readings, it acknowledged {wanted}")
+
+
+def as_python(triggers: int) -> list[list[tuple[float, float, float, float]]]:
+    """Random triggers as drivers are given them."""
+    records = random_records(triggers)
+    columns = [records[name].tolist() for name in CHANNELS]
+    return [list(zip(*(column[k] for column in columns), strict=True)) for k in range(triggers)]

@@ -1,0 +1,86 @@
+"""Rounds, interleaved: A B C A B C ..., so that what the machine does meanwhile meets every contender alike.
+
+pytest-benchmark runs all the rounds of one benchmark before the next, so the rounds run here and it is given what they
+took: `replay` lets its `pedantic` go through them by a clock that shows the recorded times.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from benchmarks.rounds.commits import HZ_EDGES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One round of one contender.
+
+    seconds: what pytest-benchmark keeps: seconds a trigger, or a latency. facts: further figures of the round, by name.
+    hz_counts: triggers by their 1/dt in the bins of HZ_EDGES, where that was measured.
+    """
+
+    seconds: float
+    facts: Mapping[str, float] = field(default_factory=dict)
+    hz_counts: Sequence[int] = ()
+
+
+Contender = Callable[[], Round]
+
+
+def interleaved(
+    contenders: Mapping[str, Contender],
+    *,
+    rounds: int,
+    say: Callable[[str, int, Round], None],
+    begin: Callable[[str, int], None] | None = None,
+) -> dict[str, list[Round]]:
+    """Run `rounds` rounds of all contenders, one after the other; return them by contender.
+
+    begin, say: are told of each round, by the contender's name and the round's number from 0, before and after it.
+    """
+    found: dict[str, list[Round]] = {name: [] for name in contenders}
+    for number, (name, run) in itertools.product(range(rounds), contenders.items()):
+        if begin is not None:
+            begin(name, number)
+        done = run()
+        found[name].append(done)
+        say(name, number, done)
+    return found
+
+
+class RecordedClock:
+    """A clock that stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.__name__ = "recorded_clock"
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        """Tell the time, in seconds."""
+        return self.seconds
+
+
+RECORDED_CLOCK = RecordedClock()
+
+
+def replay(benchmark: BenchmarkFixture, rounds: list[Round], **facts: Any) -> None:
+    """Hand recorded rounds to a benchmark whose timer is RECORDED_CLOCK; their facts go into its `extra_info`."""
+    left = iter(rounds)
+
+    def one() -> None:
+        # Always from 0, so that the difference of two readings is the recorded time to the last bit.
+        RECORDED_CLOCK.seconds = next(left).seconds
+
+    def rewind() -> None:
+        RECORDED_CLOCK.seconds = 0.0
+
+    benchmark.extra_info.update(facts)
+    for name in rounds[0].facts:
+        benchmark.extra_info[name] = [round_.facts[name] for round_ in rounds]
+    if rounds[0].hz_counts:
+        benchmark.extra_info["hz_edges"] = HZ_EDGES.tolist()
+        benchmark.extra_info["hz_counts"] = [sum(bin_) for bin_ in zip(*(r.hz_counts for r in rounds), strict=True)]
+    benchmark.pedantic(one, setup=rewind, rounds=len(rounds))  # type: ignore[no-untyped-call]

@@ -1,1 +1,0 @@
-"""The commands of `triggerlog`, a module each; `daemon.cli` puts them together."""

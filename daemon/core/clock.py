@@ -1,0 +1,19 @@
+"""The daemon's clocks."""
+
+import time
+from typing import NamedTuple
+
+
+class Instant(NamedTuple):
+    """One moment on two clocks: UTC for what is stored, monotonic for timeouts, so that a clock step closes nothing.
+
+    Both in nanoseconds; UTC since 1970-01-01.
+    """
+
+    utc_ns: int
+    monotonic_ns: int
+
+
+def now() -> Instant:
+    """Now, on both clocks."""
+    return Instant(time.time_ns(), time.monotonic_ns())

@@ -1,0 +1,48 @@
+"""Closing: what the ledger says of triggers that close."""
+
+import numpy as np
+
+from daemon.core.clock import Instant
+from daemon.pipeline.assembly.pool import Pool
+from schemas.ledger import ledger_dtype, pack_missing
+from schemas.readings import Array
+
+ONE_MOMENT_NS = 1_000_000_000
+"""Timestamps of one trigger lie closer together than this, unless an instrument's clock is wrong."""
+
+_EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def close_slots(pool: Pool, slots: Array, run: int, now: Instant) -> tuple[Array, Array, Array]:
+    """Free these slots of the pool and account for them.
+
+    Returns readings, record dtype (t, instruments); present, bool of that shape; ledger rows, ledger dtype (t,).
+    """
+    instruments = pool.present.shape[1]
+    ledger = np.zeros(len(slots), ledger_dtype(instruments))
+    ledger["run"] = run
+    ledger["trigger"] = pool.trigger[slots]
+    ledger["first_received_ns"] = pool.first_received[slots]
+    ledger["last_received_ns"] = pool.last_received[slots]
+    ledger["closed_ns"] = now.utc_ns
+    ledger["expected"] = instruments
+    ledger["arrived"] = pool.arrived[slots]
+    ledger["duplicates"] = pool.duplicates[slots]
+    readings, present = pool.release(slots)
+    ledger["missing"] = pack_missing(present)
+    _set_times(ledger, readings["time_ns"], present)
+    return readings, present, ledger
+
+
+def _set_times(ledger: Array, times: Array, present: Array) -> None:
+    if (ledger["arrived"] == ledger["expected"]).all():
+        first, last = times.min(axis=1), times.max(axis=1)
+    else:
+        first = np.where(present, times, _LATEST).min(axis=1)
+        last = np.where(present, times, _EARLIEST).max(axis=1)
+    ledger["first_ns"], ledger["last_ns"] = first, last
+    ledger["time_ns"] = first
+    # One instrument with a wrong clock must not decide when the trigger was. As floats: garbage could overflow.
+    for k in np.flatnonzero(last.astype(float) - first.astype(float) > ONE_MOMENT_NS):
+        mine = np.sort(times[k][present[k]])
+        ledger["time_ns"][k] = mine[len(mine) // 2]

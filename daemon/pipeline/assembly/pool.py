@@ -1,0 +1,123 @@
+"""The pool: slots that hold the readings of open triggers."""
+
+import numpy as np
+
+from daemon.pipeline.assembly.window import first_of_each
+from schemas.readings import Array, InstrumentGroup, words
+
+FREE = np.iinfo(np.int64).max
+FIRST_SLOTS = 64
+_TIME_WORD = 1
+"""Where the timestamp lies in a record, in words of 8 bytes (see `schemas.readings.HEADER`)."""
+
+
+class Pool:
+    """Slots of one trigger each; the pool doubles as needed, up to `most`.
+
+    trigger: int64 (slots,), FREE where no trigger is open.
+    present: bool (slots, instruments). arrived, duplicates: int32 (slots,), readings.
+    opened: int64 (slots,), monotonic ns; FREE where no trigger is open.
+    first_received, last_received: int64 (slots,), UTC ns.
+    """
+
+    def __init__(self, group: InstrumentGroup, most: int) -> None:
+        self._record = group.record
+        self._most = most
+        self._instruments = group.size
+        self._words = np.zeros((0, group.size, group.record.itemsize // 8), np.int64)
+        self._stack: list[int] = []
+        self.trigger = np.zeros(0, np.int64)
+        self.present = np.zeros((0, group.size), bool)
+        self.arrived = np.zeros(0, np.int32)
+        self.duplicates = np.zeros(0, np.int32)
+        self.opened = np.zeros(0, np.int64)
+        self.first_received = np.zeros(0, np.int64)
+        self.last_received = np.zeros(0, np.int64)
+        self._grow(min(FIRST_SLOTS, most))
+
+    @property
+    def open(self) -> int:
+        """How many triggers are open."""
+        return len(self.trigger) - len(self._stack)
+
+    def missing_slots(self, wanted: int) -> int:
+        """Grow to have `wanted` free slots; return how many are missing even so."""
+        size = len(self.trigger)
+        if wanted > len(self._stack) and size < self._most:
+            self._grow(min(self._most, max(2 * size, size + wanted - len(self._stack))))
+        return max(0, wanted - len(self._stack))
+
+    def take(self, triggers: Array, utc_ns: int, monotonic_ns: int) -> Array:
+        """Give each of these triggers a free slot: intp, shape (n,)."""
+        taken = self._stack[len(self._stack) - len(triggers) :]
+        del self._stack[len(self._stack) - len(triggers) :]
+        slots = np.array(taken, np.intp)
+        self.trigger[slots] = triggers
+        self.opened[slots] = monotonic_ns
+        self.first_received[slots] = utc_ns
+        return slots
+
+    def scatter(self, slots: Array, block: Array) -> tuple[Array, Array]:
+        """Put readings into their slots.
+
+        Returns which were taken, bool, shape (n,) (the others are duplicates), and the slots touched, intp, ascending.
+        """
+        key = slots * np.int64(self._instruments) + block["instrument"]
+        touched = np.flatnonzero(np.bincount(slots))
+        present = self.present.reshape(-1)
+        before = int(self.arrived[touched].sum())
+        taken = ~present[key]
+        present[key] = True
+        # Instruments that came twice within this block fill fewer places than they have readings.
+        self.arrived[touched] = np.count_nonzero(self.present[touched], axis=1)
+        if int(self.arrived[touched].sum()) - before < len(key):
+            taken &= first_of_each(key)
+            np.add.at(self.duplicates, slots[~taken], 1)
+            key, block = key[taken], block[taken]
+        rows = self._words.reshape(-1, self._words.shape[2])
+        rows[key] = words(block)
+        return taken, touched
+
+    def release(self, slots: Array) -> tuple[Array, Array]:
+        """Copy out the readings and presence of these slots and free them.
+
+        Returns record dtype and bool, both of shape (len(slots), instruments).
+        """
+        readings = self._words[slots].view(self._record)[..., 0]
+        present = self.present[slots]
+        self.trigger[slots] = FREE
+        self.opened[slots] = FREE
+        self.present[slots] = False
+        self.arrived[slots] = 0
+        self.duplicates[slots] = 0
+        self._stack.extend(slots.tolist())
+        return readings, present
+
+    def complete(self, slots: Array) -> Array:
+        """Those of these slots in which every instrument is there."""
+        full: Array = slots[self.arrived[slots] == self._instruments]
+        return full
+
+    def oldest(self, count: int) -> Array:
+        """The slots of the open triggers with the lowest numbers: intp, shape (min(count, open),)."""
+        count = min(count, self.open)
+        return np.argsort(self.trigger, kind="stable")[:count]
+
+    def newest(self, most: int) -> tuple[Array, Array, Array]:
+        """The `most` highest open triggers: numbers, int64 (t,), ascending; times and presence (t, instruments)."""
+        slots = np.flatnonzero(self.trigger != FREE)
+        slots = slots[np.argsort(self.trigger[slots])][-most:]
+        times = self._words[slots, :, _TIME_WORD]
+        return self.trigger[slots], times, self.present[slots]
+
+    def _grow(self, size: int) -> None:
+        more = size - len(self.trigger)
+        self._stack.extend(range(size - 1, len(self.trigger) - 1, -1))
+        self._words = np.concatenate([self._words, np.zeros((more, *self._words.shape[1:]), np.int64)])
+        self.present = np.concatenate([self.present, np.zeros((more, self._instruments), bool)])
+        self.trigger = np.pad(self.trigger, (0, more), constant_values=FREE)
+        self.opened = np.pad(self.opened, (0, more), constant_values=FREE)
+        self.arrived = np.pad(self.arrived, (0, more))
+        self.duplicates = np.pad(self.duplicates, (0, more))
+        self.first_received = np.pad(self.first_received, (0, more))
+        self.last_received = np.pad(self.last_received, (0, more))

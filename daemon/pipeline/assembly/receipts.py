@@ -1,0 +1,186 @@
+"""Receipts: up to which reading each connection can be told that all is committed, or spooled.
+
+A reading is unsettled while its trigger is open or waits for its commit; for a connection that asked for `spooled`,
+only until its piece is on the disk, in the journal. A connection's acknowledgement is the sequence of its first
+unsettled reading. So for each place where readings wait (a slot of an open trigger, a closed
+piece on its way to the store, the stray readings) only the smallest sequence of each connection has to be kept.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from daemon.pipeline.assembly.origin import Origin
+from daemon.pipeline.assembly.unsettled import FINE, Unsettled
+from schemas.readings import Array
+
+SETTLED = np.iinfo(np.int64).max
+
+OWED_MOST = 1024
+"""Refused stretches a connection is remembered for while earlier readings of it wait; then the newest grow together.
+
+A sender of nothing but refused readings must not fill the memory. What grew together is told when all of it is dealt
+with."""
+
+
+class Receipts:
+    """Unsettled readings by connection. Columns and slots grow as needed; a column of -1 means no receipt is wanted."""
+
+    def __init__(self, *, fine: int = FINE) -> None:
+        self._slots = np.full((1, 0), SETTLED, np.int64)
+        self._pieces = Unsettled(SETTLED, fine)
+        self._in_journal = 0  # so many of the oldest pieces are on the disk
+        self._spooled = np.zeros(0, bool)
+        self._next = np.full(0, SETTLED, np.int64)
+        self._strays = np.full(0, SETTLED, np.int64)
+        self._received = np.zeros(0, np.int64)
+        self._refused = np.zeros(0, np.int64)
+        self._owed: dict[int, deque[tuple[int, int]]] = {}  # by column: (highest sequence, readings) not in _refused
+        self._free: list[int] = []
+        self._leaving: list[int] = []
+
+    def connect(self, *, spooled: bool = False) -> int:
+        """Give a new connection its column; `spooled`: the journal is enough for it."""
+        if not self._free:
+            self._widen(max(16, 2 * len(self._received)))
+        column = self._free.pop()
+        self._spooled[column] = spooled
+        return column
+
+    def disconnect(self, column: int) -> None:
+        """Take the column back; what that connection sent goes on, but nobody waits for its receipt."""
+        self._leaving.append(column)
+        self._free_leaving()
+
+    @property
+    def owes_refusals(self) -> bool:
+        """Whether readings were refused since acknowledgements were last asked for."""
+        return bool(self._owed)
+
+    def received(self, origin: Origin) -> None:
+        """Count readings as received; every reading counts, whatever becomes of it."""
+        wanted = origin.column >= 0
+        # Sequences ascend for each column, so the last one assigned is the highest.
+        self._received[origin.column[wanted]] = origin.sequence[wanted] + 1
+
+    def refuse(self, origin: Origin) -> None:
+        """These readings are settled by being refused."""
+        wanted = origin.column >= 0
+        columns, counts = np.unique(origin.column[wanted], return_counts=True)
+        if not len(columns):
+            return
+        last = np.zeros(int(columns[-1]) + 1, np.int64)
+        last[origin.column[wanted]] = origin.sequence[wanted]  # sequences ascend: the highest lands last
+        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+            owed = self._owed.setdefault(column, deque())
+            until, before = owed.pop() if len(owed) >= OWED_MOST else (-1, 0)
+            owed.append((max(until, int(last[column])), before + count))
+
+    def wait_in_slots(self, slots: Array, origin: Origin) -> None:
+        """These readings wait in open triggers; slots: intp, shape (n,)."""
+        self._make_room(int(slots.max(initial=0)))
+        flat = self._slots.reshape(-1)
+        columns = self._slots.shape[1]
+        wanted = origin.column >= 0
+        key = slots[wanted].astype(np.int64) * columns + origin.column[wanted]
+        _keep_smallest(flat, key, origin.sequence[wanted])
+
+    def wait_in_next_piece(self, origin: Origin) -> None:
+        """These readings belong to closed triggers: they are settled when the piece that closes next is."""
+        wanted = origin.column >= 0
+        _keep_smallest(self._next, origin.column[wanted], origin.sequence[wanted])
+
+    def wait_as_strays(self, origin: Origin | None) -> None:
+        """These, and no others, are the stray readings now."""
+        self._strays[:] = SETTLED
+        if origin is not None:
+            wanted = origin.column >= 0
+            _keep_smallest(self._strays, origin.column[wanted], origin.sequence[wanted])
+        self._free_leaving()
+
+    def close(self, slots: Array) -> None:
+        """Turn these slots, and what waits for the next piece, into a piece; pieces are committed in order."""
+        self._make_room(int(slots.max(initial=0)))
+        piece = self._next
+        if len(slots):
+            piece = np.minimum(piece, self._slots[slots].min(axis=0))
+            self._slots[slots] = SETTLED
+        self._pieces.append(piece)
+        self._next = np.full_like(self._next, SETTLED)
+        self._compact()
+
+    @property
+    def wants_spooled(self) -> bool:
+        """Whether any connection waits for the journal and not for the database."""
+        return bool(self._spooled.any())
+
+    def committed(self, pieces: int) -> None:
+        """The oldest so many pieces are committed."""
+        self._pieces.committed(pieces)
+        self._in_journal = max(0, self._in_journal - pieces)
+
+    def spooled(self, pieces: int) -> None:
+        """Of the pieces that are not committed, the oldest so many are on the disk."""
+        self._in_journal = min(pieces, self._pieces.pieces)
+        self._compact()
+
+    def _compact(self) -> None:
+        # What is not in the journal yet is told piece by piece to those who wait for that.
+        self._pieces.compact(self._in_journal if self.wants_spooled else self._pieces.pieces)
+
+    def acknowledged(self) -> tuple[Array, Array]:
+        """The highest contiguous count that is settled, and how many of these were refused.
+
+        Both int64, shape (columns,).
+        """
+        first = np.minimum(self._slots.min(axis=0), np.minimum(self._next, self._strays))
+        not_in_journal = first.copy()
+        for end, piece in self._pieces.firsts():
+            np.minimum(first[: len(piece)], piece, out=first[: len(piece)])
+            if end > self._in_journal:
+                np.minimum(not_in_journal[: len(piece)], piece, out=not_in_journal[: len(piece)])
+        first = np.where(self._spooled, not_in_journal, first)
+        done = np.minimum(first, self._received)
+        self._count_refusals(done)
+        return done, self._refused
+
+    def _count_refusals(self, done: Array) -> None:
+        for column, owed in list(self._owed.items()):
+            while owed and owed[0][0] < done[column]:
+                self._refused[column] += owed.popleft()[1]
+            if not owed:
+                del self._owed[column]
+
+    def _free_leaving(self) -> None:
+        # Strays carry the columns they came by; a column must not be given away while its own may still settle.
+        staying = [column for column in self._leaving if self._strays[column] != SETTLED]
+        for column in set(self._leaving).difference(staying):
+            self._slots[:, column] = SETTLED
+            self._next[column] = SETTLED
+            self._pieces.forget(column)
+            self._owed.pop(column, None)
+            self._received[column] = self._refused[column] = 0
+            self._spooled[column] = False
+            self._free.append(column)
+        self._leaving = staying
+
+    def _widen(self, columns: int) -> None:
+        more = columns - len(self._received)
+        self._free.extend(range(columns - 1, len(self._received) - 1, -1))
+        self._slots = np.pad(self._slots, ((0, 0), (0, more)), constant_values=SETTLED)
+        self._next = np.pad(self._next, (0, more), constant_values=SETTLED)
+        self._strays = np.pad(self._strays, (0, more), constant_values=SETTLED)
+        self._received = np.pad(self._received, (0, more))
+        self._refused = np.pad(self._refused, (0, more))
+        self._spooled = np.pad(self._spooled, (0, more))
+
+    def _make_room(self, slot: int) -> None:
+        have = len(self._slots)
+        if slot >= have:
+            more = max(slot + 1, 2 * have) - have
+            self._slots = np.pad(self._slots, ((0, more), (0, 0)), constant_values=SETTLED)
+
+
+def _keep_smallest(target: Array, key: Array, sequence: Array) -> None:
+    # Within a block the sequences of a connection ascend; assigned in reverse, the smallest of each key lands last.
+    target[key[::-1]] = np.minimum(target[key], sequence)[::-1]

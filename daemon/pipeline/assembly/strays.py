@@ -1,0 +1,130 @@
+"""Stray readings: those that do not fit the run, held back until it is clear what they mean.
+
+One bad instrument must not move the logger, and a restarted machine must not be refused. So a reading whose trigger
+number lies outside the window, or went back while its instrument's clock went on, is held. When most instruments
+stray the same way, the machine has restarted (a new run) or jumped ahead (the window moves); when a reading has been
+held for the assembly timeout and nothing came of it, it is let go.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+
+from daemon.pipeline.assembly.closing import ONE_MOMENT_NS
+from daemon.pipeline.assembly.origin import Origin
+from daemon.pipeline.assembly.progress import MOST_TRIGGER
+from schemas.readings import Array, join
+
+HELD_OF_AN_INSTRUMENT = 1024
+"""Stray readings held of one instrument; more are let go at once, so that a mad sender cannot fill the memory."""
+
+
+class Move(Enum):
+    """What stray readings turn out to mean."""
+
+    BEGIN = auto()  # the first readings of all
+    RESTART = auto()  # most instruments fell back
+    JUMP = auto()  # most instruments went far ahead
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A move, the trigger number it leads to, and the earliest timestamp that belongs there (ns)."""
+
+    move: Move
+    front: int
+    started_ns: int
+
+
+class Strays:
+    """Stray readings of one group, in the order they came."""
+
+    def __init__(self, instruments: int, record: np.dtype[Any]) -> None:
+        self._none = np.empty(0, record)
+        self._blocks: list[tuple[Array, Origin, int]] = []
+        self._held = np.zeros(instruments, np.int32)
+
+    def __len__(self) -> int:
+        return sum(len(block) for block, _, _ in self._blocks)
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """Monotonic time at which the oldest stray came."""
+        return self._blocks[0][2] if self._blocks else None
+
+    def hold(self, block: Array, origin: Origin, monotonic_ns: int) -> Array:
+        """Hold readings back; return which were: bool, shape (n,). There is no room for the others."""
+        room: Array = self._held[block["instrument"]] < HELD_OF_AN_INSTRUMENT
+        if room.any():
+            held = block[room]
+            self._blocks.append((held, origin[room], monotonic_ns))
+            np.add.at(self._held, held["instrument"], 1)
+        return room
+
+    def origins(self) -> Origin | None:
+        """Origins of all that is held."""
+        if not self._blocks:
+            return None
+        return Origin(
+            np.concatenate([origin.column for _, origin, _ in self._blocks]),
+            np.concatenate([origin.sequence for _, origin, _ in self._blocks]),
+        )
+
+    def restart(self, monotonic_ns: int) -> None:
+        """Take all that is held as if it had come now."""
+        self._blocks = [(block, origin, monotonic_ns) for block, origin, _ in self._blocks]
+
+    def release(self, until_ns: int) -> list[tuple[Array, Origin]]:
+        """Let go of what came at `until_ns` (monotonic) or before."""
+        out = [(block, origin) for block, origin, came in self._blocks if came <= until_ns]
+        self._blocks = [item for item in self._blocks if item[2] > until_ns]
+        for block, _ in out:
+            np.subtract.at(self._held, block["instrument"], 1)
+        return out
+
+    def held(self) -> Array:
+        """All that is held, in the order it came: record dtype, shape (n,)."""
+        return join([self._none, *(block for block, _, _ in self._blocks)])
+
+    def instruments(self) -> Array:
+        """Numbers of the instruments of which something is held."""
+        return np.flatnonzero(self._held)
+
+    def judge(self, front: int | None, half: int, started_ns: int, active: int, *, expired: bool) -> Verdict | None:
+        """Say what the strays mean, if that is clear by now.
+
+        front: the trigger number the run has reached, None before its first.
+        started_ns: when the run began; a straggler of the run before is no reason to move.
+        active: instruments that took part lately; more than half of them have to agree.
+        expired: whether the oldest stray has been held for the assembly timeout.
+        """
+        if not self._blocks:
+            return None
+        held = join([block for block, _, _ in self._blocks])
+        held = held[(held["time_ns"] >= started_ns) & (held["trigger"] >= 0) & (held["trigger"] < MOST_TRIGGER)]
+        if not len(held):
+            return None
+        if front is None:
+            enough = expired or 2 * _distinct(held) >= active
+            return _verdict(Move.BEGIN, held) if enough else None
+        for move, part in (
+            (Move.RESTART, held[held["trigger"] <= front]),
+            (Move.JUMP, held[held["trigger"] > front + half]),
+        ):
+            if 2 * _distinct(part) > active:
+                return _verdict(move, part)
+        return None
+
+
+def _distinct(block: Array) -> int:
+    return len(np.unique(block["instrument"]))
+
+
+def _verdict(move: Move, block: Array) -> Verdict:
+    times = block["time_ns"]
+    middle = np.median(times)
+    together = times[np.abs(times - middle) < ONE_MOMENT_NS]
+    started = int(together.min()) if len(together) else int(middle)
+    return Verdict(move=move, front=int(np.median(block["trigger"])), started_ns=started)

@@ -1,0 +1,182 @@
+"""Dead-letter segments: the journal's format, with a note before each record that tells why it is there."""
+
+import json
+import mmap
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemon.pipeline.journal.format import (
+    RECORD,
+    BadRecord,
+    Buffer,
+    check_body,
+    counted,
+    decode,
+    encode,
+    framed,
+    group_checksum,
+    parse_header,
+    parse_segment_head,
+)
+from daemon.pipeline.pieces import Key
+from schemas.batch import ClosedTriggers
+from schemas.readings import InstrumentGroup
+
+ENDING = ".dead"
+
+NOTE_MAGIC = 0x4E_4C_54_89
+"""The first four bytes of a note, 89 54 4C 4E. Header and checksums are those of a record; the body is JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letter:
+    """A dead letter: one trigger, or what came late for one, which the database rejected.
+
+    serial: its number in the folder; ascending, never used twice. origin: the serial that it had first: a letter that
+    has to make way for later ones is written again behind them. number: of the journal's piece that it was part of.
+    key: run and number of its trigger. part, parts: its place among the letters that were kept together.
+    group: checksum of the group's description. path, start, end: where its record is.
+    """
+
+    serial: int
+    origin: int
+    number: int
+    key: Key
+    triggers: int
+    readings: int
+    kept_ns: int
+    reason: str
+    part: int = 0
+    parts: int = 1
+    group: int = 0
+    path: Path = Path()
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a segment holds. is_other: it is of a group laid out otherwise; damaged: bytes of which nothing is known."""
+
+    path: Path
+    nbytes: int
+    letters: tuple[Letter, ...] = ()
+    damaged: int = 0
+    is_other: bool = False
+
+
+def kind_of(reason: str) -> str:
+    """What reasons have in common that differ in numbers only: databases name the row."""
+    return re.sub(r"[0-9.]+", "0", reason)
+
+
+def encode_letter(letter: Letter, piece: ClosedTriggers, group: InstrumentGroup) -> list[Buffer]:
+    """Lay out a letter: the note, then the record, with the serial as the number of both."""
+    about = {
+        "origin": letter.origin,
+        "number": letter.number,
+        "run": letter.key[0],
+        "trigger": letter.key[1],
+        "kept_ns": letter.kept_ns,
+        "part": letter.part,
+        "parts": letter.parts,
+        "reason": letter.reason,
+    }
+    return [framed(letter.serial, json.dumps(about).encode(), group, NOTE_MAGIC), *encode(letter.serial, piece, group)]
+
+
+def scan(path: Path, group: InstrumentGroup) -> Found:
+    """Go through a segment and check every letter.
+
+    Letters that were kept together are there together, or the daemon did not go on from them: where the segment ends
+    before the last of them, none of them counts.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        nbytes = os.fstat(file.fileno()).st_size
+        if not nbytes:
+            return Found(path=path, nbytes=0)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
+            return _scanned(path, mapped, data, group)
+
+
+def _scanned(path: Path, mapped: mmap.mmap, data: memoryview, group: InstrumentGroup) -> Found:
+    try:
+        _, at = parse_segment_head(bytes(data[:65_536]))
+    except BadRecord:
+        at = 0
+    letters: list[Letter] = []
+    good_until, damaged = at, 0
+    while at < len(data):
+        letter = _whole(path, data, at)
+        if letter is None:
+            found = mapped.find(NOTE_MAGIC.to_bytes(4, "little"), at + 8)
+            at = found if found >= 0 else len(data)
+            continue
+        damaged += at - good_until
+        letters.append(letter)
+        at = good_until = letter.end
+    damaged += len(data) - good_until
+    is_other = any(letter.group != group_checksum(group) for letter in letters)
+    return Found(path=path, nbytes=len(data), letters=tuple(_together(letters)), damaged=damaged, is_other=is_other)
+
+
+def _whole(path: Path, data: memoryview, at: int) -> Letter | None:
+    """The letter that begins there; None where there is no whole one."""
+    try:
+        note = parse_header(data[at : at + RECORD.itemsize], NOTE_MAGIC)
+        start = at + RECORD.itemsize + note.length
+        text = data[at + RECORD.itemsize : start]
+        check_body(note, text)
+        header = parse_header(data[start : start + RECORD.itemsize])
+        end = start + RECORD.itemsize + header.length
+        body = data[start + RECORD.itemsize : end]
+        check_body(header, body)
+    except BadRecord:
+        return None
+    about = json.loads(bytes(text))
+    triggers, readings = counted(body)
+    return Letter(
+        serial=note.sequence,
+        origin=about["origin"],
+        number=about["number"],
+        key=(about["run"], about["trigger"]),
+        triggers=triggers,
+        readings=readings,
+        kept_ns=about["kept_ns"],
+        reason=about["reason"],
+        part=about["part"],
+        parts=about["parts"],
+        group=note.group_checksum,
+        path=path,
+        start=start,
+        end=end,
+    )
+
+
+def _together(letters: list[Letter]) -> list[Letter]:
+    """Leave out the last ones that were kept together, if the segment ends in the middle of them."""
+    if not letters or letters[-1].part + 1 == letters[-1].parts:
+        return letters
+    first = letters[-1].serial - letters[-1].part
+    return [letter for letter in letters if letter.serial < first]
+
+
+def read(letter: Letter, group: InstrumentGroup) -> ClosedTriggers:
+    """Read what a letter holds, checked again.
+
+    Raises:
+        BadRecord: it is not whole any more.
+        OSError: the segment cannot be read.
+    """
+    with letter.path.open("rb") as file:
+        file.seek(letter.start)
+        data = file.read(letter.end - letter.start)
+    header = parse_header(data[: RECORD.itemsize])
+    body = memoryview(data)[RECORD.itemsize :]
+    check_body(header, body)
+    return decode(body, group)

@@ -1,0 +1,127 @@
+"""Gathering: the bytes of many connections become one block, without a copy in between.
+
+Connections of a group receive into one buffer, one behind the other, whole records only. What has gathered is handed
+to the pipeline as one `numpy.frombuffer`: at once when it may complete a trigger, else after two milliseconds, so that
+a hundred instruments that send one reading each cost a few steps a trigger and not a hundred.
+"""
+
+import asyncio
+
+import numpy as np
+
+from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.assembly import Origin
+from daemon.pipeline.pipeline import Pipeline
+
+BUFFER = 4 * 2**20
+"""Bytes that gather before they have to be handed on: 75,000 readings of four float64 channels."""
+
+READ_MOST = 256 * 2**10
+"""Bytes read from one connection at a time, so that a fast sender does not keep the others waiting."""
+
+WAIT_S = 0.002
+"""The longest that readings which complete nothing wait for company."""
+
+NOBODY = -1
+"""Column of readings that nobody wants acknowledged."""
+
+
+class Gather:
+    """The receive buffer of one group."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.received = 0
+        self.handed = 0
+        self._pipeline = pipeline
+        self._record = pipeline.group.record
+        self._buffer = bytearray(BUFFER)
+        self._view = memoryview(self._buffer)
+        self._end = 0
+        self._wanted = 0  # bytes that may complete a trigger
+        self._chunks: list[tuple[int, int, int]] = []  # column, first sequence, readings
+        self._soon: asyncio.Handle | None = None
+        self._later: asyncio.TimerHandle | None = None
+        self._turn_bytes = 0
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether as much came in this turn of the event loop as is handed on at once."""
+        return self._turn_bytes >= BUFFER
+
+    def space(self, carried: bytes) -> memoryview:
+        """Room for the next bytes of a connection, whose incomplete last record `carried` is put before them.
+
+        Has no other effect: uvloop crashes when a transport pauses while it asks for a buffer, and handing on what
+        has gathered may do just that.
+        """
+        start = self._end
+        self._view[start : start + len(carried)] = carried
+        return self._view[start + len(carried) : start + READ_MOST]
+
+    def take(self, nbytes: int, column: int, sequence: int) -> tuple[int, bytes]:
+        """Take so many bytes, carried ones included, that a connection put there.
+
+        Returns how many whole readings they hold and the bytes of an incomplete one behind them.
+        """
+        size = self._record.itemsize
+        readings = nbytes // size
+        end = self._end + readings * size
+        carried = bytes(self._view[end : self._end + nbytes])
+        self._end = end
+        if not self._turn_bytes:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._turn_bytes += nbytes
+        if readings:
+            self._chunks.append((column, sequence, readings))
+            self.received += readings
+            if len(self._buffer) - end < READ_MOST:
+                self.flush()
+            else:
+                self._plan()
+        return readings, carried
+
+    def _begin_turn(self) -> None:
+        self._turn_bytes = 0
+
+    def part(self) -> Part:
+        """Whether what has gathered goes on to the pipeline, for the watchdog."""
+        name = f"readings gathered for group {self._pipeline.group.name}"
+        return Part(name=name, steps=self.handed, is_busy=bool(self._chunks))
+
+    def flush(self) -> None:
+        """Hand what has gathered to the pipeline."""
+        self._cancel()
+        if not self._chunks:
+            return
+        block = np.frombuffer(self._buffer, self._record, count=self._end // self._record.itemsize)
+        origin = self._origin()
+        self._chunks = []
+        self._end = 0
+        self._pipeline.receive(block, origin)
+        self.handed += len(block)
+        self._wanted = self._pipeline.assembly.wanted * self._record.itemsize
+
+    def _plan(self) -> None:
+        if self._soon is not None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._end >= self._wanted:
+            self._soon = loop.call_soon(self.flush)
+        elif self._later is None:
+            self._later = loop.call_later(WAIT_S, self.flush)
+
+    def _cancel(self) -> None:
+        for handle in (self._soon, self._later):
+            if handle is not None:
+                handle.cancel()
+        self._soon = self._later = None
+
+    def _origin(self) -> Origin | None:
+        if all(column == NOBODY for column, _, _ in self._chunks):
+            return None
+        if len(self._chunks) == 1:
+            return Origin.of(*self._chunks[0])
+        columns, firsts, counts = np.array(self._chunks, np.int64).T
+        ends = np.cumsum(counts)
+        within = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+        return Origin(np.repeat(columns, counts).astype(np.int32), np.repeat(firsts, counts) + within)

@@ -1,0 +1,226 @@
+"""The metrics for Prometheus, made from the status and the committers' histograms when they are asked for."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from daemon.core.metrics import BOUNDS_MS
+from daemon.telemetry.exposition.visits import visiting
+from daemon.telemetry.exposition.workloads import reading
+from daemon.telemetry.reporting import Reporter
+from schemas.api.status import GroupStatus, State, Status
+
+_TRIGGERS = (
+    ("received", "Triggers of which at least one reading was accepted."),
+    ("complete", "Triggers closed with every instrument there."),
+    ("incomplete", "Triggers closed by timeout with instruments missing."),
+    ("committed", "Triggers acknowledged by the store."),
+)
+_READINGS = (
+    ("received", "Readings received."),
+    ("committed", "Readings acknowledged by the store."),
+    ("late", "Readings accepted after their trigger had closed."),
+    ("duplicate", "Readings of an instrument that was already there; not stored."),
+    ("dead", "Readings the store rejected for good; kept in the state folder."),
+)
+
+
+class StatusCollector(Collector):
+    """Turns a status into metrics."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def collect(self) -> Iterable[Metric]:
+        """Make all metrics."""
+        status = self._reporter.status()
+        yield from _daemon(status)
+        yield from _store(status)
+        yield from _counters(status)
+        yield from _gauges(status)
+        yield self._latency()
+        yield from _sources(status)
+        yield from reading(status)
+        yield from visiting(status)
+
+    def _latency(self) -> Metric:
+        family = HistogramMetricFamily(
+            "triggerlog_commit_latency_seconds",
+            "From a trigger's closing to the store's acknowledgement.",
+            labels=["group"],
+        )
+        for name, pipeline in self._reporter.pipelines.items():
+            latencies = pipeline.committer.latencies
+            upto = latencies.buckets.cumsum()
+            bounds = [*(str(bound / 1e3) for bound in BOUNDS_MS), "+Inf"]
+            buckets = [(bound, float(count)) for bound, count in zip(bounds, upto, strict=True)]
+            family.add_metric([name], buckets, sum_value=latencies.sum_ms / 1e3)
+        return family
+
+
+def _daemon(status: Status) -> Iterator[Metric]:
+    info = GaugeMetricFamily("triggerlog_info", "The logger; the value is 1.", labels=["logger", "version"])
+    info.add_metric([status.logger, status.version], 1)
+    state = GaugeMetricFamily("triggerlog_state", "1 for the state that the daemon is in.", labels=["state"])
+    for each in State:
+        state.add_metric([each], float(each is status.state))
+    yield from (info, state)
+    yield GaugeMetricFamily(
+        "triggerlog_commit_latency_budget_seconds",
+        "Budget for the commit latency, p99, by the configuration.",
+        value=status.limits["commit_p99_ms"] / 1e3,
+    )
+    free = GaugeMetricFamily("triggerlog_disk_free_bytes", "Free on the disk of the state folder.")
+    total = GaugeMetricFamily("triggerlog_disk_size_bytes", "Size of the disk of the state folder.")
+    if status.disk is not None:
+        free.add_metric([], status.disk.free_bytes)
+        total.add_metric([], status.disk.total_bytes)
+    yield from (free, total)
+
+
+def _store(status: Status) -> Iterator[Metric]:
+    info = GaugeMetricFamily(
+        "triggerlog_store_info", "The database; the value is 1.", labels=["backend", "version", "durability"]
+    )
+    info.add_metric([status.store.backend, status.store.version, status.store.durability], 1)
+    yield info
+    short = GaugeMetricFamily(
+        "triggerlog_store_shortfall",
+        "1 for a durability that groups ask for and the server does not keep.",
+        labels=["durability"],
+    )
+    for durability in status.store.shortfall:
+        short.add_metric([durability], 1)
+    yield short
+    yield GaugeMetricFamily(
+        "triggerlog_store_available", "1 while the database answers.", value=float(status.store.available)
+    )
+    yield GaugeMetricFamily(
+        "triggerlog_store_away_seconds", "Time since it last answered; 0 while it does.", value=status.store.away_s
+    )
+    yield CounterMetricFamily("triggerlog_commits", "Transactions acknowledged.", value=status.store.commits)
+    yield CounterMetricFamily("triggerlog_commit_retries", "Transactions tried again.", value=status.store.retries)
+
+
+def _counters(status: Status) -> Iterator[Metric]:
+    for key, text in _TRIGGERS:
+        family = CounterMetricFamily(f"triggerlog_triggers_{key}", text, labels=["group"])
+        for name, group in status.groups.items():
+            family.add_metric([name], getattr(group.triggers, key))
+        yield family
+    for key, text in _READINGS:
+        family = CounterMetricFamily(f"triggerlog_readings_{key}", text, labels=["group"])
+        for name, group in status.groups.items():
+            family.add_metric([name], getattr(group.readings, key))
+        yield family
+    retried = CounterMetricFamily(
+        "triggerlog_readings_retried", "Readings committed from the dead letters.", labels=["group"]
+    )
+    for name, group in status.groups.items():
+        retried.add_metric([name], group.dead_letters.retried)
+    yield retried
+    refused = CounterMetricFamily(
+        "triggerlog_readings_refused", "Readings never stored, by reason.", labels=["group", "reason"]
+    )
+    for name, group in status.groups.items():
+        for reason, count in group.readings.refused.items():
+            refused.add_metric([name, reason], count)
+    yield refused
+
+
+_GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
+    ("instruments", "Instruments of the group.", lambda group: group.instruments),
+    ("triggers_open", "Triggers being put together.", lambda group: group.triggers.open),
+    ("triggers_waiting", "Triggers closed and not yet committed.", lambda group: group.triggers.waiting),
+    ("readings_waiting", "Readings closed and not yet committed.", lambda group: group.readings.waiting),
+    ("readings_assembling", "Readings of triggers being put together.", lambda group: group.readings.assembling),
+    (
+        "full_in_seconds",
+        "Time for which readings would find room without the database; +Inf while none come in.",
+        lambda group: math.inf if group.full_in_s is None else group.full_in_s,
+    ),
+    (
+        "drained_in_seconds",
+        "Time until the database is abreast of what comes in; +Inf while it does not come nearer.",
+        lambda group: math.inf if group.drained_in_s is None else group.drained_in_s,
+    ),
+    (
+        "readings_at_risk",
+        "Committed readings that a crash of the server now could lose.",
+        lambda group: group.readings.at_risk,
+    ),
+    (
+        "at_risk_seconds",
+        "Age up to which a crash of the server can lose committed readings; +Inf is without limit.",
+        lambda group: math.inf if group.at_risk_ms is None else group.at_risk_ms / 1e3,
+    ),
+    ("backlog_bytes", "Memory held by readings that wait for the store.", lambda group: group.backlog_mib * 2**20),
+    ("journal_bytes", "Disk held by the journal.", lambda group: group.journal_mib * 2**20),
+    ("backpressure", "1 while TCP senders are held back.", lambda group: group.backpressure),
+    (
+        "dead_letters",
+        "Triggers, and late parts of triggers, that lie in the dead letters.",
+        lambda group: group.dead_letters.letters,
+    ),
+    ("dead_letter_readings", "Readings that lie in the dead letters.", lambda group: group.dead_letters.readings),
+    ("instruments_missing", "Instruments missing, silent or never seen.", lambda group: group.missing_now),
+    (
+        "missing_a_trigger",
+        "Mean number of instruments missing from the triggers closed lately.",
+        lambda group: group.missing_a_trigger,
+    ),
+    (
+        "instruments_desynchronised",
+        "Instruments whose trigger numbers or clock are out of step.",
+        lambda group: group.desynchronised_now,
+    ),
+    ("run", "Number of the run.", lambda group: group.run),
+)
+
+
+def _gauges(status: Status) -> Iterator[Metric]:
+    for key, text, value in _GAUGES:
+        family = GaugeMetricFamily(f"triggerlog_{key}", text, labels=["group"])
+        for name, group in status.groups.items():
+            family.add_metric([name], float(value(group)))
+        yield family
+    yield from _slips(status)
+
+
+def _slips(status: Status) -> Iterator[Metric]:
+    labels = ["group", "instrument"]
+    triggers = GaugeMetricFamily(
+        "triggerlog_slip_triggers",
+        "Triggers that an instrument out of step is ahead of its timestamps; negative: behind; 0: its clock is off.",
+        labels=labels,
+    )
+    offset = GaugeMetricFamily(
+        "triggerlog_slip_offset_seconds",
+        "Timestamps of an instrument out of step less those of the others.",
+        labels=labels,
+    )
+    for name, group in status.groups.items():
+        for slip in group.slips:
+            triggers.add_metric([name, slip.instrument], slip.triggers)
+            offset.add_metric([name, slip.instrument], slip.offset_ms / 1e3)
+    yield from (triggers, offset)
+
+
+def _sources(status: Status) -> Iterator[Metric]:
+    labels = ["kind", "address"]
+    connections = GaugeMetricFamily("triggerlog_source_connections", "Senders connected.", labels=labels)
+    nbytes = CounterMetricFamily("triggerlog_source_bytes", "Bytes of readings received.", labels=labels)
+    lost = CounterMetricFamily("triggerlog_source_lost_datagrams", "Gaps in datagram numbers.", labels=labels)
+    refused = CounterMetricFamily(
+        "triggerlog_source_refused", "Connections and datagrams turned away.", labels=[*labels, "reason"]
+    )
+    for source in status.sources:
+        at = [source.kind, source.address]
+        connections.add_metric(at, source.connections)
+        nbytes.add_metric(at, source.bytes)
+        lost.add_metric(at, source.lost_datagrams)
+        for reason, count in source.refused.items():
+            refused.add_metric([*at, reason], count)
+    yield from (connections, nbytes, lost, refused)

@@ -1,0 +1,122 @@
+"""What `GET /api/v1/storage` tells: put together from what the daemon knows anyway, and the partitions now and then."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from backends.base import Partition, Store, StoreError
+from daemon.pipeline.pipeline import Pipeline
+from daemon.telemetry.growth import DAY_S
+from daemon.telemetry.reporting import Reporter
+from daemon.telemetry.store_report import StoreReport
+from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
+from schemas.batch import Layout
+from schemas.config import JournalConfig
+
+PARTITIONS_EVERY_S = 30.0
+"""Asking for them looks at every partition's size: seldom enough not to be noticed by the writing."""
+
+MIB = 2**20
+
+
+class StorageReport:
+    """Reports on storage; the server is asked for nothing but the partitions, however many want to know."""
+
+    def __init__(self, store: Store, report: StoreReport, reporter: Reporter) -> None:
+        self._store = store
+        self._report = report
+        self._reporter = reporter
+        self._asking = asyncio.Lock()
+        self._asked_s: float | None = None
+        self._known_s: float | None = None
+        self._partitions: Mapping[str, tuple[Partition, ...]] = {}
+        self._problem: str | None = None
+
+    async def storage(self) -> Storage:
+        """Storage now. A server that is away leaves its part as it was, and says why."""
+        await self._look_at_partitions()
+        facts = self._report.facts
+        groups = {name: self._group(name, pipeline) for name, pipeline in self._reporter.pipelines.items()}
+        disk = self._reporter.disk
+        is_here = facts is not None and facts.embedded
+        free = None if disk is None else disk.free_bytes
+        return Storage(
+            time_ns=time.time_ns(),
+            sizes_age_s=self._report.growth.age_s(),
+            partitions_age_s=None if self._known_s is None else time.monotonic() - self._known_s,
+            partitions_problem=self._problem,
+            database_is_here=is_here,
+            free_bytes=free,
+            full_in_days=_full_in_days(free, groups) if is_here and free is not None else None,
+            groups=groups,
+        )
+
+    async def _look_at_partitions(self) -> None:
+        async with self._asking:
+            now_s = time.monotonic()
+            if self._asked_s is not None and now_s - self._asked_s < PARTITIONS_EVERY_S:
+                return
+            self._asked_s = now_s
+            try:
+                self._partitions = await self._store.partitions()
+            except StoreError as error:
+                self._problem = str(error)
+            else:
+                self._problem, self._known_s = None, time.monotonic()
+
+    def _group(self, name: str, pipeline: Pipeline) -> GroupStorage:
+        facts = self._report.facts
+        rows = facts.rows.get(name, 0) if facts else 0
+        size = facts.size_bytes.get(name, 0) if facts else 0
+        readings = max(rows * _readings_a_row(pipeline), _account(pipeline))
+        each = size / readings if readings and size else None
+        measured, over_s = self._report.growth.bytes_a_day(name)
+        return GroupStorage(
+            rows=rows,
+            readings=readings,
+            size_bytes=size,
+            bytes_a_reading=each,
+            growth_bytes_a_day=None if each is None else each * self._reporter.commit_rate(name) * DAY_S,
+            measured_bytes_a_day=measured,
+            measured_over_s=over_s,
+            partitions=[_partition(found) for found in self._partitions.get(name, ())],
+            journal=_journal(pipeline, self._reporter.config.journal) if pipeline.has_journal else None,
+        )
+
+
+def _readings_a_row(pipeline: Pipeline) -> int:
+    return pipeline.group.size if pipeline.layout == Layout.ARRAYS else 1
+
+
+def _account(pipeline: Pipeline) -> int:
+    committer = pipeline.committer
+    return committer.account_at_start.readings + committer.counts.readings
+
+
+def _partition(found: Partition) -> PartitionStorage:
+    return PartitionStorage(
+        name=found.name,
+        start_ns=found.start_ns,
+        end_ns=found.end_ns,
+        rows=found.rows,
+        size_bytes=found.size_bytes,
+    )
+
+
+def _journal(pipeline: Pipeline, section: JournalConfig) -> JournalStorage:
+    backlog = pipeline.backlog
+    return JournalStorage(
+        size_bytes=backlog.journal_bytes,
+        room_bytes=max(0, backlog.room_bytes),
+        limit_bytes=int(section.max_mib * MIB),
+        segment_bytes=int(section.segment_mib * MIB),
+        problem=backlog.problem,
+    )
+
+
+def _full_in_days(free_bytes: int, groups: Mapping[str, GroupStorage]) -> float | None:
+    growth = 0.0
+    for group in groups.values():
+        measured = group.measured_bytes_a_day
+        growth += (group.growth_bytes_a_day or 0.0) if measured is None else measured
+    return free_bytes / growth if growth > 0 else None

@@ -1,0 +1,90 @@
+"""`triggerlog bench`: its options. The benchmarks are a program of their own, which this process becomes."""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from daemon.core.outcome import CommandFailed, examples
+from schemas.checking.dsn import Backend
+
+EPILOG = examples(
+    "triggerlog bench",
+    "triggerlog bench beam.toml --full -o control-node-3.html",
+    "TRIGGERLOG_PASSWORD=... triggerlog bench --dsn postgresql://me@db:5432/test --dsn mysql://me@db:3306",
+    "triggerlog bench --only latency",
+    "triggerlog bench --from bench.json",
+)
+NEEDED = {"pytest": "pytest", "pytest_benchmark": "pytest-benchmark", "pytest_timeout": "pytest-timeout"}
+NEEDED |= {"psycopg": "psycopg"}
+"""What the benchmarks need beyond the daemon (the extra `bench`): packages by the names of their modules."""
+
+
+def bench(
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A configuration whose database is measured.", show_default=False),
+    ] = None,
+    dsn: Annotated[
+        list[str] | None,
+        typer.Option(help="A database to measure, several times for several; what is made in it is removed again."),
+    ] = None,
+    backend: Annotated[
+        list[Backend] | None,
+        typer.Option(help="Without a FILE or --dsn: which throw-away servers.", show_default="all that are here"),
+    ] = None,
+    only: Annotated[
+        Literal["throughput", "latency", "load", "outages", "governor", "page"] | None,
+        typer.Option(help="One measure.", show_default="the first four; all with --full"),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Longer rounds and more of them: about two hours.")] = False,
+    plan: Annotated[
+        Literal["smoke", "short", "full"] | None,
+        typer.Option(help="The set by its name; smoke only tries the benchmarks.", show_default="short"),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The report; the figures go beside it, as JSON.")
+    ] = Path("bench.html"),
+    folder: Annotated[Path, typer.Option(help="Folder on whose disk throw-away servers write.")] = Path(".benchmarks"),
+    kept: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Measure nothing: report figures that were kept.")
+    ] = None,
+) -> None:
+    """Measure the ways to write triggers into databases, and write one HTML page that says which to choose.
+
+    Without a database named it measures throw-away servers of what is on this machine. A password comes with the DSN,
+    or from TRIGGERLOG_PASSWORD.
+    """
+    _refuse_missing()
+    if full and plan not in (None, "full"):
+        raise CommandFailed(f"--full and --plan {plan} are two different sets: give one of them")
+    options: dict[str, object] = {
+        "--plan": "full" if full else plan or "short",
+        "--only": only,
+        "--output": output,
+        "--folder": folder,
+        "--from": kept,
+    }
+    arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
+    arguments += [f"--dsn={each}" for each in dsn or ()]
+    arguments += [f"--backend={each}" for each in backend or ()]
+    if file is not None:
+        arguments += ["--", str(file)]
+    os.execv(sys.executable, [sys.executable, "-m", "benchmarks.command.bench", *arguments])  # noqa: S606 - no shell
+
+
+def _refuse_missing() -> None:
+    missing = list(_missing())
+    if missing:
+        raise CommandFailed(f"bench needs {', '.join(missing)}, not installed here: pip install 'triggerlog[bench]'")
+
+
+def _missing() -> Iterator[str]:
+    for module, package in NEEDED.items():
+        if importlib.util.find_spec(module) is None:
+            yield package

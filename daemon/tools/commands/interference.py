@@ -1,0 +1,257 @@
+"""`triggerlog interference`: its options, and which daemon it is about."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from backends.base import StoreError
+from daemon.client.reach import CaFile, ConfigFile, DaemonUrl, TokenFile, reach
+from daemon.core.outcome import CommandFailed, examples, reason_of
+from daemon.tools.console import FILE_WIDTH, labelled, make_console
+from daemon.tools.drill.process import DrillFailed
+from daemon.tools.interference.following import follow, told_to_stop
+from daemon.tools.interference.stage import Scenery, staged
+from daemon.tools.interference.table import say_result
+from daemon.workloads.interference.words import command_of, experiment_of, workload_of
+from schemas.api.interference import Experiment, Record
+from schemas.batch import Layout
+from schemas.checking.dsn import Backend
+
+EPILOG = examples(
+    "triggerlog interference",
+    "triggerlog interference --backend mysql --workload scan:2:0 --pairs 10",
+    "triggerlog interference --workload scan:1:0 --doses 1,2,4,8 --budget 50",
+    "triggerlog interference beam.toml --workload history:4:1:stretch_s=600 --block 30 -o night-shift.html",
+)
+DEFAULT = ("scan:1:0", "history:4:1")
+FILL = {Backend.POSTGRESQL: 20_000, Backend.MYSQL: 20_000, Backend.MONGODB: 2_000}
+"""Triggers stored at the begin; FerretDB, which stands in for a MongoDB, takes some 200 a second."""
+THROWAWAY = "A throw-away daemon (no FILE, no --daemon)"
+
+
+def interference(
+    *,
+    file: ConfigFile = None,
+    daemon: DaemonUrl = None,
+    token_file: TokenFile = None,
+    ca: CaFile = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND[:CLIENTS[:PERIOD[:DEADLINE]]][:KEY=VALUE]",
+            help="What reads, several times for several; kinds and keys are those of `readers.workloads`.",
+            show_default=" ".join(DEFAULT),
+        ),
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=1, max=100, help="Blocks with readers; of each dose.")] = 6,
+    block: Annotated[float, typer.Option(metavar="SECONDS", help="Length of a block.")] = 20.0,
+    warm_up: Annotated[float, typer.Option(metavar="SECONDS", help="Cut off at the begin of each.")] = 3.0,
+    doses: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Numbers of clients to try, all workloads together.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the order of the doses.")] = 1,
+    governed: Annotated[bool, typer.Option("--governed", help="Run it although the governor is on.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The report; the figures go beside it, as JSON.",
+            show_default="interference-TIME.html",
+        ),
+    ] = None,
+    backend: Annotated[
+        Backend | None, typer.Option(help="Which database.", show_default="postgresql", rich_help_panel=THROWAWAY)
+    ] = None,
+    layout: Annotated[
+        Layout | None, typer.Option(help="Of its tables.", show_default="rows", rich_help_panel=THROWAWAY)
+    ] = None,
+    instruments: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="How many.", show_default="120", rich_help_panel=THROWAWAY)
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.1, max=10_000, help="Triggers a second.", show_default="100", rich_help_panel=THROWAWAY),
+    ] = None,
+    fill: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=100_000_000,
+            help="Triggers stored before it begins.",
+            show_default="20000; 2000 in mongodb",
+            rich_help_panel=THROWAWAY,
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="MS", min=0.1, help="For the p99.", show_default="100", rich_help_panel=THROWAWAY),
+    ] = None,
+    ceiling: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MS",
+            min=0.1,
+            help="Turn the governor on, with this ceiling for the p99.",
+            show_default="off",
+            rich_help_panel=THROWAWAY,
+        ),
+    ] = None,
+) -> None:
+    """Measure what readers do to the writing: blocks without and with readers by turns, under the same load.
+
+    On the daemon of FILE or --daemon; without either on a throw-away daemon with a database and a sender of its own.
+    Writes a report and the figures, and prints the table. Ctrl-C ends it early and keeps what was measured.
+    """
+    given = {"backend": backend, "layout": layout, "instruments": instruments, "rate": rate, "fill": fill}
+    given |= {"budget_ms": budget, "ceiling_ms": ceiling}
+    settings = _settings(
+        workloads=_workloads(workload or list(DEFAULT)),
+        pairs=pairs,
+        block_s=block,
+        warm_up_s=warm_up,
+        doses=_doses(doses),
+        seed=seed,
+        governed=governed or ceiling is not None,
+    )
+    html = output or Path(time.strftime("interference-%Y%m%dT%H%M%SZ.html", time.gmtime()))
+    _see_writable(html)
+    console = make_console(stderr=True)
+    if file is None and daemon is None:
+        record = _on_throwaway(_scenery(given), settings, html, console)
+    else:
+        _refuse_scenery(given)
+        record = asyncio.run(
+            _on_daemon(reach(file, daemon=daemon, token_file=token_file, ca=ca), settings, html, console)
+        )
+    out = make_console(file_width=FILE_WIDTH)
+    if record.result is not None:
+        say_result(record.result, out)
+    for name, path in (("report", html), ("figures", html.with_suffix(".json"))):
+        out.print(labelled(name, 8, path.absolute()), soft_wrap=True)
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+def _workloads(texts: list[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for text in texts:
+        taken = [workload["name"] for workload in found]
+        found.append(workload_of(text, taken).model_dump(mode="json"))
+    return found
+
+
+def _settings(**fields: Any) -> Experiment:
+    return experiment_of(fields)
+
+
+def _doses(text: str | None) -> list[int]:
+    """The numbers; 0, which is A, comes by itself."""
+    if text is None:
+        return []
+    try:
+        found = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise CommandFailed(f"--doses: {text!r} are no numbers of clients; give some like 1,2,4,8") from None
+    if not any(found):
+        raise CommandFailed("--doses: there are no readers in it; give some like 1,2,4,8")
+    return [dose for dose in found if dose]
+
+
+def _scenery(given: dict[str, Any]) -> Scenery:
+    named = {name: value for name, value in given.items() if value is not None}
+    named.setdefault("fill", FILL[named.get("backend", Backend.POSTGRESQL)])
+    return Scenery(**named)
+
+
+def _refuse_scenery(given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            option = name.removesuffix("_ms")
+            raise CommandFailed(f"--{option}: is of a throw-away daemon; leave it out, or leave FILE and --daemon out")
+
+
+def _see_writable(html: Path) -> None:
+    # Known now, and not after the measurement.
+    folder = html.absolute().parent
+    if not folder.is_dir():
+        raise CommandFailed(f"--output: there is no folder {folder}; make it, or name a file elsewhere")
+    if html.suffix != ".html":
+        raise CommandFailed(f"--output: {html} does not end in .html; the figures go beside it, as JSON")
+
+
+# --- measuring -------------------------------------------------------------------------------------------------------
+
+
+async def _on_daemon(found: Any, settings: Experiment, html: Path, console: Console) -> Record:
+    with told_to_stop() as stop:
+        record, report = await follow(found, settings, console, stop)
+    _write(html, report)
+    _write(html.with_suffix(".json"), record.model_dump_json(indent=1))
+    return record
+
+
+def _on_throwaway(scenery: Scenery, settings: Experiment, html: Path, console: Console) -> Record:
+    with _folder(console) as folder:
+        try:
+            record = asyncio.run(_measured(scenery, settings, folder, console))
+        except DrillFailed as error:
+            raise CommandFailed(str(error)) from None
+    # The daemon's own command would name a configuration that is gone.
+    record = record.model_copy(update={"command": command_of(settings, *scenery.words())})
+    figures = html.with_suffix(".json")
+    _write(figures, record.model_dump_json(indent=1))
+    command = [sys.executable, "-m", "benchmarks.interference", str(figures), "--html", str(html)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    if done.returncode:
+        raise CommandFailed(done.stderr.strip() or f"the report of {figures} cannot be written")
+    return record
+
+
+async def _measured(scenery: Scenery, settings: Experiment, folder: Path, console: Console) -> Record:
+    record: Record | None = None
+    with told_to_stop() as stop:
+        try:
+            async with staged(scenery, folder, lambda words: console.print(words, highlight=False), stop) as found:
+                record, _ = await follow(found, settings, console, stop)
+        except (DrillFailed, CommandFailed) as error:
+            if record is None:
+                raise
+            # What was measured is none the worse for it.
+            console.print(f"after the last block {error}", highlight=False)
+    return record
+
+
+@contextmanager
+def _folder(console: Console) -> Iterator[Path]:
+    """Keep everything in one folder, which stays when something is wrong: the logs are in it."""
+    # Below the system's own folder for such things: root's server runs under another account, which must pass.
+    folder = Path(tempfile.mkdtemp(prefix="triggerlog-interference-"))
+    try:
+        yield folder
+    except (CommandFailed, StoreError):
+        console.print(f"The logs of daemon, sender and database are in {folder}", highlight=False)
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"{path} cannot be written ({reason_of(error)})") from None

@@ -1,0 +1,53 @@
+"""`triggerlog run`: the daemon."""
+
+import asyncio
+import importlib.util
+from collections.abc import Coroutine
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from daemon.core.configuration import load_config
+from daemon.core.logs import LogLevel, start_logging
+from daemon.core.outcome import CommandFailed, examples
+
+EPILOG = examples("triggerlog run beam.toml", "triggerlog run beam.toml --log-level debug --loop asyncio")
+
+
+class Loop(StrEnum):
+    """Which event loop runs the daemon."""
+
+    AUTO = "auto"  # uvloop where it is installed
+    UVLOOP = "uvloop"
+    ASYNCIO = "asyncio"
+
+
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)],
+    loop: Annotated[Loop, typer.Option(help="Event loop; auto is uvloop where it is installed.")] = Loop.AUTO,
+    log_level: Annotated[LogLevel, typer.Option(help="How much is logged to stderr.")] = LogLevel.INFO,
+) -> None:
+    """Run the daemon until SIGTERM or Ctrl-C: what was received by then is committed before it ends."""
+    start_logging(log_level)
+    loaded = load_config(file)
+    # Imported here: a wrong configuration is told of, and every help is shown, without the server's libraries.
+    from daemon.service import serve  # noqa: PLC0415
+
+    _run_async(serve(loaded), loop)
+
+
+def _run_async(main: Coroutine[None, None, None], loop: Loop) -> None:
+    uvloop = importlib.util.find_spec("uvloop") is not None
+    if loop is Loop.UVLOOP and not uvloop:
+        main.close()
+        raise CommandFailed("uvloop is not installed; install it, or use --loop asyncio")
+    with asyncio.Runner(loop_factory=_new_uvloop if uvloop and loop is not Loop.ASYNCIO else None) as runner:
+        runner.run(main)
+
+
+def _new_uvloop() -> asyncio.AbstractEventLoop:
+    import uvloop  # noqa: PLC0415
+
+    return uvloop.new_event_loop()

@@ -1,0 +1,44 @@
+"""`triggerlog schema`: the statements that make the schema, for a database's administrator to read first."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backends import schema_statements
+from daemon.core.configuration import load_config
+from daemon.core.database import layout_of
+from daemon.core.outcome import examples
+from schemas.checking.dsn import Backend
+
+EPILOG = examples(
+    "triggerlog schema beam.toml",
+    "triggerlog schema beam.toml | psql -v ON_ERROR_STOP=1 'postgresql://admin@db.example.org/beam'",
+    "triggerlog schema beam.toml | mariadb -h db.example.org -u admin -p",
+    "triggerlog schema beam.toml > beam.js; mongosh 'mongodb://admin@db.example.org' beam.js",
+)
+
+
+def schema(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)],
+    backend: Annotated[
+        Backend | None, typer.Option(help="For another database than that of the file.", show_default="that of FILE")
+    ] = None,
+) -> None:
+    """Print what the daemon would run on an empty server: a script for psql, mariadb or mongosh; asks no database."""
+    config = load_config(file).config
+    statements = schema_statements(
+        backend or config.database.backend,
+        schema=config.database.schema_name,
+        logger=config.logger,
+        groups={section.name: section.group() for section in config.groups},
+        layouts={section.name: layout_of(section, config) for section in config.groups},
+    )
+    for statement in statements:
+        typer.echo(f"{_ended(statement.strip())}\n")
+
+
+def _ended(statement: str) -> str:
+    """End a statement as every client wants it; a comment stays as it is."""
+    is_comment = statement.splitlines()[-1].lstrip().startswith(("--", "//"))
+    return statement if is_comment or statement.endswith(";") else f"{statement};"

@@ -1,0 +1,108 @@
+"""Dead letters for other programs: a numpy archive, or a table for a spreadsheet."""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daemon.pipeline.dead_letters.folder import DeadLetters
+from daemon.pipeline.dead_letters.format import Letter
+from daemon.pipeline.journal.format import BadRecord
+from schemas.batch import ClosedTriggers
+from schemas.queries import answer_dtype
+from schemas.readings import Array, InstrumentGroup
+
+
+def readings_of(piece: ClosedTriggers, group: InstrumentGroup) -> Array:
+    """The readings of a letter; `answer_dtype(group)`, shape (n,), late ones last."""
+    counts = piece.present.sum(axis=1)
+    of = piece.revised[piece.late_of]
+    runs = np.concatenate([np.repeat(piece.ledger["run"], counts), of["run"]])
+    answer = np.empty(len(runs), answer_dtype(group))
+    answer["run"] = runs
+    answer["trigger"] = np.concatenate([np.repeat(piece.ledger["trigger"], counts), of["trigger"]])
+    for name in ("instrument", "time_ns", *(channel.name for channel in group.channels)):
+        answer[name] = np.concatenate([piece.readings[name][piece.present], piece.late[name]])
+    return answer
+
+
+def export_npz(path: Path, groups: Sequence[tuple[InstrumentGroup, DeadLetters]]) -> int:
+    """Write a numpy archive; return how many readings are in it.
+
+    For each group: `GROUP`, its readings as `schemas.queries.answer_dtype`; `GROUP_ledger`, the ledger rows, of a late
+    letter the revised one; `GROUP_letter`, to which letter each reading belongs; and `about`, JSON: by group the units
+    and the names of the instruments, and of each letter when it was kept and why.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    arrays: dict[str, Array] = {}
+    about: dict[str, Any] = {}
+    count = 0
+    for group, letters in groups:
+        whole = list(_whole(letters))
+        parts = [readings_of(piece, group) for _, piece in whole]
+        arrays[group.name] = np.concatenate([np.empty(0, answer_dtype(group)), *parts])
+        arrays[f"{group.name}_letter"] = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        rows = [piece.ledger if piece.triggers else piece.revised for _, piece in whole]
+        if rows:
+            arrays[f"{group.name}_ledger"] = np.concatenate(rows)
+        about[group.name] = {
+            "instruments": list(group.instruments),
+            "units": {"time_ns": "ns since 1970-01-01 UTC", **{each.name: each.unit for each in group.channels}},
+            "letters": [told(letter) for letter, _ in whole],
+        }
+        count += len(arrays[group.name])
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
+    return count
+
+
+def export_csv(path: Path, group: InstrumentGroup, letters: DeadLetters) -> int:
+    """Write a row a reading, with the units in the header; return how many readings are in it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    channels = [f"{each.name} [{each.unit}]" if each.unit else each.name for each in group.channels]
+    head = ["run", "trigger", "instrument", "name", "time_ns [ns since 1970-01-01 UTC]", *channels, "kept", "reason"]
+    count = 0
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(head)
+        for letter, piece in _whole(letters):
+            for run, trigger, instrument, *values in readings_of(piece, group).tolist():
+                name = group.instruments[instrument]
+                rows.writerow([run, trigger, instrument, name, *values, clock(letter.kept_ns), letter.reason])
+                count += 1
+    return count
+
+
+def told(letter: Letter) -> dict[str, Any]:
+    """A letter as JSON gives it."""
+    run, trigger = letter.key
+    return {
+        "run": run,
+        "trigger": trigger,
+        "late": not letter.triggers,
+        "readings": letter.readings,
+        "kept_ns": letter.kept_ns,
+        "reason": letter.reason,
+    }
+
+
+def clock(time_ns: int) -> str:
+    """A moment in UTC, to the second."""
+    return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _whole(letters: DeadLetters) -> Iterator[tuple[Letter, ClosedTriggers]]:
+    for letter in letters.lying:
+        try:
+            yield letter, letters.read(letter)
+        except (BadRecord, FileNotFoundError):
+            continue  # the daemon has committed or moved it since the folder was looked through

@@ -1,0 +1,59 @@
+"""Retrying and discarding where no daemon runs: the command itself opens the database and the folders."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any
+
+from backends.base import Store
+from daemon.core.configuration import LoadedConfig
+from daemon.core.database import store_of
+from daemon.pipeline.dead_letters.folder import DeadLetters, folder_of
+from daemon.pipeline.dead_letters.retrying import Retrying
+from schemas.batch import Stream
+from schemas.readings import InstrumentGroup
+
+
+async def retry(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> dict[str, dict[str, Any]]:
+    """Offer the dead letters of groups to the database; return the outcomes, as the API gives them.
+
+    Raises:
+        StoreError: the database is away, or cannot be used as configured.
+        OSError: the disk failed.
+    """
+    outcomes = {}
+    async with _store(loaded) as store:
+        for group in groups:
+            letters = DeadLetters(folder_of(loaded.state_dir, group.name), group)
+            held = [await store.position(group.name, stream) for stream in (Stream.JOURNAL, Stream.DEAD_LETTERS)]
+            position, retried = (0 if each is None else each.sequence for each in held)
+            letters.open(position=position, retried=retried)
+            try:
+                outcomes[group.name] = asdict(await Retrying(store, group, letters).round())
+            finally:
+                letters.close()
+    return outcomes
+
+
+async def discard(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> dict[str, dict[str, int]]:
+    """Throw the dead letters of groups away; return how much it was, as the API gives it.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    gone = {}
+    for group in groups:
+        letters = DeadLetters(folder_of(loaded.state_dir, group.name), group)
+        letters.open()
+        gone[group.name] = asdict(await letters.discard())
+    return gone
+
+
+@asynccontextmanager
+async def _store(loaded: LoadedConfig) -> AsyncIterator[Store]:
+    store = store_of(loaded)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()

@@ -1,0 +1,157 @@
+"""The drills: what is done to a daemon under load, or to its database, and to what it is sent."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from daemon.tools.drill.load import HOST
+from daemon.tools.drill.machine import GROUP, ClockStep
+from daemon.tools.drill.process import DrillFailed
+from daemon.tools.drill.scene import SETTLED_S, Scene
+from schemas.wire import Ack, Greeting
+
+KILLS = 3
+TIMEOUT_MS = 500.0
+IMPATIENT = {"database": {"command_timeout_s": 2.0}}
+"""A database that hangs is given up on while the drill still watches."""
+STEP_NS = 3_600_000_000_000
+HOSTILE = 8
+"""Connections that send garbage at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drill:
+    """One thing that goes wrong.
+
+    name: for `--only`. title: for the table. act: does it, for `seconds`, and mends it again.
+    needs_server: whether it stops or kills the database server. disk: whether it fills the disk of the state folder.
+    settings: of the daemon's configuration, by section and key.
+    machine: what is odd about the machine; given the seconds and the rate.
+    """
+
+    name: str
+    title: str
+    act: Callable[[Scene, float], Awaitable[None]]
+    needs_server: bool = False
+    disk: bool = False
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    machine: Callable[[float, float], Mapping[str, Any]] = lambda _seconds, _rate: {}
+
+
+async def _kill_daemon(scene: Scene, seconds: float) -> None:
+    for _ in range(KILLS):
+        await scene.under_load(0.1, seconds / KILLS)
+        await scene.kill_daemon()
+
+
+async def _kill_server(scene: Scene, seconds: float) -> None:
+    for _ in range(KILLS):
+        await scene.under_load(0.1, seconds / KILLS)
+        await scene.kill_server()
+
+
+async def _kill_both(scene: Scene, seconds: float) -> None:
+    await scene.under_load(0.1, seconds / 2)
+    await asyncio.gather(asyncio.to_thread(scene.server.kill), scene.daemon.kill())
+    await asyncio.to_thread(scene.server.start)
+    await scene.daemon.start()
+    await scene.recover()
+    await scene.under_load(0.1, seconds / 2)
+
+
+async def _outage(scene: Scene, seconds: float) -> None:
+    await scene.under_load(0.5)
+    await asyncio.to_thread(scene.server.stop)
+    await scene.under_load(seconds)
+    await asyncio.to_thread(scene.server.start)
+    await scene.recover()
+
+
+async def _hang(scene: Scene, seconds: float) -> None:
+    await scene.under_load(0.5)
+    scene.server.freeze()
+    try:
+        await scene.under_load(seconds)
+    finally:
+        scene.server.thaw()
+    await scene.recover()
+
+
+async def _full_disk(scene: Scene, seconds: float) -> None:
+    await scene.under_load(0.5)
+    await asyncio.to_thread(scene.server.stop)
+    try:
+        async with asyncio.timeout(SETTLED_S):
+            while not (await scene.daemon.group()).backpressure:
+                await scene.under_load(0.1)
+    except TimeoutError:
+        raise DrillFailed("senders were not held back: the disk did not become full") from None
+    await scene.under_load(seconds / 2)
+    await asyncio.to_thread(scene.server.start)
+    await scene.recover()
+
+
+async def _wait(scene: Scene, seconds: float) -> None:
+    await scene.under_load(seconds)
+
+
+async def _garbage(scene: Scene, seconds: float) -> None:
+    hostile = [asyncio.create_task(_throw_garbage(scene, number)) for number in range(HOSTILE)]
+    try:
+        await scene.under_load(seconds)
+    finally:
+        for task in hostile:
+            task.cancel()
+        await asyncio.gather(*hostile, return_exceptions=True)
+
+
+async def _throw_garbage(scene: Scene, number: int) -> None:
+    """Connect again and again; every second sender greets in good order before it sends bytes that mean nothing."""
+    noise = np.random.default_rng(number)
+    greeting = Greeting(group=GROUP, sender=f"hostile-{number}", ack=Ack.NONE, instrument=None).line()
+    while True:
+        _, writer = await asyncio.open_connection(HOST, scene.port)
+        with contextlib.suppress(ConnectionError):
+            writer.write(greeting if number % 2 else b"")
+            writer.write(noise.bytes(2**16))
+            await writer.drain()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+DRILLS = (
+    Drill(name="daemon-killed", title=f"kill -9 of the daemon, {KILLS} times", act=_kill_daemon),
+    Drill(name="database-killed", title=f"kill -9 of the database, {KILLS} times", act=_kill_server, needs_server=True),
+    Drill(name="both-killed", title="kill -9 of both at once", act=_kill_both, needs_server=True),
+    Drill(name="outage", title="database stopped", act=_outage, needs_server=True),
+    Drill(name="hang", title="database hangs (SIGSTOP)", act=_hang, needs_server=True, settings=IMPATIENT),
+    Drill(
+        name="full-disk",
+        title="disk full, database stopped",
+        act=_full_disk,
+        needs_server=True,
+        disk=True,
+    ),
+    Drill(
+        name="slow-instrument",
+        title="one instrument too slow",
+        act=_wait,
+        settings={"assembly": {"timeout_ms": TIMEOUT_MS}},
+        machine=lambda _seconds, _rate: {"slow": 0, "slow_s": 2 * TIMEOUT_MS / 1e3},
+    ),
+    Drill(
+        name="clock-step",
+        title="one clock put forward 1 h",
+        act=_wait,
+        machine=lambda seconds, rate: {
+            "clock_step": ClockStep(instrument=0, trigger=max(1, int(seconds * rate / 2)), by_ns=STEP_NS)
+        },
+    ),
+    Drill(name="garbage", title=f"{HOSTILE} senders of garbage", act=_garbage),
+)
+"""In the order in which they are carried out."""

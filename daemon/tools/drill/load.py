@@ -1,0 +1,180 @@
+"""The load of a drill: senders that connect again by themselves, and what each was told is safe."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from daemon.client.sender import Sender
+from daemon.tools.drill.machine import GROUP, Machine
+from schemas.readings import Array
+from schemas.wire import Ack
+
+HOST = "127.0.0.1"
+BUFFER_MIB = 256.0
+ACKS = (Ack.COMMITTED, Ack.SPOOLED, Ack.COMMITTED, Ack.SPOOLED)
+"""What the senders ask for; each serves every fourth instrument, so that no trigger is complete without all four."""
+
+
+class Stream:
+    """One sender, and the instruments it serves. triggers: how many it has sent, from trigger 1 on."""
+
+    def __init__(self, sender: Sender, ack: Ack, machine: Machine, instruments: Array, delay_s: float) -> None:
+        self.ack = ack
+        self.instruments = instruments
+        self.triggers = 0
+        self.last: float = math.inf
+        self._sender = sender
+        self._machine = machine
+        self._delay_s = delay_s
+
+    @property
+    def sent(self) -> int:
+        """Readings handed to the sender."""
+        return self._sender.sent
+
+    @property
+    def acknowledged(self) -> int:
+        """The first so many readings are safe, says the daemon."""
+        return self._sender.acknowledged
+
+    @property
+    def refused(self) -> int:
+        """Readings the daemon refused for good; a drill sends none that it may refuse."""
+        return self._sender.refused
+
+    @property
+    def reconnects(self) -> int:
+        """How often it found its daemon again."""
+        return self._sender.reconnects
+
+    async def run(self, began: float) -> None:
+        """Send trigger after trigger, each when it is due, until the last."""
+        loop = asyncio.get_running_loop()
+        block = np.zeros(len(self.instruments), self._sender.record)
+        while self.triggers < self.last:
+            trigger = self.triggers + 1
+            due = began + trigger / self._machine.rate + self._delay_s
+            # What is late is sent at once, and the others get their turn all the same.
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            self._machine.fill(block, trigger, self.instruments)
+            await self._sender.send(block)
+            self.triggers = trigger
+
+    def mark(self, matrix: Array, readings: int) -> None:
+        """Mark the first so many readings in a bool matrix of shape (triggers, instruments); row 0 is trigger 1."""
+        whole, rest = divmod(readings, len(self.instruments))
+        matrix[:whole, self.instruments] = True
+        matrix[whole : whole + 1, self.instruments[:rest]] = True
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until all that was sent is acknowledged."""
+        await self._sender.drain_acknowledged(timeout_s)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._sender.close()
+
+
+class Load:
+    """All senders of a drill."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.streams: list[Stream] = []
+        self._running: list[asyncio.Task[None]] = []
+
+    async def start(self, port: int) -> None:
+        """Connect, and begin to send.
+
+        Raises:
+            SenderError, ProtocolError: the daemon does not take them.
+        """
+        for name, ack, instruments, delay_s in self._shares():
+            sender = await Sender.connect(
+                HOST, port, GROUP, sender=name, ack=ack, reconnect=True, buffer_mib=BUFFER_MIB
+            )
+            self.streams.append(Stream(sender, ack, self.machine, instruments, delay_s))
+        began = asyncio.get_running_loop().time()
+        self._running = [asyncio.create_task(stream.run(began)) for stream in self.streams]
+
+    async def finish(self, timeout_s: float) -> None:
+        """Send what is due, all streams to the same trigger, and wait until everything is acknowledged.
+
+        Raises:
+            SenderError, ProtocolError: a sender gave up, or not all was acknowledged in time.
+        """
+        last = max(stream.triggers for stream in self.streams) + 1
+        for stream in self.streams:
+            stream.last = last
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*self._running)
+        except TimeoutError:
+            pass  # what is missing is told as not acknowledged
+        await asyncio.gather(*(stream.settle(timeout_s) for stream in self.streams))
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        for stream in self.streams:
+            await stream.close()
+
+    def check(self) -> None:
+        """See that every sender is still at it.
+
+        Raises:
+            SenderError, ProtocolError: a sender gave up.
+        """
+        for task in self._running:
+            if task.done():
+                task.result()
+
+    @property
+    def triggers(self) -> int:
+        """The newest trigger of which any reading was sent."""
+        return max((stream.triggers for stream in self.streams), default=0) + 1
+
+    @property
+    def sent(self) -> int:
+        """Readings sent."""
+        return sum(stream.sent for stream in self.streams)
+
+    @property
+    def acknowledged(self) -> int:
+        """Readings acknowledged."""
+        return sum(stream.acknowledged for stream in self.streams)
+
+    @property
+    def refused(self) -> int:
+        """Readings refused."""
+        return sum(stream.refused for stream in self.streams)
+
+    @property
+    def committing(self) -> Sequence[Stream]:
+        """The streams that are told when their readings are in the database."""
+        return [stream for stream in self.streams if stream.ack is Ack.COMMITTED]
+
+    def marked(self, *, acknowledged: bool) -> Array:
+        """Which readings were sent, or acknowledged: bool, shape (triggers, instruments)."""
+        matrix = np.zeros((self.triggers, self.machine.instruments), bool)
+        for stream in self.streams:
+            stream.mark(matrix, stream.acknowledged if acknowledged else stream.sent)
+        return matrix
+
+    def _shares(self) -> list[tuple[str, Ack, Array, float]]:
+        """Name, acknowledgement, instruments and delay of each sender."""
+        everyone = np.arange(self.machine.instruments)
+        quick = everyone[everyone != self.machine.slow]
+        shares = [
+            (f"drill-{number}", ack, quick[number :: len(ACKS)], 0.0)
+            for number, ack in enumerate(ACKS)
+            if len(quick) > number
+        ]
+        if self.machine.slow is not None:
+            slow = np.array([self.machine.slow])
+            shares.append(("drill-slow", Ack.COMMITTED, slow, self.machine.slow_s))
+        return shares

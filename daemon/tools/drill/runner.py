@@ -1,0 +1,125 @@
+"""Carries out drills, one after the other, each with a daemon, a state folder and a schema of its own."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backends.base import StoreError
+from daemon.client.sender import SenderError
+from daemon.tools.drill.count import Count
+from daemon.tools.drill.disk import small_disk
+from daemon.tools.drill.drills import Drill
+from daemon.tools.drill.machine import Machine
+from daemon.tools.drill.process import DrillFailed
+from daemon.tools.drill.result import Result
+from daemon.tools.drill.scene import Scene, staged
+from daemon.tools.drill.target import Target
+from schemas.wire import ProtocolError
+
+BYTES_A_READING = 60
+"""About what one takes in the journal."""
+LEAST_KIB = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How hard.
+
+    rate: triggers a second. seconds: how long whatever goes wrong goes on. seed: of random moments.
+    """
+
+    instruments: int = 120
+    rate: float = 100.0
+    seconds: float = 4.0
+    seed: int = 1
+
+
+async def carry_out(drills: Sequence[Drill], target: Target, folder: Path, options: Options) -> AsyncIterator[Result]:
+    """Carry out drills, and give the result of each.
+
+    Args:
+        drills: in order.
+        target: its server, if it has one, runs before each drill and after it.
+        folder: each drill gets one in it.
+        options: how hard.
+    """
+    for number, drill in enumerate(drills):
+        if drill.needs_server and target.server is None:
+            yield Result(
+                name=drill.name, title=drill.title, skipped="it stops the server, which is not the drill's own"
+            )
+            continue
+        own = folder / drill.name
+        own.mkdir()
+        yield await _carried_out(drill, target, own, options, f"drill_{int(time.time())}_{number}")
+        if target.server is not None:
+            # As after a drill that failed in its middle.
+            target.server.thaw()
+            await asyncio.to_thread(target.server.start)
+
+
+async def _carried_out(drill: Drill, target: Target, folder: Path, options: Options, schema: str) -> Result:
+    machine = Machine(
+        instruments=options.instruments,
+        rate=options.rate,
+        start_ns=time.time_ns(),
+        **drill.machine(options.seconds, options.rate),
+    )
+    settings: dict[str, dict[str, Any]] = {name: dict(values) for name, values in drill.settings.items()}
+    kib = _disk_kib(options)
+    with small_disk(folder / "state", kib) if drill.disk else nullcontext() as no_disk:
+        if drill.disk:
+            settings |= _small(kib, has_disk=no_disk is None)
+        scene: Scene | None = None
+        count: Count | None = None
+        problem: str | None = None
+        try:
+            async with staged(target, machine, folder, schema=schema, settings=settings, seed=options.seed) as scene:
+                if no_disk is not None:
+                    scene.notes.append(f"a journal of {kib} KiB in the place of a disk: {no_disk}")
+                await drill.act(scene, options.seconds)
+                count = await scene.finish()
+        except (DrillFailed, SenderError, ProtocolError, StoreError) as error:
+            problem = str(error)
+            if scene is not None:
+                count = await _counted(scene)
+    if scene is None:
+        return Result(name=drill.name, title=drill.title, problem=problem)
+    if target.server is None:
+        await scene.remove()
+    return Result(
+        name=drill.name,
+        title=drill.title,
+        sent=scene.load.sent,
+        acknowledged=scene.load.acknowledged,
+        refused=scene.load.refused,
+        count=count,
+        recoveries=tuple(scene.recoveries),
+        problem=problem,
+        notes=tuple(scene.notes),
+    )
+
+
+def _disk_kib(options: Options) -> int:
+    """A disk that is full when the drill's time is over, about."""
+    return max(LEAST_KIB, math.ceil(options.rate * options.instruments * BYTES_A_READING * options.seconds / 2**10))
+
+
+def _small(kib: int, *, has_disk: bool) -> dict[str, dict[str, Any]]:
+    """Settings with which the disk is soon full, and memory with it."""
+    mib = kib / 2**10
+    journal = {"segment_mib": 1.0} if has_disk else {"segment_mib": 1.0, "max_mib": mib}
+    return {"journal": journal, "committer": {"max_waiting_mib": mib / 2, "max_batch_mib": mib / 4}}
+
+
+async def _counted(scene: Scene) -> Count | None:
+    """Count what is there all the same: a drill that failed lost something, or did not."""
+    try:
+        return await scene.count()
+    except StoreError:
+        return None

@@ -1,0 +1,133 @@
+"""An experiment on a running daemon, over its API, as a terminal shows it."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from daemon.client.reach import Reach
+from daemon.client.terminal import DaemonGone, ask
+from daemon.core.outcome import CommandFailed
+from schemas.api.interference import Block, Experiment, Record
+from schemas.api.status import ExperimentStatus
+
+PATH = "/api/v1/interference"
+PATIENCE_S = 60.0
+LOOK_S = 0.5
+PHASES = {"A": "write only", "B": "write and read", "warming up": "warming up", "reporting": "working out the report"}
+
+
+@contextmanager
+def told_to_stop() -> Iterator[asyncio.Event]:
+    """Set by Ctrl-C and SIGTERM meanwhile, which then end nothing by themselves."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+async def follow(found: Reach, settings: Experiment, console: Console, stop: asyncio.Event) -> tuple[Record, str]:
+    """Start an experiment, show how far it is, and return its record and its report.
+
+    stop: ends it early; what was measured comes back all the same.
+
+    Raises:
+        CommandFailed: the daemon refuses, is gone, or the experiment failed.
+    """
+    try:
+        async with found.client(PATIENCE_S) as client:
+            answer = await ask(client, "POST", PATH, settings.model_dump(mode="json"))
+            name: str = answer.json()["id"]
+            async with _ended_with_us(client):
+                known, blocks = await _watch(client, console, stop)
+            record = Record.model_validate_json((await ask(client, "GET", f"{PATH}/{name}")).content)
+            # What ended with the experiment, between two looks.
+            for block in record.blocks[known:]:
+                console.print(_line(block, blocks), highlight=False)
+            if record.result is None:
+                raise CommandFailed(
+                    f"experiment {name} has no result: {record.problem or 'see the events of the daemon'}"
+                )
+            return record, (await ask(client, "GET", f"{PATH}/{name}/report")).text
+    except DaemonGone as gone:
+        raise CommandFailed(str(gone)) from None
+
+
+@contextlib.asynccontextmanager
+async def _ended_with_us(client: httpx.AsyncClient) -> AsyncIterator[None]:
+    """Let no experiment go on that nobody waits for any more."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(DaemonGone):
+            await ask(client, "DELETE", PATH)
+        raise
+
+
+async def _watch(client: httpx.AsyncClient, console: Console, stop: asyncio.Event) -> tuple[int, int]:
+    """Tell of blocks until the experiment is over; return how many were told, and how many there were to be."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description:<30}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[left]}", style="dim"),
+    )
+    known = planned = 0
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("waiting for the readers", total=None, left="")
+        while True:
+            told: dict[str, Any] = (
+                await ask(client, "GET", f"{PATH}?past=false&after=1000000000&blocks={known}")
+            ).json()
+            if told["running"] is None:
+                return known, planned
+            status = ExperimentStatus.model_validate(told["running"])
+            planned = status.blocks
+            blocks = [Block.model_validate(block) for block in (told["live"] or {}).get("blocks", [])]
+            known += len(blocks)
+            for block in blocks:
+                progress.console.print(_line(block, status.blocks), highlight=False)
+            progress.update(task, description=_doing(status), completed=known, total=status.blocks, left=_left(status))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), LOOK_S)
+            if stop.is_set():
+                progress.update(task, description="stopping", left="")
+                await _stop(client)
+
+
+async def _stop(client: httpx.AsyncClient) -> None:
+    """Stop it; where it ended just now there is nothing left to stop."""
+    try:
+        await ask(client, "DELETE", PATH)
+    except DaemonGone:
+        if (await ask(client, "GET", f"{PATH}?past=false")).json()["running"] is not None:
+            raise
+
+
+def _line(block: Block, blocks: int) -> str:
+    readers = f"{block.readers} readers" if block.kind == "B" else "no readers"
+    p99 = "nothing committed" if block.p99_ms is None else f"p99 {block.p99_ms:.3g} ms"
+    cut = "" if block.whole else ", cut short"
+    return f"{block.number:>3}/{blocks} {block.kind} {readers:<12} {p99}, {block.rate:,.1f} triggers/s{cut}"
+
+
+def _doing(status: ExperimentStatus) -> str:
+    phase = PHASES.get(status.phase, status.phase)
+    return f"{phase}, {status.readers} readers" if status.phase == "B" else phase
+
+
+def _left(status: ExperimentStatus) -> str:
+    minutes, seconds = divmod(round(status.left_s), 60)
+    return f"about {minutes}:{seconds:02d} left" if status.phase != "reporting" else ""

@@ -1,0 +1,202 @@
+"""The simulation as a client: connects, lets every group's stream run, waits for acknowledgements, reports."""
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from daemon.client.sender import Sender, SenderError
+from daemon.tools.simulate.datagrams import DatagramSender
+from daemon.tools.simulate.plan import Numbering
+from daemon.tools.simulate.report import SimulateReport
+from daemon.tools.simulate.settings import SettingsError, SimulateSettings
+from daemon.tools.simulate.stream import GroupStream, Link
+from schemas.readings import InstrumentGroup
+from schemas.wire import Answer, ProtocolError
+
+CONNECTING_AT_ONCE = 64
+"""Connections opened together: fewer than a listening socket usually keeps waiting."""
+
+CONNECT_S = 20.0
+"""Time for connecting and greeting: a daemon with a great load, ours or others', may take its time."""
+
+STOP_PATIENCE_S = 5.0
+"""Time for acknowledgements after Ctrl-C."""
+
+
+class Problems:
+    """What went wrong with connections; 120 of them saying the same at once are one line."""
+
+    def __init__(self, say: Callable[[str], None] | None) -> None:
+        self._say = say
+        self._times: Counter[str] = Counter()
+        self._said: dict[str, float] = {}
+
+    def tell(self, text: str) -> None:
+        """Count a problem, and say it unless the same was said within the last second."""
+        self._times[text] += 1
+        now = time.monotonic()
+        if self._say is not None and now - self._said.get(text, -1.0) > 1.0:
+            self._said[text] = now
+            self._say(text)
+
+    def lines(self) -> tuple[str, ...]:
+        """All of them, each with how often."""
+        return tuple(text if times == 1 else f"{text} ({times} times)" for text, times in self._times.items())
+
+
+async def simulate(
+    settings: SimulateSettings, *, stop: asyncio.Event | None = None, say: Callable[[str], None] | None = None
+) -> SimulateReport:
+    """Simulate the instruments of all groups in the settings until their end, or until `stop` is set.
+
+    Args:
+        settings: what to simulate, and where to send it.
+        stop: ends it early and cleanly: nothing more is sent, what was sent is still waited for a little.
+        say: told in one line when a connection is lost or found again.
+
+    Returns:
+        The report; an exact account file is written when the settings name one.
+
+    Raises:
+        SenderError: nobody answers at the address.
+        ProtocolError: the daemon refuses a group.
+        SettingsError: an instrument is named that a group does not have.
+        OSError: the account file cannot be written.
+    """
+    problems = Problems(say)
+    stop = stop or asyncio.Event()
+    links: list[Link] = []
+    try:
+        streams = [await _open(settings, name, number, links, problems) for number, name in enumerate(settings.groups)]
+        await _send(streams, stop, problems)
+        patience = min(STOP_PATIENCE_S, settings.finish_timeout_s) if stop.is_set() else settings.finish_timeout_s
+        for error in await asyncio.gather(*(link.finish(patience) for link in links), return_exceptions=True):
+            _note(error, problems)
+    finally:
+        await asyncio.gather(*(link.close() for link in links))
+    report = SimulateReport(
+        protocol=settings.protocol,
+        groups=tuple(stream.report() for stream in streams),
+        problems=problems.lines(),
+        accounts={
+            name: stream.account.rows(Numbering.of(settings))
+            for name, stream in zip(settings.groups, streams, strict=True)
+            if settings.account is not None
+        },
+    )
+    if settings.account is not None:
+        await asyncio.to_thread(report.save_account, settings.account)
+    return report
+
+
+def run_simulate(settings: SimulateSettings, *, say: Callable[[str], None] | None = None) -> SimulateReport:
+    """Run `simulate` in an event loop of its own, ended cleanly by SIGINT (Ctrl-C) or SIGTERM. Raises as `simulate`."""
+    return asyncio.run(_until_signalled(settings, say))
+
+
+async def _until_signalled(settings: SimulateSettings, say: Callable[[str], None] | None) -> SimulateReport:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def asked() -> None:
+        # The next one ends it the hard way, for whoever will not wait for acknowledgements.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked)
+    return await simulate(settings, stop=stop, say=say)
+
+
+async def _open(
+    settings: SimulateSettings, name: str, number: int, links: list[Link], problems: Problems
+) -> GroupStream:
+    mine: Sequence[Link]
+    if settings.protocol == "udp":
+        group = next(group for group in settings.layouts if group.name == name)
+        layout = Answer(group=name, record=group.record, instruments=group.size)
+        mine = [_datagrams(settings, group, problems) for _ in range(_how_many(settings, group.size))]
+        links.extend(mine)
+    else:
+        first = await _connect(settings, name, 0, problems)
+        links.append(first)
+        layout = Answer(group=name, record=first.record, instruments=first.instruments)
+        mine = [first, *await _connect_rest(settings, name, layout.instruments, links, problems)]
+    if settings.instruments > layout.instruments:
+        which = "stuck" if settings.stuck == settings.instruments - 1 else "slip or clock-step"
+        raise SettingsError(f"{which}: {name} has instruments 0 to {layout.instruments - 1}; give one of these")
+    return GroupStream(settings, layout, mine, salt=number)
+
+
+async def _connect_rest(
+    settings: SimulateSettings, name: str, instruments: int, links: list[Link], problems: Problems
+) -> list[Sender]:
+    limit = asyncio.Semaphore(CONNECTING_AT_ONCE)
+
+    async def one(number: int) -> Sender:
+        async with limit:
+            sender = await _connect(settings, name, number, problems)
+            links.append(sender)
+            return sender
+
+    wanted = range(1, _how_many(settings, instruments))
+    opened = await asyncio.gather(*(one(number) for number in wanted), return_exceptions=True)
+    for error in opened:
+        if isinstance(error, BaseException):
+            raise error
+    return [sender for sender in opened if isinstance(sender, Sender)]
+
+
+async def _connect(settings: SimulateSettings, name: str, number: int, problems: Problems) -> Sender:
+    share = settings.buffer_mib if settings.connections == 1 else max(settings.buffer_mib / 16, 0.25)
+    return await Sender.connect(
+        settings.host,
+        settings.port,
+        name,
+        sender=f"{settings.sender}-{number}",
+        ack=settings.ack,
+        reconnect=True,
+        buffer_mib=share,
+        timeout_s=CONNECT_S,
+        on_problem=problems.tell,
+        tls=settings.tls,
+    )
+
+
+def _datagrams(settings: SimulateSettings, group: InstrumentGroup, problems: Problems) -> DatagramSender:
+    return DatagramSender(
+        settings.host,
+        settings.port,
+        group,
+        datagram_bytes=settings.datagram_bytes,
+        on_problem=problems.tell,
+    )
+
+
+def _how_many(settings: SimulateSettings, instruments: int) -> int:
+    return instruments if settings.connections == "each" else min(int(settings.connections), instruments)
+
+
+async def _send(streams: Sequence[GroupStream], stop: asyncio.Event, problems: Problems) -> None:
+    begun, begun_ns = asyncio.get_running_loop().time(), time.time_ns()
+    sending = [asyncio.create_task(stream.run(begun, begun_ns)) for stream in streams]
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        done = asyncio.ensure_future(asyncio.wait(sending))
+        await asyncio.wait((done, stopped), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (*sending, stopped):
+            task.cancel()
+        outcomes = await asyncio.gather(*sending, return_exceptions=True)
+    for error in outcomes:
+        _note(error, problems)
+
+
+def _note(error: object, problems: Problems) -> None:
+    """Take down what a connection failed with; anything else is a fault of the program and goes on."""
+    if isinstance(error, SenderError | ProtocolError | TimeoutError):
+        problems.tell(str(error))
+    elif isinstance(error, Exception):
+        raise error

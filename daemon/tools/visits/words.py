@@ -1,0 +1,156 @@
+"""Runs of visits in words and tables, for a terminal."""
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from daemon.client.terminal import duration
+from daemon.tools.console import labelled
+from daemon.workloads.visits.figures import bin_visits, boxes, line, over
+from daemon.workloads.visits.kept import STOPPED, Summary
+from schemas.api.visits import Line, VisitMeasure, VisitsRun, VisitsStatus
+
+MIB = 2**20
+MOST_BINS = 12
+
+
+def visit_words(visit: VisitMeasure | None) -> str:
+    """What a visit took and moved, in a few words."""
+    if visit is None:
+        return ""
+    written = visit.objects + visit.sources + visit.forced
+    read = visit.objects_read + visit.sources_read + visit.forced_read
+    return (
+        f"{seconds(visit.visit_s)} a visit (select {seconds(visit.select_s)}, store {seconds(visit.store_s)}),"
+        f" {read:,} rows read, {written:,} written"
+    )
+
+
+def compaction_words(count: int, compact_s: float) -> str:
+    """What compaction took, between the visits."""
+    return f"{count:,} tables of ended periods were compacted in {seconds(compact_s)}, between the visits"
+
+
+def left_words(status: VisitsStatus) -> str:
+    """The time left."""
+    return "" if status.remaining_s is None else f"about {duration(status.remaining_s)} left"
+
+
+def seconds(value: float) -> str:
+    """Three digits."""
+    return f"{value:.3g} s" if value >= 0.1 else f"{1000 * value:.3g} ms"
+
+
+def line_words(fit: Line | None) -> str:
+    """A line through visits, in words."""
+    if fit is None:
+        return "too few visits for a line"
+    sign = "-" if fit.slope_per_1000 < 0 else "+"
+    return (
+        f"{fit.intercept:.4g} s {sign} {abs(fit.slope_per_1000):.4g} s per 1,000 visits"
+        f" (95 %: {fit.slope_low:.4g} to {fit.slope_high:.4g}), through {fit.visits:,} visits"
+    )
+
+
+def say_run(run: VisitsRun, csv: str, out: Console) -> None:
+    """The tables at the end of a run."""
+    if not run.visits:
+        out.print("All visits that were asked for were done before.", highlight=False)
+        return
+    out.print(_bins(run))
+    numbers = [visit.visit for visit in run.visits]
+    for name in ("visit", "select", "store"):
+        fit = line(numbers, [getattr(visit, f"{name}_s") for visit in run.visits])
+        out.print(labelled(name, 7, line_words(fit)), soft_wrap=True)
+    limit_s = run.settings.limit_s
+    fraction = over([visit.visit_s for visit in run.visits], limit_s)
+    out.print(labelled("limit", 7, f"{fraction:.1%} of the visits took more than {limit_s:g} s"))
+    if run.compactions:
+        words = compaction_words(len(run.compactions), sum(each.compact_s for each in run.compactions))
+        out.print(labelled("upkeep", 7, words), soft_wrap=True)
+    out.print(_rows(run))
+    out.print(labelled("kept", 7, csv), soft_wrap=True)
+    if run.problem == STOPPED:
+        done = run.visits[-1].visit + 1
+        out.print(
+            f"Stopped after {done:,} of {run.settings.visits:,} visits; the same command goes on from there.",
+            highlight=False,
+        )
+
+
+def _bins(run: VisitsRun) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Seconds a visit", title_justify="left")
+    for name in ("visits", "mean", "median", "quartiles", "shortest, longest", "select", "store"):
+        table.add_column(name, justify="left" if name == "visits" else "right")
+    numbers = np.array([visit.visit for visit in run.visits])
+    columns = {name: np.array([getattr(visit, name) for visit in run.visits]) for name in ("select_s", "store_s")}
+    width = bin_visits(int(numbers[-1] - numbers[0]) + 1)
+    taken = [visit.visit_s for visit in run.visits]
+    wider = -(-len(boxes(numbers, taken, width)) // MOST_BINS)
+    for part in boxes(numbers, taken, wider * width):
+        inside = (numbers >= part.first) & (numbers <= part.last)
+        table.add_row(
+            f"{part.first:,} to {part.last:,}",
+            f"{part.mean:.4g}",
+            f"{part.median:.4g}",
+            f"{part.q1:.3g} to {part.q3:.3g}",
+            f"{part.low:.3g}, {part.high:.3g}",
+            *(f"{float(columns[name][inside].mean()):.4g}" for name in columns),
+        )
+    return table
+
+
+def _rows(run: VisitsRun) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("table", "rows", "by the formula", "difference", "table MiB", "indexes MiB", "bytes a row"):
+        table.add_column(name, justify="left" if name == "table" else "right")
+    for name in run.sizes or run.counts:
+        size = run.sizes.get(name)
+        rows = run.counts.get(name, size.rows if size else 0)
+        expected = run.expected.get(name)
+        estimated = "" if name in run.counts else "about "
+        whole = size.table_bytes + size.index_bytes if size else 0
+        table.add_row(
+            name,
+            f"{estimated}{rows:,}",
+            "–" if expected is None else f"{expected:,.0f}",
+            f"{rows / expected - 1:+.2%}" if expected else "–",
+            f"{size.table_bytes / MIB:,.1f}" if size else "–",
+            f"{size.index_bytes / MIB:,.1f}" if size else "–",
+            f"{whole / rows:,.0f}" if rows and whole else "–",
+        )
+    return table
+
+
+def status_lines(status: VisitsStatus) -> list[tuple[str, str]]:
+    """How a run is, as names and texts."""
+    told = [
+        ("run", f"{status.id} ({status.index_mode}, {status.target})"),
+        ("state", status.state if status.problem is None else f"{status.state}: {status.problem}"),
+        ("done", f"{status.done:,} of {status.visits:,} visits, {status.here:,} in this run"),
+    ]
+    if status.last is not None:
+        told.append(("last", f"visit {status.last.visit:,}: {visit_words(status.last)}"))
+    if status.mean_s is not None:
+        told.append(("mean", f"{seconds(status.mean_s)} a visit lately"))
+    if status.fit is not None:
+        told.append(("line", line_words(status.fit)))
+    if status.compactions:
+        told.append(("upkeep", compaction_words(status.compactions, status.compact_s)))
+    if status.over_limit is not None:
+        told.append(("limit", f"{status.over_limit:.1%} of the visits took more than {status.limit_s:g} s"))
+    if status.remaining_s is not None and status.state not in ("done", "stopped", "failed"):
+        told.append(("left", f"about {duration(status.remaining_s)}"))
+    return told
+
+
+def runs_table(past: list[Summary]) -> Table:
+    """The runs that are kept."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("id", "index mode", "visits", "took", "ended"):
+        table.add_column(name, justify="right" if name in ("visits", "took") else "left")
+    for run in past:
+        took = duration(max(0.0, (run.ended_ns - run.began_ns) / 1e9))
+        table.add_row(run.id, run.index_mode, f"{run.visits:,}", took, run.problem or "all visits are done")
+    return table

@@ -1,0 +1,222 @@
+"""HTTP with limits: on what a client may send, on how long it may take, and on how many there may be.
+
+uvicorn alone waits for ever for a request that never ends, and holds whatever headers it is sent.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import httptools
+import orjson
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from schemas.checking.addresses import neighbourhood
+
+LINGER_S = 1.0
+"""Time a client that was refused has to read why, before it is hung up on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a client may do.
+
+    connections: at the same time, of all clients. At the limit the one that has been idle longest, of the address with
+        the most idle ones, makes room: connections that ask for nothing keep nobody out.
+    head_bytes: of a request's line and headers.
+    body_bytes: of its body.
+    request_s: to send a whole request.
+    answer_s: for its answer, from the whole request to the last byte taken over by the system.
+    """
+
+    connections: int = 512
+    head_bytes: int = 16 * 1024
+    body_bytes: int = 64 * 1024
+    request_s: float = 10.0
+    answer_s: float = 60.0
+
+
+class _Refused(Exception):
+    """The request is over a limit, or none; the arguments are the status and what to say."""
+
+
+class LimitedHttp(HttpToolsProtocol):
+    """uvicorn's protocol, with limits."""
+
+    limits: ClassVar[Limits]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._refusal: _Refused | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._head_bytes = 0
+        self._in_head = True
+        self._is_whole = False
+        """Whether a request ended with what came last."""
+        self._is_sending = True
+        """Whether the client owes (the rest of) a request."""
+        self.idle_since = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is lost with it: no whole request waits for its answer."""
+        return self._is_sending and not self.transport.is_closing()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let a client in, if there is room or can be made."""
+        super().connection_made(transport)
+        self.idle_since = self.loop.time()
+        if not self._make_room():
+            self._refuse(503, "too many connections, all of them busy; try again later")
+            return
+        self._until(self.limits.request_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; over a limit, or when it is not HTTP, say so and close."""
+        if self.transport.is_closing() or self._refusal is not None:
+            return
+        self._unset_keepalive_if_required()
+        if self._is_sending and self._deadline is None:
+            self._until(self.limits.request_s)
+        self._is_whole = False
+        try:
+            self.parser.feed_data(data)
+            # A header without an end is in the parser, which has told nothing of it yet. What ended a request was its
+            # body for the most part, and not the head of the next one.
+            self._head_bytes += len(data) if self._in_head and not self._is_whole else 0
+            self._see_head()
+        except httptools.HttpParserUpgrade:
+            self._upgrade()
+        except (httptools.HttpParserError, _Refused) as error:
+            refusal = self._refusal or error
+            self._refuse(*(refusal.args if isinstance(refusal, _Refused) else (400, "this is not HTTP/1.1")))
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._head_bytes, self._in_head, self._is_sending = 0, True, True
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the address asked for."""
+        self._head_bytes += len(url)
+        self._see_head()
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header."""
+        self._head_bytes += len(name) + len(value)
+        self._see_head()
+        name = name.lower()
+        if name == b"transfer-encoding":
+            self._stop(411, "send the body in one piece, with a Content-Length")
+        if name == b"content-length" and (not value.isdigit() or int(value[:20]) > self.limits.body_bytes):
+            self._stop(413, f"the body may have {self.limits.body_bytes} bytes")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The application may begin to answer."""
+        self._in_head, self._head_bytes = False, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The client has sent all it has to: now it is for us to answer, and for the client to take it."""
+        super().on_message_complete()
+        self._in_head = self._is_whole = True
+        if self.cycle is None or self.cycle.response_complete:
+            self._rest()
+        else:
+            self._is_sending = False
+            self._until(self.limits.answer_s)
+
+    def on_response_complete(self) -> None:
+        """The answer is written."""
+        super().on_response_complete()
+        if self.transport.is_closing() or not self.cycle.response_complete:
+            self._until(self.limits.answer_s)
+        else:
+            self._rest()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing more was asked."""
+        super().timeout_keep_alive_handler()
+        # What was answered may still wait for a client that never takes it.
+        self._until(self.limits.answer_s)
+
+    def _rest(self) -> None:
+        self._disarm()
+        self._is_sending, self.idle_since = True, self.loop.time()
+
+    def _upgrade(self) -> None:
+        self._disarm()
+        if self._should_upgrade():
+            self.handle_websocket_upgrade()
+        else:
+            self._refuse(400, "nothing but a WebSocket can be asked for in place of HTTP/1.1")
+
+    def _see_head(self) -> None:
+        if self._head_bytes > self.limits.head_bytes:
+            self._stop(431, f"the request line and headers may have {self.limits.head_bytes} bytes")
+
+    def _stop(self, status: int, detail: str) -> None:
+        # The parser wraps whatever a callback raises: what was meant is kept beside.
+        self._refusal = _Refused(status, detail)
+        raise self._refusal
+
+    def _refuse(self, status: int, detail: str) -> None:
+        self._refusal = _Refused(status, detail)
+        if self.cycle is not None and not self.cycle.response_complete:
+            # The answer to a request before this one has no way out any more.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        body = orjson.dumps({"detail": detail})
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + head + body)
+        if self.transport.can_write_eof():
+            # What the client still sends is read and thrown away: closed on it, the kernel would take the answer back.
+            self.transport.write_eof()
+            self._until(min(LINGER_S, self.limits.request_s))
+        else:
+            self.transport.close()
+            # It may never take the answer, and then it goes without.
+            self._until(self.limits.request_s)
+
+    def _until(self, seconds: float) -> None:
+        self._disarm()
+        self._deadline = self.loop.call_later(seconds, self.drop)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def drop(self) -> None:
+        """Close it now, whatever is under way."""
+        self.transport.abort()
+
+    def _make_room(self) -> bool:
+        if len(self.connections) <= self.limits.connections:
+            return True
+        there = [one for one in self.connections if one.transport is not None and not one.transport.is_closing()]
+        if len(there) <= self.limits.connections:
+            return True
+        idle = [one for one in there if isinstance(one, LimitedHttp) and one.is_idle and one is not self]
+        if not idle:
+            return False
+        many = Counter(map(_who, idle)).most_common(1)[0][0]
+        min((one for one in idle if _who(one) == many), key=lambda one: one.idle_since).drop()
+        return True
+
+
+def _who(connection: HttpToolsProtocol) -> str:
+    return neighbourhood(connection.client[0]) if connection.client else ""
+
+
+def limited(limits: Limits) -> type[LimitedHttp]:
+    """The protocol with these limits, as uvicorn takes it."""
+    return type("LimitedHttp", (LimitedHttp,), {"limits": limits})

@@ -1,0 +1,100 @@
+"""A server of HTTP on a socket of its own, with or without TLS, in whatever event loop runs."""
+
+import asyncio
+import socket
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from daemon.web.http import Limits, limited
+from daemon.web.tls import Identity
+
+HANDSHAKE_S = 5.0
+"""What a client may take for its TLS handshake."""
+RENEW_TICKS = 600
+"""Ticks (of a tenth of a second) between two looks whether the certificate was renewed."""
+INCOMING_FRAME = 64 * 1024
+"""Bytes of a WebSocket message from a client: ours send none."""
+
+
+class DoorServer(uvicorn.Server):
+    """Serves an application until `should_exit`."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, identity: Identity | None = None, **options: Any) -> None:
+        config = uvicorn.Config(
+            app,
+            http=limited(limits),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws=WebSocketsSansIOProtocol,
+            ws_max_size=INCOMING_FRAME,
+            **options,
+        )
+        super().__init__(config)
+        self._identity = identity
+
+    @property
+    def scheme(self) -> str:
+        """Of its address."""
+        return "http" if self._identity is None else "https"
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; as uvicorn does, but with a limit for the TLS handshake and a context that can be renewed."""
+        assert sockets is not None
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            self.should_exit = True
+            return
+        tls: dict[str, Any] = {}
+        if self._identity is not None:
+            tls = {"ssl": self._identity.context, "ssl_handshake_timeout": HANDSHAKE_S}
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(self._protocol, sock=listening, backlog=self.config.backlog, **tls)
+            for listening in sockets
+        ]
+        self.started = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look now and then whether the certificate was renewed."""
+        if self._identity is not None and counter and counter % RENEW_TICKS == 0:
+            self._identity.renew()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all connections; as uvicorn does, but a stream whose client has just left is not told to close again.
+
+        It has answered that, but does not know it, and telling it twice would end the server with an exception.
+        """
+        for connection in self.server_state.connections:
+            if isinstance(connection, WebSocketsSansIOProtocol) and connection.transport.is_closing():
+                connection.close_sent = True
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that is bound to an address, and does not listen yet.
+
+    Raises:
+        OSError: the address is taken, or is not this machine's.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except BaseException:
+        listening.close()
+        raise
+    return listening

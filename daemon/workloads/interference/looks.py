@@ -1,0 +1,107 @@
+"""Looks at the writing: what was counted up to a moment, and what came between two of them."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psutil
+
+from daemon.core.metrics import percentile_of, percentile_within
+from daemon.pipeline.pipeline import Pipeline
+from daemon.workloads.readers.measuring import percentiles_ms
+from daemon.workloads.readers.reader import Figures
+from schemas.api.interference import WorkloadBlock
+from schemas.readings import Array
+
+_PROCESS = psutil.Process()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """All groups together, since the daemon's start.
+
+    at_s: CLOCK_MONOTONIC. fine: as `Latencies.fine`. triggers, readings: committed. received: readings.
+    cpu_s: of this process. busy_s, all_s: of all cores together.
+    """
+
+    at_s: float
+    fine: Array
+    triggers: int
+    readings: int
+    received: int
+    cpu_s: float
+    busy_s: float
+    all_s: float
+
+
+def look(pipelines: Iterable[Pipeline]) -> Look:
+    """Look now; at least one pipeline."""
+    committers = [pipeline.committer for pipeline in pipelines]
+    own, machine = _PROCESS.cpu_times(), psutil.cpu_times()
+    idle = machine.idle + getattr(machine, "iowait", 0.0)
+    # Linux counts what guests use among what users do, too.
+    everything = sum(machine) - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
+    return Look(
+        at_s=time.monotonic(),
+        fine=np.sum([committer.latencies.fine for committer in committers], axis=0),
+        triggers=sum(committer.counts.triggers for committer in committers),
+        readings=sum(committer.counts.readings for committer in committers),
+        received=sum(pipeline.assembly.counts.received for pipeline in pipelines),
+        cpu_s=own.user + own.system,
+        busy_s=everything - idle,
+        all_s=everything,
+    )
+
+
+def waiting(pipelines: Iterable[Pipeline]) -> int:
+    """Triggers that wait now."""
+    return sum(pipeline.backlog.waiting.triggers for pipeline in pipelines)
+
+
+def writing_between(first: Look, last: Look) -> dict[str, Any]:
+    """The figures of a block that are of the writing and of the machine, by their names in `Block`."""
+    seconds = max(last.at_s - first.at_s, 1e-9)
+    fine = last.fine - first.fine
+    machine_s = last.all_s - first.all_s
+    return {
+        "triggers": last.triggers - first.triggers,
+        "rate": (last.triggers - first.triggers) / seconds,
+        "reading_rate": (last.readings - first.readings) / seconds,
+        "received_rate": (last.received - first.received) / seconds,
+        "p50_ms": percentile_within(fine, 50),
+        "p99_ms": percentile_within(fine, 99),
+        "max_ms": percentile_of(fine, 100),
+        "cpu_percent": 100 * (last.cpu_s - first.cpu_s) / seconds,
+        "machine_percent": 100 * (last.busy_s - first.busy_s) / machine_s if machine_s > 0 else 0.0,
+    }
+
+
+def reading_between(first: Figures, last: Figures, admitted: int, seconds: float) -> WorkloadBlock:
+    """What a workload did in between."""
+    return WorkloadBlock(
+        admitted=admitted,
+        rate=(last.cycles - first.cycles) / seconds,
+        row_rate=(last.rows - first.rows) / seconds,
+        **_answers(first, last),
+    )
+
+
+def with_answers(found: WorkloadBlock, first: Figures, last: Figures) -> WorkloadBlock:
+    """The same, with the answers in between for those there were, and its rates as they are."""
+    return found.model_copy(update=_answers(first, last))
+
+
+def _answers(first: Figures, last: Figures) -> dict[str, Any]:
+    counts = np.ctypeslib.as_array(last.latency.counts) - np.ctypeslib.as_array(first.latency.counts)
+    p50, p99, most = percentiles_ms(last.latency, counts, 50, 99, 100)
+    return {
+        "cycles": last.cycles - first.cycles,
+        "in_time": last.in_time - first.in_time,
+        "failed": last.failed - first.failed,
+        "slipped_s": last.slipped_s - first.slipped_s,
+        "p50_ms": p50,
+        "p99_ms": p99,
+        "max_ms": most,
+    }

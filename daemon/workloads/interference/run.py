@@ -1,0 +1,273 @@
+"""One experiment under way: block after block, measured as it goes."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
+
+from daemon.core.metrics import percentile_within
+from daemon.pipeline.pipeline import Pipeline
+from daemon.workloads.interference.blocks import Planned, dealt, planned, seconds_of
+from daemon.workloads.interference.looks import Look, look, reading_between, waiting, with_answers, writing_between
+from daemon.workloads.interference.server_watch import ServerWatch
+from daemon.workloads.readers.manager import Readers
+from daemon.workloads.readers.reader import Figures
+from schemas.api.interference import MOST_SAMPLES, SAMPLE_S, Block, Experiment, RecordState, Sample
+from schemas.api.status import ExperimentStatus
+
+TICK_S = 0.1
+"""Time between two looks at the backlog."""
+
+READY_S = 120.0
+"""Patience with the readers' processes at the begin."""
+
+LET_GO_S = 0.6
+"""Until every reader's process has heard an order, and has said how it is since."""
+
+
+class _Stopped(Exception):
+    """Somebody stopped it."""
+
+
+class _Broken(Exception):
+    """It cannot go on; the message is one line."""
+
+
+class Run:
+    """Measures; its workloads stand ready and are stopped by whoever started them.
+
+    blocks, timeline, notes: as in `schemas.api.interference.Record`, growing. state: how it ended.
+    keep: called after each block.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Experiment,
+        *,
+        readers: Readers,
+        pipelines: Mapping[str, Pipeline],
+        watch: Callable[[Callable[[str], None]], ServerWatch],
+        keep: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.order = planned(settings)
+        self.blocks: list[Block] = []
+        self.timeline: list[Sample] = []
+        self.notes: list[str] = []
+        self.state = RecordState.RUNNING
+        self.problem: str | None = None
+        self.began_ns = time.time_ns()
+        self._readers = readers
+        self._pipelines = tuple(pipelines.values())
+        self._watch = watch(self._note)
+        self._keep = keep
+        self._stop = asyncio.Event()
+        self._began_s = time.monotonic()
+        self._block_s = self._began_s
+        self._phase = "warming up"
+        self._number = 1
+        self._backlog = 0  # at most, in the block
+        self._is_away_noted = False
+        self._told: set[str] = set()  # workloads of which was said that questions fail
+
+    def stop(self, why: str) -> None:
+        """End it soon; what was measured stays."""
+        self.problem = why
+        self._stop.set()
+
+    def status(self) -> ExperimentStatus:
+        """How far it is."""
+        left = (len(self.order) - self._number + 1) * self.settings.block_s - (time.monotonic() - self._block_s)
+        return ExperimentStatus(
+            id=self.name,
+            began_ns=self.began_ns,
+            phase=self._phase,
+            block=self._number,
+            blocks=len(self.order),
+            readers=self.order[self._number - 1].readers,
+            left_s=max(0.0, left),
+        )
+
+    async def measure(self) -> None:
+        """Go through all blocks; `state` and `problem` say how that went."""
+        async with asyncio.TaskGroup() as tasks:
+            beside = [tasks.create_task(self._watch.run())]
+            try:
+                await self._get_ready()
+                beside.append(tasks.create_task(self._sample()))
+                for number, block in enumerate(self.order, 1):
+                    await self._measure(number, block)
+                    await self._keep()
+                self.state = RecordState.DONE
+            except _Stopped:
+                self.state = RecordState.STOPPED
+            except _Broken as broken:
+                self.state, self.problem = RecordState.FAILED, str(broken)
+            finally:
+                for task in beside:
+                    task.cancel()
+
+    # --- one block ----------------------------------------------------------------------------------------------------
+
+    async def _measure(self, number: int, block: Planned) -> None:
+        self._number, self._phase, self._block_s = number, "warming up", time.monotonic()
+        begin_s = self._now()
+        clients = dealt(self.settings, block)
+        self._admit(clients)
+        await self._pause(self.settings.warm_up_s)
+        self._phase = block.kind
+        self._backlog = waiting(self._pipelines)
+        first, reading = look(self._pipelines), self._figures()
+        try:
+            await self._pause(self.settings.block_s - self.settings.warm_up_s)
+        except _Stopped:
+            self.blocks.append(self._block(number, block, begin_s, first, reading, whole=False))
+            raise
+        measured = self._block(number, block, begin_s, first, reading, whole=True)
+        try:
+            if block.kind == "B":
+                self._admit(dict.fromkeys(clients, 0))
+                self._phase = "warming up"
+                await self._let_readers_go()
+                # Long answers would be missing among those that came before the block's end, and short ones would not.
+                measured = _with_last_answers(measured, reading, self._figures())
+        finally:
+            self.blocks.append(measured)
+        self._see_readers_run()
+
+    def _block(
+        self, number: int, block: Planned, begin_s: float, first: Look, reading: Mapping[str, Figures], *, whole: bool
+    ) -> Block:
+        last, now = look(self._pipelines), self._figures()
+        seconds = max(last.at_s - first.at_s, 1e-9)
+        clients = dealt(self.settings, block)
+        server, waits = self._watch.between(first.at_s, last.at_s)
+        kind: Literal["A", "B"] = block.kind
+        return Block(
+            number=number,
+            kind=kind,
+            readers=block.readers,
+            begin_s=begin_s,
+            from_s=first.at_s - self._began_s,
+            end_s=last.at_s - self._began_s,
+            whole=whole,
+            backlog=self._backlog,
+            workloads={
+                name: reading_between(reading[name], now[name], clients[name], seconds) for name in self._names()
+            },
+            server=server,
+            waits=waits,
+            **writing_between(first, last),
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+        raise _Stopped
+
+    # --- the readers --------------------------------------------------------------------------------------------------
+
+    def _names(self) -> list[str]:
+        return [workload.name for workload in self.settings.workloads]
+
+    async def _get_ready(self) -> None:
+        """Wait until every process stands ready."""
+        deadline = time.monotonic() + READY_S
+        while True:
+            statuses = self._readers.statuses()
+            for name in self._names():
+                if name not in statuses:
+                    raise _Broken(f"workload {name} was stopped; start the experiment again")
+                if statuses[name].state == "failed":
+                    raise _Broken(f"workload {name} failed: {statuses[name].problem}")
+            if all(statuses[name].state == "running" for name in self._names()):
+                self._began_s = time.monotonic()
+                return
+            if time.monotonic() > deadline:
+                raise _Broken(f"the readers' processes do not stand ready within {READY_S:g} s; try again later")
+            await self._pause(TICK_S)
+
+    def _admit(self, clients: Mapping[str, int]) -> None:
+        for name, count in clients.items():
+            try:
+                self._readers.admit(name, count)
+            except KeyError:
+                raise _Broken(f"workload {name} was stopped; start the experiment again") from None
+
+    async def _let_readers_go(self) -> None:
+        """Wait until no reader waits for an answer any more: what a block of B has asked must not last into A."""
+        await self._pause(LET_GO_S)
+        while any(self._readers.asking(name) for name in self._names()):
+            self._see_readers_run()
+            await self._pause(TICK_S)
+
+    def _see_readers_run(self) -> None:
+        statuses = self._readers.statuses()
+        for name in self._names():
+            if name not in statuses:
+                raise _Broken(f"workload {name} was stopped; start the experiment again")
+            if statuses[name].state == "failed":
+                raise _Broken(f"workload {name} failed: {statuses[name].problem}")
+            self._tell_problem(name, statuses[name].problem)
+
+    def _tell_problem(self, name: str, problem: str | None) -> None:
+        if problem is not None and name not in self._told:
+            self._told.add(name)
+            self.notes.append(f"Some questions of {name} had no answer; the first time: {problem}.")
+
+    def _figures(self) -> dict[str, Figures]:
+        try:
+            return {name: self._readers.figures(name) for name in self._names()}
+        except KeyError as gone:
+            raise _Broken(f"workload {gone.args[0]} was stopped; start the experiment again") from None
+
+    # --- beside the blocks --------------------------------------------------------------------------------------------
+
+    async def _sample(self) -> None:
+        """Put a sample into the timeline twice a second; of a very long experiment less often."""
+        every_s = max(SAMPLE_S, seconds_of(self.settings) / MOST_SAMPLES)
+        before, most = look(self._pipelines), 0
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = waiting(self._pipelines)
+            self._see_commits()
+            most, self._backlog = max(most, now), max(self._backlog, now)
+            if time.monotonic() - before.at_s < every_s - TICK_S / 2:
+                continue
+            after = look(self._pipelines)
+            self.timeline.append(self._sample_of(before, after, most))
+            before, most = after, 0
+
+    def _see_commits(self) -> None:
+        for pipeline in self._pipelines:
+            problem = pipeline.committer.problem
+            if problem is not None and not self._is_away_noted:
+                self._is_away_noted = True
+                block = f"the first time in block {self._number}"
+                self._note(f"Commits of group {pipeline.group.name} failed and were tried again, {block}: {problem}.")
+
+    def _sample_of(self, before: Look, after: Look, backlog: int) -> Sample:
+        statuses = self._readers.statuses()
+        return Sample(
+            t_s=after.at_s - self._began_s,
+            p99_ms=percentile_within(after.fine - before.fine, 99),
+            rate=(after.triggers - before.triggers) / max(after.at_s - before.at_s, 1e-9),
+            backlog=backlog,
+            readers=sum(statuses[name].admitted for name in self._names() if name in statuses),
+        )
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def _note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+
+def _with_last_answers(block: Block, first: Mapping[str, Figures], last: Mapping[str, Figures]) -> Block:
+    workloads = {name: with_answers(found, first[name], last[name]) for name, found in block.workloads.items()}
+    return block.model_copy(update={"workloads": workloads})

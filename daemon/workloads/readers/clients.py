@@ -1,0 +1,100 @@
+"""The clients of one workload: tasks that ask, each at its own pace, as long as they are admitted."""
+
+import asyncio
+import contextlib
+import logging
+from typing import Protocol
+
+from backends.base import StoreError
+from daemon.workloads.readers.measuring import Measured
+from daemon.workloads.readers.pacing import Pace
+from schemas.config import Workload
+
+log = logging.getLogger(__name__)
+
+
+class Asked(Protocol):
+    """What clients ask: `daemon.workloads.readers.workloads`, `daemon.workloads.readers.visit_questions`."""
+
+    async def ask(self, client: int) -> int:
+        """Ask the next question of a client; return the rows of its answer.
+
+        Raises:
+            StoreError: there is no answer.
+        """
+
+
+class Clients:
+    """Asks until it is cancelled.
+
+    Args:
+        admitted, share: how many may ask from the start, and for which part of their time; the first ones do.
+    """
+
+    def __init__(self, workload: Workload, questions: Asked, admitted: int, share: float = 1.0) -> None:
+        self._workload = workload
+        self._questions = questions
+        self._may_ask = [asyncio.Event() for _ in range(workload.clients)]
+        self.measured = Measured(
+            deadline_s=workload.deadline_s, period_s=workload.period_s, now_s=asyncio.get_running_loop().time()
+        )
+        self.asking = 0
+        self._changed = asyncio.Event()
+        self.admit(admitted, share)
+
+    def admit(self, clients: int, share: float = 1.0) -> None:
+        """Let so many of them ask from now on, for this part of their time; a question that is asked is finished."""
+        self._share = share
+        # Whoever waits for its turn works out anew when that is.
+        self._changed.set()
+        self._changed = asyncio.Event()
+        for client, may_ask in enumerate(self._may_ask):
+            if client < clients:
+                may_ask.set()
+            else:
+                may_ask.clear()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        began_s = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as tasks:
+            for client in range(self._workload.clients):
+                pace = Pace(began_s + client * self._workload.offset_s, self._workload.period_s)
+                tasks.create_task(self._client(client, pace), name=f"client {client}")
+
+    async def _client(self, client: int, pace: Pace) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            if not self._may_ask[client].is_set():
+                await self._may_ask[client].wait()
+                pace.shared(self._share)
+                pace.admitted(clock())
+            await self._turn(client, pace)
+            if self._may_ask[client].is_set():
+                await self._cycle(client, pace)
+
+    async def _turn(self, client: int, pace: Pace) -> None:
+        """Wait until it is due, or must not ask any more."""
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(0)
+        while self._may_ask[client].is_set() and (left_s := pace.due_s - clock()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+                pace.shared(self._share)
+
+    async def _cycle(self, client: int, pace: Pace) -> None:
+        """Ask once; what it takes counts from when the client was due, not from when it came to ask."""
+        clock, due_s = asyncio.get_running_loop().time, pace.due_s
+        self.asking += 1
+        try:
+            rows = await self._questions.ask(client)
+        except StoreError as error:
+            if self.measured.unanswered(str(error), clock()):
+                log.warning("%s", error)
+            pace.failed(clock(), self._share)
+        else:
+            now_s = clock()
+            self.measured.answered(now_s - due_s, rows, pace.answered(now_s, self._share))
+        finally:
+            self.asking -= 1

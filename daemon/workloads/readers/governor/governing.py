@@ -1,0 +1,123 @@
+"""Governing: the governor at work in a daemon, once a second."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+from daemon.core.events import Events
+from daemon.pipeline.pipeline import Pipeline
+from daemon.workloads.readers.governor.governor import Admission, Governor
+from daemon.workloads.readers.governor.writing import Counted, Writing
+from schemas.api.status import GovernorStatus
+from schemas.config.readers import GovernorConfig
+
+PERIOD_S = 1.0
+FIRST = Admission(1, 1.0)
+OPEN_FOR = 30
+"""Periods for which all may ask before that is news: who tries again what broke a ceiling does not tell each time."""
+
+
+class Governed(Protocol):
+    """Reader workloads, as far as the governor is concerned.
+
+    first: what of a new workload may ask before the governor has counted it; None while it is off.
+    """
+
+    first: Admission | None
+
+    def wanting(self) -> Mapping[str, int]:
+        """Clients that would ask if the governor let them, by workload."""
+
+    def hold(self, name: str, admission: Admission | None) -> None:
+        """Let no more than this of a workload ask from now on; None is no limit."""
+
+
+class Governing:
+    """Looks at the writing, asks the governor, and tells the readers and the operator.
+
+    pipelines: by group; empty until the store is open.
+    """
+
+    def __init__(self, ceilings: GovernorConfig, readers: Governed, events: Events) -> None:
+        self.pipelines: Mapping[str, Pipeline] = {}
+        self._configured = ceilings
+        self._governor = Governor(ceilings)
+        self._writing = Writing()
+        self._readers = readers
+        self._events = events
+        self._is_holding_back = False
+        self._open_for = 0
+        self._readers.first = FIRST if ceilings.is_on else None
+
+    @property
+    def ceilings(self) -> GovernorConfig:
+        """The ceilings in force."""
+        return self._governor.ceilings
+
+    def configure(self, ceilings: GovernorConfig) -> None:
+        """Take over what the configuration says now; what was set by hand stays if that says what it said before."""
+        if ceilings != self._configured:
+            self._configured = ceilings
+            self._change(ceilings)
+
+    def set(self, ceilings: GovernorConfig) -> None:
+        """Keep these ceilings until others are set, the configuration is changed, or the daemon ends."""
+        if ceilings != self.ceilings:
+            self._change(ceilings)
+            self._events.say("info", f"the governor was told on request: {_told(ceilings)}")
+
+    def _change(self, ceilings: GovernorConfig) -> None:
+        self._governor.change(ceilings)
+        self._readers.first = FIRST if ceilings.is_on else None
+
+    def status(self) -> GovernorStatus:
+        """What it does now, and why."""
+        governor = self._governor
+        return GovernorStatus(
+            commit_p99_ms=governor.ceilings.commit_p99_ms,
+            backlog_triggers=governor.ceilings.backlog_triggers,
+            admitted=governor.admitted,
+            share=governor.share,
+            clients=governor.clients,
+            state=governor.state,
+            reason=governor.reason,
+        )
+
+    async def run(self) -> None:
+        """Govern until cancelled."""
+        while True:
+            self.step(time.monotonic_ns())
+            await asyncio.sleep(PERIOD_S)
+
+    def step(self, monotonic_ns: int) -> None:
+        """Govern for one period."""
+        seen = self._writing.look(
+            monotonic_ns,
+            {
+                name: Counted(pipeline.committer.latencies.fine, pipeline.backlog.waiting.triggers)
+                for name, pipeline in self.pipelines.items()
+            },
+        )
+        for name, admission in self._governor.step(seen, self._readers.wanting()).items():
+            self._readers.hold(name, admission if self.ceilings.is_on else None)
+        self._tell()
+
+    def _tell(self) -> None:
+        governor = self._governor
+        self._open_for = self._open_for + 1 if governor.state in {"open", "idle", "off"} else 0
+        if governor.state == "lowering" and not self._is_holding_back:
+            self._is_holding_back = True
+            self._events.say("warning", f"readers are held back: {governor.reason}")
+        elif self._is_holding_back and (self._open_for >= OPEN_FOR or governor.state in {"idle", "off"}):
+            self._is_holding_back = False
+            self._events.say("info", f"readers are not held back any more: {governor.reason}")
+
+
+def _told(ceilings: GovernorConfig) -> str:
+    told = []
+    if ceilings.commit_p99_ms is not None:
+        told.append(f"at most {ceilings.commit_p99_ms:g} ms of commit p99")
+    if ceilings.backlog_triggers is not None:
+        told.append(f"at most {ceilings.backlog_triggers:,} triggers that wait")
+    return " and ".join(told) or "no ceiling, every reader may ask"

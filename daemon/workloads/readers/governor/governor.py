@@ -1,0 +1,231 @@
+"""The governor: how much of the readers is admitted, so that the writing keeps its promise.
+
+The dose is the number of clients that may ask, of all workloads together. It is lowered by a factor when a ceiling is
+broken, and raised by small steps when it is kept with room to spare (AIMD, as TCP does it). A dose below one is one
+client for a part of the time: on a small machine a single client that asks without a pause can be too many already.
+
+A question that runs when its client is held back is answered: the dose decides when the next one is asked.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.config.readers import GovernorConfig
+
+LEAST_DOSE = 1 / 64
+"""Readers still get on, whatever the writing suffers."""
+
+ROOM = 0.8
+"""The dose is raised while what is measured stays below this part of its ceiling, and stays as it is above."""
+
+MUCH_ROOM = 0.5
+CALM_PERIODS = 3
+PATIENCE, MOST_PATIENCE = 20, 80
+"""Periods for which a ceiling has to be kept with room before a dose that broke it is tried again; twice as many after
+each time that it broke it again, up to the most."""
+
+NEARLY = 0.95
+STEPS = 8
+"""Steps from nothing to the dose that broke a ceiling last."""
+
+LOWER_MOST, LOWER_LEAST = 0.25, 0.7
+"""A dose is lowered by the factor by which the ceiling is exceeded, between these."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the writing was like, of the group that is worst off.
+
+    p99_ms: commit p99 of the last period; lasting_ms: of the last ten seconds. None where nothing was committed.
+    backlog: triggers that wait now.
+    """
+
+    p99_ms: float | None
+    lasting_ms: float | None
+    backlog: int
+
+
+NOTHING_SEEN = Seen(p99_ms=None, lasting_ms=None, backlog=0)
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What of a workload may ask: so many clients, each for this share of its time (above 0, up to 1)."""
+
+    clients: int
+    share: float
+
+
+@dataclass(frozen=True)
+class _Strain:
+    """How much of a ceiling is used, lately and over ten seconds, and both in words."""
+
+    now: float
+    lasting: float
+    value: str
+    ceiling: str
+
+    @property
+    def is_over(self) -> bool:
+        """A moment does not break a p99, and what is over already needs no answer any more."""
+        return min(self.now, self.lasting) > 1
+
+    @property
+    def told(self) -> str:
+        if self.is_over:
+            return f"{self.value} is over its ceiling of {self.ceiling}"
+        return f"{self.value} is within its ceiling of {self.ceiling}"
+
+
+class Governor:
+    """Decides once a period; pure: it is told what was seen, and tells what may ask.
+
+    dose: clients that may ask, of all workloads together; below 1 it is a part of the time. state, reason: as in
+    `schemas.api.status.GovernorStatus`.
+    """
+
+    def __init__(self, ceilings: GovernorConfig) -> None:
+        self.ceilings = ceilings
+        self.dose = 0.0
+        self.clients = 0
+        self.state = "idle"
+        self.reason = ""
+        self._forget()
+        self._tell(self._worst(NOTHING_SEEN), {})
+
+    def change(self, ceilings: GovernorConfig) -> None:
+        """Keep these ceilings from now on; what may ask at the moment is where it begins."""
+        if ceilings != self.ceilings:
+            self.ceilings = ceilings
+            self._forget()
+
+    def step(self, seen: Seen, clients: Mapping[str, int]) -> dict[str, Admission]:
+        """Take what was seen in the last period; tell what may ask now, of the clients that each workload has."""
+        strain = self._worst(seen)
+        self._count(sum(clients.values()))
+        if strain is None:
+            self.dose = float(self.clients)
+        elif self.clients:
+            self._decide(strain)
+        admissions = shared_out(self.dose, clients)
+        self._tell(strain, admissions)
+        return admissions
+
+    # --- what is promised ---------------------------------------------------------------------------------------
+
+    def _worst(self, seen: Seen) -> _Strain | None:
+        ceilings, strains = self.ceilings, []
+        if ceilings.commit_p99_ms is not None:
+            now, lasting = ((value or 0.0) / ceilings.commit_p99_ms for value in (seen.p99_ms, seen.lasting_ms))
+            shown = seen.p99_ms if min(now, lasting) > 1 else seen.lasting_ms
+            value = "commit p99" if shown is None else f"commit p99 {_ms(shown)}"
+            strains.append(_Strain(now, lasting, value, _ms(ceilings.commit_p99_ms)))
+        if ceilings.backlog_triggers is not None:
+            part = seen.backlog / ceilings.backlog_triggers
+            value = f"the backlog of {_counted(seen.backlog)}"
+            strains.append(_Strain(part, part, value, _counted(ceilings.backlog_triggers)))
+        return max(strains, key=lambda strain: (strain.is_over, strain.lasting), default=None)
+
+    # --- what is decided ----------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._broke_at: float | None = None
+        self._patience = PATIENCE
+        self._calm = 0
+        self._was_lowered = False
+
+    def _count(self, clients: int) -> None:
+        """Workloads that are new begin with one client, and are raised from there."""
+        if clients > self.clients:
+            self.dose += 1.0
+        self.dose = min(self.dose, float(clients))
+        self.clients = clients
+        if not clients:
+            self._forget()
+
+    def _decide(self, strain: _Strain) -> None:
+        # What is measured now was in part asked before the last order: it is not judged a second time.
+        was_lowered, self._was_lowered = self._was_lowered, False
+        if strain.is_over:
+            self._calm = 0
+            self.state = "lowering"
+            if not was_lowered:
+                self._lower(strain)
+        elif strain.lasting > ROOM:
+            self._calm = 0
+            self.state = "open" if self.dose >= self.clients else "holding"
+        else:
+            self._calm += 1
+            self._raise(strain)
+
+    def _lower(self, strain: _Strain) -> None:
+        if self._broke_at is not None and self.dose >= NEARLY * self._broke_at:
+            self._patience = min(2 * self._patience, MOST_PATIENCE)
+        if self.dose <= LEAST_DOSE:
+            self.state = "holding"
+            return
+        self._broke_at = self.dose
+        self.dose = max(LEAST_DOSE, self.dose * min(max(1 / strain.now, LOWER_MOST), LOWER_LEAST))
+        self._was_lowered = True
+
+    def _raise(self, strain: _Strain) -> None:
+        if self.dose >= self.clients:
+            self.state = "open"
+            return
+        self.state = "holding"
+        wanted = self._next(strain)
+        tries = self._broke_at is not None and wanted >= NEARLY * self._broke_at
+        if self._calm < (self._patience if tries else CALM_PERIODS):
+            return
+        if tries and self._broke_at is not None and self.dose >= NEARLY * self._broke_at:
+            # What broke the ceiling then does not now.
+            self._broke_at, self._patience = None, PATIENCE
+        self._calm = 0
+        self.dose = min(wanted, float(self.clients))
+        self.state = "open" if self.dose >= self.clients else "raising"
+
+    def _next(self, strain: _Strain) -> float:
+        if self._broke_at is not None:
+            return self.dose + self._broke_at / STEPS
+        return self.dose * (2 if strain.lasting <= MUCH_ROOM else 1 + 1 / STEPS)
+
+    # --- what is told -------------------------------------------------------------------------------------------
+
+    def _tell(self, strain: _Strain | None, admissions: Mapping[str, Admission]) -> None:
+        self.admitted = sum(admission.clients for admission in admissions.values())
+        self.share = min(1.0, self.dose / self.admitted) if self.admitted else 1.0
+        if strain is None:
+            self.state, self.reason = "off", "no ceiling is set: every client may ask"
+        elif not self.clients:
+            self.state, self.reason = "idle", "no reader workload runs"
+        else:
+            self.reason = f"{strain.told}{self._even_so(strain)}: {self._who()}"
+
+    def _even_so(self, strain: _Strain) -> str:
+        return ", and not for the readers" if strain.is_over and self.dose <= LEAST_DOSE else ""
+
+    def _who(self) -> str:
+        who = f"{self.admitted} of {self.clients} clients may ask"
+        if self.admitted == self.clients:
+            who = "the client may ask" if self.clients == 1 else f"all {self.clients} clients may ask"
+        return who if self.share >= 1 else f"{who}, {100 * self.share:.2g} % of the time"
+
+
+def shared_out(dose: float, clients: Mapping[str, int]) -> dict[str, Admission]:
+    """Share a dose out among workloads: each gets as much as the others, but no more than it has clients."""
+    admissions, left = {}, dose
+    for place, name in enumerate(sorted(clients, key=lambda name: clients[name])):
+        part = min(float(clients[name]), left / (len(clients) - place))
+        left -= part
+        admitted = math.ceil(part - 1e-9)
+        admissions[name] = Admission(admitted, min(1.0, part / admitted) if admitted else 1.0)
+    return admissions
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3g} ms" if value < 1000 else f"{value:,.0f} ms"
+
+
+def _counted(triggers: int) -> str:
+    return f"{triggers:,} trigger{'' if triggers == 1 else 's'}"

@@ -1,0 +1,139 @@
+"""What a client of each kind of workload asks in one cycle."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import numpy as np
+
+from backends.base import Store
+from daemon.workloads.readers.beside import Beside
+from schemas.config.workloads import Workload, WorkloadKind
+from schemas.ledger import ledger_dtype
+from schemas.queries import (
+    Aggregate,
+    InstrumentReadings,
+    LedgerEnds,
+    LedgerRow,
+    LedgerTail,
+    Means,
+    NewestTrigger,
+    Query,
+    Snapshot,
+    TriggersReadings,
+    WindowReadings,
+)
+from schemas.readings import Array, InstrumentGroup
+
+VALID_S = 300.0
+"""How far a snapshot looks back for an instrument's value: 300 s is the interval of validity in the paper (COOL)."""
+
+OLD_S = 1.0
+"""When the ends are asked for anew: what was written within the last second need not be hit."""
+
+
+class Questions:
+    """The questions of one workload about a group: each client's next one, asked of a store.
+
+    Args:
+        seed: of what is drawn at random; the same clients with the same seed draw the same numbers.
+    """
+
+    def __init__(self, workload: Workload, group: InstrumentGroup, store: Store, seed: int) -> None:
+        self._workload = workload
+        self._group = group
+        self._store = store
+        self._random = [np.random.default_rng([seed, client]) for client in range(workload.clients)]
+        self._instrument = [client % group.size for client in range(workload.clients)]
+        # The first and the newest ledger row of the newest run: between which triggers is drawn.
+        nothing: Array = np.empty(0, ledger_dtype(group.size))
+        self._ends = Beside(lambda: store.ask(LedgerEnds(group=group)), nothing, OLD_S)
+        kinds: Mapping[WorkloadKind, Callable[[int], Awaitable[int]]] = {
+            WorkloadKind.NEWEST: self._newest,
+            WorkloadKind.TREND: self._trend,
+            WorkloadKind.HISTORY: self._history,
+            WorkloadKind.SNAPSHOT: self._snapshot,
+            WorkloadKind.WINDOW: self._window,
+            WorkloadKind.SCAN: self._scan,
+            WorkloadKind.RANDOM: self._triggers,
+        }
+        self._ask = kinds[workload.kind]
+
+    async def ask(self, client: int) -> int:
+        """Ask the next question of a client (a number from 0); return the rows of its answer, 0 when nothing is stored.
+
+        Raises:
+            StoreError: as `Store.ask`.
+        """
+        return await self._ask(client)
+
+    async def _newest(self, _: int) -> int:
+        return await self._rows(NewestTrigger(group=self._group))
+
+    async def _trend(self, client: int) -> int:
+        tail = await self._store.ask(LedgerTail(group=self._group, most=1))
+        if not len(tail):
+            return 0
+        instrument = self._instrument[client]
+        self._instrument[client] = (instrument + 1) % self._group.size
+        return await self._rows(
+            InstrumentReadings(
+                group=self._group,
+                instrument=instrument,
+                start_ns=await self._since(tail[0]),
+                end_ns=int(tail[0]["last_ns"]) + 1,
+                most=self._workload.readings,
+            )
+        )
+
+    async def _since(self, newest: Array) -> int:
+        """When the readings begin that `trend` asks for: no store could look for them from the start of time."""
+        run, trigger = int(newest["run"]), int(newest["trigger"])
+        wanted = trigger - self._workload.readings + 1
+        found = await self._store.ask(LedgerRow(group=self._group, run=run, trigger=wanted))
+        if not len(found):  # the run is shorter, or this number was never sent
+            found = await self._store.ask(LedgerEnds(group=self._group))
+        return int(found[0]["first_ns"]) if len(found) else int(newest["first_ns"])
+
+    async def _history(self, _: int) -> int:
+        tail = await self._store.ask(LedgerTail(group=self._group, most=1))
+        if not len(tail):
+            return 0
+        end_ns, step_ns = int(tail[0]["last_ns"]) + 1, _ns(self._workload.step_s)
+        start_ns = end_ns - _ns(self._workload.stretch)
+        return await self._rows(Means(group=self._group, start_ns=start_ns, end_ns=end_ns, step_ns=step_ns))
+
+    async def _snapshot(self, client: int) -> int:
+        ends = await self._ends.now()
+        if not len(ends):
+            return 0
+        newest_ns = int(ends[-1]["time_ns"])
+        first_ns = max(int(ends[0]["time_ns"]), newest_ns - _ns(self._workload.stretch))
+        at_ns = int(self._random[client].integers(first_ns, newest_ns, endpoint=True))
+        return await self._rows(Snapshot(group=self._group, at_ns=at_ns, within_ns=_ns(VALID_S)))
+
+    async def _window(self, client: int) -> int:
+        ends = await self._ends.now()
+        if not len(ends):
+            return 0
+        stretch_ns, first_ns = _ns(self._workload.stretch), int(ends[0]["first_ns"])
+        last_start_ns = max(first_ns, int(ends[-1]["last_ns"]) + 1 - stretch_ns)
+        start_ns = int(self._random[client].integers(first_ns, last_start_ns, endpoint=True))
+        return await self._rows(WindowReadings(group=self._group, start_ns=start_ns, end_ns=start_ns + stretch_ns))
+
+    async def _scan(self, _: int) -> int:
+        return await self._rows(Aggregate(group=self._group))
+
+    async def _triggers(self, client: int) -> int:
+        ends = await self._ends.now()
+        if not len(ends):
+            return 0
+        first, count = int(ends[0]["trigger"]), int(ends[-1]["trigger"]) - int(ends[0]["trigger"]) + 1
+        drawn = self._random[client].choice(count, min(count, self._workload.triggers), replace=False, shuffle=False)
+        triggers = tuple((np.sort(drawn) + first).tolist())
+        return await self._rows(TriggersReadings(group=self._group, run=int(ends[0]["run"]), triggers=triggers))
+
+    async def _rows(self, query: Query) -> int:
+        return len(await self._store.ask(query))
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

@@ -1,0 +1,316 @@
+"""Visit after visit: draw, begin, tiles, finish; what is cut short is done again until it is whole.
+
+A visit is done when `finish` has marked it. Until then it is done again from its beginning: the store tells which steps
+of which tiles are committed, and only the others are written. So a visit is never lost and never there twice.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from time import perf_counter
+from typing import Any, TypeVar
+
+from backends.base import StoreError, StoreUnavailable
+from backends.visits.base import VisitDone, VisitStore
+from daemon.workloads.visits.cadence import time_of
+from daemon.workloads.visits.messages import (
+    Beginning,
+    Begun,
+    Compacting,
+    Message,
+    Rewritten,
+    Sizes,
+    Spec,
+    Troubled,
+    Visited,
+    Waiting,
+)
+from daemon.workloads.visits.orders import Draw
+from daemon.workloads.visits.sky import Exposure, Sky
+from daemon.workloads.visits.tile import Past
+from daemon.workloads.visits.tiles import tiles_of
+from daemon.workloads.visits.workers import Crew, WorkerDied
+from schemas.api.visits import COUNTS, TIMES, Compaction, TileMeasure, VisitMeasure
+from schemas.config.visits import Cadence, VisitsConfig
+from schemas.visits.records import Compacted, VisitRecord
+from schemas.visits.survey import Survey
+from schemas.visits.tables import IndexMode
+
+Answer = TypeVar("Answer")
+
+PAUSE_S = 0.25
+PAUSE_MOST_S = 10.0
+"""The pause before a visit is tried again doubles up to this."""
+SIZES_EVERY_S = 30.0
+SIZES_EVERY_VISITS = 50
+
+
+class Run:
+    """Runs visits until enough are done, or until it is told to stop.
+
+    Args:
+        spec: which visits, of which sky.
+        store: where they go; the run connects it, who made it closes it.
+        crew: does the tiles.
+        say: gets every message.
+        stop: ends the run after the visit that is under way.
+        until_heard: is waited for before each visit.
+
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        store: VisitStore,
+        crew: Crew,
+        say: Callable[[Message], None],
+        stop: asyncio.Event,
+        *,
+        until_heard: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._visits = spec.visits
+        self._store = store
+        self._crew = crew
+        self._say = say
+        self._stop = stop
+        self._until_heard = until_heard
+        self._compacts = spec.visits.compact and spec.visits.index_mode is IndexMode.PARTITIONED
+        self._sky = Sky(spec.visits.survey)
+        self._last: VisitRecord | None = None
+        self._expired: int | None = None
+        self._troubled = False
+        self._tried: int | None = None
+        self._sized_s = perf_counter()
+        self._since_sizes = 0
+
+    async def run(self) -> None:
+        """Do all visits that are wanted and not done.
+
+        Raises:
+            SchemaMismatch: the tables are of other settings.
+            StoreError: what trying again cannot mend.
+        """
+        try:
+            await self._run()
+        finally:
+            await self._store.release()
+
+    async def _run(self) -> None:
+        if not await self._insist(self._open):
+            return
+        self._say(Begun(begun=Beginning(last=self._last, done=self._done)))
+        due_s = perf_counter()
+        while self._done < self._spec.wanted and await self._until(due_s):
+            due_s = self._due_after(perf_counter())
+            if not await self._insist(self._visit):
+                return
+            await self._insist(self._compact)
+            await self._insist(self._tell_sizes)
+        await self._insist(self._sizes)
+
+    @property
+    def _done(self) -> int:
+        return 0 if self._last is None else self._last.visit + 1
+
+    async def _open(self) -> None:
+        await self._store.create()
+        await self._store.hold()
+        self._last = await self._store.last_visit()
+
+    async def _insist(self, part: Callable[[], Awaitable[None]]) -> bool:
+        """Do a part of the run, again and again while the database or a worker is away; False when told to stop."""
+        pause_s = PAUSE_S
+        told = None
+        while True:
+            try:
+                await part()
+            except (StoreUnavailable, WorkerDied) as error:
+                self._troubled = True
+                if (reason := str(error)) != told:
+                    self._say(Troubled(problem=reason))
+                    told = reason
+            else:
+                return True
+            if await self._told_to_stop(pause_s):
+                return False
+            pause_s = min(2 * pause_s, PAUSE_MOST_S)
+
+    async def _visit(self) -> None:
+        """Do the next visit."""
+        await self._store.connect()
+        if self._troubled:  # a server that crashed may have kept less than it acknowledged
+            self._last = await self._store.last_visit()
+            self._expired = None
+        again = self._tried == self._done
+        self._tried = self._done
+        exposure, draw, dia_s = await self._draw(self._last)
+        await self._expire(exposure.time_ns)
+        try:
+            past = await self._past(exposure)
+        except VisitDone:
+            self._last = await self._store.last_visit()
+            return
+        tiles = [
+            tile.number for tile in tiles_of(exposure.pointing, self._visits.survey.field_radius, self._visits.tiles)
+        ]
+        began = perf_counter()
+        measures = await self._crew.do(past, tiles)
+        visit_s = perf_counter() - began
+        record = _record_of(exposure, draw)
+        await self._store.finish(record)
+        self._last = record
+        self._troubled = False
+        measure = measure_of(exposure, measures, visit_s=visit_s, dia_s=dia_s, resumed=again or bool(past.done))
+        self._say(Visited(visit=measure, tiles=tuple(measures)))
+
+    async def _draw(self, last: VisitRecord | None) -> tuple[Exposure, Draw, float]:
+        """The next exposure, prepared for the crew, and how long that took."""
+        began = perf_counter()
+        draw = Draw(
+            visit=0 if last is None else last.visit + 1,
+            last_object_id=0 if last is None else last.last_object_id,
+            last_source_id=0 if last is None else last.last_source_id,
+        )
+        exposure = self._sky.exposure(draw.visit, draw.last_object_id)
+        await self._crew.draw(draw, exposure)
+        return exposure, draw, perf_counter() - began
+
+    async def _expire(self, time_ns: int) -> None:
+        """Drop what has left the window, before the visit reads: when it is done again, it finds the same."""
+        window_ns, period_ns = self._visits.window_ns, self._visits.period_ns
+        if window_ns is None:
+            return
+        before_ns = time_ns - window_ns
+        if before_ns // period_ns != self._expired:
+            await self._store.expire(before_ns)
+            self._expired = before_ns // period_ns
+
+    async def _past(self, exposure: Exposure) -> Past:
+        window_ns = self._visits.window_ns
+        since = 0 if window_ns is None else await self._store.first_visit_since(exposure.time_ns - window_ns)
+        done = await self._store.begin(exposure.visit, exposure.time_ns)
+        since_visit = exposure.visit if since is None else since
+        past = Past(since_visit=since_visit, since_ns=time_of(self._visits.survey, since_visit), done=done)
+        _check_tiles(past, self._visits, exposure.visit)
+        return past
+
+    async def _compact(self) -> None:
+        """When a night is over: have periods that ended compacted; what is in somebody's way is, another night."""
+        if self._last is None or not self._compacts or not _ends_night(self._visits.survey, self._last.visit):
+            return
+        await self._store.connect()
+        for table, period in await self._store.uncompacted(self._last.time_ns):
+            self._say(Compacting(compacting=table, period=period))
+            began = perf_counter()
+            compacted = await self._unless_stopped(self._store.compact(table, period))
+            if self._stop.is_set():
+                return
+            if compacted is not None:
+                self._say(
+                    Rewritten(compacted=_told(compacted, table, period, self._last.visit, perf_counter() - began))
+                )
+
+    async def _unless_stopped(self, part: Coroutine[Any, Any, Answer]) -> Answer | None:
+        """Do a part, or leave it half done when told to stop."""
+        work, stop = asyncio.create_task(part), asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+            return work.result() if work.done() else None
+        finally:
+            work.cancel()
+            stop.cancel()
+            await asyncio.gather(work, stop, return_exceptions=True)
+
+    async def _until(self, due_s: float) -> bool:
+        """Wait until the last visits were heard of, and the next one is due; False when told to stop."""
+        if self._until_heard is not None:
+            await self._until_heard()
+        wait_s = due_s - perf_counter()
+        if wait_s > 0:
+            self._say(Waiting(waiting=time.time_ns() + round(wait_s * 1e9)))
+        return not await self._told_to_stop(max(wait_s, 0.0))
+
+    def _due_after(self, began_s: float) -> float:
+        """When the visit after one that began then is due: a late one moves all that follow."""
+        return began_s + (self._visits.survey.visit_interval_s if self._visits.cadence is Cadence.REAL else 0.0)
+
+    async def _told_to_stop(self, patience_s: float) -> bool:
+        if patience_s > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), patience_s)
+        else:
+            await asyncio.sleep(0)
+        return self._stop.is_set()
+
+    async def _tell_sizes(self) -> None:
+        self._since_sizes += 1
+        if self._since_sizes >= SIZES_EVERY_VISITS and perf_counter() - self._sized_s >= SIZES_EVERY_S:
+            await self._sizes()
+
+    async def _sizes(self) -> None:
+        await self._store.connect()
+        self._say(Sizes(sizes=dict(await self._store.sizes())))
+        self._since_sizes, self._sized_s = 0, perf_counter()
+
+
+def _ends_night(survey: Survey, visit: int) -> bool:
+    return (visit + 1) % survey.visits_a_night == 0
+
+
+def _check_tiles(past: Past, visits: VisitsConfig, visit: int) -> None:
+    """See that what an earlier try committed of a visit is of the tiles that it goes on with."""
+    others = sorted(past.tilings() - {visits.tiles})
+    if others:
+        raise StoreError(
+            f"visits.tiles: visit {visit} was cut short with {others[0]}, the configuration has {visits.tiles}; set it "
+            f"to what it was until {visit + 1} visits are done, or take another `schema` in [visits]"
+        )
+
+
+def _told(compacted: Compacted, table: str, period: int, after_visit: int, compact_s: float) -> Compaction:
+    return Compaction(
+        table=table,
+        period=period,
+        after_visit=after_visit,
+        compact_s=compact_s,
+        pieces_before=compacted.before.pieces,
+        pieces=compacted.after.pieces,
+        records_before=compacted.before.records,
+        records=compacted.after.records,
+    )
+
+
+def _record_of(exposure: Exposure, draw: Draw) -> VisitRecord:
+    return VisitRecord(
+        visit=exposure.visit,
+        time_ns=exposure.time_ns,
+        ra=exposure.ra,
+        decl=exposure.decl,
+        last_object_id=exposure.last_object_id,
+        last_source_id=draw.last_source_id + len(exposure.ids),
+    )
+
+
+def measure_of(
+    exposure: Exposure, tiles: Iterable[TileMeasure], *, visit_s: float, dia_s: float, resumed: bool
+) -> VisitMeasure:
+    """Sum up the tiles of a visit."""
+    measures = list(tiles)
+    seconds = {name: sum(getattr(tile, name) for tile in measures) for name in TIMES}
+    return VisitMeasure(
+        visit=exposure.visit,
+        time_ns=exposure.time_ns,
+        ra=exposure.ra,
+        decl=exposure.decl,
+        tiles=len(measures),
+        visit_s=visit_s,
+        select_s=sum(taken for name, taken in seconds.items() if name.startswith("select_")),
+        store_s=sum(taken for name, taken in seconds.items() if not name.startswith("select_")),
+        **seconds,
+        dia_s=dia_s,
+        slowest_tile_s=max((tile.tile_s for tile in measures), default=0.0),
+        **{name: sum(getattr(tile, name) for tile in measures) for name in COUNTS},
+        resumed=resumed,
+    )

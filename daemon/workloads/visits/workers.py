@@ -1,0 +1,200 @@
+"""Who does the tiles of a visit: this process, processes that stay, or a process a tile."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from backends.base import StoreError, StoreUnavailable
+from backends.visits.base import VisitStore
+from daemon.core.children import Child
+from daemon.core.outcome import reason_of
+from daemon.workloads.visits.association import Detections, detections
+from daemon.workloads.visits.messages import LONGEST_LINE, Spec
+from daemon.workloads.visits.orders import Answer, Do, Draw, Drawn, Refused, Tiled, read_answer
+from daemon.workloads.visits.sky import Exposure, Sky
+from daemon.workloads.visits.tile import Past, TileWork
+from daemon.workloads.visits.tiles import tiles_of
+from schemas.api.visits import TileMeasure
+from schemas.config.visits import Connections, VisitsConfig, Workers
+
+
+class WorkerDied(Exception):
+    """A worker's process ended in the middle of a visit; the message is one line that says how."""
+
+
+class NoWorkers(Exception):
+    """Workers cannot be started; the message is one line that says why."""
+
+
+class Crew(Protocol):
+    """Does the tiles of a visit.
+
+    Every method raises WorkerDied when a worker's process is gone; `draw` starts another.
+    """
+
+    async def draw(self, draw: Draw, exposure: Exposure) -> None:
+        """Prepare a visit: what is not part of its time."""
+
+    async def do(self, past: Past, tiles: Sequence[int]) -> list[TileMeasure]:
+        """Do these tiles; nobody writes any more when it returns or raises.
+
+        Raises:
+            StoreError: of the store of a tile.
+        """
+
+    async def close(self) -> None:
+        """End the workers."""
+
+
+def crew_of(spec: Spec, store: VisitStore) -> Crew:
+    """The crew that is configured; `store` is of this process."""
+    if spec.visits.workers is Workers.ONE:
+        return Alone(store, spec.visits)
+    processes = spec.visits.processes if spec.visits.workers is Workers.PERSISTENT else 1
+    return Processes(spec, processes)
+
+
+class Visit:
+    """A visit that was drawn, and its tiles by number."""
+
+    def __init__(self, visits: VisitsConfig, draw: Draw, exposure: Exposure) -> None:
+        survey = visits.survey
+        self.detected: Detections = detections(
+            survey,
+            exposure,
+            last_object_id=draw.last_object_id,
+            last_source_id=draw.last_source_id,
+            pixel_level=visits.pixel_level,
+        )
+        self.tiles = {tile.number: tile for tile in tiles_of(exposure.pointing, survey.field_radius, visits.tiles)}
+
+    @classmethod
+    def drawn(cls, visits: VisitsConfig, sky: Sky, draw: Draw) -> "Visit":
+        """Draw a visit as every process draws it."""
+        return cls(visits, draw, sky.exposure(draw.visit, draw.last_object_id))
+
+
+class Alone:
+    """No other process: tile after tile in this one."""
+
+    def __init__(self, store: VisitStore, visits: VisitsConfig) -> None:
+        self._store = store
+        self._visits = visits
+        self._visit: Visit | None = None
+
+    async def draw(self, draw: Draw, exposure: Exposure) -> None:
+        """Fill in what was detected."""
+        self._visit = Visit(self._visits, draw, exposure)
+
+    async def do(self, past: Past, tiles: Sequence[int]) -> list[TileMeasure]:
+        """Do tile after tile."""
+        assert self._visit is not None
+        if self._visits.connections is Connections.PER_VISIT:
+            await self._store.close()
+            await self._store.connect()
+        work = TileWork(self._store, self._visits, self._visit.detected, past)
+        return [await work.do(self._visit.tiles[number]) for number in tiles]
+
+    async def close(self) -> None:
+        """The store is closed by who opened it."""
+
+
+class Processes:
+    """Processes that share the tiles of a visit: each that is free takes the next one.
+
+    A process that forks another for each tile takes them all.
+    """
+
+    def __init__(self, spec: Spec, processes: int) -> None:
+        self._spec = spec
+        self._children: list[Child | None] = [None] * processes
+        self._takes_all = spec.visits.workers is Workers.FORK
+
+    async def draw(self, draw: Draw, exposure: Exposure) -> None:
+        """Have the visit drawn in each process, which is quicker than to send it; start those that are not there."""
+        await _all_of(self._draw(number, draw) for number in range(len(self._children)))
+
+    async def do(self, past: Past, tiles: Sequence[int]) -> list[TileMeasure]:
+        """Hand out the tiles."""
+        waiting = iter([tuple(tiles)] if self._takes_all else [(tile,) for tile in tiles])
+        measures: list[TileMeasure] = []
+        await _all_of(self._work(number, past, waiting, measures) for number in range(len(self._children)))
+        return sorted(measures, key=lambda measure: measure.tile)
+
+    async def close(self) -> None:
+        """End the processes."""
+        children = [child for child in self._children if child is not None]
+        self._children = [None] * len(self._children)
+        await asyncio.gather(*(child.stop() for child in children))
+
+    async def _draw(self, number: int, draw: Draw) -> None:
+        child = self._children[number]
+        if child is None or not child.running:
+            child = self._children[number] = await self._start(number)
+        child.tell(draw.line())
+        answer = await self._answer(child)
+        assert isinstance(answer, Drawn)
+
+    async def _work(self, number: int, past: Past, waiting: Iterator[tuple[int, ...]], done: list[TileMeasure]) -> None:
+        """Let one process do what is next until nothing is left, or until it fails: then no other takes more either."""
+        child = self._children[number]
+        assert child is not None
+        for tiles in waiting:
+            child.tell(Do(past=past, tiles=tiles).line())
+            refusals = []
+            for _ in tiles:
+                try:
+                    answer = await self._answer(child)
+                except WorkerDied:
+                    _leave(waiting)
+                    raise
+                if isinstance(answer, Tiled):
+                    done.append(answer.tile)
+                else:
+                    assert isinstance(answer, Refused)
+                    refusals.append(answer)
+            if refusals:
+                _leave(waiting)
+                raise _error_of(refusals)
+
+    async def _answer(self, child: Child) -> Answer:
+        line = await child.said()
+        if not line:
+            await child.ended()
+            raise WorkerDied(child.obituary())
+        return read_answer(line)
+
+    async def _start(self, number: int) -> Child:
+        folder = Path(self._spec.state_dir) / "visits"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NoWorkers(f"{folder}: cannot be made for the logs of workers ({reason_of(error)})") from None
+        command = [sys.executable, "-m", "daemon.workloads.visits", "worker"]
+        log = folder / f"{self._spec.visits.schema_name}-worker-{number}.log"
+        child = await Child.start(f"worker {number} of visits", command, log, piped=LONGEST_LINE)
+        child.tell(self._spec.model_copy(update={"parent": os.getpid()}).line())
+        return child
+
+
+def _leave(waiting: Iterator[tuple[int, ...]]) -> None:
+    for _ in waiting:
+        pass
+
+
+def _error_of(refusals: list[Refused]) -> StoreError:
+    """What cannot be mended by trying again goes first."""
+    refused = min(refusals, key=lambda refusal: refusal.again)
+    return StoreUnavailable(refused.reason) if refused.again else StoreError(refused.reason)
+
+
+async def _all_of(parts: Iterable[Coroutine[None, None, None]]) -> None:
+    """Wait for all of them, also when one fails: nobody may write on while the visit is tried again."""
+    outcomes = await asyncio.gather(*parts, return_exceptions=True)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    if failures:
+        # What cannot be mended by trying again goes first.
+        raise min(failures, key=lambda failure: isinstance(failure, StoreUnavailable | WorkerDied))

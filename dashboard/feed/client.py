@@ -1,0 +1,288 @@
+"""The page's one line to the daemon: its status stream, and the questions a person asks by clicking."""
+
+import asyncio
+import logging
+import os
+import random
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated, Any, TypeVar
+
+import httpx
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+
+from daemon.web.tls import why_untrusted
+from schemas.api.status import Status
+
+RECONNECT_MOST_S = 2.0
+SILENCE_S = 4.0
+"""Without a frame for so long the daemon counts as gone (it sends four a second), though the connection may stand."""
+
+ANSWER_S = 5.0
+ORDER_S = 30.0
+"""A process that is to be started has to load a database's driver first."""
+
+LARGEST_FRAME = 32 * 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class DaemonUnavailable(Exception):
+    """The daemon did not answer, or not with what was asked; the message is one line for the person who asked."""
+
+
+class Answer(BaseModel):
+    """Something the daemon answered."""
+
+    # A newer daemon may say more than this page knows to ask for.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+A = TypeVar("A", bound=Answer)
+
+
+class ChannelDescription(Answer):
+    """A channel as `GET /api/v1/groups/{group}` describes it."""
+
+    name: str
+    unit: str
+    dtype: str
+
+
+class GroupDescription(Answer):
+    """Body of `GET /api/v1/groups/{group}`."""
+
+    name: str
+    instruments: list[str]
+    channels: list[ChannelDescription]
+
+
+class Readings(Answer):
+    """Body of `GET /api/v1/groups/{group}/readings`: every list has one value a reading, ascending in time."""
+
+    name: str
+    stored: Annotated[int, Field(description="readings in the range, of which those in the lists are a choice")]
+    time_ns: list[int]
+    channels: dict[str, list[float | None]]
+    units: Annotated[dict[str, str], Field(default_factory=dict)]
+
+
+class Newest(Answer):
+    """Body of `GET /api/v1/groups/{group}/newest`: every list has a value an instrument that is there."""
+
+    run: int | None
+    trigger: int | None
+    instruments: list[str]
+    time_ns: list[int]
+    channels: dict[str, list[float | None]]
+    units: Annotated[dict[str, str], Field(default_factory=dict)]
+
+
+class Stretches(Answer):
+    """Stretches of triggers: first trigger, its time, how many."""
+
+    trigger: list[int]
+    time_ns: list[int]
+    triggers: list[int]
+
+
+class Missing(Answer):
+    """Body of `GET /api/v1/groups/{group}/missing`; `late` and `heard_s` are by instrument, `missing` by its number."""
+
+    run: int | None
+    triggers: int
+    end_ns: int | None
+    stretches: Stretches
+    missing: dict[str, list[int]]
+    more: int
+    late: list[int]
+    heard_s: list[float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """Where the daemon is, and what gets in there.
+
+    url: http(s)://host:port.
+    token: None asks only what is open to everybody.
+    context: of TLS; None where there is none.
+    """
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    context: ssl.SSLContext | None = field(default=None, repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a request carries."""
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+
+class DaemonApi:
+    """Questions to the daemon's control API."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=f"{daemon.url}/api/v1",
+            headers=daemon.headers,
+            verify=daemon.context or True,
+            # A proxy named in the environment must not come between the page and a daemon on loopback.
+            trust_env=False,
+        )
+        self.daemon = daemon
+        self.url = daemon.url
+
+    async def group(self, name: str) -> GroupDescription:
+        """Names and channels of a group's instruments. Raises DaemonUnavailable."""
+        return await self._get(f"/groups/{name}", {}, GroupDescription)
+
+    async def readings(self, group: str, instrument: int, *, start_ns: int, end_ns: int, points: int) -> Readings:
+        """An instrument's readings, start_ns <= time_ns < end_ns, thinned to `points`. Raises DaemonUnavailable."""
+        asked = {"instrument": instrument, "start_ns": start_ns, "end_ns": end_ns, "points": points}
+        return await self._get(f"/groups/{group}/readings", asked, Readings)
+
+    async def newest(self, group: str, *, complete: bool) -> Newest:
+        """The newest complete trigger, or the newest of all. Raises DaemonUnavailable."""
+        return await self._get(f"/groups/{group}/newest", {"complete": int(complete)}, Newest)
+
+    async def missing(self, group: str, *, last: int, instrument: int | None = None) -> Missing:
+        """Who was missing from the last triggers, of all instruments or one. Raises DaemonUnavailable."""
+        asked = {"last": last} | ({} if instrument is None else {"instrument": instrument})
+        return await self._get(f"/groups/{group}/missing", asked, Missing)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def tell(self, method: str, path: str, *, body: Any, authorization: str) -> httpx.Response:
+        """Give an order, with this Authorization in place of the page's; any answer. Raises DaemonUnavailable."""
+        return await self._send(method, path, body=body, authorization=authorization, within_s=ORDER_S)
+
+    async def ask(self, path: str, **asked: int | str) -> httpx.Response:
+        """Ask something, as the page; any answer. Raises DaemonUnavailable."""
+        return await self._send("GET", path, asked=asked)
+
+    async def fetch(self, path: str) -> httpx.Response:
+        """Ask for a file that has to be made first; any answer. Raises DaemonUnavailable."""
+        return await self._send("GET", path, within_s=ORDER_S)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        asked: Mapping[str, int | str] | None = None,
+        body: Any = None,
+        authorization: str | None = None,
+        within_s: float = ANSWER_S,
+    ) -> httpx.Response:
+        try:
+            return await self._http.request(
+                method,
+                path,
+                params=asked,
+                json=body,
+                headers=None if authorization is None else {"Authorization": authorization},
+                timeout=within_s,
+            )
+        except httpx.TimeoutException:
+            raise DaemonUnavailable(f"the daemon at {self.url} took longer than {within_s:g} s to answer") from None
+        except httpx.HTTPError as problem:
+            raise DaemonUnavailable(f"the daemon at {self.url} cannot be reached ({_word(problem)})") from None
+
+    async def _get(self, path: str, asked: dict[str, int], answer: type[A]) -> A:
+        response = await self._send("GET", path, asked=asked)
+        if response.is_error:
+            raise DaemonUnavailable(f"the daemon answered {response.status_code}: {detail_of(response)}")
+        try:
+            return answer.model_validate_json(response.content)
+        except ValidationError as problem:
+            raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {first_of(problem)}") from None
+
+
+class StatusStream:
+    """Follows the daemon's status stream for ever: reconnects by itself, and says when it is gone and why."""
+
+    def __init__(self, daemon: Daemon, *, on_status: Callable[[Status], None], on_loss: Callable[[str], None]) -> None:
+        self._daemon = daemon
+        self._url = daemon.url.replace("http", "ws", 1) + "/api/v1/stream"
+        self._on_status = on_status
+        self._on_loss = on_loss
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        pause = 0.1
+        while True:
+            frames = 0
+            try:
+                async with connect(
+                    self._url,
+                    open_timeout=SILENCE_S,
+                    close_timeout=1.0,
+                    max_size=LARGEST_FRAME,
+                    proxy=None,
+                    additional_headers=self._daemon.headers,
+                    ssl=self._daemon.context,
+                ) as socket:
+                    while True:
+                        async with asyncio.timeout(SILENCE_S):
+                            text = await socket.recv()
+                        self._on_status(Status.model_validate_json(text))
+                        frames += 1
+            except TimeoutError:
+                self._on_loss(f"no frame for {SILENCE_S:g} s")
+            except ValidationError as problem:
+                self._on_loss(
+                    f"its status is not one this page knows, start page and daemon alike ({first_of(problem)})"
+                )
+            except InvalidStatus as problem:
+                self._on_loss(_refusal(problem))
+            except InvalidHandshake as problem:
+                self._on_loss(f"it does not offer a status stream ({problem})")
+            except (OSError, WebSocketException) as problem:
+                self._on_loss(_word(problem))
+            pause = 0.1 if frames else min(RECONNECT_MOST_S, pause * 2)
+            # Jitter: several pages must not come back in step after the daemon has restarted.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+
+
+def _refusal(problem: InvalidStatus) -> str:
+    """Why the daemon opens no stream, and what mends it."""
+    status = problem.response.status_code
+    try:
+        detail = str(orjson.loads(problem.response.body or b"")["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"it does not offer a status stream ({problem})"
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
+        return f"it refuses the token of this page: {detail}; start the page with --token-file, or TRIGGERLOG_TOKEN"
+    return f"it refuses the page: {detail}"
+
+
+def _word(problem: Exception) -> str:
+    untrusted = why_untrusted(problem)
+    if untrusted is not None:
+        return f"{untrusted}: --ca, --daemon"
+    if isinstance(problem, OSError) and problem.errno:
+        # asyncio's own text names the call and the address, and not what is wrong with it.
+        return os.strerror(problem.errno).lower()
+    return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+
+
+def detail_of(response: httpx.Response) -> str:
+    """What the daemon says is wrong, in one line."""
+    try:
+        detail = response.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return response.reason_phrase
+    return detail if isinstance(detail, str) else response.reason_phrase
+
+
+def first_of(problem: ValidationError) -> str:
+    """The first thing that is wrong, in one line."""
+    error = problem.errors()[0]
+    return f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"

@@ -1,0 +1,161 @@
+"""What a browser is sent: a status snapshot made small.
+
+A frame is a plain dict. `points` holds one row of COLUMNS a group and changes with every frame; everything else is
+cut into sections, and a section travels only in the frames in which it changed.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dashboard.alarms.slips import by_name
+from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status
+from schemas.api.visits import VisitsStatus
+
+COLUMNS: tuple[str, ...] = (
+    "received",
+    "committed",
+    "p50",
+    "p99",
+    "waiting",
+    "open",
+    "missing",
+    "absent",
+    "written",
+    "longest",
+    "reads",
+    "rows_read",
+    "readers",
+    "read_p99",
+)
+"""What is charted, by position in a point.
+
+received, committed: triggers closed and committed a second. p50, p99: commit latency in ms, NaN when nothing was
+committed lately. waiting, open: triggers. missing: instruments missing a trigger (mean). absent: instruments in state
+missing, silent or never. written: readings committed a second.
+longest: the longest commit latency lately, in ms. reads, rows_read: answers and rows a second of the group's reader
+workloads. readers: clients of theirs that may ask. read_p99: the longest p99 among them, in ms, NaN without an answer
+lately.
+"""
+
+LAST_VISIT = {"visit", "visit_s", "select_s", "store_s", "dia_s", "ra", "decl", "tiles", "objects"}
+"""What travels of the newest visit."""
+
+Sections = dict[str, Any]
+
+
+def point(group: GroupStatus, readers: Sequence[ReaderStatus] = ()) -> list[float | None]:
+    """One row of COLUMNS, rounded to what a chart can show; `readers` are the workloads that read the group."""
+    triggers, latency = group.triggers, group.commit_ms
+    return [
+        round(triggers.rate, 3),
+        round(triggers.commit_rate, 3),
+        _rounded(latency.p50),
+        _rounded(latency.p99),
+        triggers.waiting,
+        triggers.open,
+        round(group.missing_a_trigger, 3),
+        group.missing_now,
+        round(group.readings.commit_rate, 1),
+        _rounded(latency.max),
+        round(sum(reader.rate for reader in readers), 3),
+        round(sum(reader.row_rate for reader in readers), 1),
+        sum(reader.admitted for reader in readers),
+        _rounded(max((one.latency_ms.p99 for one in readers if one.latency_ms.p99 is not None), default=None)),
+    ]
+
+
+def points(status: Status) -> dict[str, list[float | None]]:
+    """A point a group, by name."""
+    return {
+        name: point(group, [reader for reader in status.readers.values() if reader.group == name])
+        for name, group in status.groups.items()
+    }
+
+
+def sections(status: Status) -> Sections:
+    """Everything of a snapshot that is not charted, cut so that what seldom changes seldom travels."""
+    cut: Sections = {
+        "head": {
+            "logger": status.logger,
+            "version": status.version,
+            "state": status.state.value,
+            "epoch": str(status.epoch),
+            "started_ms": round(status.time_ns / 1e6 - status.uptime_s * 1e3, -3),
+        },
+        "store": status.store.model_dump(exclude={"away_s", "commits"}),
+        "limits": status.limits,
+        "disk": None if status.disk is None else _disk(status.disk),
+        "readers": {name: reader.model_dump() for name, reader in status.readers.items()},
+        "governor": None if status.governor is None else status.governor.model_dump(),
+        "experiment": None if status.experiment is None else status.experiment.model_dump(),
+        "visits": None if status.visits is None else _visits(status.visits),
+        "sources": [source.model_dump(exclude={"received", "bytes"}) for source in status.sources],
+        "events": [event.model_dump(exclude={"time_ns"}) | {"t": event.time_ns / 1e6} for event in status.events],
+    }
+    for name, group in status.groups.items():
+        cut[f"group/{name}"] = {
+            "run": group.run,
+            "instruments": group.instruments,
+            "layout": group.layout,
+            "durability": group.durability,
+            "at_risk_ms": group.at_risk_ms,
+            "backpressure": group.backpressure,
+            "journal_mib": round(group.journal_mib, 1),
+        }
+        cut[f"outlook/{name}"] = {"full_in_s": _coarse(group.full_in_s), "drained_in_s": _coarse(group.drained_in_s)}
+        cut[f"states/{name}"] = group.states
+        cut[f"slips/{name}"] = by_name(group)
+        cut[f"totals/{name}"] = _totals(group)
+    return cut
+
+
+def changed(now: Sections, before: Sections) -> Sections:
+    """The sections that differ from before; one that is gone is None."""
+    differing = {key: section for key, section in now.items() if key not in before or before[key] != section}
+    return differing | dict.fromkeys(before.keys() - now.keys())
+
+
+def _totals(group: GroupStatus) -> dict[str, Any]:
+    readings = group.readings
+    return {
+        "received": readings.received,
+        "recovered": readings.recovered,
+        "committed": readings.committed,
+        "duplicate": readings.duplicate,
+        "refused": sum(readings.refused.values()),
+        "reasons": readings.refused,
+        "dead": readings.dead,
+        "dead_letters": group.dead_letters.readings,
+        "waiting": readings.waiting,
+        "assembling": readings.assembling,
+        "unaccounted": readings.unaccounted,
+        "at_risk": readings.at_risk,
+        "late": readings.late,
+        "complete": group.triggers.complete,
+        "incomplete": group.triggers.incomplete,
+        "newest": group.triggers.newest,
+    }
+
+
+def _disk(disk: DiskStatus) -> dict[str, float]:
+    """In GiB, to what a header shows: bytes would travel with every frame."""
+    return {"total_gib": _digits(disk.total_bytes / 2**30), "free_gib": _digits(disk.free_bytes / 2**30)}
+
+
+def _visits(run: VisitsStatus) -> dict[str, Any]:
+    """As told, with the newest visit's seconds alone: the rest of it stands in the charts."""
+    last = None if run.last is None else run.last.model_dump(include=LAST_VISIT)
+    return run.model_dump(exclude={"last"}) | {"last": last, "remaining_s": _coarse(run.remaining_s)}
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _coarse(seconds: float | None) -> float | None:
+    """Two digits: nobody needs more of what is reckoned ahead, and it travels with fewer frames."""
+    return None if seconds is None else float(f"{seconds:.2g}")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,160 @@
+"""Figures as plain functions of their data. Colours: grey and ice blue are normal; amber and red are not."""
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboard.feed.client import Missing, Readings
+
+INK = "#c9d3de"
+FAINT = "#8b98a8"
+RULE = "#222b35"
+CALM = "#9cc3e6"  # what the eye should follow
+GREY = "#76839a"  # what stands beside it for comparison
+LIMIT = "#d98a86"
+RED = "#ff8178"
+
+CHART_HEIGHT = 190
+TREND_HEIGHT = 112
+STRIP_HEIGHT = 84
+SPARSE = 120
+TRENDS = 8
+"""Channels drawn for one instrument; more would be a scroll of stamps."""
+
+FONT = {"family": "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif", "size": 11}
+
+
+def graph_config() -> Any:
+    """Every graph's configuration: without the bar of plotly.js, which offers a cloud service."""
+    return {"displayModeBar": False, "displaylogo": False, "scrollZoom": False, "responsive": True}
+
+
+def empty(height: int) -> dict[str, Any]:
+    """A figure that nothing is in yet: axes without data would be labelled with made-up numbers."""
+    unseen = {"visible": False}
+    return {"data": [], "layout": _layout(height) | {"xaxis": unseen, "yaxis": unseen}}
+
+
+def chart(*traces: tuple[str, str, str], unit: str, height: int = CHART_HEIGHT) -> go.Figure:
+    """An empty live chart; the script in assets fills it.
+
+    traces: (name, column of frames.COLUMNS, colour) each, drawn in that order. The column travels as the trace's
+    `meta`, by which the script finds it.
+    """
+    figure = go.Figure(
+        [
+            go.Scatter(
+                x=[],
+                y=[],
+                name=name,
+                meta=column,
+                mode="lines",
+                connectgaps=False,
+                line={"color": colour, "width": 1.5, "shape": "linear"},
+                hovertemplate=f"%{{y:,.4~g}} {unit} {name}<extra></extra>",
+            )
+            for name, column, colour in traces
+        ]
+    )
+    # Without data the axes would be labelled with made-up numbers; the script shows them with the first point.
+    blank = {"showticklabels": False}
+    return figure.update_layout(**_layout(height), xaxis=_time_axis() | blank, yaxis=_value_axis() | blank)
+
+
+def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:
+    """One instrument's channels below each other over a common time axis from start_ns to now_ns."""
+    names = list(readings.channels)[:TRENDS]
+    times = [time_ns / 1e6 for time_ns in readings.time_ns]
+    figure = go.Figure()
+    share = 1.0 / max(1, len(names))
+    layout: dict[str, Any] = _layout(TREND_HEIGHT * max(1, len(names)) + 24)
+    for place, name in enumerate(names):
+        number = "" if place == 0 else str(place + 1)
+        top = 1.0 - place * share
+        figure.add_scatter(
+            x=times,
+            y=readings.channels[name],
+            name=name,
+            yaxis=f"y{number}",
+            # Single readings are to be seen as such, but hundreds of dots would hide the line.
+            mode="lines+markers" if len(times) < SPARSE else "lines",
+            connectgaps=False,
+            line={"color": CALM, "width": 1},
+            marker={"size": 3},
+            hovertemplate=f"{name} %{{y:.6~g}} {readings.units.get(name, '')}<extra></extra>",
+        )
+        layout[f"yaxis{number}"] = _value_axis() | {"domain": [top - share * 0.72, top - share * 0.16]}
+        figure.add_annotation(text=_titled(name, readings), **_corner(top))
+    axis = _time_axis() | {
+        "range": [start_ns / 1e6, now_ns / 1e6],
+        "anchor": f"y{len(names)}" if len(names) > 1 else "y",
+    }
+    return figure.update_layout(**layout, xaxis=axis)
+
+
+def missing_strip(history: Missing, instrument: int) -> go.Figure:
+    """When an instrument was missing: a bar a stretch of triggers, as high as the share of them that lack it, in %."""
+    counts = history.missing.get(str(instrument), [0] * len(history.stretches.triggers))
+    shares = [100 * count / of for count, of in zip(counts, history.stretches.triggers, strict=True)]
+    times = [time_ns / 1e6 for time_ns in history.stretches.time_ns]
+    figure = go.Figure(
+        go.Bar(x=times, y=shares, marker={"color": RED}, hovertemplate="%{y:.3~g} % missing<extra></extra>")
+    )
+    end_ms = (history.end_ns or 0) / 1e6
+    axis = _time_axis() | {"range": [times[0], end_ms]} if times else _time_axis()
+    values = _value_axis() | {"range": [0, 100], "nticks": 3, "ticksuffix": " %"}
+    return figure.update_layout(**_layout(STRIP_HEIGHT), bargap=0.1, xaxis=axis, yaxis=values)
+
+
+def _titled(name: str, readings: Readings) -> str:
+    unit = readings.units.get(name, "")
+    known = [value for value in readings.channels[name] if value is not None]
+    newest = f"  <b>{known[-1]:,.6g}</b> {unit}" if known else "  no value"
+    return f"{name}{newest}"
+
+
+def _corner(top: float) -> dict[str, Any]:
+    return {
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0,
+        "y": top,
+        "xanchor": "left",
+        "yanchor": "top",
+        "showarrow": False,
+        "font": {"color": INK, "size": 12},
+    }
+
+
+def _layout(height: int) -> dict[str, Any]:
+    return {
+        # What is seen is said here: the usual template is 7 kB a chart, looked through by plotly.js at each drawing.
+        "template": "none",
+        "height": height,
+        "autosize": True,
+        "margin": {"l": 48, "r": 10, "t": 6, "b": 24},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": FONT | {"color": FAINT},
+        "showlegend": False,
+        "hovermode": "x unified",
+        "hoverlabel": {"bgcolor": "#0b0f14", "bordercolor": RULE, "font": FONT | {"color": INK}},
+        "dragmode": False,
+    }
+
+
+def _time_axis() -> dict[str, Any]:
+    return {
+        "type": "date",
+        "fixedrange": True,
+        "gridcolor": RULE,
+        "zeroline": False,
+        "tickformat": "%H:%M:%S",
+        "hoverformat": "%H:%M:%S.%L",
+        "nticks": 5,
+        "automargin": False,
+    }
+
+
+def _value_axis() -> dict[str, Any]:
+    return {"fixedrange": True, "gridcolor": RULE, "zeroline": False, "nticks": 5, "automargin": False}

@@ -1,0 +1,65 @@
+"""The tab Reads: reader workloads, what holds them back, and the forms that start them.
+
+The script in assets fills it from the sections `readers` and `governor`.
+"""
+
+from typing import Any
+
+from dash import html
+
+from dashboard.tabs.figures import CALM, GREY
+from dashboard.tabs.parts import aria, chart_panel
+
+
+def panel() -> list[Any]:
+    """Workloads, their charts, the governor, and a form."""
+    return [
+        html.Div(
+            className="stack",
+            children=[
+                html.Section(
+                    [_head("Reader workloads", "readers-note"), html.Div(id="readers"), _said("readers-said")],
+                    className="panel",
+                ),
+                html.Section(
+                    [
+                        chart_panel("reads", "Answers/s", (("answers", "reads", CALM),), "/s"),
+                        chart_panel("readers", "Clients that may ask", (("clients", "readers", GREY),), "clients"),
+                        chart_panel("read-p99", "p99 of the slowest workload", (("p99", "read_p99", CALM),), "ms"),
+                    ],
+                    className="charts thirds",
+                    **aria("Charts of the reading"),
+                ),
+                html.Div(
+                    className="columns",
+                    children=[
+                        html.Section(
+                            [_head("Start a workload", "reader-kind-note"), html.Div(id="reader-form")],
+                            className="panel",
+                        ),
+                        html.Section(
+                            [
+                                _head("Governor", "governor-state"),
+                                html.P(id="governor-reason"),
+                                html.P(
+                                    "With a ceiling, readers are let in only as long as the writing keeps below it: "
+                                    "fewer of them ask, or less often, until it does.",
+                                    className="hint",
+                                ),
+                                html.Div(id="governor-form"),
+                            ],
+                            className="panel stack",
+                        ),
+                    ],
+                ),
+            ],
+        )
+    ]
+
+
+def _head(title: str, note: str) -> Any:
+    return html.Div([html.H2(title), html.Span("", id=note, className="beside")], className="panel-head")
+
+
+def _said(name: str) -> Any:
+    return html.P("", id=name, className="said", role="status")

@@ -1,0 +1,129 @@
+"""The tab Visits: mock exposures of a telescope, what each costs, and how that grows with the history.
+
+The script in assets fills it from the section `visits` of the status, and from `GET /told/visits` while it is seen.
+"""
+
+from typing import Any
+
+import orjson
+from dash import html
+
+from dashboard.tabs.parts import HIDDEN, aria, data
+from schemas.config.visits import VisitsConfig
+
+TILES: tuple[tuple[str, str], ...] = (
+    ("state", "State"),
+    ("done", "Visits done"),
+    ("mean", "Seconds a visit"),
+    ("split", "Select / store"),
+    ("over", "Over the limit"),
+    ("left", "Time left"),
+)
+"""Name, label."""
+
+KEYS: tuple[tuple[str, str], ...] = (
+    ("total", "total"),
+    ("select", "select"),
+    ("store", "store"),
+    ("paper", "the paper’s line"),
+    ("limit", "limit"),
+)
+"""Class of the key, label: what is drawn of a visit's seconds."""
+
+
+def panel() -> list[Any]:
+    """The run that is shown, the runs that were, and a form for the next."""
+    return [
+        html.Div(
+            className="stack",
+            children=[
+                html.P("", id="visits-problem", className="said", role="status", hidden=True),
+                html.Section(id="visits-run", className="panel stack", **aria("Run of visits")),
+                html.Div(
+                    id="visits-shown",
+                    className="stack",
+                    hidden=True,
+                    children=[
+                        html.Section(
+                            [_tile(name, label) for name, label in TILES],
+                            className="visit-tiles",
+                            **aria("Figures of the run"),
+                        ),
+                        html.Div(
+                            className="visits-wide",
+                            children=[_seconds(), _figure("The field on the southern sky", "visits-sky")],
+                        ),
+                        html.Div(
+                            className="charts thirds",
+                            children=[
+                                _figure("Seconds a visit, by bin", "visits-boxes"),
+                                _figure("What a visit’s seconds go into", "visits-parts"),
+                                _figure("Visits over the limit, %", "visits-over"),
+                            ],
+                        ),
+                        html.Div(
+                            className="columns",
+                            children=[
+                                _section("Tables and indexes", "visits-sizes"),
+                                _section("Lines through the seconds", "visits-fits"),
+                            ],
+                        ),
+                    ],
+                ),
+                html.Div(
+                    className="columns visits-last",
+                    children=[
+                        html.Section(
+                            [_head("Start a run", "visits-form-note"), html.Div(id="visits-form", **_usual())],
+                            className="panel",
+                            **aria("Start a run"),
+                        ),
+                        _section("Runs that were", "visits-past"),
+                    ],
+                ),
+            ],
+        )
+    ]
+
+
+def _usual() -> dict[str, Any]:
+    """What a run has unless somebody says otherwise: the form begins with it."""
+    return data(usual=orjson.dumps(VisitsConfig().model_dump(mode="json", by_alias=True)).decode())
+
+
+def _tile(name: str, label: str) -> Any:
+    number = html.P([html.Span("–", className="value"), html.Span("", className="unit")], className="number")
+    return html.Div(
+        [html.H2(label), number, html.P("", className="beside")], id=f"visits-tile-{name}", className="tile"
+    )
+
+
+def _seconds() -> Any:
+    keys = [html.Span([html.I(className=f"of-{name}", **HIDDEN), label], className="key") for name, label in KEYS]
+    caption = html.Figcaption(
+        [
+            html.H2("Seconds a visit against visit"),
+            html.Span(keys, className="keys"),
+            _note("visits-time"),
+            html.Span(id="visits-axis"),
+        ],
+        className="panel-head",
+    )
+    return html.Figure([caption, html.Div(id="visits-time", className="visits-drawn tall")], className="panel")
+
+
+def _figure(title: str, name: str) -> Any:
+    caption = html.Figcaption([html.H2(title), _note(name)], className="panel-head")
+    return html.Figure([caption, html.Div(id=name, className="visits-drawn")], className="panel")
+
+
+def _section(title: str, name: str) -> Any:
+    return html.Section([_head(title, f"{name}-note"), html.Div(id=name)], className="panel", **aria(title))
+
+
+def _head(title: str, note: str) -> Any:
+    return html.Div([html.H2(title), html.Span("", id=note, className="beside")], className="panel-head")
+
+
+def _note(name: str) -> Any:
+    return html.Span("", id=f"{name}-note", className="beside")

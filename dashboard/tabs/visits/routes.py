@@ -1,0 +1,231 @@
+"""Runs of visits as browsers see them: asked for once for all, only while somebody looks, and no finer than is seen."""
+
+import asyncio
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field, TypeAdapter, ValidationError
+
+from dashboard.feed.client import Answer, DaemonApi, DaemonUnavailable, detail_of, first_of
+from dashboard.feed.relay import REPORT_POLICY, json_answer, plain_answer
+from schemas.api.visits import VisitsStatus
+
+EVERY_S = 3.0
+PAST_EVERY_S = 10.0
+FINENESS = 400
+"""Figures are asked for again when there are so many-th more visits: less would not move a line by a pixel."""
+
+POINTS = 900
+"""Visits that are drawn at most; beyond it a chart has no more pixels for points of their size."""
+
+MOST = 8
+"""Runs whose figures are held."""
+
+DRAWN = ("visit", "visit_s", "select_s", "store_s", "ra", "decl")
+
+RUN = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
+
+FILES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "report": "text/html"}
+"""What is kept of a run, by the last part of its address, and as what it travels."""
+
+Rows = list[dict[str, Any]]
+
+
+class _Runs(Answer):
+    past: Annotated[Rows, Field(default_factory=list)]
+    settings: dict[str, Any] | None = None
+
+
+class _Figures(Answer):
+    columns: dict[str, list[float]]
+    visits: int | None = None
+    fits: dict[str, dict[str, Any] | None]
+    boxes: Rows
+    bin: int
+    parts: Annotated[dict[str, list[float]], Field(default_factory=dict)]
+    over: Rows
+    sizes: dict[str, dict[str, Any]]
+    counts: dict[str, int]
+    expected: Annotated[dict[str, float], Field(default_factory=dict)]
+    limit_s: float
+    paper: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    problem: str | None = None
+
+
+RUNS = TypeAdapter(_Runs)
+FIGURES = TypeAdapter(_Figures)
+
+
+@dataclass(slots=True)
+class Shown:
+    """Figures of a run.
+
+    stamp: of the figures that are held, another one also after a restart. same: so many of the points stand as they
+    did at the stamp before.
+    """
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asked_s: float = 0.0
+    asked_at: tuple[str, int] | None = None
+    stamp: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    same: int = 0
+    columns: dict[str, list[float]] = field(default_factory=dict)
+    rest: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, told: _Figures) -> None:
+        """Take figures in place of those that are held."""
+        columns = {name: _short(name, told.columns.get(name, [])) for name in DRAWN}
+        before, now = self.columns.get("visit", []), columns["visit"]
+        # Points that were all there are followed by those that came since; once they are thinned all of them change.
+        self.same = len(before) if before and now[: len(before)] == before else 0
+        self.columns, self.rest = columns, told.model_dump(exclude={"columns"})
+        self.stamp += 1
+
+    def since(self, stamp: int) -> dict[str, Any]:
+        """What a browser lacks that has the figures of a stamp; points `from` that place on are new."""
+        if stamp == self.stamp:
+            return {"stamp": stamp}
+        from_ = self.same if stamp == self.stamp - 1 else 0
+        tails = {name: column[from_:] for name, column in self.columns.items()}
+        return {"stamp": self.stamp, "from": from_, "columns": tails} | self.rest
+
+
+class VisitRuns:
+    """What is known of the run under way and of those that were.
+
+    status: of the run under way, as the status stream told it last.
+    """
+
+    def __init__(self, api: DaemonApi, status: Callable[[], VisitsStatus | None]) -> None:
+        self._api = api
+        self._status = status
+        self._asking = asyncio.Lock()
+        self._past_until_s = 0.0
+        self._past_of: tuple[str, str] | None = None
+        self._runs: _Runs | None = None
+        self._version = 0
+        self._shown: OrderedDict[str, Shown] = OrderedDict()
+
+    async def since(self, run: str, stamp: int, version: int) -> dict[str, Any]:
+        """What a browser lacks that has the figures of a run up to a stamp, and this version of the list of runs.
+
+        run: empty is the one under way, or else the newest.
+
+        Raises:
+            DaemonUnavailable: the daemon does not answer.
+        """
+        async with self._asking:
+            await self._ask_runs()
+        assert self._runs is not None
+        status = self._status()
+        newest = self._runs.past[0]["id"] if self._runs.past else ""
+        asked = run or (status.id if status is not None else newest)
+        figures, problem = None, ""
+        if asked:
+            try:
+                figures = (await self._figures(asked, status)).since(stamp if asked == run else 0)
+            except _Unknown as unknown:
+                problem = str(unknown)
+        return {
+            "version": self._version,
+            "past": None if version == self._version else self._runs.past,
+            "settings": None if version == self._version else self._runs.settings,
+            "run": asked or None,
+            "figures": figures,
+            "problem": problem,
+        }
+
+    async def _ask_runs(self) -> None:
+        status = self._status()
+        now = None if status is None else (status.id, status.state)
+        if time.monotonic() < self._past_until_s and now == self._past_of:
+            return
+        runs = RUNS.validate_json(await self._told("/visits"))
+        if runs != self._runs:
+            self._runs, self._version = runs, self._version + 1
+        self._past_until_s, self._past_of = time.monotonic() + PAST_EVERY_S, now
+
+    async def _figures(self, run: str, status: VisitsStatus | None) -> Shown:
+        shown = self._shown.setdefault(run, Shown())
+        self._shown.move_to_end(run)
+        while len(self._shown) > MOST:
+            self._shown.popitem(last=False)
+        at = (status.state, status.here) if status is not None and status.id == run else ("kept", 0)
+        async with shown.lock:
+            if _is_due(shown, at):
+                shown.take(FIGURES.validate_json(await self._told("/visits/figures", id=run, points=POINTS)))
+                shown.asked_s, shown.asked_at = time.monotonic(), at
+        return shown
+
+    async def _told(self, path: str, **asked: int | str) -> bytes:
+        answer = await self._api.ask(path, **asked)
+        if answer.status_code == 404:
+            raise _Unknown(detail_of(answer))
+        if answer.is_error:
+            raise DaemonUnavailable(f"the daemon answered {answer.status_code}: {detail_of(answer)}")
+        return answer.content
+
+
+class _Unknown(Exception):
+    """The daemon knows nothing of that; the message is its line."""
+
+
+def _is_due(shown: Shown, at: tuple[str, int]) -> bool:
+    if shown.asked_at is None:
+        return True
+    (state, here), (was, known) = at, shown.asked_at
+    if state != was and not {state, was} <= {"running", "waiting", "compacting"}:
+        return True
+    grown = here - known
+    return grown > 0 and grown * FINENESS >= known and time.monotonic() - shown.asked_s >= EVERY_S
+
+
+def _short(name: str, column: list[float]) -> list[float]:
+    """To what a chart can show: it travels to every browser."""
+    if name == "visit":
+        return column
+    return [float(f"{value:.4g}") for value in column]
+
+
+def visit_routes(api: DaemonApi, status: Callable[[], VisitsStatus | None]) -> APIRouter:
+    """`GET /told/visits`, and what is kept of a run."""
+    routes = APIRouter()
+    runs = VisitRuns(api, status)
+
+    @routes.get("/told/visits")
+    async def told(run: str = "", stamp: Annotated[int, Query(ge=0)] = 0, version: int = 0) -> Response:
+        if run and not RUN.fullmatch(run):
+            return json_answer(404, {"detail": f"there is no run {run!r}"})
+        try:
+            return json_answer(200, await runs.since(run, stamp, version))
+        except DaemonUnavailable as problem:
+            return json_answer(502, {"detail": str(problem)})
+        except _Unknown:
+            return json_answer(404, {"detail": "the daemon knows nothing of visits: it is of an earlier version"})
+        except ValidationError as problem:
+            return json_answer(502, {"detail": f"the daemon's answer is not one this page knows: {first_of(problem)}"})
+
+    @routes.get("/told/visits/{run}/{kind}")
+    async def kept(run: str, kind: str) -> Response:
+        if kind not in FILES or not RUN.fullmatch(run):
+            return plain_answer(404, f"there is no {kind} of a run {run!r}")
+        try:
+            answer = await api.fetch(f"/visits/{run}/{kind}")
+        except DaemonUnavailable as problem:
+            return plain_answer(502, str(problem))
+        if answer.is_error:
+            return plain_answer(answer.status_code, detail_of(answer))
+        headers = (
+            {"Content-Security-Policy": REPORT_POLICY}
+            if kind == "report"
+            else {"Content-Disposition": f'attachment; filename="visits-{run}.{kind}"'}
+        )
+        return Response(answer.content, 200, headers, FILES[kind])
+
+    return routes

@@ -1,0 +1,303 @@
+"""What the daemon says of itself: the body of `GET /api/v1/status` and of each frame of the status stream.
+
+Rates are means over the last second, at slow rates over up to five; percentiles are over the last ten seconds. Times
+are nanoseconds since 1970-01-01 UTC.
+"""
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.api.visits import VisitsStatus
+
+
+class State(StrEnum):
+    """What the daemon as a whole is doing."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STORE_AWAY = "store_away"  # the database does not answer; readings wait, and are committed when it is back
+    STOPPING = "stopping"
+
+
+class InstrumentState(StrEnum):
+    """How an instrument did lately; the page shows each by a glyph as well as by colour."""
+
+    OK = "ok"
+    LATE = "late"  # its last readings came after their trigger had closed
+    MISSING = "missing"  # absent from some of the last triggers
+    DESYNCHRONISED = "desynchronised"  # its trigger numbers or its clock are out of step with those of the others
+    SILENT = "silent"  # nothing received for longer than the staleness limit, while triggers go on
+    NEVER = "never"  # nothing received since the daemon started
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TriggerCounts(_Model):
+    """Triggers since the daemon started."""
+
+    received: int = Field(description="triggers of which at least one reading was accepted")
+    open: int = Field(description="triggers being put together now")
+    complete: int = Field(description="closed with every instrument there")
+    incomplete: int = Field(description="closed by timeout with instruments missing")
+    committed: int = Field(description="acknowledged by the store")
+    account_at_start: int = Field(description="committed before the daemon started, as the store's account said then")
+    waiting: int = Field(description="closed, not yet committed (the backlog)")
+    newest: int | None = Field(description="the highest trigger number closed in this run")
+    rate: float = Field(description="triggers closed a second")
+    commit_rate: float = Field(description="triggers committed a second")
+
+
+class ReadingCounts(_Model):
+    """Readings since the daemon started.
+
+    received + recovered = committed + duplicate + refused + dead + waiting + assembling, always.
+    """
+
+    received: int
+    recovered: int = Field(description="found in the journal at the start: left by an earlier daemon")
+    committed: int
+    account_at_start: int = Field(description="committed before the daemon started, as the store's account said then")
+    late: int = Field(description="accepted after their trigger had closed")
+    duplicate: int = Field(description="of an instrument whose reading was already there; not stored")
+    refused: dict[str, int] = Field(description="never stored, by reason")
+    dead: int = Field(
+        description="in batches the store rejected for good, or damaged in the journal; kept in the state folder"
+    )
+    waiting: int = Field(description="in triggers that are closed and not yet committed: in memory or in the journal")
+    assembling: int = Field(description="in triggers that are being put together, or held back as strays")
+    at_risk: int = Field(
+        description="committed so lately (at_risk_ms) that a crash of the server now could lose them; all since the "
+        "daemon started where the risk has no limit. What waits is not among them: it is not acknowledged"
+    )
+    rate: float = Field(description="readings received a second")
+    commit_rate: float = Field(description="readings committed a second")
+
+    @property
+    def unaccounted(self) -> int:
+        """What came in and is nowhere: 0, or the daemon has a defect."""
+        went = self.committed + self.duplicate + sum(self.refused.values()) + self.dead + self.waiting + self.assembling
+        return self.received + self.recovered - went
+
+
+class DeadLetterCounts(_Model):
+    """What the database rejected for good and nobody has dealt with; it lies in the state folder, whenever it came."""
+
+    letters: int = Field(default=0, description="triggers, and what came late for one, each by itself")
+    triggers: int = 0
+    readings: int = 0
+    retried: int = Field(default=0, description="readings committed from there since the daemon started")
+
+
+class Latency(_Model):
+    """From a trigger's closing to the store's acknowledgement, in milliseconds, over the last ten seconds."""
+
+    p50: float | None
+    p99: float | None
+    max: float | None
+
+
+class Slip(_Model):
+    """An instrument that is out of step with the others."""
+
+    instrument: str = Field(description="its name")
+    triggers: int = Field(
+        description="how many its trigger numbers are ahead of its timestamps (negative: behind); 0 when its clock is "
+        "off by something that is no trigger"
+    )
+    offset_ms: float = Field(description="its timestamps less those of most others with the same trigger number")
+    since_trigger: int = Field(description="the number that the first such reading carried")
+
+
+class GroupStatus(_Model):
+    """One instrument group."""
+
+    run: int
+    instruments: int
+    layout: str
+    durability: str = Field(description="the durability asked for: sync or async")
+    at_risk_ms: float | None = Field(
+        description="what a crash of the server can lose: readings acknowledged within so many milliseconds before it; "
+        "0 is none, null is without limit (see the store's shortfall). With a journal they are committed again after a "
+        "crash, unless its disk is lost, too"
+    )
+    triggers: TriggerCounts
+    readings: ReadingCounts
+    dead_letters: DeadLetterCounts = DeadLetterCounts()
+    commit_ms: Latency
+    missing_now: int = Field(description="instruments in state missing, silent or never")
+    missing_a_trigger: float = Field(description="mean number of instruments missing from the triggers closed lately")
+    states: str = Field(
+        description="one letter an instrument, in order: o ok, l late, m missing, d desynchronised, s silent, n never"
+    )
+    quiet_s: float | None = Field(
+        default=None, description="seconds since the last reading of any instrument came; null before the first"
+    )
+    desynchronised_now: int = Field(description="instruments whose trigger numbers or clock are out of step")
+    slips: list[Slip] = Field(description="these instruments, the first 100 of them")
+    backlog_mib: float = Field(description="memory held by readings that wait for the store")
+    journal_mib: float = Field(description="disk held by the journal")
+    full_in_s: float | None = Field(
+        description="how long what comes in now would find room if the database took nothing any more, in seconds: in "
+        "the journal, up to its limit or the end of its disk's free space; without a journal, in memory. null while "
+        "nothing comes in"
+    )
+    drained_in_s: float | None = Field(
+        description="seconds until no more waits than comes in within one, as fast as readings come and are committed "
+        "now; 0 when it is so, null while it does not become less"
+    )
+    backpressure: bool = Field(description="whether TCP senders are being held back now")
+
+    def count(self, state: InstrumentState) -> int:
+        """How many instruments are in a state."""
+        return self.states.count(next(letter for letter, meant in STATE_LETTERS.items() if meant is state))
+
+
+class StoreStatus(_Model):
+    """The database."""
+
+    backend: str
+    version: str
+    durability: str = Field(description="the durability really in force, in words, of each that a group asks for")
+    shortfall: dict[str, str] = Field(
+        description="by durability asked for: where the server keeps less than that, what is wrong and the mend"
+    )
+    settings: dict[str, str] = Field(description="the server's settings that this follows from, by their names there")
+    embedded: bool
+    target: str = Field(description="where it is, without a password")
+    available: bool
+    problem: str | None = Field(description="why it is not available, in one line")
+    away_s: float = Field(description="seconds since it was last available; 0 when it is")
+    commits: int = Field(description="transactions acknowledged since the start")
+    retries: int = Field(description="transactions tried again since the start")
+
+
+class SourceStatus(_Model):
+    """One source of readings."""
+
+    kind: str
+    address: str
+    connections: int
+    received: int = Field(description="readings handed to assembly")
+    bytes: int
+    refused: dict[str, int] = Field(description="connections, greetings and datagrams turned away, by reason")
+    refused_most: dict[str, int] = Field(
+        default_factory=dict, description="the addresses they came from most; a count is at most too high"
+    )
+    lost_datagrams: int = Field(description="gaps in the senders' datagram numbers (UDP)")
+
+
+class Event(_Model):
+    """Something an operator would want to have been told."""
+
+    time_ns: int
+    severity: str = Field(description="info, warning or error")
+    text: str
+
+
+class ReaderStatus(_Model):
+    """One reader workload since it was started. Rates and percentiles are of the last ten seconds.
+
+    A latency counts from when a client was due to ask, so that waiting for its turn behind a slow answer counts, too;
+    what of its period an answer took on top is counted as the questions it kept from being asked would have waited
+    (HdrHistogram's correction for coordinated omission).
+    """
+
+    kind: str
+    group: str = Field(description="what is asked: a group, or of `light_curve` and `cone` the schema of the visits")
+    clients: int = Field(description="clients that the workload has")
+    admitted: int = Field(description="clients that may ask now: all, or fewer where the governor holds them back")
+    share: float = Field(
+        default=1.0, description="part of their time for which these may ask; below 1 where the governor says so"
+    )
+    asking: int = Field(default=0, description="clients that wait for an answer now")
+    since_ns: int = Field(description="when it was started")
+    state: str = Field(description="starting, running, stopping or failed")
+    problem: str | None = Field(
+        description="why it failed, or what a question of the last ten seconds failed with, in one line"
+    )
+    cycles: int = Field(description="answers, late ones among them")
+    in_time: int = Field(description="answers within the deadline")
+    failed: int = Field(description="questions without an answer")
+    slipped_s: float = Field(description="by how much late answers moved the questions after them, seconds in all")
+    rows: int = Field(description="readings and figures in the answers")
+    rate: float = Field(description="answers a second")
+    row_rate: float = Field(description="rows a second")
+    efficiency: float | None = Field(
+        description="fraction of the questions that were answered within the deadline; null before the first"
+    )
+    latency_ms: Latency
+    deadline_ms: float
+
+
+class GovernorStatus(_Model):
+    """What holds readers back, and why."""
+
+    commit_p99_ms: float | None = Field(description="ceiling for the commit latency; null for none")
+    backlog_triggers: int | None = Field(description="ceiling for the triggers that wait; null for none")
+    admitted: int = Field(description="clients that may ask now, of all workloads together")
+    share: float = Field(default=1.0, description="part of their time for which they may ask, above 0 and up to 1")
+    clients: int = Field(description="clients there are")
+    state: str = Field(description="off, idle (no readers), open (all admitted), raising, holding or lowering")
+    reason: str = Field(description="what it does and why, in one line")
+
+
+class ExperimentStatus(_Model):
+    """The interference experiment that runs now."""
+
+    id: str
+    began_ns: int
+    phase: str = Field(description="warming up, A (write only), B (write and read), or reporting")
+    block: int = Field(description="number of the block, from 1")
+    blocks: int
+    readers: int = Field(description="clients that read in this block")
+    left_s: float = Field(description="estimate of the time left, seconds")
+
+
+class DiskStatus(_Model):
+    """The disk that holds the state folder, and with it the journal."""
+
+    total_bytes: int
+    free_bytes: int = Field(description="what is free for a process that is not root's")
+
+
+class Status(_Model):
+    """The whole daemon."""
+
+    epoch: int = Field(description="changes when the daemon restarts (its start time, ns)")
+    sequence: int = Field(description="number of this snapshot within the epoch")
+    time_ns: int
+    uptime_s: float
+    logger: str
+    version: str
+    state: State
+    store: StoreStatus
+    groups: dict[str, GroupStatus]
+    sources: list[SourceStatus]
+    readers: dict[str, ReaderStatus] = Field(default_factory=dict, description="reader workloads, by name")
+    governor: GovernorStatus | None = None
+    experiment: ExperimentStatus | None = None
+    visits: VisitsStatus | None = Field(
+        default=None, description="the run of visits that is under way, or was last since the daemon started"
+    )
+    disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
+    events: list[Event] = Field(description="the last few, newest first")
+    limits: dict[str, float] = Field(
+        description="limits in force, by their names in `[alarms]` of the configuration: commit_p99_ms, stale_s, "
+        "quiet_s, missing_instruments, backlog_triggers, journal_full_in_min, slow_visits, visit_stands_s, "
+        "visits_are_critical"
+    )
+    cpu_percent: float = Field(description="of one core, this process, lately")
+    memory_mib: float = Field(description="resident memory of this process")
+
+
+STATE_LETTERS: dict[str, InstrumentState] = {
+    "o": InstrumentState.OK,
+    "l": InstrumentState.LATE,
+    "m": InstrumentState.MISSING,
+    "d": InstrumentState.DESYNCHRONISED,
+    "s": InstrumentState.SILENT,
+    "n": InstrumentState.NEVER,
+}

@@ -1,0 +1,263 @@
+"""Who may ask the API what: tokens, TLS, limits, over real sockets and with a real daemon."""
+
+import asyncio
+import contextlib
+import stat
+from pathlib import Path
+
+import httpx
+import pytest
+import websockets
+
+from daemon.api import gate, guard, status
+from daemon.core.api_token import api_token, kept_token
+from daemon.core.configuration import load_config
+from daemon.web.tls import Identity, client_context
+from schemas.config import ConfigError
+from tests.daemon.api.test_api import TOKEN, WITH_TOKEN, served
+from tests.support.certificates import Authority
+from tests.support.listening import eventually
+from tests.support.processes import GROUP, LISTENERS, free_port, here, running, running_daemon, triggerlog, until
+
+EVERYWHERE = "0.0.0.0"
+WRONG = {"authorization": "Bearer not the token"}
+READS = ("/api/v1/status", "/ready", "/metrics", "/api/v1/groups", "/docs", "/openapi.json")
+
+
+async def test_on_loopback_anyone_reads_and_only_the_token_changes() -> None:
+    async with served() as api:
+        for path in (*READS, "/health"):
+            assert (await api.client.get(path)).status_code == 200, path
+        refused = await api.client.post("/api/v1/run")
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"].startswith("Bearer")
+        assert refused.json()["detail"] == (
+            "this needs the API's token: send `Authorization: Bearer TOKEN`; it is in `api-token` in the daemon's "
+            "state_dir, or where token_file or token_env in [api] says"
+        )
+        assert (await api.client.post("/api/v1/run", headers=WRONG)).status_code == 401
+        assert api.logger.pipelines["bpm"].assembly.run == 1
+        assert (await api.client.post("/api/v1/run", headers=WITH_TOKEN)).json() == {"bpm": 2}
+
+
+async def test_elsewhere_everything_but_a_sign_of_life_needs_the_token() -> None:
+    async with served(EVERYWHERE) as api:
+        assert (await api.client.get("/health")).json() == {"status": "alive"}
+        for path in READS:
+            assert (await api.client.get(path)).status_code == 401, path
+            assert (await api.client.get(path, headers=WITH_TOKEN)).status_code == 200, path
+        stream = api.url.replace("http", "ws") + "/api/v1/stream"
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await websockets.connect(stream, proxy=None)
+        assert refused.value.response.status_code == 401
+        assert b"needs the API's token" in (refused.value.response.body or b"")
+        async with websockets.connect(stream, proxy=None, additional_headers=WITH_TOKEN) as listening:
+            assert "bpm" in await listening.recv()
+
+
+async def test_guessing_is_slowed_down_and_the_right_token_never_waits() -> None:
+    async with served() as api:
+        codes = [(await api.client.get("/api/v1/status", headers=WRONG)).status_code for _ in range(40)]
+        assert codes[:10] == [401] * 10
+        assert 429 in codes[10:]
+        late = await api.client.get("/api/v1/status", headers=WRONG)
+        assert late.status_code in (401, 429)
+        for _ in range(5):
+            assert (await api.client.get("/api/v1/status", headers=WITH_TOKEN)).status_code == 200
+        # What needs no token is not refused for another's guesses.
+        assert (await api.client.get("/api/v1/status")).status_code == 200
+
+
+async def test_a_name_that_leads_to_loopback_by_a_trick_reads_nothing() -> None:
+    async with served() as api:
+        for host, code in (("evil.example:8120", 403), ("localhost:8120", 200), ("node", 200), ("[::1]:8120", 200)):
+            assert (await api.client.get("/api/v1/status", headers={"host": host})).status_code == code
+        trusted = {"host": "node.example.org", **WITH_TOKEN}
+        assert (await api.client.get("/api/v1/status", headers=trusted)).status_code == 200
+
+
+async def test_an_address_that_asks_without_end_is_told_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(guard.REQUESTS, "burst", 5.0)
+    monkeypatch.setitem(guard.REQUESTS, "per_s", 0.01)
+    async with served() as api:
+        answers = [await api.client.get("/api/v1/groups") for _ in range(7)]
+        assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 2
+        assert int(answers[-1].headers["retry-after"]) >= 1
+
+
+async def test_questions_for_readings_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(gate.RATE, "burst", 4.0)
+    monkeypatch.setitem(gate.RATE, "per_s", 0.01)
+    async with served() as api:
+        answers = [await api.client.get("/api/v1/groups/bpm/newest") for _ in range(6)]
+        assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 2
+        assert answers[-1].json()["detail"].startswith("too many questions for readings from this address")
+        assert (await api.client.get("/api/v1/status")).status_code == 200
+
+
+async def test_streams_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "STREAMS", 2)
+    async with served() as api, contextlib.AsyncExitStack() as listening:
+        stream = api.url.replace("http", "ws") + "/api/v1/stream"
+        for _ in range(2):
+            await listening.enter_async_context(websockets.connect(stream, proxy=None))
+        await eventually(lambda: api.service.stream.listeners == 2)
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await websockets.connect(stream, proxy=None)
+        assert refused.value.response.status_code == 503
+
+
+async def test_browsers_are_told_what_not_to_do_with_an_answer() -> None:
+    async with served() as api:
+        for path in ("/api/v1/status", "/docs", "/nothing"):
+            headers = (await api.client.get(path)).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "frame-ancestors 'none'" in headers["content-security-policy"]
+
+
+async def test_over_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    node = authority.certificate("node", "IP:127.0.0.1")
+    async with served(EVERYWHERE, Identity(node.certificate, node.key, "api")) as api:
+        assert api.url.startswith("https://")
+        trusting = client_context(authority.ca)
+        async with httpx.AsyncClient(base_url=api.url, verify=trusting, headers=WITH_TOKEN, trust_env=False) as client:
+            assert (await client.get("/api/v1/status")).status_code == 200
+        stream = api.url.replace("https", "wss") + "/api/v1/stream"
+        async with websockets.connect(stream, ssl=trusting, proxy=None, additional_headers=WITH_TOKEN) as listening:
+            assert "bpm" in await listening.recv()
+
+
+# --- the token that the daemon makes ------------------------------------------------------------------------------
+
+
+def write(folder: Path, text: str = "") -> Path:
+    file = folder / "beam.toml"
+    file.write_text(GROUP + text)
+    return file
+
+
+def test_the_daemon_makes_a_token_once_and_keeps_it_to_itself(tmp_path: Path) -> None:
+    loaded = load_config(write(tmp_path), {})
+    assert kept_token(loaded.state_dir) is None
+    token = api_token(loaded, {})
+    kept = loaded.state_dir / "api-token"
+    assert len(token) > 40
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert api_token(loaded, {}) == kept_token(loaded.state_dir) == token
+    kept.write_text("")  # a disk that was full
+    assert api_token(loaded, {}) not in ("", token)
+
+
+def test_a_configured_token_counts_and_has_to_be_long(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    assert api_token(load_config(write(tmp_path, '[api]\ntoken_file = "token"\n'), {}), {}) == TOKEN
+    assert not (tmp_path / "state").exists()
+    named = load_config(write(tmp_path, '[api]\ntoken_env = "TOKEN"\n'), {})
+    assert api_token(named, {"TOKEN": TOKEN}) == TOKEN
+    with pytest.raises(ConfigError, match=r"api\.token_env: .* is not set; set it, or use `token_file`"):
+        api_token(named, {})
+    with pytest.raises(ConfigError, match=r"api\.token_env: what it holds has 5 characters, and at least 16"):
+        api_token(named, {"TOKEN": "short"})
+
+
+# --- the command line, with a real daemon -------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_commands_find_the_token_of_a_daemon_by_its_configuration(state_dir: Path) -> None:
+    state_dir.mkdir()
+    port = free_port()
+    with running_daemon(state_dir, api=port) as daemon:
+        until(lambda: daemon.status()["state"] == "running", "the daemon runs")
+        refused = here("open-run", "--daemon", daemon.api)
+        assert refused.returncode == 1
+        assert refused.stderr.count("\n") == 1
+        assert "answers 401: this needs the API's token" in refused.stderr
+        assert "--token-file" in refused.stderr
+        assert triggerlog("open-run", str(daemon.file)).stdout == "bpm: run 2\n"
+        token = state_dir / "state" / "api-token"
+        by_file = here("open-run", "--daemon", daemon.api, "--token-file", str(token))
+        assert by_file.stdout == "bpm: run 3\n"
+        named = here("open-run", TRIGGERLOG_DAEMON=daemon.api, TRIGGERLOG_TOKEN=token.read_text().strip())
+        assert named.stdout == "bpm: run 4\n"
+        assert '"state": "running"' in here("status", str(daemon.file), "--json").stdout
+        assert token.read_text().strip() not in daemon.run.said
+        half_open(port, daemon.api)
+
+
+def half_open(port: int, url: str) -> None:
+    """200 connections that begin a request and never end it stop neither the health check nor the API."""
+
+    async def crowd() -> None:
+        ends = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+        for _, writer in ends:
+            writer.write(b"GET /health HTTP/1.1\r\nX: ")
+        async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False, timeout=30) as client:
+            assert (await client.get("/health")).status_code == 200
+            assert (await client.get("/api/v1/status")).json()["state"] == "running"
+        for _, writer in ends:
+            writer.close()
+
+    asyncio.run(crowd())
+
+
+@pytest.mark.slow
+def test_commands_and_a_daemon_over_tls(state_dir: Path) -> None:
+    state_dir.mkdir()
+    authority, stranger = Authority(state_dir), Authority(state_dir, "stranger")
+    authority.certificate("node", "DNS:localhost")
+    (state_dir / "token").write_text(TOKEN)
+    port = free_port()
+    doors = f'[api]\nport = {port}\nhost = "0.0.0.0"\ntoken_file = "token"\n'
+    tls = 'tls_certificate = "node.crt"\ntls_key = "node.key"\n[dashboard]'
+    listeners = LISTENERS.format(api=0).replace("[api]\nport = 0\n", doors).replace("\n[dashboard]", tls)
+    file = write(state_dir, listeners)
+    with running("run", str(file)) as daemon:
+        daemon.until_said(rf"taking readings at .*; API at https://0\.0\.0\.0:{port}")
+        url = f"https://localhost:{port}"
+        # By the configuration the daemon's own certificate is known, whatever names it has.
+        assert '"state": "running"' in here("status", str(file), "--json").stdout
+        ca = ["--ca", str(authority.ca)]
+        token = ["--token-file", str(state_dir / "token")]
+        assert here("open-run", "--daemon", url, *ca, *token).stdout == "bpm: run 2\n"
+
+        def refused(*arguments: str) -> str:
+            done = here("status", "--once", *arguments)
+            assert done.returncode == 1
+            assert done.stderr.count("\n") == 1
+            return done.stderr
+
+        assert "its certificate is not trusted" in refused("--daemon", url, "--ca", str(stranger.ca))
+        assert "made for another name" in refused("--daemon", f"https://127.0.0.1:{port}", *ca)
+        assert "needs the API's token" in refused("--daemon", url, *ca)
+        assert "no daemon at" in refused("--daemon", url.replace("https", "http"))
+        assert "has no certificate in PEM" in refused("--daemon", url, "--ca", str(state_dir / "node.key"))
+        assert daemon.end() == 0
+
+
+def test_check_config_looks_at_the_doors(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.certificate("node")
+    authority.certificate("other")
+    doors = '[{}]\nhost = "0.0.0.0"\n{}\ntls_certificate = "node.crt"\ntls_key = "{}.key"\n'
+    (tmp_path / "token").write_text(TOKEN)
+    right = here("check-config", "--offline", str(write(tmp_path, doors.format("api", 'token_file = "token"', "node"))))
+    assert right.returncode == 0
+    assert "https://0.0.0.0:8120" in right.stdout
+    for secret, key, said in (
+        ('token_file = "token"', "other", "api.tls_key: "),
+        ('token_file = "none"', "node", "api.token_file: "),
+    ):
+        wrong = here("check-config", "--offline", str(write(tmp_path, doors.format("api", secret, key))))
+        assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
+        assert wrong.stderr.startswith(said)
+    # The page is a process of its own, perhaps of a user who may read what this one may not.
+    page = here(
+        "check-config",
+        "--offline",
+        str(write(tmp_path, doors.format("dashboard", 'password_file = "none"', "other"))),
+    )
+    assert page.returncode == 0
+    assert "warning: dashboard.password_file: " in page.stderr
+    assert "warning: dashboard.tls_key: " in page.stderr

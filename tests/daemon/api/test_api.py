@@ -1,0 +1,388 @@
+"""The control API over a real socket, with pipelines that commit into memory."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+
+import httpx
+import pytest
+import websockets
+from prometheus_client.parser import text_string_to_metric_families
+
+from backends.base import Held, Store, StoreFacts, StoreUnavailable
+from daemon.api import ApiServer
+from daemon.pipeline.pipeline import Pipeline
+from daemon.telemetry.reporting import Reporter
+from daemon.telemetry.storage_report import StorageReport
+from daemon.telemetry.store_report import StoreReport
+from daemon.telemetry.stream import StatusStream
+from daemon.web.tls import Identity
+from schemas.api.status import State, Status
+from schemas.api.storage import Storage
+from schemas.batch import Durability
+from schemas.config import Config
+from schemas.readings import InstrumentGroup
+from tests.support.pipelines import Logger, eventually, logging_to_memory
+from tests.support.readings import PERIOD_NS, make_block, make_group, time_of, whole
+
+GROUP = make_group()
+TOKEN = "a token for these tests"
+WITH_TOKEN = {"authorization": f"Bearer {TOKEN}"}
+CONFIG = Config.model_validate({"groups": [{"name": "bpm", "count": 5, "channels": [{"name": "x"}]}]})
+
+KEPT = Held(words="sync (tested)", risk_ms=0)
+SHORT = Held(words="NOT durable", risk_ms=math.inf, shortfall="NOT durable: nothing is written down; write it down")
+
+
+def facts(sync: Held, delayed: Held = KEPT) -> StoreFacts:
+    durability = {Durability.SYNC: sync, Durability.ASYNC: delayed}
+    return StoreFacts(backend="memory", version="1", durability=durability, target="memory", settings={"writes": "no"})
+
+
+@dataclass(kw_only=True)
+class Service:
+    """What the API is told about."""
+
+    reporter: Reporter
+    stream: StatusStream
+    store: Store
+    storage: StorageReport
+    groups: dict[str, InstrumentGroup]
+    pipelines: dict[str, Pipeline]
+
+    def open_run(self) -> dict[str, int]:
+        return {name: pipeline.open_run() for name, pipeline in self.pipelines.items()}
+
+
+@dataclass(kw_only=True)
+class Served:
+    logger: Logger
+    service: Service
+    report: StoreReport
+    client: httpx.AsyncClient
+    url: str
+
+    async def commit(self, *triggers: int) -> None:
+        pipeline = self.logger.pipelines["bpm"]
+        pipeline.receive(whole(GROUP, *triggers))
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+
+
+@asynccontextmanager
+async def served(host: str = "127.0.0.1", identity: Identity | None = None) -> AsyncIterator[Served]:
+    async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
+        report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
+        report.answered(facts(KEPT))
+        reporter = Reporter(CONFIG, report, logger.events)
+        reporter.pipelines, reporter.state = logger.pipelines, State.RUNNING
+        stream = StatusStream(reporter)
+        service = Service(
+            reporter=reporter,
+            stream=stream,
+            store=logger.store,
+            storage=StorageReport(logger.store, report, reporter),
+            groups={"bpm": GROUP},
+            pipelines=logger.pipelines,
+        )
+        server = ApiServer(service, host, 0, token=TOKEN, identity=identity)
+        serving = asyncio.create_task(server.serve())
+        streaming = asyncio.create_task(stream.run())
+        await eventually(lambda: not server.address.endswith(":0"))
+        try:
+            url = server.address.replace("0.0.0.0", "127.0.0.1")
+            async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False) as client:
+                yield Served(logger=logger, service=service, report=report, client=client, url=url)
+        finally:
+            server.stop()
+            await serving
+            streaming.cancel()
+            with suppress(asyncio.CancelledError):
+                await streaming
+
+
+async def test_status_says_at_least_what_the_design_promises() -> None:
+    async with served() as api:
+        await api.commit(1, 2, 3)
+        block = make_block(GROUP, [(4, 0), (4, 0), (4, 9)])
+        api.logger.pipelines["bpm"].receive(block)
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 4)
+        body = (await api.client.get("/api/v1/status")).json()
+        group = body["groups"]["bpm"]
+        assert {k: group["triggers"][k] for k in ("received", "complete", "incomplete", "committed")} == {
+            "received": 4,
+            "complete": 3,
+            "incomplete": 1,
+            "committed": 4,
+        }
+        assert {
+            k: group["readings"][k] for k in ("received", "committed", "late", "duplicate", "refused", "waiting")
+        } == {
+            "received": 18,
+            "committed": 16,
+            "late": 0,
+            "duplicate": 1,
+            "refused": {"unknown_instrument": 1},
+            "waiting": 0,
+        }
+        assert set(group["commit_ms"]) == {"p50", "p99", "max"}
+        assert {"backend", "version", "durability"} <= set(body["store"])
+        assert body["state"] == "running"
+        Status.model_validate(body)
+
+
+async def test_readings_are_always_conserved() -> None:
+    async with served() as api:
+        pipeline = api.logger.pipelines["bpm"]
+        api.logger.store.serving.clear()
+        for step in range(50):
+            pipeline.receive(make_block(GROUP, [(step, i) for i in (0, 1, 1, 2, 3, 4, 7)[: 3 + step % 5]]))
+            if step == 20:
+                api.logger.store.serving.set()
+            await asyncio.sleep(0)
+            readings = api.service.reporter.status().groups["bpm"].readings
+            assert not readings.unaccounted
+
+
+async def test_health_and_readiness() -> None:
+    async with served() as api:
+        assert (await api.client.get("/health")).json() == {"status": "alive"}
+        assert (await api.client.get("/ready")).status_code == 200
+        api.report.failed("connection refused")
+        answer = await api.client.get("/ready")
+        assert answer.status_code == 503
+        assert answer.json() == {"status": "store_away", "reason": "connection refused"}
+
+
+async def test_the_database_going_and_coming_back_is_news_once() -> None:
+    async with served() as api:
+        events = api.logger.events
+        api.report.failed("connection refused")
+        await eventually(lambda: len(events.newest()) == 1)
+        api.report.failed("no route to host")
+        api.report.answered(facts(KEPT))
+        await eventually(lambda: len(events.newest()) == 2)
+        back, away = (event.text for event in events.newest())
+        assert away == "the database is away, readings wait: connection refused"
+        assert back.startswith("the database is back after ")
+
+
+async def test_a_durability_that_is_not_kept_is_told_until_it_is() -> None:
+    async with served() as api:
+        events = api.logger.events
+        assert events.newest() == []
+        api.report.answered(facts(KEPT, SHORT))
+        assert events.newest() == []  # no group asks for async
+        api.report.answered(facts(SHORT))
+        api.report.answered(facts(SHORT))
+        (told,) = events.newest()
+        assert (told.severity, told.text) == (
+            "warning",
+            "durability sync of group bpm is not kept: NOT durable: nothing is written down; write it down",
+        )
+        store = (await api.client.get("/api/v1/status")).json()["store"]
+        assert store["durability"] == "NOT durable"
+        assert store["shortfall"] == {"sync": SHORT.shortfall}
+        assert store["settings"] == {"writes": "no"}
+        assert 'triggerlog_store_shortfall{durability="sync"} 1.0' in (await api.client.get("/metrics")).text
+        api.report.answered(facts(KEPT))
+        assert events.newest()[0].text == "durability sync of group bpm is kept: sync (tested)"
+        assert (await api.client.get("/api/v1/status")).json()["store"]["shortfall"] == {}
+        assert "triggerlog_store_shortfall{" not in (await api.client.get("/metrics")).text
+
+
+async def test_what_a_crash_of_the_server_could_take_is_counted() -> None:
+    async with served() as api:
+        committer = api.logger.pipelines["bpm"].committer
+
+        async def at_risk() -> tuple[int, float | None]:
+            group = (await api.client.get("/api/v1/status")).json()["groups"]["bpm"]
+            return group["readings"]["at_risk"], group["at_risk_ms"]
+
+        await api.commit(1)
+        assert await at_risk() == (5, None)  # nobody has said yet what the server keeps
+        committer.note_risk(0)
+        assert await at_risk() == (0, 0.0)
+        committer.note_risk(300)
+        await api.commit(2, 3)
+        assert committer.at_risk(committer.committed_ns) == 10
+        assert committer.at_risk(committer.committed_ns + 299_000_000) == 10
+        assert committer.at_risk(committer.committed_ns + 300_000_000) == 0
+        committer.note_risk(math.inf)
+        await api.commit(4)
+        assert await at_risk() == (20, None)
+        metrics = (await api.client.get("/metrics")).text
+        assert 'triggerlog_readings_at_risk{group="bpm"} 20.0' in metrics
+        assert 'triggerlog_at_risk_seconds{group="bpm"} +Inf' in metrics
+
+
+async def test_metrics_are_what_prometheus_reads() -> None:
+    async with served() as api:
+        await api.commit(1, 2)
+        answer = await api.client.get("/metrics")
+        families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+        committed = families["triggerlog_readings_committed"].samples[0]
+        assert (committed.labels, committed.value) == ({"group": "bpm"}, 10)
+        latency = families["triggerlog_commit_latency_seconds"].samples
+        assert [s.value for s in latency if s.labels.get("le") == "+Inf"] == [2]
+        assert {"triggerlog_readings_refused", "triggerlog_readings_waiting", "triggerlog_store_available"} <= set(
+            families
+        )
+
+
+async def test_stream_sends_whole_snapshots() -> None:
+    async with served() as api:
+        async with websockets.connect(api.url.replace("http", "ws") + "/api/v1/stream", proxy=None) as stream:
+            first = Status.model_validate_json(await stream.recv())
+            await api.commit(1)
+            async with asyncio.timeout(5):
+                while (status := Status.model_validate_json(await stream.recv())).groups["bpm"].triggers.committed < 1:
+                    pass
+            assert status.epoch == first.epoch
+            assert status.sequence > first.sequence
+            began = time.monotonic()
+            for _ in range(4):
+                await stream.recv()
+            assert 0.5 < time.monotonic() - began < 3
+        await eventually(lambda: not api.service.stream.listeners)
+
+
+async def test_pages_of_other_hosts_neither_listen_nor_give_orders() -> None:
+    async with served() as api:
+        address = api.url.replace("http", "ws") + "/api/v1/stream"
+        with pytest.raises(websockets.InvalidStatus):
+            await websockets.connect(address, origin="http://evil.example", proxy=None)
+        foreign = {"origin": "http://evil.example", **WITH_TOKEN}
+        assert (await api.client.post("/api/v1/run", headers=foreign)).status_code == 403
+        assert api.logger.pipelines["bpm"].assembly.run == 1
+        assert (await api.client.post("/api/v1/run", headers={"origin": api.url, **WITH_TOKEN})).json() == {"bpm": 2}
+
+
+async def test_newest_complete_trigger() -> None:
+    async with served() as api:
+        empty = (await api.client.get("/api/v1/groups/bpm/newest")).json()
+        assert (empty["run"], empty["trigger"], empty["instruments"]) == (None, None, [])
+        await api.commit(1, 2)
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(3, 0)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 3)
+        newest = (await api.client.get("/api/v1/groups/bpm/newest")).json()
+        assert (newest["run"], newest["trigger"]) == (1, 2)
+        assert newest["instruments"] == list(GROUP.instruments)
+        assert newest["channels"]["top_in"] == pytest.approx([2.0, 2.001, 2.002, 2.003, 2.004])
+        assert newest["units"] == {"top_in": "V", "gain": ""}
+
+
+async def test_the_newest_trigger_of_all_and_who_was_missing_when() -> None:
+    async with served() as api:
+        empty = (await api.client.get("/api/v1/groups/bpm/missing")).json()
+        assert (empty["triggers"], empty["missing"], empty["heard_s"]) == (0, {}, [None] * 5)
+        assert (await api.client.get("/api/v1/groups/bpm/newest?complete=false")).json()["trigger"] is None
+        await api.commit(*range(1, 119))
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(119, 0), (119, 1), (120, 0)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 120)
+        newest = (await api.client.get("/api/v1/groups/bpm/newest?complete=false")).json()
+        assert (newest["trigger"], newest["instruments"]) == (120, ["bpm_000"])
+        history = (await api.client.get("/api/v1/groups/bpm/missing")).json()
+        assert (history["run"], history["triggers"], history["more"]) == (1, 120, 0)
+        assert history["stretches"]["triggers"] == [2] * 60
+        assert history["stretches"]["trigger"][-1] == 119
+        assert {number: counts[-1] for number, counts in history["missing"].items()} == {"1": 1, "2": 2, "3": 2, "4": 2}
+        assert sum(sum(counts) for counts in history["missing"].values()) == 7
+        assert history["late"] == [0] * 5
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(119, 3)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].watch.late[3] == 1)
+        one = (await api.client.get("/api/v1/groups/bpm/missing?last=4&instrument=bpm_003")).json()
+        assert (one["triggers"], one["late"], one["stretches"]["triggers"]) == (4, [1], [1] * 4)
+        assert list(one["missing"]) == ["3"]
+        assert one["heard_s"][0] < 60
+
+
+async def test_readings_of_an_instrument_by_name_or_number() -> None:
+    async with served() as api:
+        await api.commit(*range(1, 11))
+        span = {"start_ns": time_of(3), "end_ns": time_of(6)}
+        by_name = await api.client.get("/api/v1/groups/bpm/readings", params={"instrument": "bpm_002", **span})
+        assert by_name.json()["trigger"] == [3, 4, 5]
+        assert by_name.json()["channels"]["top_in"] == pytest.approx([3.002, 4.002, 5.002])
+        by_number = await api.client.get("/api/v1/groups/bpm/readings", params={"instrument": "2", **span})
+        assert by_number.json() == by_name.json()
+
+
+async def test_long_ranges_are_thinned_and_keep_their_peaks() -> None:
+    async with served() as api:
+        block = whole(GROUP, *range(1, 2001))
+        block["top_in"][(block["trigger"] == 777) & (block["instrument"] == 1)] = 1e6
+        block["gain"][(block["trigger"] == 1234) & (block["instrument"] == 1)] = -999
+        api.logger.pipelines["bpm"].receive(block)
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 2000)
+        span = {"start_ns": time_of(0), "end_ns": time_of(3000), "points": 100}
+        found = (await api.client.get("/api/v1/groups/bpm/readings", params={"instrument": "1", **span})).json()
+        assert len(found["trigger"]) <= 100
+        assert (found["stored"], found["cut"]) == (2000, False)
+        assert {777, 1234, 1, 2000} <= set(found["trigger"])
+        assert found["time_ns"] == sorted(found["time_ns"])
+
+
+async def test_ledger_of_a_trigger() -> None:
+    async with served() as api:
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(9, 0), (9, 0), (9, 3)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 1)
+        row = (await api.client.get("/api/v1/groups/bpm/ledger/9")).json()
+        assert row["missing"] == ["bpm_001", "bpm_002", "bpm_004"]
+        assert (row["expected"], row["arrived"], row["duplicates"], row["time_ns"]) == (5, 2, 1, time_of(9))
+        assert row["closed_ns"] >= row["last_received_ns"] >= row["first_received_ns"] > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("/api/v1/groups/bmp", 404, "there is no group 'bmp'; there is: bpm"),
+        ("/api/v1/groups/bpm/readings?instrument=nobody", 404, "name one of bpm_000 ... bpm_004, or give its number"),
+        ("/api/v1/groups/bpm/readings?instrument=5", 404, "0 to 4"),
+        (f"/api/v1/groups/bpm/readings?instrument=1&start_ns={PERIOD_NS}&end_ns=5", 422, "must be before end_ns"),
+        (f"/api/v1/groups/bpm/readings?instrument=1&start_ns=1&end_ns={2**70}", 422, "in 64 bits"),
+        ("/api/v1/groups/bpm/ledger/77", 404, "group bpm has no trigger 77 in any run"),
+        ("/api/v1/groups/bpm/ledger/77?run=3", 404, "in run 3"),
+    ],
+)
+async def test_a_wrong_request_is_answered_with_the_mend(path: str, code: int, said: str) -> None:
+    async with served() as api:
+        answer = await api.client.get(path)
+        assert answer.status_code == code
+        assert said in answer.json()["detail"]
+
+
+async def test_database_away_is_said_and_not_a_traceback() -> None:
+    async with served() as api:
+        api.logger.store.fail_with(StoreUnavailable("no route to host"))
+        answer = await api.client.get("/api/v1/groups/bpm/newest")
+        assert answer.status_code == 503
+        assert answer.json()["detail"] == "the database is away: no route to host"
+
+
+async def test_storage_tells_of_sizes_and_says_why_they_are_old() -> None:
+    async with served() as api:
+        await api.commit(1, 2, 3)
+        sizes = {"rows": {"bpm": 10}, "size_bytes": {"bpm": 3000}}
+        api.report.answered(replace(facts(KEPT), **sizes))
+        told = Storage.model_validate((await api.client.get("/api/v1/storage")).json())
+        group = told.groups["bpm"]
+        assert (group.rows, group.readings, group.size_bytes) == (10, 15, 3000), "the account knows of more"
+        assert (group.bytes_a_reading, group.measured_bytes_a_day, group.partitions) == (200.0, None, [])
+        assert (told.database_is_here, told.full_in_days, told.partitions_problem) == (False, None, None)
+        api.service.storage = StorageReport(api.logger.store, api.report, api.service.reporter)
+        api.logger.store.fail_with(StoreUnavailable("no route to host"))
+        told = Storage.model_validate((await api.client.get("/api/v1/storage")).json())
+        assert (told.partitions_problem, told.partitions_age_s) == ("no route to host", None)
+        assert told.groups["bpm"].size_bytes == 3000
+
+
+async def test_documents_of_the_api_load_nothing_from_elsewhere() -> None:
+    async with served() as api:
+        page = (await api.client.get("/docs")).text
+        assert "http://" not in page.replace(api.url, "")
+        assert "https://" not in page
+        paths = (await api.client.get("/openapi.json")).json()["paths"]
+        assert {"/health", "/ready", "/api/v1/status", "/api/v1/groups/{group}/readings"} <= set(paths)

@@ -1,0 +1,106 @@
+"""daemon.client.terminal: what the live view says, laid out for a terminal of 80 columns."""
+
+import time
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from daemon.client.terminal import absence, duration, overview
+from schemas.api.status import GovernorStatus, ReaderStatus, Status
+from tests.page.served import snapshot
+
+
+def shown(view: RenderableType) -> str:
+    console = Console(width=80, no_color=True)
+    with console.capture() as captured:
+        console.print(view)
+    return captured.get()
+
+
+def status_of(**changes: Any) -> Status:
+    return snapshot(4, time.time_ns(), wave=False, **changes)
+
+
+def figure(text: str, label: str) -> str:
+    """What stands beside a label of the table of groups."""
+    (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{label}  ")]
+    return line.strip().removeprefix(label).strip()
+
+
+def test_the_figures_of_every_group_are_there() -> None:
+    status = status_of(groups={"bpm": 120, "blm": 8}, waiting=3)
+    text = shown(overview(status, "http://127.0.0.1:8120"))
+    assert figure(text, "instruments").startswith("120")
+    assert figure(text, "commit p50, p99 (ms)").split() == ["1.6,", "4.2", "1.6,", "4.2"]
+    assert figure(text, "triggers open, waiting").split() == ["2,", "3", "2,", "3"]
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_readers_are_a_line_each_with_what_is_wrong() -> None:
+    reader = {"kind": "newest", "group": "bpm", "clients": 10, "admitted": 4, "since_ns": 1, "cycles": 8, "in_time": 6}
+    reader |= {"failed": 0, "slipped_s": 1.5, "rows": 960, "rate": 19.5, "row_rate": 2340.0, "efficiency": 0.75}
+    reader |= {"latency_ms": {"p50": 4.25, "p99": 61.5, "max": 70.0}, "deadline_ms": 50.0, "problem": None}
+    running = ReaderStatus.model_validate({**reader, "state": "running"})
+    failed = ReaderStatus.model_validate({**reader, "state": "failed", "problem": "its process was ended"})
+    why = "commit p99 62 ms is over its ceiling of 50 ms: 8 of 20 clients may ask"
+    governor = {"commit_p99_ms": 50.0, "backlog_triggers": None, "admitted": 8, "clients": 20, "reason": why}
+    holding = GovernorStatus.model_validate({**governor, "state": "lowering"})
+    both = {"displays": running, "from_the_start": failed}
+    status = status_of().model_copy(update={"readers": both, "governor": holding})
+    lines = [line.split() for line in shown(overview(status, "here")).splitlines()]
+    assert ["displays", "newest", "4", "of", "10", "19.5", "2,340", "4.2,", "61.5", "75.0%", "0"] in lines
+    assert ["✗", "from_the_start:", "its", "process", "was", "ended"] in lines
+    assert f"governor: {why}" in shown(overview(status, "here"))
+    assert max(map(len, shown(overview(status, "here")).splitlines())) <= 80
+    off = status.model_copy(update={"governor": holding.model_copy(update={"state": "off"})})
+    assert "governor" not in shown(overview(off, "here"))
+
+
+def test_a_database_that_is_away_is_told_with_its_reason() -> None:
+    status = status_of(available=False, problem="connection refused", away_s=12.0, backpressure=True)
+    text = shown(overview(status, "here"))
+    assert "away for 12 s: connection refused" in text
+    assert "senders held back" in figure(text, "backlog")
+
+
+def test_what_is_at_risk_is_told_and_that_a_durability_is_not_kept() -> None:
+    assert figure(shown(overview(status_of(), "here")), "at risk") == "0"
+    text = shown(overview(status_of(at_risk=1200, at_risk_ms=600.0), "here"))
+    assert figure(text, "at risk") == "1,200 readings, 600 ms"
+    text = shown(overview(status_of(at_risk=5000, at_risk_ms=None, shortfall={"sync": "no fsync; set it on"}), "here"))
+    assert figure(text, "at risk") == "all 5,000 readings"
+    assert "▲ durability sync is not kept: no fsync; set it on" in text
+
+
+def test_refusals_are_told_by_reason() -> None:
+    text = shown(overview(status_of(refused={"unknown-instrument": 1234, "trigger-far-away": 0}, dead=7), "here"))
+    assert "unknown-instrument 1,234" in text
+    assert "trigger-far-away" not in text
+    assert "dead 7" in text
+    assert "dead letters" not in text
+    assert "Refused" not in shown(overview(status_of(), "here"))
+
+
+def test_missing_instruments_and_events_are_told() -> None:
+    events = [{"time_ns": 1_000_000_000, "severity": "warning", "text": "bpm_007 is silent"}]
+    text = shown(overview(status_of(states={"bpm": {"7": "s"}}, events=events), "here"))
+    assert figure(text, "instruments missing now") == "▲ 1"
+    assert "00:00:01Z warning bpm_007 is silent" in text
+
+
+def test_a_daemon_that_is_gone_leaves_no_number_that_looks_live() -> None:
+    text = shown(absence(status_of(), "no daemon at here", 7.4))
+    assert "NO DATA for 7 s" in text
+    assert "no daemon at here" in text
+    assert "last known" in text
+    assert text.index("NO DATA") < text.index("last known")
+    assert "last known" not in shown(absence(None, "no daemon at here", 0))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (59.9, "59 s"), (200, "3 min 20 s"), (18_420, "5 h 07 min"), (190_800, "2 d 05 h")],
+)
+def test_durations_are_said_as_a_person_does(seconds: float, words: str) -> None:
+    assert duration(seconds) == words

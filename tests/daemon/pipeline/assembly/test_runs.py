@@ -1,0 +1,275 @@
+"""Runs: restarts of the timing system, jumps, stragglers, and instruments that only seem to say so."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemon.core.clock import Instant
+from daemon.pipeline.assembly import Assembly
+from schemas.batch import ClosedTriggers
+from schemas.readings import Array
+from tests.support.readings import PERIOD_NS, START_NS, history_of, make_block, make_group, time_of, whole
+
+TIMEOUT = 1000
+GROUP = make_group()
+HOUR_NS = 3600 * 1_000_000_000
+
+
+def make(history: Array | None = None, window: int = 256) -> Assembly:
+    return Assembly(
+        GROUP, timeout_ns=TIMEOUT, window=window, max_open=64, run=1, next_run=lambda run: run + 1, history=history
+    )
+
+
+def at(tick: int) -> Instant:
+    return Instant(START_NS + tick, tick)
+
+
+def closed(pieces: list[ClosedTriggers]) -> list[tuple[int, int, int]]:
+    """(run, trigger, arrived) of all that closed."""
+    return [(int(r["run"]), int(r["trigger"]), int(r["arrived"])) for piece in pieces for r in piece.ledger]
+
+
+def told(pieces: list[ClosedTriggers]) -> Iterator[tuple[int, Array]]:
+    """(run, reading) of all that is to be stored."""
+    for piece in pieces:
+        for row, readings, present in zip(piece.ledger, piece.readings, piece.present, strict=True):
+            yield from ((int(row["run"]), reading) for reading in readings[present])
+        for row, reading in zip(piece.late_of, piece.late, strict=True):
+            yield int(piece.revised["run"][row]), reading
+
+
+def after(trigger: int) -> int:
+    """When a trigger of the second run is."""
+    return time_of(trigger) + HOUR_NS
+
+
+def run_of(assembly: Assembly, *triggers: int) -> list[tuple[int, int, int]]:
+    return closed(assembly.receive(whole(GROUP, *triggers), None, at(0)))
+
+
+def test_first_trigger_is_where_most_instruments_are() -> None:
+    assembly = make()
+    assert assembly.receive(make_block(GROUP, [(900_000, 0), (41, 1)]), None, at(0)) == []
+    (piece,) = assembly.receive(make_block(GROUP, [(41, i) for i in (0, 2, 3, 4)]), None, at(1))
+    assert closed([piece]) == [(1, 41, 5)]
+    assert assembly.counts.refused == {"far_trigger": 1}
+
+
+def test_a_lonely_instrument_begins_after_the_timeout() -> None:
+    assembly = make()
+    assembly.receive(make_block(GROUP, [(7, 2)]), None, at(0))
+    assert assembly.held == 1
+    assert assembly.deadline_ns == TIMEOUT
+    pieces = assembly.close_due(at(TIMEOUT)) + assembly.close_due(at(2 * TIMEOUT))
+    assert closed(pieces) == [(1, 7, 1)]
+
+
+def test_a_burst_of_one_instrument_at_the_beginning_loses_nothing() -> None:
+    assembly = make(window=8192)
+    out = []
+    for start in range(1, 3000, 100):
+        out += assembly.receive(make_block(GROUP, [(t, 2) for t in range(start, start + 100)]), None, at(0))
+    out += assembly.flush(at(1))
+    assert [trigger for _, trigger, _ in closed(out)] == list(range(1, 3001))
+    assert assembly.counts.refused == {}
+
+
+def test_numbers_that_start_again_open_a_run_and_collide_with_nothing() -> None:
+    assembly = make()
+    assert run_of(assembly, *range(1, 21)) == [(1, t, 5) for t in range(1, 21)]
+    pieces = assembly.receive(whole(GROUP, 1, 2, 3, when=after), None, at(1))
+    assert closed(pieces) == [(2, 1, 5), (2, 2, 5), (2, 3, 5)]
+    assert assembly.run == 2
+    assert (assembly.counts.duplicate, assembly.counts.late, assembly.held) == (0, 0, 0)
+
+
+def test_restart_is_seen_as_soon_as_most_instruments_agree() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 21))
+    assert assembly.receive(make_block(GROUP, [(1, 0), (1, 1)], after), None, at(1)) == []
+    assert assembly.run == 1
+    assembly.receive(make_block(GROUP, [(1, 2)], after), None, at(2))
+    assert assembly.run == 2
+    (piece,) = assembly.receive(make_block(GROUP, [(1, 3), (1, 4)], after), None, at(3))
+    assert closed([piece]) == [(2, 1, 5)]
+
+
+def test_restart_far_back_is_seen_too() -> None:
+    assembly = make()
+    run_of(assembly, *range(100_000, 100_010))
+    pieces = assembly.receive(whole(GROUP, 1, when=after), None, at(1))
+    assert closed(pieces) == [(2, 1, 5)]
+
+
+def test_what_was_open_closes_in_the_run_that_ended() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 21))
+    assembly.receive(make_block(GROUP, [(21, 0), (21, 1)]), None, at(1))
+    pieces = assembly.receive(whole(GROUP, 1, when=after), None, at(2))
+    assert closed(pieces) == [(1, 21, 2), (2, 1, 5)]
+
+
+def test_a_straggler_of_the_run_before_is_merged_there() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 20))
+    assembly.receive(make_block(GROUP, [(20, 0), (20, 1), (20, 2), (20, 3)]), None, at(0))
+    assembly.receive(whole(GROUP, 1, 2, when=after), None, at(1))
+    (piece,) = assembly.receive(make_block(GROUP, [(20, 4)]), None, at(2))
+    assert piece.late["instrument"].tolist() == [4]
+    assert (piece.revised["run"].tolist(), piece.revised["arrived"].tolist()) == ([1], [5])
+    (piece,) = assembly.receive(whole(GROUP, 20, when=after), None, at(3))
+    assert closed([piece]) == [(2, 20, 5)]
+
+
+def test_a_latecomer_whose_clock_is_behind_those_that_voted_is_of_the_new_run() -> None:
+    """Two runs within a second: by number and time it could be a double of the run before."""
+    assembly = make()
+    run_of(assembly, *range(1, 21))
+    again = make_block(GROUP, [(1, i) for i in range(5)], lambda trigger: time_of(trigger + 20))
+    again["time_ns"][4] -= 1000
+    assert assembly.receive(again[:4], None, at(1)) == []
+    (piece,) = assembly.receive(again[4:], None, at(2))
+    assert closed([piece]) == [(2, 1, 5)]
+    assert assembly.counts.duplicate == 0
+
+
+@given(
+    length=st.integers(5, 12),
+    clocks=st.lists(st.integers(-PERIOD_NS // 4, PERIOD_NS // 4), min_size=5, max_size=5),
+    delays=st.lists(st.integers(0, 2), min_size=5, max_size=5),
+)
+def test_runs_that_follow_each_other_at_once_have_every_reading_of_theirs(
+    length: int, clocks: list[int], delays: list[int]
+) -> None:
+    """Whatever an instrument's clock is off by, and however many triggers it comes later than the others.
+
+    A run has to outlast that: numbers have fallen back only where higher ones were closed.
+    """
+    sent = []
+    for index in range(3 * length):
+        run, number = divmod(index, length)
+        block = make_block(GROUP, [(number + 1, i) for i in range(5)], lambda _, index=index: time_of(index))
+        block["time_ns"] += clocks
+        sent += [(index + delay, run + 1, reading) for delay, reading in zip(delays, np.split(block, 5), strict=True)]
+    assembly, out = make(), []
+    for _, _, reading in sorted(sent, key=lambda each: each[0]):
+        out += assembly.receive(reading, None, at(0))
+    out += assembly.flush(at(1))
+    stored = {(run, int(reading["time_ns"]), int(reading["instrument"])) for run, reading in told(out)}
+    assert stored == {(run, int(reading["time_ns"][0]), int(reading["instrument"][0])) for _, run, reading in sent}
+
+
+def test_an_instrument_with_a_slow_clock_stays_in_the_new_run() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 20))
+    block = whole(GROUP, 1, 2, when=after)
+    block["time_ns"][block["instrument"] == 3] -= HOUR_NS // 2
+    pieces = assembly.receive(block, None, at(1))
+    pieces += assembly.close_due(at(1 + TIMEOUT))
+    stored = {(int(r["trigger"]), int(r["instrument"])) for p in pieces for r in (*p.readings[p.present], *p.late)}
+    assert stored == {(t, i) for t in (1, 2) for i in range(5)}
+    assert assembly.run == 2
+
+
+def test_one_instrument_whose_counter_fell_back_opens_no_run() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 21))
+    assembly.receive(make_block(GROUP, [(3, 1)], after), None, at(1))
+    run_of(assembly, 21)
+    assembly.close_due(at(1 + TIMEOUT))
+    assert assembly.run == 1
+    assert assembly.counts.duplicate == 1
+
+
+def test_a_stuck_instrument_opens_no_run() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 21))
+    for k in range(50):
+        stuck = make_block(GROUP, [(20, 1)], when=lambda _, k=k: time_of(21 + k))
+        assembly.receive(stuck, None, at(k))
+        assembly.receive(make_block(GROUP, [(21 + k, i) for i in (0, 2, 3, 4)]), None, at(k))
+    assembly.close_due(at(100 + TIMEOUT))
+    assert assembly.run == 1
+    assert assembly.counts.duplicate == 50
+
+
+def test_late_and_resent_readings_open_no_run() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 21))
+    pieces = assembly.receive(whole(GROUP, *range(1, 21)), None, at(1))
+    assert assembly.run == 1
+    assert assembly.counts.duplicate == 100
+    assert closed(pieces) == []
+
+
+def test_a_jump_ahead_of_most_instruments_is_followed_in_the_same_run() -> None:
+    assembly = make(history_of(GROUP, 1, 2, 3))
+    pieces = assembly.receive(whole(GROUP, 50_000, 50_001), None, at(0))
+    assert closed(pieces) == [(1, 50_000, 5), (1, 50_001, 5)]
+
+
+def test_a_jump_is_followed_after_the_timeout_when_most_instruments_are_dead() -> None:
+    assembly = make(history_of(GROUP, 1, 2, 3))
+    assembly.receive(make_block(GROUP, [(50_000, 0), (50_000, 3)]), None, at(0))
+    assert assembly.held == 2
+    pieces = assembly.close_due(at(TIMEOUT)) + assembly.close_due(at(3 * TIMEOUT))
+    assert closed(pieces) == [(1, 50_000, 2)]
+    assert assembly.counts.refused == {}
+
+
+def test_announced_run_begins_where_the_instruments_are() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 6))
+    assembly.receive(make_block(GROUP, [(6, 0)]), None, at(0))
+    assert closed(assembly.open_run(at(1))) == [(1, 6, 1)]
+    assert closed(assembly.receive(whole(GROUP, 6, 7, when=after), None, at(2))) == [(2, 6, 5), (2, 7, 5)]
+
+
+def test_a_mad_instrument_cannot_fill_the_memory() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 21))
+    for k in range(40):
+        mad = make_block(GROUP, [(1_000_000 + n, 1) for n in range(k * 100, k * 100 + 100)], when=lambda _: START_NS)
+        assembly.receive(mad, None, at(k))
+        run_of(assembly, 21 + k)
+    assert assembly.held <= 1100
+    assembly.close_due(at(100 + TIMEOUT))
+    assert assembly.counts.refused == {"far_trigger": 4000}
+    assert assembly.run == 1
+
+
+def test_receipts_of_strays_wait_until_they_are_settled() -> None:
+    from daemon.pipeline.assembly import Origin
+
+    assembly = make(history_of(GROUP, 1, 2, 3))
+    column = assembly.receipts.connect()
+    assembly.receive(make_block(GROUP, [(90_000, 0)]), Origin.of(column, 0, 1), at(0))
+    assert assembly.receipts.acknowledged()[0][column] == 0
+    assembly.receive(whole(GROUP, 4), None, at(TIMEOUT))
+    assembly.close_due(at(TIMEOUT))
+    done, refused = assembly.receipts.acknowledged()
+    assert (done[column], refused[column]) == (1, 1)
+
+
+def test_column_of_a_connection_that_left_is_not_given_away_while_its_strays_are_held() -> None:
+    from daemon.pipeline.assembly import Origin
+
+    assembly = make(history_of(GROUP, 1, 2, 3))
+    columns = [assembly.receipts.connect() for _ in range(16)]
+    assembly.receive(make_block(GROUP, [(90_000, 0)]), Origin.of(columns[0], 5, 1), at(0))
+    assembly.receipts.disconnect(columns[0])
+    assert assembly.receipts.connect() not in columns
+    assembly.receive(whole(GROUP, 4), None, at(TIMEOUT))
+    assembly.close_due(at(TIMEOUT))
+    again = [assembly.receipts.connect() for _ in range(16)]
+    assert columns[0] in again
+    done, refused = assembly.receipts.acknowledged()
+    assert (done[columns[0]], refused[columns[0]]) == (0, 0)
+
+
+def test_period_of_the_examples_is_shorter_than_a_moment() -> None:
+    assert PERIOD_NS < 1_000_000_000
+    assert np.all(np.diff([time_of(t) for t in range(3)]) == PERIOD_NS)

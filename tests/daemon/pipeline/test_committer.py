@@ -1,0 +1,342 @@
+"""The committer: batching, retry, rejection, backlog."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from backends.base import BatchRejected, StoreUnavailable
+from backends.memory.store import MemoryStore
+from daemon.pipeline.assembly import Origin
+from daemon.pipeline.dead_letters import DeadLetters
+from daemon.pipeline.journal import Amount
+from schemas.batch import Batch, JournalPosition, Stream
+from tests.support.pipelines import Logger, eventually, logging_to_memory
+from tests.support.readings import make_block, make_group, time_of, whole
+
+GROUP = make_group()
+
+
+def put(logger: Logger, *triggers: int) -> None:
+    for trigger in triggers:
+        logger.pipelines["bpm"].receive(whole(GROUP, trigger))
+
+
+async def test_an_idle_system_commits_a_single_trigger_at_once() -> None:
+    async with logging_to_memory(GROUP) as logger:
+        put(logger, 1)
+        await eventually(lambda: logger.store.commits == 1)
+        put(logger, 2)
+        await eventually(lambda: logger.store.commits == 2)
+        counts = logger.pipelines["bpm"].committer.counts
+        assert (counts.commits, counts.triggers, counts.readings) == (2, 2, 10)
+
+
+async def test_while_one_transaction_is_under_way_the_next_batch_gathers() -> None:
+    async with logging_to_memory(GROUP) as logger:
+        logger.store.serving.clear()
+        put(logger, 1)
+        await eventually(lambda: logger.store.begun == 1)
+        put(logger, *range(2, 101))
+        assert logger.pipelines["bpm"].backlog.waiting.triggers == 100
+        logger.store.serving.set()
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        assert logger.store.commits == 2
+    assert len(await logger.stored(GROUP)) == 500
+
+
+async def test_a_batch_is_not_larger_than_configured() -> None:
+    async with logging_to_memory(GROUP, committer={"max_batch_mib": 0.005}) as logger:
+        logger.store.serving.clear()
+        put(logger, *range(1, 101))
+        logger.store.serving.set()
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        assert 3 < logger.store.commits < 100
+    assert (await logger.store.position("bpm")).sequence == 100
+
+
+async def test_late_readings_and_revised_rows_of_one_batch_belong_together() -> None:
+    async with logging_to_memory(GROUP, assembly={"timeout_ms": 5.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.serving.clear()
+        put(logger, 1)
+        for trigger in (2, 3, 4):
+            pipeline.receive(make_block(GROUP, [(trigger, 0), (trigger, 1)]))
+        await eventually(lambda: pipeline.assembly.open == 0)
+        for instrument in (2, 3, 3, 4):
+            pipeline.receive(make_block(GROUP, [(trigger, instrument) for trigger in (4, 2, 3)]))
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.backlog.waiting.readings == 0)
+        assert logger.store.commits <= 2
+    stored = await logger.stored(GROUP)
+    assert [(int(r["trigger"]), int(r["instrument"])) for r in stored] == [
+        (t, i) for t in (1, 2, 3, 4) for i in range(5)
+    ]
+    assert stored["top_in"].tolist() == pytest.approx([t + i / 1000 for t in (1, 2, 3, 4) for i in range(5)])
+    ledger = await logger.ledger(GROUP)
+    assert ledger["arrived"].tolist() == [5, 5, 5, 5]
+    assert ledger["late"].tolist() == [0, 3, 3, 3]
+    assert ledger["duplicates"].tolist() == [0, 1, 1, 1]
+    assert not ledger["missing"].any()
+
+
+async def test_database_away_loses_nothing_and_is_said() -> None:
+    settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}
+    async with logging_to_memory(GROUP, committer=settings) as logger:
+        committer = logger.pipelines["bpm"].committer
+        logger.store.fail_with(StoreUnavailable("connection refused"))
+        put(logger, 1, 2)
+        await eventually(lambda: committer.counts.retries >= 3)
+        assert committer.problem == "connection refused"
+        assert committer.counts.triggers == 0
+        logger.store.fail_with(None)
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        assert committer.problem is None
+    assert len(await logger.stored(GROUP)) == 10
+
+
+class Slow(MemoryStore):
+    """Has time for 10 triggers in a transaction; keeps every other one of those that are given up on all the same."""
+
+    given_up = 0
+
+    async def commit(self, batch: Batch) -> None:
+        if len(batch.ledger) <= 10:
+            await super().commit(batch)
+            return
+        self.given_up += 1
+        if self.given_up % 2 == 0:
+            await super().commit(batch)
+        raise StoreUnavailable("does not answer in time")
+
+
+async def test_a_batch_that_is_too_much_for_the_store_is_divided() -> None:
+    settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}
+    async with logging_to_memory(GROUP, committer=settings) as logger:
+        pipeline = logger.pipelines["bpm"]
+        column = pipeline.assembly.receipts.connect()
+        logger.store.__class__ = Slow
+        logger.store.serving.clear()
+        for trigger in range(1, 201):
+            pipeline.receive(whole(GROUP, trigger), Origin.of(column, 5 * trigger - 5, 5))
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        assert logger.store.given_up > 4
+        assert pipeline.committer.problem is None
+        assert pipeline.committer.counts.triggers == 200
+        assert pipeline.assembly.receipts.acknowledged()[0][column] == 1000
+        position = await logger.store.position("bpm")
+        assert (position.sequence, position.triggers, position.readings) == (200, 200, 1000)
+        # What it manages is what it is given, until it manages more.
+        logger.store.given_up = 0
+        logger.store.__class__ = MemoryStore
+        before = logger.store.commits
+        logger.store.serving.clear()
+        put(logger, *range(201, 401))
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        assert logger.store.commits - before < 12
+    stored = await logger.stored(GROUP)
+    assert [(int(r["trigger"]), int(r["instrument"])) for r in stored] == [
+        (t, i) for t in range(1, 401) for i in range(5)
+    ]
+
+
+class Picky(MemoryStore):
+    """Rejects what holds or revises trigger 3, and counts how often it was asked."""
+
+    asked = 0
+
+    def _refuse(self, batch: Batch) -> None:
+        self.asked += 1
+        if 3 in batch.ledger["trigger"] or 3 in batch.revised["trigger"]:
+            raise BatchRejected("trigger 3 is not welcome")
+
+    async def commit(self, batch: Batch) -> None:
+        self._refuse(batch)
+        await super().commit(batch)
+
+    async def rehearse(self, batch: Batch) -> None:
+        self._refuse(batch)
+        await super().rehearse(batch)
+
+
+def letters_in(folder: Path) -> DeadLetters:
+    letters = DeadLetters(folder / "bpm", GROUP)
+    assert letters.open() == []
+    return letters
+
+
+async def test_a_rejected_trigger_is_kept_on_disk_and_takes_no_other_with_it(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        column = pipeline.assembly.receipts.connect()
+        logger.store.serving.clear()
+        logger.store.__class__ = Picky
+        # A piece of five triggers, and three of one.
+        pipeline.receive(whole(GROUP, *range(1, 6)), Origin.of(column, 0, 25))
+        for trigger in (6, 7, 8):
+            pipeline.receive(whole(GROUP, trigger), Origin.of(column, 5 * trigger - 5, 5))
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        assert (pipeline.committer.counts.dead_triggers, pipeline.committer.counts.dead_readings) == (1, 5)
+        assert pipeline.dead_letters.amount == Amount(pieces=1, triggers=1, readings=5)
+        assert pipeline.assembly.receipts.acknowledged()[0][column] == 40
+        assert "trigger 3 is not welcome" in logger.events.newest()[0].text
+        assert "trigger 3 of run 1" in logger.events.newest()[0].text
+        assert await logger.store.position("bpm") == JournalPosition(sequence=4, triggers=7, readings=35)
+    assert sorted(set((await logger.stored(GROUP))["trigger"].tolist())) == [1, 2, 4, 5, 6, 7, 8]
+    letters = letters_in(tmp_path)
+    (letter,) = letters.lying
+    assert (letter.key, letter.reason, letter.number) == ((1, 3), "trigger 3 is not welcome", 1)
+    piece = letters.read(letter)
+    assert piece.readings["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
+    assert piece.ledger["time_ns"].tolist() == [time_of(3)]
+
+
+async def test_one_bad_trigger_of_many_is_found_by_halves(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        logger.store.__class__ = Picky
+        logger.pipelines["bpm"].receive(whole(GROUP, *range(1, 257)))
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        # The commit, 2 rehearsals for each of 8 halvings and the first, and the commit of the rest.
+        assert logger.store.asked == 1 + 1 + 2 * 8 + 1
+    assert len(await logger.ledger(GROUP)) == 255
+
+
+async def test_what_comes_late_for_a_dead_letter_follows_it_and_both_are_retried_in_order(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path, assembly={"timeout_ms": 5.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.__class__ = Picky
+        pipeline.receive(make_block(GROUP, [(3, 0), (3, 1)]))
+        await eventually(lambda: pipeline.dead_letters.amount.pieces == 1)
+        logger.store.__class__ = MemoryStore
+        # The database would take it now, but not before the trigger itself.
+        pipeline.receive(make_block(GROUP, [(3, 2)]))
+        await eventually(lambda: pipeline.dead_letters.amount.pieces == 2)
+        pipeline.receive(make_block(GROUP, [(3, 3), (3, 4)]))
+        await eventually(lambda: pipeline.dead_letters.amount.pieces == 3)
+        assert len(await logger.stored(GROUP)) == 0
+        outcome = await pipeline.retrying.round()
+        assert (outcome.committed, outcome.readings, outcome.rejected) == (3, 5, 0)
+        assert pipeline.dead_letters.amount.pieces == 0
+        # From now on what comes for it goes its way.
+        pipeline.receive(make_block(GROUP, [(3, 4)]))
+        await eventually(lambda: pipeline.assembly.counts.duplicate == 1)
+    stored = await logger.stored(GROUP)
+    assert stored["instrument"].tolist() == [0, 1, 2, 3, 4]
+    (row,) = await logger.ledger(GROUP)
+    assert (row["arrived"], row["late"], int(row["missing"].sum())) == (5, 3, 0)
+    assert list((tmp_path / "bpm").glob("*.dead")) == []
+
+
+async def test_retrying_what_is_rejected_again_keeps_it_and_commits_the_others(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+
+        class Hostile(Picky):
+            def _refuse(self, batch: Batch) -> None:
+                raise BatchRejected("nothing is welcome")
+
+        logger.store.__class__ = Hostile
+        put(logger, *range(1, 11))
+        await eventually(lambda: pipeline.dead_letters.amount.triggers == 10)
+        outcome = await pipeline.retrying.round()
+        assert (outcome.committed, outcome.rejected, outcome.reasons) == (0, 10, {"nothing is welcome": 10})
+        logger.store.__class__ = Picky
+        outcome = await pipeline.retrying.round()
+        assert (outcome.committed, outcome.rejected, outcome.reasons) == (9, 1, {"trigger 3 is not welcome": 1})
+        position = await logger.store.position("bpm", Stream.DEAD_LETTERS)
+        assert (position.triggers, position.readings) == (9, 45)
+        # The database's position says which of them it has; the one that stays has made way.
+        (letter,) = pipeline.dead_letters.lying
+        assert letter.serial > position.sequence
+        assert (letter.key, letter.origin) == ((1, 3), 3)
+        again = letters_in(tmp_path)
+        assert [each.key for each in again.lying] == [(1, 3)]
+        logger.store.__class__ = MemoryStore
+        assert (await pipeline.retrying.round()).committed == 1
+        assert (await pipeline.retrying.round()).committed == 0
+    assert sorted((await logger.stored(GROUP))["trigger"].tolist()) == sorted(5 * list(range(1, 11)))
+
+
+async def test_the_account_counts_on_and_leaves_out_what_was_rejected(tmp_path: Path) -> None:
+    before = JournalPosition(sequence=9, triggers=100, readings=500)
+    async with logging_to_memory(GROUP, folder=tmp_path, position=before) as logger:
+        logger.store.serving.clear()
+        logger.store.__class__ = Picky
+        put(logger, *range(1, 6))
+        logger.store.serving.set()
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        position = await logger.store.position("bpm")
+        assert position == JournalPosition(sequence=14, triggers=104, readings=520)
+
+
+async def test_a_rejected_piece_waits_while_it_cannot_be_kept(tmp_path: Path) -> None:
+    blocked = tmp_path / "dead"
+    blocked.write_text("a file where the folder should be")
+    settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}
+    async with logging_to_memory(GROUP, folder=blocked, committer=settings) as logger:
+        committer = logger.pipelines["bpm"].committer
+        logger.store.__class__ = Picky
+        put(logger, 3)
+        await eventually(lambda: committer.problem is not None)
+        assert "cannot be kept on disk" in committer.problem
+        assert logger.pipelines["bpm"].backlog.waiting.triggers == 1
+        blocked.unlink()
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        assert committer.counts.dead_triggers == 1
+
+
+async def test_backlog_at_its_limit_is_told_and_again_when_there_is_room() -> None:
+    async with logging_to_memory(GROUP, committer={"max_batch_mib": 0.01, "max_waiting_mib": 0.02}) as logger:
+        told: list[bool] = []
+        pipeline = logger.pipelines["bpm"]
+        pipeline.subscribe(settled=lambda: None, full=told.append)
+        logger.store.serving.clear()
+        put(logger, *range(1, 101))
+        assert (told, pipeline.is_full) == ([True], True)
+        logger.store.serving.set()
+        await eventually(lambda: told == [True, False])
+        assert not pipeline.is_full
+
+
+async def test_latency_runs_from_closing_to_the_stores_acknowledgement() -> None:
+    async with logging_to_memory(GROUP) as logger:
+        committer = logger.pipelines["bpm"].committer
+        logger.store.serving.clear()
+        put(logger, 1)
+        await asyncio.sleep(0.05)
+        logger.store.serving.set()
+        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        assert committer.latencies.total == 1
+        assert committer.latencies.sum_ms >= 50
+
+
+async def test_a_position_that_was_removed_is_written_again_and_nothing_is_called_lost(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        put(logger, 1, 2)
+        await eventually(lambda: pipeline.committer.counts.triggers == 2)
+        logger.store._groups["bpm"].positions[Stream.JOURNAL] = JournalPosition(sequence=0)
+        put(logger, 3)
+        await eventually(lambda: pipeline.committer.counts.triggers == 3)
+        assert await logger.store.position("bpm") == JournalPosition(sequence=3, triggers=3, readings=15)
+        assert (pipeline.lost.readings, pipeline.committer.counts.readings) == (0, 15)
+        assert "position in the database was gone" in logger.events.newest()[0].text
+
+
+async def test_a_database_that_lost_everything_is_told_apart_from_one_without_a_position(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        put(logger, 1, 2)
+        await eventually(lambda: pipeline.committer.counts.triggers == 2)
+        kept = logger.store._groups["bpm"]
+        kept.positions[Stream.JOURNAL] = JournalPosition(sequence=0)
+        kept.ledger.clear()
+        kept.readings.clear()
+        put(logger, 3)
+        await eventually(lambda: pipeline.committer.counts.triggers == 1)
+        assert await logger.store.position("bpm") == JournalPosition(sequence=3, triggers=1, readings=5)
+        assert (pipeline.lost.readings, pipeline.committer.counts.readings) == (10, 5)
+        assert "10 readings are lost" in logger.events.newest()[0].text

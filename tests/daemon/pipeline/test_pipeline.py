@@ -1,0 +1,77 @@
+"""The pipeline of a group: timeouts, backpressure, runs, and what it says of them."""
+
+import asyncio
+
+from tests.support.pipelines import eventually, logging_to_memory
+from tests.support.readings import make_block, make_group, whole
+
+GROUP = make_group()
+SMALL = {"max_batch_mib": 0.02, "max_waiting_mib": 0.04}
+
+
+async def test_incomplete_triggers_close_by_timeout_without_further_readings() -> None:
+    async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
+        logger.pipelines["bpm"].receive(whole(GROUP, 1))
+        logger.pipelines["bpm"].receive(make_block(GROUP, [(2, 0), (3, 1)]))
+        await eventually(lambda: logger.pipelines["bpm"].committer.counts.triggers == 3)
+    assert (await logger.ledger(GROUP))["arrived"].tolist() == [5, 1, 1]
+
+
+async def test_a_trigger_half_received_when_senders_are_held_back_is_not_closed_for_it() -> None:
+    async with logging_to_memory(GROUP, committer=SMALL, assembly={"timeout_ms": 50.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.serving.clear()
+        pipeline.receive(whole(GROUP, 1))
+        pipeline.receive(make_block(GROUP, [(2000, 0), (2000, 1)]))
+        trigger = 2
+        while not pipeline.is_full:
+            pipeline.receive(whole(GROUP, trigger))
+            trigger += 1
+        await asyncio.sleep(0.2)  # four times the timeout, in which nothing is to happen
+        assert (pipeline.assembly.open, pipeline.assembly.counts.incomplete) == (1, 0)
+        logger.store.serving.set()
+        await eventually(lambda: not pipeline.is_full)
+        pipeline.receive(make_block(GROUP, [(2000, 2), (2000, 3), (2000, 4)]))
+        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        assert (pipeline.assembly.counts.late, pipeline.assembly.counts.incomplete) == (0, 0)
+
+
+async def test_timeouts_go_on_after_backpressure() -> None:
+    async with logging_to_memory(GROUP, committer=SMALL, assembly={"timeout_ms": 20.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.serving.clear()
+        pipeline.receive(whole(GROUP, 1))
+        pipeline.receive(make_block(GROUP, [(2000, 0)]))
+        trigger = 2
+        while not pipeline.is_full:
+            pipeline.receive(whole(GROUP, trigger))
+            trigger += 1
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.assembly.counts.incomplete == 1)
+
+
+async def test_backpressure_that_flutters_is_said_once() -> None:
+    async with logging_to_memory(GROUP, committer=SMALL) as logger:
+        pipeline = logger.pipelines["bpm"]
+        trigger = 1
+        for _ in range(5):
+            logger.store.serving.clear()
+            while not pipeline.is_full:
+                pipeline.receive(whole(GROUP, trigger))
+                trigger += 1
+            logger.store.serving.set()
+            await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        assert [event.text for event in logger.events.newest()] == [
+            "group bpm: the backlog is full, senders are held back"
+        ]
+
+
+async def test_groups_that_notice_a_restart_one_after_the_other_share_its_run() -> None:
+    other = make_group(3, "toroid")
+    async with logging_to_memory(GROUP, other) as logger:
+        for trigger in range(1, 6):
+            logger.pipelines["bpm"].receive(whole(GROUP, trigger))
+            logger.pipelines["toroid"].receive(whole(other, trigger))
+        assert {name: pipeline.open_run() for name, pipeline in logger.pipelines.items()} == {"bpm": 2, "toroid": 2}
+        assert logger.pipelines["bpm"].open_run() == 3
+        assert logger.pipelines["toroid"].open_run() == 3

@@ -1,0 +1,133 @@
+"""The manager of reader workloads: real processes that read from a real PostgreSQL."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+
+from daemon.core.configuration import load_config
+from daemon.core.database import store_of
+from daemon.core.events import Events
+from daemon.workloads.readers.manager import Readers, WorkloadRefused
+from schemas.config import Workload
+from tests.support.batches import batch_of, readings_of
+from tests.support.pipelines import eventually
+from tests.support.processes import free_port
+from tests.support.relays import hand_on
+
+pytestmark = pytest.mark.slow
+
+GROUP = '[[groups]]\nname = "bpm"\ncount = 4\nchannels = [{ name = "x" }]\n'
+
+
+def workload(name: str = "w", **more: object) -> Workload:
+    return Workload.model_validate({"name": name, "kind": "random", "clients": 3, "period_s": 0.02, **more})
+
+
+@asynccontextmanager
+async def readers(folder: Path, dsn: str, schema: str, reading: str | None = None) -> AsyncIterator[Readers]:
+    """A manager, with 20 triggers in the database."""
+    file = folder / "beam.toml"
+    own = f'[readers]\ndsn = "{reading}"\n' if reading else ""
+    file.write_text(f'{GROUP}[database]\ndsn = "{dsn}"\nschema = "{schema}"\n{own}')
+    loaded = load_config(file)
+    store, group = store_of(loaded), loaded.config.groups[0].group()
+    await store.open()
+    times = time.time_ns() + np.arange(20) * 1_000_000
+    await store.commit(batch_of(group, 1, readings_of(group, np.arange(20), times, np.random.default_rng(7))))
+    await store.close()
+    manager = Readers(loaded, Events(), pause_s=0.1)
+    try:
+        yield manager
+    finally:
+        await manager.end()
+
+
+async def test_nobody_asks_who_is_not_admitted_and_what_was_measured_only_grows(
+    tmp_path: Path, postgresql_dsn: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with readers(tmp_path, postgresql_dsn, schema) as manager:
+        await manager.start(workload(), admitted=0)
+        await eventually(lambda: manager.statuses()["w"].state == "running", "ready", 60)
+        manager.admit("w", 2)
+        await eventually(lambda: manager.figures("w").cycles >= 5, "answers", 30)
+        status = manager.statuses()["w"]
+        assert (status.admitted, status.clients, status.failed) == (2, 3, 0)
+        figures = manager.figures("w")
+        assert figures.rows == 80 * figures.cycles
+        assert figures.latency.get_total_count() >= figures.cycles
+        manager.admit("w", 0)
+        before = await steady(manager)
+        manager.admit("w", 99)
+        assert manager.statuses()["w"].admitted == 3
+        await eventually(lambda: manager.figures("w").cycles > before, "answers again", 30)
+        manager._readers["w"]._child._process.kill()
+        await eventually(lambda: manager.statuses()["w"].state == "failed", "told", 30)
+        kept = manager.figures("w").cycles
+        assert kept > before
+        await eventually(lambda: manager.figures("w").cycles > kept, "answers of another process", 60)
+        with monkeypatch.context() as patched:
+            patched.setattr("daemon.workloads.readers.reader.SILENT_S", 3.0)
+            reported_s = manager._readers["w"]._reported_s
+            await eventually(lambda: manager._readers["w"]._reported_s > reported_s, "the next report", 30)
+            manager._readers["w"]._child._process.send_signal(signal.SIGSTOP)
+            await eventually(lambda: manager.statuses()["w"].state == "failed", "a process that hangs", 60)
+            assert manager.statuses()["w"].problem == "its process has said nothing for 3 s"
+        with pytest.raises(WorkloadRefused, match="name: workload 'w' runs already"):
+            await manager.start(workload())
+        assert (await manager.stop("w")).cycles > kept
+        with pytest.raises(KeyError):
+            await manager.stop("w")
+
+
+async def steady(manager: Readers) -> int:
+    """Wait until nobody has asked for a second, in which three clients would have done so 150 times."""
+    cycles, since_s = -1, 0.0
+    async with asyncio.timeout(30):
+        while cycles != manager.figures("w").cycles or time.monotonic() - since_s < 1:
+            if cycles != manager.figures("w").cycles:
+                cycles, since_s = manager.figures("w").cycles, time.monotonic()
+            await asyncio.sleep(0.05)
+    return cycles
+
+
+async def test_a_database_that_is_away_is_told_of_and_comes_back_by_itself(
+    tmp_path: Path, postgresql_dsn: str, schema: str
+) -> None:
+    port = free_port()
+    replica = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    async with readers(tmp_path, postgresql_dsn, schema, replica) as manager:
+        await manager.start(workload(clients=1))
+        await eventually(lambda: manager.statuses()["w"].failed >= 2, "failures", 60)
+        status = manager.statuses()["w"]
+        assert (status.state, status.cycles, status.efficiency) == ("running", 0, 0.0)
+        assert status.problem is not None
+        assert f"postgresql://postgres@127.0.0.1:{port}/postgres is not reachable" in status.problem
+        async with link(port, postgresql_dsn):
+            await eventually(lambda: manager.statuses()["w"].cycles >= 3, "answers", 30)
+            await manager.stop("w")
+
+
+@asynccontextmanager
+async def link(port: int, dsn: str) -> AsyncIterator[None]:
+    """A way over TCP to a server that listens on a Unix socket."""
+    socket = f"{parse_qs(urlsplit(dsn).query)['host'][0]}/.s.PGSQL.5432"
+
+    serving: set[asyncio.Task[None] | None] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.current_task())
+        await hand_on((reader, writer), await asyncio.open_unix_connection(socket))
+
+    async with await asyncio.start_server(connected, "127.0.0.1", port):
+        yield
+    # A server that is closed leaves the connections that it took.
+    for task in serving:
+        task.cancel()
+    await asyncio.gather(*serving, return_exceptions=True)

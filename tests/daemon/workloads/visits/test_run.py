@@ -1,0 +1,121 @@
+"""Association and the loop over visits, on the store in memory: what is written, and that a cut changes nothing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from backends.base import StoreError
+from backends.memory.visits import MemoryVisitStore, Schema
+from schemas.readings import Array
+from schemas.visits.records import Seconds, TileWrite, VisitRecord
+from schemas.visits.survey import DAY_NS, FIRST_NEW_ID
+from tests.support.visit_runs import assert_same, assert_whole, run_here, small, tables_in, undisturbed
+
+
+class Cut(StoreError):
+    """The process ended here."""
+
+
+@dataclass
+class Cutting:
+    """How many writes a process lives for."""
+
+    writes: int
+
+
+class CutStore(MemoryVisitStore):
+    """A connection whose process dies as soon as so many writes are committed."""
+
+    def __init__(self, visits, schema: Schema, cutting: Cutting) -> None:
+        super().__init__(visits, schema)
+        self._cutting = cutting
+
+    async def write(self, write: TileWrite) -> Seconds:
+        seconds = await super().write(write)
+        self._cutting.writes -= 1
+        if not self._cutting.writes:
+            raise Cut
+        return seconds
+
+
+@pytest.mark.parametrize(("mode", "since_first"), [("baseline", True), ("partitioned", False), ("partitioned", True)])
+async def test_a_run_that_is_cut_after_every_step_of_every_tile_writes_the_same(mode: str, since_first: bool) -> None:
+    visits = small("cut", survey={"cutoff_since_first": since_first}, visits=5, index_mode=mode)
+    expected = await undisturbed(visits)
+    assert_whole(expected, visits)
+    schema, cuts = Schema(), 0
+    while True:
+        try:
+            await run_here(CutStore(visits, schema, Cutting(1)), visits)
+            break
+        except Cut:
+            cuts += 1
+    assert cuts > 5 * 3 * 2
+    assert_same(await tables_in(MemoryVisitStore(visits, schema), visits), expected)
+
+
+async def test_a_visit_that_was_cut_short_does_not_go_on_with_other_tiles() -> None:
+    # Numbers of other tiles mean other places, so that what is written of them would be taken for something else.
+    visits, schema = small("tiling", visits=3, tiles=2), Schema()
+    with pytest.raises(Cut):
+        await run_here(CutStore(visits, schema, Cutting(2)), visits)
+    refused = r"visits\.tiles: visit 0 was cut short with 2, the configuration has 3; set it to what it was until 1"
+    with pytest.raises(StoreError, match=refused):
+        await run_here(MemoryVisitStore(visits, schema), visits.model_copy(update={"tiles": 3}))
+    await run_here(MemoryVisitStore(visits, schema), visits)
+    assert_same(await tables_in(MemoryVisitStore(visits, schema), visits), await undisturbed(visits))
+
+
+class LateStore(MemoryVisitStore):
+    """A connection to a server that commits what a killed process had sent after the next one has looked for it."""
+
+    looked = False
+
+    async def last_visit(self) -> VisitRecord | None:
+        if self.looked:
+            return await super().last_visit()
+        self.looked = True
+        return None
+
+
+async def test_a_visit_whose_end_is_committed_meanwhile_is_not_written_again() -> None:
+    visits, schema = small("late", visits=2), Schema()
+    await run_here(MemoryVisitStore(visits, schema), visits, until=1)
+    (second,) = await run_here(LateStore(visits, schema), visits)
+    assert second.visit == 1
+    assert_same(await tables_in(MemoryVisitStore(visits, schema), visits), await undisturbed(visits))
+
+
+@pytest.mark.parametrize("since_first", [False, True])
+async def test_each_written_object_has_one_forced_source_and_forced_photometry_ends(since_first: bool) -> None:
+    # The outer tiles reach beyond the circle: variable objects are forced there, too.
+    survey = {"cutoff_since_first": since_first}
+    tables = await undisturbed(small("cutoff", survey=survey, tiles=3, index_mode="baseline", visits=12))
+    objects = tables["DIAObject"]
+    _, visits = np.unique(objects["validityStart"], return_inverse=True)
+    assert _pairs(objects["diaObjectId"], visits) == _pairs(*_names(tables["DIAForcedSource"]))
+
+    sources = set(_pairs(*_names(tables["DIASource"])))
+    detected = np.array([pair in sources for pair in zip(objects["diaObjectId"], visits, strict=True)])
+    assert detected.sum() == len(sources)
+    age = objects["validityStart"] - objects["lastNonForcedSource"]
+    assert 0 < age[~detected].max() <= 2 * DAY_NS
+    assert set((objects["diaObjectId"][~detected] < FIRST_NEW_ID).tolist()) == {False, True}
+    assert age[detected].min() == 0
+    assert (age[detected].max() > 2 * DAY_NS) == since_first
+
+
+def _names(rows: Array) -> tuple[Array, Array]:
+    return rows["diaObjectId"], rows["ccdVisitId"]
+
+
+def _pairs(ids: Array, visits: Array) -> list[tuple[int, int]]:
+    return sorted(zip(ids.tolist(), visits.tolist(), strict=True))
+
+
+async def test_sources_are_the_same_whatever_the_tiles() -> None:
+    one, many = [await undisturbed(small("tiles", tiles=tiles, index_mode="baseline", visits=6)) for tiles in (1, 3)]
+    assert_same({"DIASource": many["DIASource"]}, {"DIASource": one["DIASource"]})
+    assert np.array_equal(one["DIASource"]["diaSourceId"], np.arange(len(one["DIASource"])) + 1)
+    assert len(many["DIAForcedSource"]) > len(one["DIAForcedSource"])

@@ -1,0 +1,140 @@
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+
+from dashboard.feed.hub import QUEUE, Hub, Viewer
+from schemas.api.status import Status
+from tests.page.served import snapshot
+
+NOW_NS = time.time_ns()
+
+
+def at(sequence: int, **changes: Any) -> Status:
+    return snapshot(sequence, NOW_NS + sequence * 250_000_000, **changes)
+
+
+def hub_at(sequence: int) -> Hub:
+    hub = Hub(daemon="http://127.0.0.1:1", build="b")
+    for k in range(1, sequence + 1):
+        hub.take(at(k))
+    return hub
+
+
+async def received(viewer: Viewer) -> dict[str, Any]:
+    return dict(json.loads(await viewer.next()))
+
+
+async def test_a_new_browser_is_told_everything_and_then_what_changes() -> None:
+    hub = hub_at(20)
+    viewer = hub.join(epoch=None, sequence=None)
+    first = await received(viewer)
+    assert first["kind"] == "snapshot"
+    assert first["sequence"] == 20
+    assert len(first["history"]["bpm"][0]) == 20
+    assert first["sections"]["states/bpm"] == "o" * 120
+    hub.take(at(21, states={"bpm": {"5": "m"}}))
+    frame = await received(viewer)
+    assert (frame["kind"], frame["sequence"]) == ("frame", 21)
+    assert frame["changed"]["states/bpm"][5] == "m"
+    assert "store" not in frame["changed"]
+
+
+async def test_all_browsers_get_one_and_the_same_text() -> None:
+    hub = hub_at(3)
+    viewers = [hub.join(epoch=None, sequence=None) for _ in range(3)]
+    for viewer in viewers:
+        await viewer.next()
+    hub.take(at(4))
+    texts = [await viewer.next() for viewer in viewers]
+    assert all(text is texts[0] for text in texts)
+
+
+async def test_a_browser_that_comes_back_soon_gets_what_it_missed() -> None:
+    hub = hub_at(20)
+    status = at(17)
+    viewer = hub.join(epoch=status.epoch, sequence=17)
+    assert [(await received(viewer))["sequence"] for _ in range(3)] == [18, 19, 20]
+
+
+async def test_a_browser_that_comes_back_late_or_from_another_epoch_gets_a_snapshot() -> None:
+    hub = hub_at(QUEUE + 20)
+    status = at(1)
+    for epoch, sequence in ((status.epoch, 1), (status.epoch + 1, QUEUE + 19), (status.epoch, 10**6)):
+        assert (await received(hub.join(epoch=epoch, sequence=sequence)))["kind"] == "snapshot"
+
+
+async def test_a_slow_browser_gets_a_snapshot_instead_of_its_backlog() -> None:
+    hub = hub_at(1)
+    slow, quick = hub.join(epoch=None, sequence=None), hub.join(epoch=None, sequence=None)
+    for k in range(2, QUEUE + 30):
+        hub.take(at(k))
+        await quick.next()
+    first = await received(slow)
+    assert first["kind"] == "snapshot"
+    newest = first["sequence"]
+    while newest < QUEUE + 29:
+        newest += 1
+        assert (await received(slow))["sequence"] == newest
+
+
+async def test_browsers_hear_that_the_daemon_is_gone_since_its_last_word_and_that_it_is_back() -> None:
+    hub = hub_at(2)
+    viewer = hub.join(epoch=None, sequence=None)
+    await viewer.next()
+    before = time.time() * 1e3
+    hub.lost("connection refused")
+    told = (await received(viewer))["link"]
+    assert told["up"] is False
+    assert told["problem"] == "connection refused"
+    assert told["since"] <= before + 1
+    hub.lost("no route to host")
+    assert (await received(viewer))["link"]["since"] == told["since"]
+    assert (await received(hub.join(epoch=None, sequence=None)))["link"]["up"] is False
+    hub.take(at(3))
+    assert (await received(viewer))["kind"] == "frame"
+    assert hub.problem is None
+
+
+async def test_there_is_no_heartbeat_while_frames_come() -> None:
+    hub = hub_at(2)
+    viewer = hub.join(epoch=None, sequence=None)
+    await viewer.next()
+    hub.beat()
+    hub.take(at(3))
+    assert (await received(viewer))["kind"] == "frame"
+
+
+async def test_a_page_that_never_heard_the_daemon_says_so() -> None:
+    hub = Hub(daemon="http://127.0.0.1:1", build="b")
+    first = await received(hub.join(epoch=None, sequence=None))
+    assert first["link"] == first["link"] | {"up": False, "problem": "not reached yet", "daemon": "http://127.0.0.1:1"}
+    assert first["history"] == {}
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, 0, 3600])
+async def test_the_age_of_a_frame_does_not_depend_on_whose_clock_is_wrong(ahead_s: int) -> None:
+    hub = Hub(daemon="http://127.0.0.1:1", build="b")
+    ahead_ns = ahead_s * 1_000_000_000
+    hub.take(snapshot(1, time.time_ns() + ahead_ns))
+    viewer = hub.join(epoch=None, sequence=None)
+    await viewer.next()
+    hub.take(snapshot(2, time.time_ns() + ahead_ns))
+    assert (await received(viewer))["lag"] <= 100
+    sent_ns = time.time_ns() + ahead_ns
+    await asyncio.sleep(0.4)
+    hub.take(snapshot(3, sent_ns))
+    assert 300 <= (await received(viewer))["lag"] <= 1_500
+
+
+async def test_history_outlives_a_restart_of_the_daemon() -> None:
+    hub = hub_at(10)
+    restarted = at(40).model_copy(update={"epoch": 7, "sequence": 1})
+    hub.take(restarted)
+    first = await received(hub.join(epoch=None, sequence=None))
+    assert first["epoch"] == "7"
+    times, rates = first["history"]["bpm"][:2]
+    assert len(times) == 12
+    assert rates[10] is None

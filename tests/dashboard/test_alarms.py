@@ -1,0 +1,254 @@
+import time
+from typing import Any
+
+import pytest
+
+from dashboard.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
+from schemas.api.status import State, Status
+from tests.page.served import snapshot
+from tests.page.visits import STATUS
+
+NOW_NS = time.time_ns()
+
+
+def status(*, at_s: float = 0.0, **changes: Any) -> Status:
+    return snapshot(100, NOW_NS + int(at_s * 1e9), **changes)
+
+
+def keys(**changes: Any) -> list[str]:
+    return [alarm.key for alarm in alarms(status(**changes))]
+
+
+def test_nothing_is_said_when_all_is_well() -> None:
+    assert alarms(status()) == []
+
+
+def test_a_late_instrument_is_no_alarm() -> None:
+    assert keys(states={"bpm": {"3": "l"}}) == []
+
+
+def test_the_gravest_comes_first() -> None:
+    everything = {
+        "available": False,
+        "problem": "connection refused",
+        "p99": 99.0,
+        "states": {"bpm": {"3": "s"}},
+        "backpressure": True,
+        "dead": 5,
+        "shortfall": {"sync": "fsync is off; set it on"},
+    }
+    found = alarms(status(**everything))
+    assert [alarm.severity for alarm in found] == sorted(alarm.severity for alarm in found)
+    assert {alarm.key for alarm in found} == {
+        "store",
+        "dead",
+        "backpressure",
+        "durability sync",
+        "instruments",
+        "latency",
+    }
+    assert found[0].key == "store"
+
+
+def test_an_absent_store_says_why_what_waits_and_what_to_do() -> None:
+    (alarm,) = alarms(status(available=False, problem="connection refused", waiting=40, wave=False))
+    assert alarm.severity is Severity.CRITICAL
+    assert "connection refused" in alarm.text
+    assert "40 triggers" in alarm.action
+    assert "journalctl" in alarm.action
+
+
+@pytest.mark.parametrize(
+    ("backend", "probe"),
+    [
+        ("postgresql", "(`pg_isready`, network"),
+        ("mariadb", "(`mariadb-admin ping`, network"),
+        ("mongodb", "(`mongosh --eval 'db.hello()'`, network"),
+        ("unknown", "answers (network"),
+    ],
+)
+def test_an_absent_server_is_looked_for_with_its_own_tool(backend: str, probe: str) -> None:
+    (alarm,) = alarms(status(available=False, backend=backend, embedded=False))
+    assert probe in alarm.action
+    assert ("pg_isready" in alarm.action) == (backend == "postgresql")
+
+
+def test_a_durability_that_is_not_kept_is_a_warning_with_its_mend() -> None:
+    line = "NOT durable: fsync is off on the server; a crash can lose anything; set fsync = on there"
+    (alarm,) = alarms(status(shortfall={"sync": line}, groups={"bpm": 120, "toroid": 4}))
+    assert alarm.severity is Severity.WARNING
+    assert alarm.text.startswith(
+        "Durability sync is not kept (bpm, toroid): NOT durable: fsync is off on the server; a"
+    )
+    assert alarm.action.startswith("Set fsync = on there. Until then")
+    (both,) = alarms(status(shortfall={"sync": line, "async": line}))
+    assert both.text.startswith("Durability sync and async is not kept (bpm): ")
+    assert keys(shortfall={"sync": line, "async": "something else; mend it"}) == ["durability sync", "durability async"]
+
+
+def test_a_store_that_is_not_ready_at_the_start_is_a_note() -> None:
+    starting = status(available=False).model_copy(update={"state": State.STARTING})
+    assert [alarm.severity for alarm in alarms(starting)] == [Severity.NOTE]
+
+
+def test_many_instruments_are_one_alarm() -> None:
+    states = {"bpm": {str(i): "s" for i in range(40)} | {"50": "m"}, "toroid": {"1": "n"}}
+    (alarm,) = alarms(status(groups={"bpm": 120, "toroid": 4}, states=states))
+    assert alarm.text == (
+        "Instruments: 40 silent for more than 2 s, 1 never heard, 1 missing from some of the last triggers"
+    )
+    assert alarm.severity is Severity.WARNING
+
+
+def test_an_instrument_out_of_step_is_a_warning_with_its_size() -> None:
+    (alarm,) = alarms(status(states={"bpm": {"7": "d"}}))
+    assert alarm.severity is Severity.WARNING
+    assert alarm.text == (
+        "1 instrument out of step: bpm_007 is 1 trigger behind its timestamps (+100.2 ms) since trigger 1234"
+    )
+    assert "trigger counter" in alarm.action
+
+
+def test_a_clock_that_is_off_asks_for_another_mend_than_a_slip() -> None:
+    slips = {"bpm": {"7": {"triggers": 0, "offset_ms": -37.04, "since_trigger": 5}}}
+    (alarm,) = alarms(status(states={"bpm": {"7": "d"}}, slips=slips))
+    assert alarm.text.endswith("bpm_007 is by its clock 37.0 ms behind the others since trigger 5")
+    assert alarm.action.startswith("Set its clock right")
+
+
+def test_many_out_of_step_are_one_alarm_that_names_some() -> None:
+    (alarm,) = alarms(status(states={"bpm": {str(i): "d" for i in range(12)}}))
+    assert alarm.text.startswith("12 instruments out of step: bpm_000 is 1 trigger behind")
+    assert alarm.text.endswith("; and 9 more")
+
+
+def test_instruments_that_only_miss_triggers_are_a_note() -> None:
+    assert [alarm.severity for alarm in alarms(status(states={"bpm": {"6": "m"}}))] == [Severity.NOTE]
+
+
+@pytest.mark.parametrize(("p99", "expected"), [(19.9, []), (20.0, []), (20.1, ["latency"])])
+def test_latency_is_measured_against_the_budget_in_the_status(p99: float, expected: list[str]) -> None:
+    assert keys(p99=p99, wave=False) == expected
+
+
+def test_an_alarm_keeps_its_beginning_and_goes_only_after_a_while_of_quiet() -> None:
+    board = AlarmBoard()
+    (first,) = board.update(status(p99=50.0))
+    (second,) = board.update(status(p99=60.0, at_s=5.0))
+    assert second["since_ms"] == first["since_ms"]
+    assert len(board.update(status(at_s=5.0 + CLEAR_AFTER_S - 0.1))) == 1
+    assert board.update(status(at_s=5.0 + CLEAR_AFTER_S)) == []
+    (again,) = board.update(status(p99=50.0, at_s=20.0))
+    assert again["since_ms"] == first["since_ms"] + 20_000
+
+
+def test_the_store_is_away_since_the_daemon_lost_it_not_since_the_page_was_opened() -> None:
+    (alarm,) = AlarmBoard().update(status(available=False, away_s=90.0))
+    assert alarm["since_ms"] == pytest.approx(NOW_NS / 1e6 - 90_000, abs=1.0)
+    assert alarm["severity"] == "critical"
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_nothing_comes_from_is_stale_though_no_instrument_is_silent() -> None:
+    (alarm,) = alarms(status(quiet_s=31.0))
+    assert (alarm.key, alarm.severity, alarm.text) == ("stale", Severity.WARNING, "No readings come: bpm for 31 s")
+    assert keys(quiet_s=29.0) == []
+    never = status(at_s=100.0, quiet_s=None)
+    assert [alarm.text for alarm in alarms(never)] == ["No readings come: bpm since the daemon started"]
+
+
+def test_fewer_missing_instruments_than_the_limit_are_no_alarm() -> None:
+    limits = status().limits | {"missing_instruments": 3}
+    assert keys(limits=limits, states={"bpm": {"1": "s", "2": "n"}}) == []
+    assert keys(limits=limits, states={"bpm": {"1": "s", "2": "n", "3": "m"}}) == ["instruments"]
+
+
+def test_a_backlog_is_an_alarm_once_it_lasts_and_goes_well_within_its_limit() -> None:
+    board = AlarmBoard()
+    assert board.update(status(waiting=1500, wave=False, drained_in_s=None)) == []
+    (told,) = board.update(status(at_s=3.0, waiting=1500, wave=False, drained_in_s=None))
+    assert told["text"] == "Backlog over its limit of 1,000 triggers: bpm 1,500 (not becoming less)"
+    (still,) = board.update(status(at_s=9.0, waiting=950, wave=False))
+    assert still["text"].startswith("Backlog just within its limit of 1,000 triggers: bpm 950")
+    assert len(board.update(status(at_s=12.0, waiting=890, wave=False))) == 0
+    assert board.update(status(at_s=16.0, waiting=950, wave=False)) == []
+    assert keys(waiting=1500, wave=False, available=False) == ["store"]
+
+
+@pytest.mark.parametrize(("full_in_s", "severity"), [(1700, Severity.WARNING), (500, Severity.CRITICAL), (1900, None)])
+def test_a_journal_that_fills_tells_how_soon_it_is_full(full_in_s: float, severity: Severity | None) -> None:
+    away = {"available": False, "full_in_s": float(full_in_s), "journal_mib": 40.0}
+    found = {alarm.key: alarm for alarm in alarms(status(**away))}
+    assert (found["filling"].severity if "filling" in found else None) is severity
+    assert "filling" not in keys(full_in_s=float(full_in_s), drained_in_s=0.0)
+
+
+# --- what people say of them ------------------------------------------------------------------------------------------
+
+
+def test_an_acknowledged_alarm_stands_below_new_ones_until_it_is_worse() -> None:
+    board = AlarmBoard()
+    board.update(status(states={"bpm": {"3": "s", "4": "s"}}, p99=50.0, wave=False))
+    board.acknowledge("instruments")
+    assert [(told["key"], told["attention"]) for told in board.told()] == [
+        ("latency", "new"),
+        ("instruments", "acknowledged"),
+    ]
+    three = board.update(status(at_s=1.0, states={"bpm": {"3": "s", "4": "s", "5": "s"}}))
+    assert {told["key"]: told["attention"] for told in three}["instruments"] == "acknowledged"
+    four = board.update(status(at_s=2.0, states={"bpm": {str(i): "s" for i in range(4)}}))
+    assert {told["key"]: told["attention"] for told in four}["instruments"] == "new"
+
+
+def test_a_shelf_outlasts_an_alarm_that_comes_and_goes_and_has_an_end() -> None:
+    board = AlarmBoard()
+    board.update(status(p99=50.0))
+    board.shelve("latency", 1.0)
+    assert board.told()[0]["until_ms"] == pytest.approx(NOW_NS / 1e6 + 60_000, abs=1)
+    assert board.update(status(at_s=10.0)) == []
+    assert board.update(status(at_s=20.0, p99=50.0))[0]["attention"] == "shelved"
+    assert board.update(status(at_s=61.0, p99=50.0))[0]["attention"] == "new"
+
+
+def test_a_shelved_alarm_that_becomes_graver_is_new_again() -> None:
+    board = AlarmBoard()
+    board.update(status(states={"bpm": {"6": "m"}}))
+    board.shelve("instruments", 60.0)
+    assert board.update(status(at_s=1.0, states={"bpm": {"6": "s"}}))[0]["attention"] == "new"
+
+
+def test_what_was_said_can_be_taken_back_and_says_nothing_of_what_is_gone() -> None:
+    board = AlarmBoard()
+    board.update(status(p99=50.0))
+    board.acknowledge("latency")
+    board.recall("latency")
+    assert board.told()[0]["attention"] == "new"
+    for say in (board.acknowledge, board.recall):
+        with pytest.raises(KeyError):
+            say("store")
+
+
+# --- visits -----------------------------------------------------------------------------------------------------------
+
+
+def test_visits_that_fail_stand_still_or_are_slow_are_told_and_as_gravely_as_configured() -> None:
+    now_ns = NOW_NS + 1000 * 10**9
+
+    def told(*, grave: bool = False, at_s: float = 1000.0, **changes: Any) -> list[Any]:
+        run = STATUS | {"since_ns": NOW_NS - 10**12, "last_ns": now_ns - 10**9} | changes
+        return alarms(status(at_s=at_s, visits=run, limits=status().limits | {"visits_are_critical": float(grave)}))
+
+    assert told(slow=9) == []
+    assert told(last_ns=NOW_NS, state="waiting") == []
+    assert told(last_ns=None, state="starting", at_s=20.0) == []
+    (failed,) = told(state="failed", slow=50, problem="the schema is of another survey")
+    assert failed.text == "Visits failed after 1,200 of 2,400: the schema is of another survey"
+    assert failed.severity is Severity.WARNING
+    (still,) = told(last_ns=now_ns - 400 * 10**9, grave=True)
+    assert (still.key, still.severity) == ("visits", Severity.CRITICAL)
+    assert still.text == "Visits stand still after 1,200: none was done for 7 min"
+    (slow,) = told(slow=12)
+    assert slow.text == "The last 12 visits took longer than the limit of 10 s"
+    assert told(slow=12, interval_s=4.5)[0].text == "The last 12 visits took longer than the interval of 4.5 s"

@@ -1,0 +1,136 @@
+"""A daemon in a process of its own under attack: what good senders send at 100 triggers a second stays complete."""
+
+import asyncio
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+import httpx
+import psutil
+import pytest
+
+from schemas.config import parse_config
+from tests.support.attacks import ATTACKS, Attack, Target
+from tests.support.processes import Running, running, until
+
+GROUP = """
+[[groups]]
+name = "bpm"
+count = 120
+channels = [{ name = "top_in" }, { name = "bot_in" }, { name = "bot_out" }, { name = "top_out" }]
+"""
+REST = """
+[[sources]]
+kind = "tcp"
+port = 0
+handshake_timeout_s = 2.0
+max_ungreeted = 256
+
+[[sources]]
+kind = "udp"
+port = 0
+
+[assembly]
+timeout_ms = 5000.0
+
+[database]
+dsn = "{dsn}"
+schema = "hostile"
+
+[api]
+port = 0
+"""
+TRIGGERS = 200
+_starts = itertools.count(1, 1000)
+"""First triggers: no two tests send the same, and together they stay within the window."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class Attacked:
+    """The daemon, and its addresses."""
+
+    def __init__(self, run: Running) -> None:
+        self.run = run
+        found = run.until_said(r"taking readings at \S+:(\d+), \S+:(\d+); API at (\S+)")
+        self.tcp, self.udp, self.api = int(found[1]), int(found[2]), found[3]
+        self.group = parse_config(GROUP).groups[0].group()
+        self.process = psutil.Process(run.process.pid)
+
+    def status(self) -> dict:
+        return (
+            httpx.get(f"{self.api}/api/v1/status", verify=False, trust_env=False, timeout=60).raise_for_status().json()
+        )
+
+    def connections(self) -> int:
+        return self.status()["sources"][0]["connections"]
+
+
+@pytest.fixture(scope="module")
+def daemon(postgresql_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    file = tmp_path_factory.mktemp("hostile") / "beam.toml"
+    file.write_text(GROUP + REST.format(dsn=postgresql_dsn))
+    with running("run", str(file)) as run:
+        attacked = Attacked(run)
+        # The run has begun: before, whoever comes first says where it is.
+        assert _good_senders(attacked.tcp, next(_starts))["settled"]
+        yield attacked
+        assert run.end() == 0, run.said
+        assert "Traceback" not in run.said, run.said
+
+
+@contextmanager
+def under(attack: Attack, target: Target) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=attack, args=(target, stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+def test_good_senders_lose_nothing(attack: Attack, daemon: Attacked, postgresql_dsn: str) -> None:
+    first = next(_starts)
+    lines, memory = daemon.run.said.count("\n"), daemon.process.memory_info().rss
+    with under(attack, Target(tcp=daemon.tcp, udp=daemon.udp, group=daemon.group, trigger=first)):
+        report = _good_senders(daemon.tcp, first)
+        status = daemon.status()  # the API answers meanwhile
+    [group] = report["groups"]
+    assert (group["sent"], group["acknowledged"], group["refused"]) == (TRIGGERS * 120, TRIGGERS * 120, 0), report
+    assert asyncio.run(_stored(postgresql_dsn, first)) == (TRIGGERS, TRIGGERS * 120, 0)
+    assert status["state"] == "running"
+    until(lambda: daemon.connections() == 0, "the attackers are gone", 60)
+    # Held for the store: 256 MiB at most; kernel and allocator add some. What grows without bound is far beyond it.
+    assert daemon.process.memory_info().rss - memory < 400 * 2**20
+    assert daemon.run.said.count("\n") - lines < 50, "the attack can fill the log"
+
+
+def _good_senders(port: int, first: int) -> dict:
+    with running(
+        "simulate",
+        *("--port", str(port), "--rate", "100", "--triggers", str(TRIGGERS), "--first-trigger", str(first)),
+        *("--connections", "8", "--finish-timeout-s", "120", "--json"),
+    ) as good:
+        assert good.ended(200) == 0, good.said
+        return json.loads(good.said[good.said.index("{\n") :])
+
+
+async def _stored(dsn: str, first: int) -> tuple[int, int, int]:
+    """Triggers, readings, and instruments that the ledger calls missing, of those the good senders sent."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        of = f"WHERE trigger_id >= {first} AND trigger_id < {first + TRIGGERS}"
+        readings = await connection.fetchval(f"SELECT count(DISTINCT (trigger_id, instrument)) FROM hostile.bpm {of}")
+        ledger = await connection.fetchrow(
+            f"SELECT count(*), sum(expected - arrived)::int8 FROM hostile.bpm_ledger {of}"
+        )
+        return ledger[0], readings, ledger[1]
+    finally:
+        await connection.close()

@@ -1,0 +1,99 @@
+"""Pipelines over a store in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from backends.memory.store import MemoryStore
+from daemon.core.events import Events
+from daemon.pipeline.dead_letters import DeadLetters
+from daemon.pipeline.pipeline import Pipeline
+from daemon.pipeline.runs import Runs
+from schemas.batch import Durability, JournalPosition, Layout
+from schemas.config import Config
+from schemas.ledger import ledger_dtype
+from schemas.queries import LedgerTail, WindowReadings
+from schemas.readings import Array, InstrumentGroup
+
+FOREVER = (-(2**63) + 1, 2**63 - 1)
+
+
+@dataclass(kw_only=True)
+class Logger:
+    """Pipelines by group, and the store behind them."""
+
+    pipelines: dict[str, Pipeline]
+    store: MemoryStore
+    events: Events
+
+    async def stored(self, group: InstrumentGroup) -> Array:
+        start, end = FOREVER
+        return await self.store.ask(WindowReadings(group=group, start_ns=start, end_ns=end))
+
+    async def ledger(self, group: InstrumentGroup) -> Array:
+        return await self.store.ask(LedgerTail(group=group, most=1_000_000))
+
+    async def drain(self) -> None:
+        """Close what is open and wait until all is committed."""
+        for pipeline in self.pipelines.values():
+            pipeline.end()
+        await asyncio.wait_for(self._committed.wait(), 20)
+
+    def __post_init__(self) -> None:
+        self._committed = asyncio.Event()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for pipeline in self.pipelines.values():
+                tasks.create_task(pipeline.run())
+        self._committed.set()
+
+
+@asynccontextmanager
+async def logging_to_memory(
+    *groups: InstrumentGroup,
+    folder: Path = Path("/nonexistent"),
+    position: JournalPosition | None = None,
+    **sections: dict[str, float],
+) -> AsyncIterator[Logger]:
+    """Pipelines that commit into memory until the end of the block; sections change the configuration."""
+    config = Config.model_validate(
+        {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
+    )
+    store, events, runs = MemoryStore({group.name: group for group in groups}), Events(), Runs()
+    pipelines = {
+        group.name: Pipeline(
+            group,
+            config,
+            store,
+            layout=Layout.ROWS,
+            durability=Durability.SYNC,
+            runs=runs,
+            run=1,
+            history=np.empty(0, ledger_dtype(group.size)),
+            position=position,
+            dead_letters=DeadLetters(folder / group.name, group),
+            events=events,
+        )
+        for group in groups
+    }
+    logger = Logger(pipelines=pipelines, store=store, events=events)
+    running = asyncio.create_task(logger.run())
+    try:
+        yield logger
+    finally:
+        store.serving.set()
+        store.fail_with(None)
+        await logger.drain()
+        await running
+
+
+async def eventually(condition, what: str = "", timeout_s: float = 10) -> None:
+    """Wait until something holds that no event tells."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)

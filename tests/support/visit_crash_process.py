@@ -1,0 +1,32 @@
+"""A process of visits that a test kills: as `python -m daemon.workloads.visits`, without the time to start it."""
+
+import asyncio
+from multiprocessing.connection import Connection
+
+import uvloop
+
+import backends.mongodb.visits
+import backends.mysql.visits
+import backends.postgresql.visits  # noqa: F401 - imported once, for all that are forked
+from daemon.workloads.visits.messages import Begun, Compacting, Message, Spec
+from daemon.workloads.visits.run import Run
+from daemon.workloads.visits.worker import store_of
+from daemon.workloads.visits.workers import crew_of
+
+
+def live(line: bytes, said: Connection) -> None:
+    """Run visits until killed; say `begun` when they begin, and `compacting` when a compaction does."""
+    spec = Spec.model_validate_json(line)
+
+    def say(message: Message) -> None:
+        if isinstance(message, Begun):
+            said.send("begun")
+        elif isinstance(message, Compacting):
+            said.send("compacting")
+
+    async def visits() -> None:
+        store = store_of(spec)
+        await Run(spec, store, crew_of(spec, store), say, asyncio.Event()).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(visits())
