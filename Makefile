@@ -15,6 +15,8 @@ ARGS ?=
 # that of tests/conftest.py.
 WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? 4 : cores)))
 
+QUICK := tests/schemas tests/backends tests/daemon tests/dashboard tests/benchmarks
+
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -69,6 +71,11 @@ run: $(INSTALLED) ## Log 120 simulated instruments, with the page: a real daemon
 test: $(INSTALLED) tools ## Run the tests (choose some: make test ARGS="tests/schemas/test_config.py -x")
 	@unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile all of this again
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+.PHONY: quick
+quick: $(INSTALLED) ## Run the tests that need no server, command or browser: a minute
+	@unset PYTHONDONTWRITEBYTECODE
+	TRIGGERLOG_QUICK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m "not slow and not page" $(QUICK) $(ARGS)
 
 # What tests use beyond Python. Without root nothing is installed: the tests that miss something skip, or fail when CI=true.
 # Of MariaDB the core package alone: it has the server's programs and starts no service.

@@ -8,13 +8,16 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import uvloop
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
+from backends.throwaway.base import ServerProcess
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server
+from tests.support.forked import Forked
 from tests.support.servers import installed, server_folder, sweep_server_folders
 
 _numbers = itertools.count(1)
@@ -34,9 +37,20 @@ FORGOTTEN_SOCKET = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnr
 server (PYTHON-5867); the interpreter closes it, and tells."""
 
 
+QUICK = os.environ.get("TRIGGERLOG_QUICK") == "1"
+"""`make quick`: a test that starts a server or a command skips at that moment, so that none has to be marked."""
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Begin with the memory that others have left."""
     sweep_server_folders()
+    if QUICK:
+        for starts in ((EmbeddedPostgresql, "start"), (ServerProcess, "start"), (Forked, "__init__")):
+            setattr(*starts, _skip)
+
+
+def _skip(*_: object, **__: object) -> NoReturn:
+    pytest.skip("needs a server or a process: make test")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
