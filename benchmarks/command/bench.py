@@ -22,7 +22,7 @@ from benchmarks.__main__ import measure
 from benchmarks.command.bar import Bar
 from benchmarks.command.closing import say_choice
 from benchmarks.load.workload import GROUP, LOGGER
-from benchmarks.report.html import page
+from benchmarks.report.html.page import page
 from benchmarks.report.kept import UNVERSIONED, NoRun, run_of
 from benchmarks.report.measured import Run
 from benchmarks.rounds.plan import MEASURES, PLANS

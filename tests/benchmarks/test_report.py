@@ -14,10 +14,10 @@ from playwright.sync_api import Browser
 
 from benchmarks.command.bench import command
 from benchmarks.report.choice import advise, crash_safe, fastest, warn
-from benchmarks.report.html import page
 from benchmarks.report.html.axis import LogAxis, decades, short, snug
 from benchmarks.report.html.distributions import published_hz
 from benchmarks.report.html.markup import raw, tag
+from benchmarks.report.html.page import page
 from benchmarks.report.kept import NoRun, run_of
 from benchmarks.report.measured import Run
 from benchmarks.report.wording import between, listed, milliseconds, number, percent, times, whole

@@ -10,7 +10,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from daemon.core.configuration import LoadedConfig, load_config
-from daemon.core.outcome import CommandFailed
+from daemon.core.outcome import VISITS_NEED, CommandFailed, require_extra
 from daemon.tools.console import FILE_WIDTH, make_console
 from schemas.api.visits import VisitsRun
 from schemas.batch import Durability
@@ -102,6 +102,7 @@ def run(
     The tables stay: the same command goes on after the visits that are done. At the end it shows seconds a visit, the
     line through them, and the rows beside what the formula expects.
     """
+    require_extra("visits", "visits run", VISITS_NEED)
     if as_json and as_csv:
         raise CommandFailed("--csv: --json is given too; print one of them, the files have both")
     told = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from daemon.core.configuration import LoadedConfig
 from daemon.core.database import layout_of, reading_from
 from daemon.core.events import Events
-from daemon.core.outcome import reason_of
+from daemon.core.outcome import VISITS_NEED, CommandFailed, reason_of, require_extra
 from daemon.workloads.readers.governor.governor import Admission
 from daemon.workloads.readers.messages import GroupSpec, Spec, VisitsSpec
 from daemon.workloads.readers.reader import Figures, Reader
@@ -133,6 +133,10 @@ class Readers:
         """What a workload reads."""
         config = self._loaded.config
         if workload.kind.is_of_visits:
+            try:
+                require_extra("visits", "a workload of visits", VISITS_NEED)
+            except CommandFailed as error:
+                raise WorkloadRefused(f"kind: {error}") from None
             return VisitsSpec(visits=config.visits)
         group = self._group_of(workload)
         return GroupSpec(group=group, layout=layout_of(group, config))
