@@ -17,6 +17,8 @@ WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? 4 : cores)))
 
 VENV := .venv
 BIN := $(VENV)/bin
+# What is in .venv: what running needs, or besides that the extras and the tools of tests and checks.
+RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
 FERRETDB := build/ferretdb
 
@@ -25,45 +27,73 @@ help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: setup
-setup: $(INSTALLED) ## Make .venv with exactly the locked packages (done once for each lock)
+setup: $(INSTALLED) ## Make .venv with exactly the locked packages, all extras and tools included (done once for each lock)
 
-# pip, and not uv, so that a machine needs nothing but Python; --require-hashes refuses whatever is not in the lock.
-$(INSTALLED): requirements.lock pyproject.toml
-	@works() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
-	python='$(PYTHON)'
-	if [ -z "$$python" ]; then
-		# The first that can make an environment; else the first that is new enough. A name on the PATH proves nothing.
-		for name in python3.13 python3.12 python3.11 python3; do
-			works "$$name" || continue
-			[ -n "$$python" ] || python=$$name
-			if "$$name" -c 'import ensurepip, venv' 2>/dev/null; then python=$$name; break; fi
-		done
-	fi
-	if [ -z "$$python" ] || ! works "$$python"; then
-		echo "triggerlog needs Python 3.11 or newer$${python:+, and $$python is not}." >&2
-		echo "Install one (Debian: apt-get install python3 python3-venv), or name it: make setup PYTHON=/path/to/python3" >&2
+$(RUNTIME): LOCK := requirements.lock
+$(RUNTIME): requirements.lock pyproject.toml
+	@$(install)
+
+$(INSTALLED): LOCK := requirements-dev.lock
+$(INSTALLED): COMPILE := --compile-bytecode
+$(INSTALLED): requirements-dev.lock requirements.lock pyproject.toml
+	@$(install)
+	touch $(RUNTIME)
+
+# A machine needs nothing but Python: pip fetches uv into a temporary folder. uv installs in parallel, and for running it compiles
+# nothing: a module is compiled when it is first imported. Where uv has no wheel, or does not reach the index that pip is set up for,
+# pip installs: of the lock that has what builds the project, too, all but uv. Neither installs what is not in the locks.
+define install
+works() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+python='$(PYTHON)'
+if [ -z "$$python" ]; then
+	# The first that can make an environment; else the first that is new enough. A name on the PATH proves nothing.
+	for name in python3.13 python3.12 python3.11 python3; do
+		works "$$name" || continue
+		[ -n "$$python" ] || python=$$name
+		if "$$name" -c 'import ensurepip, venv' 2>/dev/null; then python=$$name; break; fi
+	done
+fi
+if [ -z "$$python" ] || ! works "$$python"; then
+	echo "triggerlog needs Python 3.11 or newer$${python:+, and $$python is not}." >&2
+	echo "Install one (Debian: apt-get install python3 python3-venv), or name it: make setup PYTHON=/path/to/python3" >&2
+	exit 1
+fi
+if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then
+	package=$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		echo "Installing $$package ..."
+		apt-get update -qq
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$$package" >/dev/null
+	else
+		echo "$$python cannot make virtual environments; install what it lacks: sudo apt-get install $$package" >&2
 		exit 1
 	fi
-	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then
-		package=$$("$$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-			echo "Installing $$package ..."
-			apt-get update -qq
-			DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$$package" >/dev/null
-		else
-			echo "$$python cannot make virtual environments; install what it lacks: sudo apt-get install $$package" >&2
-			exit 1
-		fi
-	fi
-	echo "Setting up $(VENV) with $$("$$python" --version) ..."
-	"$$python" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $@
+fi
+tools=$$(mktemp -d)
+trap 'rm -rf "$$tools"' EXIT
+echo "Setting up $(VENV) with $$("$$python" --version) ..."
+"$$python" -m venv --without-pip $(VENV)
+"$$python" -m venv "$$tools"
+pip="$$tools/bin/python -m pip --quiet --disable-pip-version-check"
+with_uv() {
+	awk '/^[a-z]/ { wanted = /^uv==/ } wanted' requirements-dev.lock > "$$tools/uv.lock"
+	$$pip install --no-compile --require-hashes --only-binary :all: -r "$$tools/uv.lock" \
+		&& "$$tools/bin/uv" pip sync --quiet --python $(BIN)/python $(COMPILE) --require-hashes $(LOCK) \
+		&& "$$tools/bin/uv" pip install --quiet --python $(BIN)/python --no-deps -b requirements-dev.lock --editable .
+}
+with_pip() {
+	awk '/^[a-z]/ { wanted = !/^uv==/ } wanted' requirements-dev.lock > "$$tools/rest.lock"
+	$$pip --python $(BIN)/python install --require-hashes -r "$$tools/rest.lock"
+	$$pip --python $(BIN)/python install --no-deps --no-build-isolation --editable .
+}
+with_uv || { echo "uv cannot install here; pip does, and takes longer." >&2; with_pip; }
+touch $@
+endef
 
 .PHONY: run
-run: $(INSTALLED) ## Log 120 simulated instruments, with the page: a real daemon, a real sender, a real PostgreSQL
-	@exec $(BIN)/triggerlog demo $(ARGS)
+run: $(RUNTIME) ## Log 120 simulated instruments, with the page: a real daemon, a real sender, a real PostgreSQL
+	@unset PYTHONDONTWRITEBYTECODE  # what is installed is compiled when it is first imported
+	exec $(BIN)/triggerlog demo $(ARGS)
 
 .PHONY: test
 test: $(INSTALLED) tools ## Run the tests (choose some: make test ARGS="tests/test_config.py -x")
@@ -169,8 +199,9 @@ reference: $(INSTALLED) ## Write docs/configuration.md again, from the models
 # is the machine's setting.
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the newest allowed versions, with their hashes (add to it: ARGS="--upgrade-package numpy")
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra dev --extra bench --extra export pyproject.toml -o requirements.lock $(ARGS)
+	@compile="$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header"
+	$$compile pyproject.toml -o requirements.lock $(ARGS)
+	$$compile --all-extras --constraint requirements.lock pyproject.toml -o requirements-dev.lock $(ARGS)
 
 .PHONY: clean
 clean: ## Remove what was built (the data in state/ stays)

@@ -7,34 +7,92 @@ import os
 import sys
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+
+
+class _Place(NamedTuple):
+    """Where a command is: a module of `daemon.commands`, and in it the function (the module's `EPILOG` has its
+    examples) or the `typer.Typer`; and the first paragraph of its help, for the list of commands."""
+
+    attribute: str
+    help: str
+
 
 COMMANDS = {
-    "run": "run:run",
-    "bench": "bench:bench",
-    "simulate": "simulate:simulate",
-    "drill": "drill:drill",
-    "interference": "interference:interference",
-    "check-config": "check:check_config",
-    "schema": "schema:schema",
-    "dead-letters": "dead_letters:app",
-    "readers": "readers:app",
-    "visits": "visits:app",
-    "install-units": "install:install_units",
-    "reconcile": "reconcile:reconcile",
-    "export": "export:export",
-    "config-reference": "config_reference:config_reference",
-    "status": "status:status",
-    "open-run": "open_run:open_run",
-    "psql": "psql:app",
-    "dashboard": "dashboard:dashboard",
-    "demo": "demo:demo",
+    "run": _Place(
+        "run:run", "Run the daemon until SIGTERM or Ctrl-C: what was received by then is committed before it ends."
+    ),
+    "bench": _Place(
+        "bench:bench",
+        "Measure the ways to write triggers into databases, and write one HTML page that says which to choose.",
+    ),
+    "simulate": _Place(
+        "simulate:simulate",
+        "Send readings of simulated instruments to a daemon; say what was sent and what was acknowledged.",
+    ),
+    "drill": _Place(
+        "drill:drill",
+        "Let go wrong what can: kill, stop, hang and fill what readings go through; count what was lost or doubled.",
+    ),
+    "interference": _Place(
+        "interference:interference",
+        "Measure what readers do to the writing: blocks without and with readers by turns, under the same load.",
+    ),
+    "check-config": _Place(
+        "check:check_config",
+        "Say what is wrong with a configuration, by field and with the mend; or what it means, when nothing is.",
+    ),
+    "schema": _Place(
+        "schema:schema",
+        "Print what the daemon would run on an empty server: a script for psql, mariadb or mongosh; asks no database.",
+    ),
+    "dead-letters": _Place(
+        "dead_letters:app", "What the database rejected for good: list it, retry it, export it, discard it."
+    ),
+    "readers": _Place(
+        "readers:app", "Reader workloads of a daemon, which read what it writes: list them, start one, stop one."
+    ),
+    "visits": _Place(
+        "visits:app",
+        "Mock DIA visits of a telescope: run them by themselves or in a daemon, and look at what was measured.",
+    ),
+    "install-units": _Place(
+        "install:install_units",
+        "Write triggerlog.service and triggerlog-dashboard.service, and a configuration if there is none yet.",
+    ),
+    "reconcile": _Place(
+        "reconcile:reconcile",
+        "Count in the database and compare with the daemon, the account and the journal; exit code 1 if they differ.",
+    ),
+    "export": _Place(
+        "export:export",
+        "Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all there are.",
+    ),
+    "config-reference": _Place(
+        "config_reference:config_reference",
+        "Print the reference of the configuration: every section and key, as Markdown.",
+    ),
+    "status": _Place(
+        "status:status", "Show live how the daemon is: rates, latency, what waits, what is missing, what was refused."
+    ),
+    "open-run": _Place(
+        "open_run:open_run",
+        "Begin a new run in every group: the timing system was restarted, and counts its triggers anew.",
+    ),
+    "psql": _Place(
+        "psql:app",
+        "Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path.",
+    ),
+    "dashboard": _Place("dashboard:dashboard", "Serve the live page, fed by a daemon's control API."),
+    "demo": _Place(
+        "demo:demo",
+        "Show it all at work: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C.",
+    ),
 }
-"""The commands in the order of the help: a module of `daemon.commands`, and in it the function (the module's `EPILOG`
-has its examples) or the `typer.Typer`."""
+"""The commands in the order of the help."""
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -45,7 +103,7 @@ class _Commands(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            self._made[name] = _made(name, COMMANDS[name])
+            self._made[name] = _made(name, COMMANDS[name].attribute)
         return self._made[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
@@ -79,6 +137,11 @@ class _Lazy(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without importing any: the process ends after its help."""
+        self.commands = {name: TyperCommand(name, help=place.help) for name, place in COMMANDS.items()}
+        super().format_help(ctx, formatter)
 
 
 app = typer.Typer(

@@ -19,12 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
+from daemon.visits.figures import students_t
 from schemas.interference import Mean, Ratio
 from schemas.readings import Array
 
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,6 @@ class Estimate:
     value: float
     half: float | None
     count: int
-
-
-def students_t(freedom: int) -> float:
-    """How many standard errors half an interval has."""
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 def contrast(y: Array, weights: Array) -> Estimate:

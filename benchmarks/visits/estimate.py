@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daemon.visits.figures import LEAST, SLOW_PARTS, STUDENTS_T, line
+from daemon.visits.figures import LEAST, SLOW_PARTS, line, students_t
 from schemas.readings import Array
 
 LEAST_SECONDS = 1e-6
@@ -39,7 +39,7 @@ def mean(values: Array) -> Interval | None:
     parts = min(SLOW_PARTS, max(3, n // 4))
     slow = np.column_stack([np.cos(np.pi * k * middles) for k in range(1, parts + 1)])
     seen = slow.T @ (values - values.mean()) * math.sqrt(2 / n)
-    half = STUDENTS_T[parts] * math.sqrt(float(seen @ seen) / parts / n)
+    half = students_t(parts) * math.sqrt(float(seen @ seen) / parts / n)
     middle = float(values.mean())
     return Interval(value=middle, low=middle - half, high=middle + half)
 
@@ -87,7 +87,7 @@ def bend(visits: Array, seconds: Array) -> Interval | None:
     deep = (parabola[0] + parabola[-1]) / 2 - parabola[n // 2]
     growth = fit.slope_per_1000 * np.ptp(visits) / 1000
     seen = basis[:, 3:].T @ seconds
-    half = STUDENTS_T[SLOW_PARTS] * math.sqrt(float(seen @ seen) / SLOW_PARTS) * deep / growth
+    half = students_t(SLOW_PARTS) * math.sqrt(float(seen @ seen) / SLOW_PARTS) * deep / growth
     value = float(parabola @ seconds) * deep / growth
     return Interval(value=value, low=value - half, high=value + half)
 

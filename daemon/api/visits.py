@@ -102,7 +102,7 @@ async def _run(service: Told, name: str | None) -> tuple[VisitsRun, Array]:
 
 
 def _curves(run: VisitsRun, rows: Array, points: int) -> bytes:
-    # Imported here: scipy is of no use to a logger that runs no visits.
+    # Imported here: a logger that runs no visits does without it.
     from daemon.visits.curves import curves  # noqa: PLC0415
 
     return orjson.dumps(curves(run, rows, points))

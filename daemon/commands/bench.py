@@ -1,15 +1,13 @@
 """`triggerlog bench`: its options. The benchmarks are a program of their own, which this process becomes."""
 
-import importlib.util
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from daemon.outcome import CommandFailed, examples
+from daemon.outcome import CommandFailed, examples, require_extra
 from schemas.dsn import Backend
 
 EPILOG = examples(
@@ -60,7 +58,7 @@ def bench(
     Without a database named it measures throw-away servers of what is on this machine. A password comes with the DSN,
     or from TRIGGERLOG_PASSWORD.
     """
-    _refuse_missing()
+    require_extra("bench", "bench", NEEDED)
     if full and plan not in (None, "full"):
         raise CommandFailed(f"--full and --plan {plan} are two different sets: give one of them")
     options: dict[str, object] = {
@@ -76,15 +74,3 @@ def bench(
     if file is not None:
         arguments += ["--", str(file)]
     os.execv(sys.executable, [sys.executable, "-m", "benchmarks.bench_command", *arguments])  # noqa: S606 - no shell
-
-
-def _refuse_missing() -> None:
-    missing = list(_missing())
-    if missing:
-        raise CommandFailed(f"bench needs {', '.join(missing)}, not installed here: pip install 'triggerlog[bench]'")
-
-
-def _missing() -> Iterator[str]:
-    for module, package in NEEDED.items():
-        if importlib.util.find_spec(module) is None:
-            yield package

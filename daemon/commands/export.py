@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import importlib.util
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -171,8 +170,7 @@ def _ending(output: Path) -> str:
     ending = next((ending for ending in NEEDED if output.name.lower().endswith(ending)), None)
     if ending is None:
         raise CommandFailed(f"--output: {output.name} does not say the format; end it with {listed(NEEDED)}")
-    if importlib.util.find_spec(NEEDED[ending]) is None:
-        raise CommandFailed(f"export needs {NEEDED[ending]}, not installed here: pip install 'triggerlog[export]'")
+    require_extra("export", "export", {NEEDED[ending]: NEEDED[ending]})
     if not output.absolute().parent.is_dir():
         raise CommandFailed(f"--output: there is no folder {output.absolute().parent}")
     return ending

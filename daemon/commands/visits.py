@@ -1,6 +1,5 @@
 """`triggerlog visits`: mock DIA visits of a telescope, by themselves or in a daemon, and what is kept of them."""
 
-import importlib.util
 import subprocess
 import sys
 from enum import StrEnum
@@ -13,7 +12,7 @@ from daemon.commands.asking import ask_daemon
 from daemon.commands.visits_run import FOLDER, run
 from daemon.configuration import load_config
 from daemon.console import FILE_WIDTH, make_console
-from daemon.outcome import CommandFailed, examples, reason_of
+from daemon.outcome import CommandFailed, examples, reason_of, require_extra
 from daemon.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
 from daemon.visits.kept import FOLDER as KEPT
 from daemon.visits.kept import ID, Kept, Summary
@@ -142,7 +141,7 @@ def list_(
     if not past:
         typer.echo("No run of visits is kept.")
         return
-    # Imported here: it takes scipy along.
+    # Imported here: the other commands start without it.
     from daemon.visits.words import runs_table  # noqa: PLC0415
 
     make_console(file_width=FILE_WIDTH).print(runs_table(past))
@@ -255,8 +254,7 @@ def _report(record: Path, html: Path) -> None:
 
 
 def _parquet(source: Path, path: Path) -> None:
-    if importlib.util.find_spec("pyarrow") is None:
-        raise CommandFailed("--format parquet needs pyarrow, not installed here: pip install 'triggerlog[export]'")
+    require_extra("export", "--format parquet", {"pyarrow": "pyarrow"})
     # Imported here: they are large.
     from daemon.export.exporting import whole_or_none  # noqa: PLC0415
     from daemon.visits.parquet import write_parquet  # noqa: PLC0415
@@ -311,7 +309,7 @@ def _changes(texts: list[str]) -> dict[str, Any]:
 
 
 def _say_status(found: VisitsStatus) -> None:
-    # Imported here: it takes scipy along.
+    # Imported here: the other commands start without it.
     from daemon.visits.words import status_lines  # noqa: PLC0415
 
     for name, text in status_lines(found):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from daemon.configuration import LoadedConfig, load_config
 from daemon.console import FILE_WIDTH, make_console
-from daemon.outcome import CommandFailed
+from daemon.outcome import VISITS_NEED, CommandFailed, require_extra
 from schemas.batch import Durability
 from schemas.config import DatabaseConfig
 from schemas.config.visits import Cadence, Connections, Transactions, VisitsConfig, Workers
@@ -102,6 +102,7 @@ def run(
     The tables stay: the same command goes on after the visits that are done. At the end it shows seconds a visit, the
     line through them, and the rows beside what the formula expects.
     """
+    require_extra("visits", "visits run", VISITS_NEED)
     if as_json and as_csv:
         raise CommandFailed("--csv: --json is given too; print one of them, the files have both")
     told = {

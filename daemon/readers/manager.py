@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from daemon.configuration import LoadedConfig
 from daemon.database import layout_of, reading_from
 from daemon.events import Events
-from daemon.outcome import reason_of
+from daemon.outcome import VISITS_NEED, CommandFailed, reason_of, require_extra
 from daemon.readers.governor import Admission
 from daemon.readers.messages import GroupSpec, Spec, VisitsSpec
 from daemon.readers.reader import Figures, Reader
@@ -133,6 +133,10 @@ class Readers:
         """What a workload reads."""
         config = self._loaded.config
         if workload.kind.is_of_visits:
+            try:
+                require_extra("visits", "a workload of visits", VISITS_NEED)
+            except CommandFailed as error:
+                raise WorkloadRefused(f"kind: {error}") from None
             return VisitsSpec(visits=config.visits)
         group = self._group_of(workload)
         return GroupSpec(group=group, layout=layout_of(group, config))

@@ -231,7 +231,7 @@ class Course:
 
 
 def _line(visits: np.ndarray, seconds: np.ndarray) -> Line | None:
-    # Imported here: scipy is of no use to a logger that runs no visits.
+    # Imported here: a logger that runs no visits does without it.
     from daemon.visits.figures import line  # noqa: PLC0415
 
     return line(visits, seconds)

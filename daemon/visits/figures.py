@@ -14,6 +14,7 @@ the ends scatter more than those in the middle (H. White, Econometrica 48 (1980)
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,13 +23,39 @@ from schemas.visits.measures import Box, Line, Over
 
 SLOW_PARTS = 8
 """Cosines that tell the scatter. More make the interval narrower, and blind to what lasts long."""
-STUDENTS_T = {3: 3.182446, 4: 2.776445, 5: 2.570582, 6: 2.446912, 7: 2.364624, 8: 2.306004}
-"""97.5 % points by degrees of freedom; the daemon need not import scipy for these."""
 LEAST = 8
 """Through fewer visits no line is drawn."""
 MOST_BOXES = 30
 LEAST_IN_BOX = 5
 THINNED_BY = ("visit_s", "select_s", "store_s")
+HALVINGS = 60
+"""Of an interval of angles: what is left of it is less than a float can tell apart."""
+
+
+@lru_cache
+def students_t(freedom: int) -> float:
+    """The 97.5 % point of Student's distribution, for a whole number of degrees of freedom, at least 1.
+
+    The probability that |T| < t is then a finite sum of powers of cos(angle), with angle = arctan(t / sqrt(freedom))
+    (M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions (1964) 26.7.3 and 26.7.4), and rises with t.
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """The probability that |T| < sqrt(freedom) tan(angle)."""
+    is_odd = freedom % 2
+    steps = np.arange(1 + is_odd, freedom - 2, 2)
+    cosine = math.cos(angle)
+    terms = np.cumprod([cosine if is_odd else 1.0, *(steps / (steps + 1) * cosine**2)])
+    series = math.sin(angle) * float(terms.sum())
+    if freedom == 1:
+        series = 0.0
+    return (angle + series) * 2 / math.pi if is_odd else series
 
 
 def line(visits: Sequence[int] | Array, seconds: Sequence[float] | Array) -> Line | None:
@@ -69,7 +96,7 @@ def _half(from_mean: Array, residual: Array) -> float:
     seen = basis[:, 2:].T @ residual
     at_ends, everywhere = np.mean((from_mean * residual) ** 2), np.mean(from_mean**2) * np.mean(residual**2)
     wider = max(1.0, math.sqrt(at_ends / everywhere)) if everywhere > 0 else 1.0
-    return STUDENTS_T[parts] * math.sqrt(float(seen @ seen) / parts) * wider
+    return students_t(parts) * math.sqrt(float(seen @ seen) / parts) * wider
 
 
 def at(fit: Line, visit: float) -> float:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from backends.base import StoreFacts
 from daemon.configuration import LoadedConfig
 from daemon.events import Events
-from daemon.outcome import reason_of
+from daemon.outcome import VISITS_NEED, CommandFailed, reason_of, require_extra
 from daemon.visits.course import Course
 from daemon.visits.facts import facts_of
 from daemon.visits.following import VisitsFailed, VisitsRefused, follow, spec_of
@@ -167,6 +167,7 @@ class Visiting:
 
     def _prepared(self, held: ExitStack, settings: VisitsConfig, before: VisitsRun | None) -> Course:
         try:
+            require_extra("visits", "a run", VISITS_NEED)
             with ExitStack() as stack:
                 stack.enter_context(self.kept.alone())
                 course = self._course_of(settings, before)
@@ -175,7 +176,7 @@ class Visiting:
                 return course
         except VisitsInUse as error:
             raise VisitsBusy(str(error)) from None
-        except ValueError as error:
+        except (CommandFailed, ValueError) as error:
             raise VisitsNotStarted(str(error)) from None
         except OSError as error:
             mend = f"cannot be written ({reason_of(error)}); mend that"
