@@ -20,7 +20,7 @@ from backends import open_store
 from backends.base import StoreError
 from benchmarks.__main__ import measure
 from benchmarks.bar import Bar
-from benchmarks.html import page
+from benchmarks.html.page import page
 from benchmarks.kept import UNVERSIONED, NoRun, run_of
 from benchmarks.measured import Run
 from benchmarks.plan import MEASURES, PLANS

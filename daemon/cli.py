@@ -12,10 +12,15 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from daemon.core.imports import uncollected
+
 
 class _Place(NamedTuple):
-    """Where a command is: a module of `daemon.commands`, and in it the function (the module's `EPILOG` has its
-    examples) or the `typer.Typer`; and the first paragraph of its help, for the list of commands."""
+    """Where a command is, and the first paragraph of its help, which the list of commands shows.
+
+    attribute: a module of `daemon.commands`, and in it the function (the module's `EPILOG` has its examples) or the
+        `typer.Typer`.
+    """
 
     attribute: str
     help: str
@@ -121,7 +126,8 @@ class _Commands(MutableMapping[str, Any]):
 
 def _made(name: str, place: str) -> Any:
     module_name, _, attribute = place.partition(":")
-    module = import_module(f"daemon.commands.{module_name}")
+    with uncollected():
+        module = import_module(f"daemon.commands.{module_name}")
     found = getattr(module, attribute)
     if not isinstance(found, typer.Typer):
         single = typer.Typer(add_completion=False)

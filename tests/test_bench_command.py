@@ -221,16 +221,6 @@ class TestRefused:
         assert "not a run that this version of `triggerlog bench` keeps" in line
         assert not (tmp_path / "x.html").exists()
 
-    def test_a_missing_package_is_named_with_what_brings_it(self) -> None:
-        # A process of its own in which it cannot be found.
-        code = (
-            "import importlib.util, sys; find = importlib.util.find_spec\n"
-            "importlib.util.find_spec = lambda name, *rest: None if name == 'pytest_benchmark' else find(name, *rest)\n"
-            "sys.argv = ['triggerlog', 'bench']; from daemon.cli import main; main()"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        assert "bench needs pytest-benchmark, not installed here: pip install 'triggerlog[bench]'" in refused(done)
-
     def test_nobody_listens(self, tmp_path: Path) -> None:
         line = refused(benched("--dsn", "postgresql://me:s3cret@127.0.0.1:1/db", f"--output={tmp_path / 'x.html'}"))
         assert "127.0.0.1:1" in line

@@ -55,13 +55,23 @@ def test_the_help_lists_every_command() -> None:
     assert [command for command in COMMANDS if f"│ {command} " not in shown] == []
 
 
-def test_a_command_imports_only_what_it_needs() -> None:
+def test_the_help_of_the_list_is_that_of_the_commands() -> None:
+    """It is written down beside the names, so that the list imports no command."""
+    commands = get_command(app).commands
+    first = {name: (commands[name].help or "").partition("\n\n")[0] for name in COMMANDS}
+    assert {name: " ".join(text.split()) for name, text in first.items()} == {
+        name: place.help for name, place in COMMANDS.items()
+    }
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_a_command_imports_only_what_it_needs(option: str) -> None:
     """Every start pays for what is imported: numpy, SQLAlchemy, FastAPI and the client are seconds of them."""
-    code = "import sys; sys.argv = ['triggerlog', '--version']\nfrom daemon.cli import main\n"
+    code = f"import sys; sys.argv = ['triggerlog', '{option}']\nfrom daemon.cli import main\n"
     code += "try: main()\nexcept SystemExit: print(sorted({name.partition('.')[0] for name in sys.modules}))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.startswith(f"triggerlog {version('triggerlog')}\n")
-    imported = set(ast.literal_eval(said.splitlines()[1]))
+    assert option == "--help" or said.startswith(f"triggerlog {version('triggerlog')}\n")
+    imported = set(ast.literal_eval(said.splitlines()[-1]))
     assert "typer" in imported
     assert not imported & {"numpy", "sqlalchemy", "fastapi", "httpx", "backends", "schemas"}
 

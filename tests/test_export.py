@@ -251,14 +251,6 @@ def test_what_cannot_be_exported_is_said_in_a_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_library_is_named_with_the_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(
-        CommandFailed, match=r"export needs h5py, not installed here: pip install 'triggerlog\[export\]'"
-    ):
-        exported(tmp_path / "beam.toml", tmp_path / "x.h5")
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_export_that_is_stopped_leaves_no_file(
     postgresql_dsn: str, tmp_path: Path, schema: str, number: signal.Signals

@@ -53,13 +53,17 @@ def test_the_packages_are_the_top_level_folders() -> None:
     assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == PACKAGES
 
 
-def test_the_lock_pins_by_hash_whatever_is_needed_and_names_no_index() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
+EXTRAS = [need for extra in PROJECT["project"]["optional-dependencies"].values() for need in extra]
+
+
+@pytest.mark.parametrize(("file", "extras"), [("requirements.lock", []), ("requirements-dev.lock", EXTRAS)])
+def test_the_locks_pin_by_hash_what_is_needed_and_name_no_index(file: str, extras: list[str]) -> None:
+    lock = (ROOT / file).read_text()
     pins = re.findall(r"^(\S+)==\S+.*?\\\n((?:    --hash=sha256:[0-9a-f]{64}.*\n)+)", lock, re.MULTILINE)
     pinned = {canonical(name) for name, _ in pins}
     assert len(pins) == len(re.findall(r"^[a-zA-Z]", lock, re.MULTILINE))
-    wanted = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["dev"]]
-    assert {canonical(name) for name in wanted} <= pinned
+    assert {canonical(name) for name in [*PROJECT["project"]["dependencies"], *extras]} <= pinned
+    assert not {canonical(name) for name in EXTRAS if name not in extras} & pinned
     assert "://" not in lock
 
 

@@ -14,10 +14,10 @@ from playwright.sync_api import Browser
 
 from benchmarks.bench_command import command
 from benchmarks.choice import advise, crash_safe, fastest, warn
-from benchmarks.html import page
 from benchmarks.html.axis import LogAxis, decades, short, snug
 from benchmarks.html.distributions import published_hz
 from benchmarks.html.markup import raw, tag
+from benchmarks.html.page import page
 from benchmarks.kept import NoRun, run_of
 from benchmarks.measured import Run
 from benchmarks.summary import Spread

@@ -1,5 +1,1 @@
 """The report of a run as one HTML file: it opens offline, asks nothing of the outside and runs no script."""
-
-from benchmarks.html.page import page
-
-__all__ = ["page"]

@@ -25,7 +25,6 @@ from schemas.interference import Mean, Ratio
 from schemas.readings import Array
 
 
-
 @dataclass(frozen=True)
 class Estimate:
     """A mean, half the width of its interval (None of a single value), and how many values it is of."""

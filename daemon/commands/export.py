@@ -21,7 +21,7 @@ from daemon.export.exporting import Written, whole_or_none
 from daemon.export.exporting import export as write_export
 from daemon.export.moments import duration_ns, moment, told
 from daemon.export.span import Choice, newest_run, span_of
-from daemon.outcome import CommandFailed, examples
+from daemon.outcome import CommandFailed, examples, require_extra
 from schemas.batch import Layout
 from schemas.config import GroupConfig
 from schemas.problems import listed, suggestion

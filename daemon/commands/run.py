@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from daemon.configuration import load_config
+from daemon.core.imports import uncollected
 from daemon.logs import LogLevel, start_logging
 from daemon.outcome import CommandFailed, examples
 
@@ -33,7 +34,8 @@ def run(
     start_logging(log_level)
     loaded = load_config(file)
     # Imported here: a wrong configuration is told of, and every help is shown, without the server's libraries.
-    from daemon.service import serve  # noqa: PLC0415
+    with uncollected():
+        from daemon.service import serve  # noqa: PLC0415
 
     _run_async(serve(loaded), loop)
 
