@@ -1,18 +1,14 @@
-"""The store of mock DIA visits: what each database implements, and the one place that chooses.
+"""The store of mock DIA visits: what each database implements.
 
 Like a `Store` it only writes and reads: no retry, no sleep, no geometry. Everything is columnar: answers and writes are
 structured arrays of `schemas.visits.tables`.
 """
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import Protocol
 
-from backends.base import Reading, StoreError, StoreUnavailable
+from backends.base import StoreError, StoreUnavailable
 from schemas.api.visits import TableSize
-from schemas.config import DatabaseConfig
-from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.records import Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import Step
@@ -140,27 +136,3 @@ class VisitStore(Protocol):
 
     async def drop(self) -> None:
         """Remove the schema with everything in it; nothing happens when it is not there."""
-
-
-def open_visit_store(
-    database: DatabaseConfig,
-    visits: VisitsConfig,
-    *,
-    state_dir: Path,
-    password: str | None = None,
-    reading: Reading | None = None,
-) -> VisitStore:
-    """Make the store of visits of a database; `await store.create()` makes its tables.
-
-    Args:
-        database: where; without a DSN the embedded PostgreSQL under `state_dir`, which has to run already.
-        visits: schema, index mode and all that decides about the tables.
-        state_dir: folder for what the daemon keeps.
-        password: for the DSN; it appears in no message.
-        reading: makes a store that is only asked, one question at a time, each given up after `reading.give_up_s`.
-
-    """
-    store: VisitStore = import_module(f"backends.{database.backend}.visits").open_visit_store(
-        database, visits, state_dir, password, reading
-    )
-    return store

@@ -4,13 +4,14 @@ import time
 
 import numpy as np
 
+from backends.kinds import product_of
 from benchmarks.report.html.axis import LinearAxis
 from benchmarks.report.html.markup import Markup, join, tag
 from benchmarks.report.html.table import NOTHING, Column, table
 from benchmarks.report.wording import counted
 from benchmarks.visits.drawing import Series, axes, box_chart, chart, share_chart, straight
 from benchmarks.visits.paper import BESIDE, FIGURES, MARKS, SOURCE, WIDTH_NOTE, WIDTHS
-from benchmarks.visits.parts import figure, frame, listing, product, seconds, section, settings_of, slope
+from benchmarks.visits.parts import figure, frame, listing, seconds, section, settings_of, slope
 from daemon.workloads.visits.figures import bin_visits, line, over, over_by_bin
 from schemas.api.visits import TIMES, VisitsRun
 from schemas.visits.tables import IndexMode
@@ -25,7 +26,8 @@ def page(run: VisitsRun) -> str:
     settings, survey = run.settings, run.settings.survey
     day = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.began_ns // 10**9))
     facts = (
-        f"{product(run.product)} {run.version} · {settings.index_mode} · {counted(len(run.visits), 'visit')} at scale "
+        f"{product_of(run.product).title} {run.version} · "
+        f"{settings.index_mode} · {counted(len(run.visits), 'visit')} at scale "
         f"{survey.scale:g} · {day}"
     )
     if not run.visits:
@@ -238,7 +240,7 @@ def papers_table() -> Markup:
 def _conditions(run: VisitsRun) -> Markup:
     cards = [
         listing("Settings of the run", settings_of(run.settings)),
-        listing(f"{product(run.product)} {run.version}", run.server),
+        listing(f"{product_of(run.product).title} {run.version}", run.server),
         listing("Machine", run.machine),
     ]
     return section("On what, and how", "", tag("div", *cards, class_="curves"), name="conditions")

@@ -11,9 +11,9 @@ from pathlib import Path
 import orjson
 import uvloop
 
-from backends import open_store
+from backends import open_store, open_visit_store
 from backends.base import Reading, Store, StoreError
-from backends.visits.base import VisitStore, open_visit_store
+from backends.visits.base import VisitStore
 from daemon.core.children import end_with, go_first
 from daemon.workloads.readers.clients import Asked, Clients
 from daemon.workloads.readers.messages import LONGEST_LINE, REPORT_EVERY_S, GroupSpec, Spec, VisitsSpec, report_of

@@ -10,12 +10,13 @@ from bson import Binary
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
+from backends import open_visit_store
 from backends.base import BatchRejected, SchemaMismatch, StoreError
 from backends.mongodb.server.errors import check_answer
 from backends.mongodb.visits import pieces
 from backends.mongodb.visits.formats import key_bytes, row_format
 from backends.mongodb.visits.session import only_of_ids
-from backends.visits.base import VisitStore, open_visit_store
+from backends.visits.base import VisitStore
 from schemas.config import DatabaseConfig, VisitsConfig
 from schemas.visits.tables import (
     DIA_FORCED_SOURCE,

@@ -15,8 +15,8 @@ import pytest
 
 from backends import open_store, schema_statements
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.postgresql import PostgresqlStore
-from backends.postgresql.server.embedded import EmbeddedPostgresql, psql_command
+from backends.postgresql import PostgresqlStore, terminal_of
+from backends.postgresql.server.embedded import EmbeddedPostgresql
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
@@ -202,7 +202,7 @@ async def test_a_check_starts_no_embedded_server(state_dir: Path) -> None:
 
 
 def fed_to_psql(dsn: str, script: str) -> None:
-    psql = psql_command(Path("/nonexistent"), dsn)
+    psql, _ = terminal_of(DatabaseConfig(dsn=dsn), Path("/nonexistent"))
     done = subprocess.run(
         [*psql, "-v", "ON_ERROR_STOP=1", "-q"], input=script, capture_output=True, text=True, check=False
     )

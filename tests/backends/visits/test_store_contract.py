@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends import open_visit_store
 from backends.base import SchemaMismatch
 from backends.memory.visits import MemoryVisitStore, Schema
-from backends.visits.base import VisitDone, VisitsLocked, VisitStore, open_visit_store
+from backends.visits.base import VisitDone, VisitsLocked, VisitStore
 from backends.visits.compaction import COMPACTED
 from backends.visits.rows import in_ranges
 from schemas.config import DatabaseConfig

@@ -10,10 +10,11 @@ import asyncpg
 import numpy as np
 import pytest
 
+from backends import open_visit_store
 from backends.base import Reading, StoreUnavailable
 from backends.memory.visits import MemoryVisitStore, Schema
 from backends.mysql.server.address import address_of, connect
-from backends.visits.base import VisitStore, open_visit_store
+from backends.visits.base import VisitStore
 from daemon.workloads.readers.visit_questions import VisitQuestions
 from schemas.config import DatabaseConfig, VisitsConfig, Workload
 from schemas.readings import Array

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from backends.visits.base import open_visit_store
+from backends import open_visit_store
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.expected import mean_overlap, rows
 from daemon.workloads.visits.sky import Sky
