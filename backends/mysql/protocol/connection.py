@@ -5,6 +5,7 @@ MariaDB's COM_STMT_BULK_EXECUTE, which takes as many rows as a packet holds, and
 be sent ahead of their answers, which come in the same order.
 """
 
+import asyncio
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Any
 import aiomysql
 from aiomysql.connection import MAX_PACKET_LEN, MysqlPacket
 from pymysql.constants import CLIENT, COMMAND
-from pymysql.err import OperationalError
+from pymysql.err import MySQLError, OperationalError
 from pymysql.protocol import OKPacketWrapper
 
 from backends.mysql.protocol.packets import Packets
@@ -21,6 +22,7 @@ from backends.mysql.protocol.packets import Packets
 STMT_BULK_EXECUTE = 0xFA
 SEND_TYPES = 128
 READ_BYTES = 1 << 20
+CLOSE_S = 2.0
 TOGETHER_BYTES = 64 * 1024
 """Most that waits to be sent with what follows it."""
 
@@ -240,6 +242,15 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             response[EXTENDED_AT] = struct.pack("<I", EXTENDED_BULK)
             payload = bytes(response)
         super().write_packet(payload)
+
+
+async def give_back(connection: Connection) -> None:
+    """Close a connection in order, or at once where the server does not answer."""
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await connection.ensure_closed()
+    except (OSError, TimeoutError, MySQLError):
+        connection.terminate()
 
 
 def _extended_capabilities(greeting: bytes) -> int:

@@ -3,8 +3,6 @@
 https://mariadb.com/kb/en/server-status-variables/, https://mariadb.com/kb/en/general-thread-states/
 """
 
-from collections.abc import Iterable
-
 from pymysql.err import MySQLError
 
 from backends.base import Partition, ServerView
@@ -70,12 +68,8 @@ async def _rows_locked(connection: Connection) -> int:
     return int(count)
 
 
-async def partitions(connection: Connection, groups: Iterable[GroupTables]) -> dict[str, tuple[Partition, ...]]:
-    """The partitions of groups by their name; rows are the server's estimate."""
-    return {of.group.name: await _of_group(connection, of) for of in groups}
-
-
-async def _of_group(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+    """The partitions of a group, in order of time; rows are the server's estimate."""
     found: dict[str, Partition] = {}
     for table in (of.data, of.ledger):
         rows = await connection.fetch(

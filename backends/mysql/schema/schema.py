@@ -18,7 +18,8 @@ from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.schema.partitions import initial, partition_by
 from backends.mysql.schema.tables import create_database, create_shared, create_tables, describe, mysql_tables
 from backends.mysql.schema.view import create_view
-from backends.mysql.server.locks import NotGranted, release, take
+from backends.mysql.server.locks import release, take
+from backends.sql.connection import LockNotGranted
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
@@ -56,7 +57,7 @@ class Schema:
         name = f"schema {self._schema}"
         try:
             await take(connection, name, LOCK_TIMEOUT_S)
-        except NotGranted:
+        except LockNotGranted:
             raise StoreUnavailable(f"another daemon is making or checking schema {self._schema!r}") from None
         there = await self._tables_there(connection)
         new = await self._new_groups(connection, there)

@@ -13,7 +13,7 @@ from backends.base import Reading, StoreError, StoreUnavailable
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.server.address import address_of
 from backends.mysql.server.errors import login_refused, number_of, taken_too_long, translated
-from backends.mysql.server.locks import NotGranted, release, take
+from backends.mysql.server.locks import release, take
 from backends.mysql.visits.compaction import Compaction
 from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.pieces import PieceTables
@@ -22,6 +22,7 @@ from backends.mysql.visits.session import Session, open_session
 from backends.mysql.visits.sizes import sizes_of
 from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
+from backends.sql.connection import LockNotGranted
 from backends.visits.base import VisitDone, VisitsLocked
 from backends.visits.rows import STEP_TABLES
 from backends.visits.settings import check_settings, settings_of
@@ -321,7 +322,7 @@ class MysqlVisitStore:
     async def _lock(self, session: Session) -> None:
         try:
             await take(session.connection, f"visits of {self._schema}", HOLD_TIMEOUT_S)
-        except NotGranted:
+        except LockNotGranted:
             raise VisitsLocked(self._schema, self._target) from None
 
     @asynccontextmanager
@@ -330,7 +331,7 @@ class MysqlVisitStore:
         name = f"visits {self._schema}"
         try:
             await take(session.connection, name, LOCK_TIMEOUT_S)
-        except NotGranted:
+        except LockNotGranted:
             raise StoreUnavailable(f"another process makes tables or partitions in schema {self._schema!r}") from None
         # When something goes wrong the connection ends, and the lock goes with it.
         yield

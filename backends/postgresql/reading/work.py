@@ -5,7 +5,6 @@ others' sessions only that they wait for locks.
 """
 
 import re
-from collections.abc import Iterable
 
 from backends.base import Partition, ServerView
 from backends.postgresql.protocol.connection import Connection
@@ -73,12 +72,8 @@ def _told_in(version: int, statements: dict[int, str]) -> str:
     return next(statement for since, statement in statements.items() if version >= since)
 
 
-async def partitions(connection: Connection, groups: Iterable[GroupTables]) -> dict[str, tuple[Partition, ...]]:
-    """The partitions of groups by their name; rows are the server's estimate."""
-    return {of.group.name: await _of_group(connection, of) for of in groups}
-
-
-async def _of_group(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+    """The partitions of a group, in order of time; rows are the server's estimate."""
     found: dict[tuple[int, int], Partition] = {}
     for table in (of.ledger, of.data):
         for row in await connection.fetch(PARTITIONS, quoted(str(table.schema), table.name)):

@@ -9,6 +9,7 @@ import asyncpg
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
 from backends.checks.tls import certificate_refused
+from backends.postgresql.protocol.copy import NotBinaryCopy
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html. What passes with time, or when an operator acts:
 TEMPORARY_CLASSES = frozenset(
@@ -47,6 +48,8 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
         raise StoreUnavailable(f"{target} does not answer in time") from error
     except asyncpg.ClientConfigurationError as error:
         raise StoreError(f"`dsn` in [database] cannot be used: {one_line(error)}") from error
+    except NotBinaryCopy as error:
+        raise StoreError(f"the tables in {target} are not as this store made them: {error}") from error
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
 

@@ -13,7 +13,8 @@ from backends.postgresql.protocol.connection import Connection, give_back, targe
 from backends.postgresql.protocol.copy import NotBinaryCopy
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, taken_too_long, translated
-from backends.postgresql.server.locks import NotGranted, take
+from backends.postgresql.server.locks import take
+from backends.sql.connection import LockNotGranted
 from backends.visits.base import VisitsLocked
 from schemas.batch import Durability
 from schemas.config import DatabaseConfig
@@ -118,7 +119,7 @@ class VisitConnection:
     async def _lock(self, connection: Connection) -> None:
         try:
             await take(connection, f"visits {self._schema}", HOLD_TIMEOUT_S)
-        except NotGranted:
+        except LockNotGranted:
             raise VisitsLocked(self._schema, self.target) from None
 
     def _dsn(self) -> str | None:
