@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from backends.sql.tables import ACCOUNT
+from backends.columns.stored import ACCOUNT
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
 

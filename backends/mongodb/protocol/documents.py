@@ -61,7 +61,7 @@ class _Piece:
 
 
 def number(name: str, stored: str, count: int | None = None) -> Field:
-    """A field of numbers of a dtype (`backends.sql.tables.STORED_DTYPES`) in the BSON type that holds all its values.
+    """A field of numbers of a dtype (`STORED_DTYPES`) in the BSON type that holds all its values.
 
     BSON has int32, int64 and double; float32 is exact in a double.
     """

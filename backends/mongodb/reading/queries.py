@@ -5,13 +5,13 @@ from contextlib import aclosing
 import numpy as np
 
 from backends.columns.reductions import reducer_of
+from backends.columns.stored import SLACK_NS
 from backends.columns.windows import between, in_order, rows_to_know, see_not_too_large
 from backends.mongodb.protocol.formats import arrays_format, decode_readings
 from backends.mongodb.reading import reading
 from backends.mongodb.reading.counting import totals
 from backends.mongodb.reading.pieces import Asked
 from backends.mongodb.reading.snapshot import snapshot
-from backends.sql.selects import SLACK_NS
 from schemas.batch import Layout
 from schemas.queries import (
     Aggregate,

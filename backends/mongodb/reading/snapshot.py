@@ -6,9 +6,9 @@ from contextlib import aclosing
 import numpy as np
 
 from backends.columns.reductions import newest_of_each
+from backends.columns.stored import SLACK_NS
 from backends.mongodb.reading import reading
 from backends.mongodb.reading.pieces import Asked
-from backends.sql.selects import SLACK_NS
 from schemas.batch import Layout
 from schemas.queries import Snapshot, WindowReadings, answer_dtype
 from schemas.readings import Array

@@ -22,8 +22,8 @@ from backends.columns.filling import (
     readings_from_arrays,
     readings_in,
 )
+from backends.columns.stored import STORED_DTYPES
 from backends.mysql.protocol.packets import HEADER, Packets
-from backends.sql.tables import STORED_DTYPES
 from schemas.batch import ClosedTriggers
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
 from schemas.readings import Array, InstrumentGroup

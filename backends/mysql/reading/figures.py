@@ -12,10 +12,10 @@ import numpy as np
 
 from backends.columns.filling import Columns
 from backends.columns.reductions import means_of, reducer_of, sums_dtype
+from backends.columns.stored import slack
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import EXACT, Field, ResultFormat, floats_dtype, read_arrays
 from backends.mysql.protocol.sql import quoted
-from backends.sql.selects import slack
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import Aggregate, Means, Reduction, aggregate_dtype

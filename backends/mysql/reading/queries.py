@@ -5,6 +5,7 @@ import math
 import numpy as np
 import sqlalchemy as sa
 
+from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES, slack
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import read_arrays, read_elements, read_ledger, read_rows
 from backends.mysql.protocol.sql import compiled, quoted
@@ -16,7 +17,7 @@ from backends.mysql.schema.view import integer, picked
 from backends.mysql.server.server import product_of
 from backends.sql import selects
 from backends.sql.reading import SqlQuestions
-from backends.sql.tables import MISSING_OFFSET, STORED_DTYPES, GroupTables
+from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
 from schemas.queries import TOTALS, InstrumentReadings, Reduction, Snapshot, Totals, TriggersReadings
@@ -105,7 +106,7 @@ class MysqlQuestions(SqlQuestions[Connection]):
 def elements_of_instrument(tables: GroupTables, query: InstrumentReadings) -> str:
     """Select one instrument's readings out of the arrays, newest first; their bytes are picked out by the server."""
     number = str(query.instrument)
-    low, high = selects.slack(query.start_ns, query.end_ns)
+    low, high = slack(query.start_ns, query.end_ns)
     reading_ns = f"(time_ns + {integer('time_offset_ns', number, 8)})"
     channels = (
         picked(quoted(channel.name), number, int(STORED_DTYPES[channel.dtype][-1])) for channel in tables.group.channels

@@ -11,12 +11,12 @@ import numpy as np
 
 from backends.columns.filling import readings_from_arrays
 from backends.columns.reductions import newest_of_each
+from backends.columns.stored import MISSING_OFFSET, SLACK_NS
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import arrays_fields, parse_arrays, read_arrays, read_rows
 from backends.mysql.protocol.sql import quoted
 from backends.mysql.schema.view import picked
-from backends.sql.selects import SLACK_NS
-from backends.sql.tables import MISSING_OFFSET, GroupTables
+from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import Snapshot, answer_dtype
 from schemas.readings import Array

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from backends.columns.reductions import newest_of_each
+from backends.columns.stored import MISSING_OFFSET, SLACK_NS
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
-from backends.sql.selects import SLACK_NS
-from backends.sql.tables import MISSING_OFFSET, GroupTables
+from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import Snapshot, answer_dtype
 from schemas.readings import Array

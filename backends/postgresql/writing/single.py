@@ -6,9 +6,10 @@ value, which is cheaper than two round trips for one trigger and much dearer tha
 
 from typing import Any
 
+from backends.columns.stored import STORED_DTYPES
 from backends.postgresql.protocol.copy import arrays_format, rows_format
 from backends.postgresql.protocol.sql import literal, quoted
-from backends.sql.tables import STORED_DTYPES, GroupTables
+from backends.sql.tables import GroupTables
 from schemas.batch import Batch, Layout, Stream
 from schemas.ledger import COUNTS, TIMES
 from schemas.readings import Array

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.columns.filling import ledger_rows
+from backends.columns.stored import MISSING_OFFSET
 from backends.postgresql.protocol.copy import (
     NotBinaryCopy,
     arrays_format,
@@ -23,7 +24,7 @@ from backends.postgresql.protocol.copy import (
     rows_format,
 )
 from backends.postgresql.protocol.sql import create_group, create_shared, quoted
-from backends.sql.tables import MISSING_OFFSET, GroupTables, group_tables, shared_tables
+from backends.sql.tables import GroupTables, group_tables, shared_tables
 from schemas.batch import Batch, Layout
 from schemas.readings import CHANNEL_DTYPES
 from tests.support.batches import answers, batch_of, group_of, readings_of, with_late
