@@ -10,13 +10,13 @@ from pymongo import ReadPreference
 
 from backends.base import GroupLocked, Partition, Reading, SchemaMismatch, ServerView, StoreError, StoreFacts
 from backends.mongodb.protocol.documents import NotOurDocuments
-from backends.mongodb.reading.pieces import Asked
-from backends.mongodb.reading.queries import answer
-from backends.mongodb.reading.work import ask_view
-from backends.mongodb.schema.schema import GroupCollections, check_width, create_or_check, missing_from
+from backends.mongodb.reading.activity import ask_view
+from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.reading.queries import MongodbQuestions
+from backends.mongodb.schema.create import GroupCollections, check_width, create_or_check, missing_from
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
-from backends.mongodb.server.server import Database, Server, ask_server, check_server, held, meet_server
+from backends.mongodb.server.facts import Database, Server, ask_server, check_server, held, meet_server
 from backends.mongodb.writing.writer import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
@@ -127,8 +127,8 @@ class MongodbStore:
         of = self._collections[query.group.name]
         within_s = query.within_s if isinstance(query, Totals) else None
         async with self._reader(within_s) as (database, server):
-            asked = Asked(database=database, server=server, of=of, logger=self._logger)
-            return await answer(asked, query)
+            group = GroupReader(database=database, server=server, of=of, logger=self._logger)
+            return await MongodbQuestions(group).answer(query)
 
     async def facts(self) -> StoreFacts:
         """Ask the server what it is and what it really does about durability."""

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from backends.mysql.schema.create import schema_statements
 from backends.mysql.schema.removal import drop_schema
-from backends.mysql.schema.schema import schema_statements
 from backends.mysql.server.terminal import terminal_of
 from backends.mysql.store import MysqlStore
 from schemas.config import DatabaseConfig

@@ -7,14 +7,14 @@ from contextlib import suppress
 from backends.base import Partition, Reading, ServerView, StoreError, StoreFacts, StoreUnavailable
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal
-from backends.mysql.reading import work
+from backends.mysql.reading import activity
 from backends.mysql.reading.queries import MysqlQuestions
-from backends.mysql.schema.schema import Schema
+from backends.mysql.schema.create import Schema
 from backends.mysql.schema.tables import mysql_tables
 from backends.mysql.server.address import address_of, connect
 from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import login_refused, translated
-from backends.mysql.server.server import SETTINGS, held, product_of
+from backends.mysql.server.facts import SETTINGS, held, product_of
 from backends.mysql.writing.writer import MysqlGroupWriter
 from backends.sql.store import SqlStore
 from backends.sql.tables import GroupTables
@@ -113,10 +113,10 @@ class MysqlStore(SqlStore[Connection]):
         await self._schema.create_or_check(connection)
 
     async def _view(self, connection: Connection) -> ServerView:
-        return await work.view(connection)
+        return await activity.view(connection)
 
     async def _partitions_of(self, connection: Connection, tables: GroupTables) -> tuple[Partition, ...]:
-        return await work.partitions_of(connection, tables)
+        return await activity.partitions_of(connection, tables)
 
     def _abandoned(self, connection: Connection) -> None:
         """Have the server end what nobody waits for: it does not notice that its client has gone until it answers."""

@@ -10,9 +10,9 @@ import asyncpg
 from backends.base import Partition, Reading, ServerView, StoreFacts, StoreUnavailable
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import quoted
-from backends.postgresql.reading import work
+from backends.postgresql.reading import activity
 from backends.postgresql.reading.queries import PostgresqlQuestions
-from backends.postgresql.schema.schema import Missing, create_or_check, missing_from
+from backends.postgresql.schema.create import Missing, create_or_check, missing_from
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.durability import SETTINGS, held
 from backends.postgresql.server.embedded import EmbeddedPostgresql
@@ -122,10 +122,10 @@ class PostgresqlStore(SqlStore[Connection]):
         await create_or_check(connection, schema, self._logger, self._tables.values(), self._target)
 
     async def _view(self, connection: Connection) -> ServerView:
-        return await work.view(connection)
+        return await activity.view(connection)
 
     async def _partitions_of(self, connection: Connection, tables: GroupTables) -> tuple[Partition, ...]:
-        return await work.partitions_of(connection, tables)
+        return await activity.partitions_of(connection, tables)
 
     def _session_settings(self) -> dict[str, str]:
         name = f"triggerlog {self._logger}"

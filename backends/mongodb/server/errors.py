@@ -14,7 +14,7 @@ from pymongo.errors import (
 )
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
-from backends.checks.tls import certificate_refused
+from backends.diagnosis.tls import certificate_refused
 
 # https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml. What passes with time, or when an
 # operator acts:

@@ -9,9 +9,9 @@ from pymongo.asynchronous.collection import AsyncCollection
 
 from backends.base import BatchRejected
 from backends.mongodb.protocol.documents import Raw
-from backends.mongodb.schema.schema import create_collection
+from backends.mongodb.schema.create import create_collection
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
-from backends.mongodb.server.server import Database, Server
+from backends.mongodb.server.facts import Database, Server
 from schemas.readings import Array
 
 Document = dict[str, Any]

@@ -13,10 +13,10 @@ from pymongo import ASCENDING, DESCENDING, ReadPreference
 
 from backends.base import Reading, SchemaMismatch, StoreError
 from backends.mongodb.protocol.documents import NotOurDocuments
-from backends.mongodb.schema.schema import check_rights
+from backends.mongodb.schema.create import check_rights
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
-from backends.mongodb.server.server import check_server, meet_server
+from backends.mongodb.server.facts import check_server, meet_server
 from backends.mongodb.visits.pieces import PieceTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
@@ -118,7 +118,7 @@ class MongodbVisitStore:
             await session.delete_many(STEPS, {"visit": {"$lt": Int64(visit)}})
             await self._tables.begin(session, visit, time_ns)
             marks = await session.find(STEPS, {"visit": Int64(visit)}, {"tile": 1, "step": 1})
-            # Asked last: the end of a visit takes its marks away.
+            # GroupReader last: the end of a visit takes its marks away.
             done = await session.find(VISITS, {"_id": Int64(visit)}, {"_id": 1})
         if done:
             raise VisitDone(visit)

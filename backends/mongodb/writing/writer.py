@@ -18,11 +18,11 @@ from backends.base import BatchRejected, StoreError, see_not_behind
 from backends.columns.filling import ledger_rows
 from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
 from backends.mongodb.protocol.formats import data_format, encode_arrays, encode_ledger, encode_rows, ledger_format
-from backends.mongodb.reading.reading import by_ids
-from backends.mongodb.schema.schema import GroupCollections
+from backends.mongodb.reading.documents import by_ids
+from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
+from backends.mongodb.server.facts import Database, Server
 from backends.mongodb.server.lease import Lease
-from backends.mongodb.server.server import Database, Server
 from backends.mongodb.writing.conflicts import arrays_to_set, ledger_to_replace, same
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.readings import Array

@@ -14,7 +14,7 @@ from backends.mysql.reading.snapshot import snapshot
 from backends.mysql.reading.triggers import readings_of_triggers
 from backends.mysql.schema.tables import COMPLETE
 from backends.mysql.schema.view import integer, picked
-from backends.mysql.server.server import product_of
+from backends.mysql.server.facts import product_of
 from backends.sql import selects
 from backends.sql.reading import SqlQuestions
 from backends.sql.tables import GroupTables

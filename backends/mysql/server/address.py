@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from backends.base import StoreError
 from backends.mysql.protocol.connection import Connection
-from backends.mysql.server.server import Product, check_version
+from backends.mysql.server.facts import Product, check_version
 from schemas.checking.dsn import DSN_FORMS, Backend
 
 IDLE_S = 31_536_000

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pymysql.err import MySQLError
 
 from backends.base import StoreError, StoreUnavailable
-from backends.checks.tls import certificate_refused
+from backends.diagnosis.tls import certificate_refused
 from backends.mysql.protocol.packets import TooLong
 from backends.mysql.protocol.records import NotAsMade
 

@@ -7,7 +7,7 @@ from backends.mysql.protocol.bulk import Insert, Inserter
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.packets import Packets
 from backends.mysql.server.address import Address, connect
-from backends.mysql.server.server import product_of
+from backends.mysql.server.facts import product_of
 
 SETTINGS = (
     # Nothing is locked but the rows that are written, which no other tile writes: so tiles never wait for each other.

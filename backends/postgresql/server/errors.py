@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import asyncpg
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
-from backends.checks.tls import certificate_refused
+from backends.diagnosis.tls import certificate_refused
 from backends.postgresql.protocol.copy import NotBinaryCopy
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html. What passes with time, or when an operator acts:

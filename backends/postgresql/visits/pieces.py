@@ -13,7 +13,7 @@ import asyncpg
 
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
-from backends.postgresql.schema.schema import lock_schema
+from backends.postgresql.schema.create import lock_schema
 from backends.postgresql.visits.compaction import NOTES, Compaction
 from backends.postgresql.visits.partitions import (
     DROP_LOCK_TIMEOUT,

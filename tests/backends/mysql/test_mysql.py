@@ -19,8 +19,8 @@ from backends.base import BatchRejected, SchemaMismatch, StoreError, StoreUnavai
 from backends.columns.partitions import partitions_of
 from backends.mysql import MysqlStore
 from backends.mysql.protocol.connection import Connection
+from backends.mysql.schema.create import schema_statements
 from backends.mysql.schema.partitions import LEAST, MOST, ranges_of
-from backends.mysql.schema.schema import schema_statements
 from backends.mysql.schema.view import floating
 from backends.mysql.server.address import address_of, connect
 from backends.throwaway.mariadb import ThrowawayMariadb

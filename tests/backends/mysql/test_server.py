@@ -12,7 +12,7 @@ from backends.mysql.protocol.sql import literal
 from backends.mysql.schema.partitions import LEAST, MOST, Range, cut, initial, partition_by
 from backends.mysql.server.address import address_of
 from backends.mysql.server.errors import login_refused, translated
-from backends.mysql.server.server import check_version, held
+from backends.mysql.server.facts import check_version, held
 from schemas.batch import Durability
 
 SETTINGS = {

@@ -116,7 +116,7 @@ async def test_positions_made_before_there_was_an_account(
 
 
 async def test_a_server_that_is_too_old(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.postgresql.schema.schema.OLDEST", 99)
+    monkeypatch.setattr("backends.postgresql.schema.create.OLDEST", 99)
     line = await said(make())
     assert " is PostgreSQL 18." in line
     assert "too old; upgrade it to 99 or newer" in line

@@ -10,7 +10,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 
 from backends.columns.stored import MISSING_OFFSET, SLACK_NS
 from backends.mongodb.protocol.documents import USER_DEFINED, DocumentFormat, id_bytes
-from backends.mongodb.server.server import Server
+from backends.mongodb.server.facts import Server
 from schemas.batch import Layout
 from schemas.queries import InstrumentReadings, WindowReadings
 from schemas.readings import Array

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.checks.schema import Stored, difference, without_account
 from backends.columns.partitions import Stretch, partitions_of
+from backends.diagnosis.schema import Stored, difference, without_account
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.schema.partitions import initial, partition_by
