@@ -15,6 +15,13 @@ STEP_TABLES: dict[Step, tuple[str, ...]] = {
     Step.FORCED: ("DIAForcedSource",),
 }
 """Which tables a step writes, where the index mode has them."""
+SECONDS = {
+    "DIAObjectLast": "store_last_s",
+    "DIAObject": "store_object_s",
+    "DIASource": "store_source_s",
+    "DIAForcedSource": "store_forced_s",
+}
+"""What the time that a table's writes take counts as, of `schemas.api.visits.TIMES`."""
 
 
 def tables_by_name(visits: VisitsConfig) -> dict[str, Table]:

@@ -11,9 +11,18 @@ import numpy as np
 from bson import Binary, Int64
 
 from backends.mongodb.protocol.documents import USER_DEFINED, NotOurDocuments
-from backends.mongodb.visits.rows import TIMES, joined
+from backends.mongodb.visits.rows import joined
 from backends.mongodb.visits.session import Document, Session
-from backends.visits.rows import STEP_TABLES, by_pixel, in_key_order, newest_of_each, of_ids, tables_by_name, written
+from backends.visits.rows import (
+    SECONDS,
+    STEP_TABLES,
+    by_pixel,
+    in_key_order,
+    newest_of_each,
+    of_ids,
+    tables_by_name,
+    written,
+)
 from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -71,7 +80,7 @@ class PieceTables:
                 for part, some in enumerate(_parts(records))
             ]
             await session.insert_objects(_collection(name, period), pieces)
-            seconds[TIMES[name]] = time.perf_counter() - began_s
+            seconds[SECONDS[name]] = time.perf_counter() - began_s
         return seconds
 
     async def expire(self, session: Session, before_ns: int) -> None:

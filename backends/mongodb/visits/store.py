@@ -118,7 +118,7 @@ class MongodbVisitStore:
             await session.delete_many(STEPS, {"visit": {"$lt": Int64(visit)}})
             await self._tables.begin(session, visit, time_ns)
             marks = await session.find(STEPS, {"visit": Int64(visit)}, {"tile": 1, "step": 1})
-            # GroupReader last: the end of a visit takes its marks away.
+            # Asked last: the end of a visit takes its marks away.
             done = await session.find(VISITS, {"_id": Int64(visit)}, {"_id": 1})
         if done:
             raise VisitDone(visit)

@@ -1,8 +1,7 @@
 """A store of visits in MariaDB or MySQL."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -18,13 +17,14 @@ from backends.mysql.visits.compaction import Compaction
 from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.pieces import PieceTables
 from backends.mysql.visits.rows import RowTables
-from backends.mysql.visits.session import Session, open_session
+from backends.mysql.visits.session import SESSION_DRIVER, Session, open_session
 from backends.mysql.visits.sizes import sizes_of
 from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
 from backends.sql.connection import LockNotGranted
-from backends.visits.base import VisitDone, VisitsLocked
-from backends.visits.rows import STEP_TABLES
+from backends.sql.visits import VisitConnection
+from backends.visits.base import VisitDone
+from backends.visits.rows import SECONDS, STEP_TABLES
 from backends.visits.settings import check_settings, settings_of
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
@@ -37,16 +37,8 @@ DUPLICATE = 1062
 NO_SUCH = (1049, 1146)
 """No such database, no such table."""
 LOCK_TIMEOUT_S = 30
-HOLD_TIMEOUT_S = 5.0
-CLOSE_S = 2.0
 LONGER = 60
 """So many times as long as all else may take what goes through whole tables."""
-SECONDS = {
-    "DIAObjectLast": "store_last_s",
-    "DIAObject": "store_object_s",
-    "DIASource": "store_source_s",
-    "DIAForcedSource": "store_forced_s",
-}
 
 
 class MysqlVisitStore:
@@ -88,8 +80,13 @@ class MysqlVisitStore:
         self._tables: RowTables | PieceTables = PieceTables(visits) if self._partitioned else RowTables(visits)
         self._periods = Periods(self._schema, self._declared, visits.period_ns)
         self._compaction = Compaction(visits, self._periods)
-        self._session: Session | None = None
-        self._holds = False
+        self._connection = VisitConnection(
+            SESSION_DRIVER,
+            schema=self._schema,
+            target=self._target,
+            connect=self._open_session,
+            guarded=self._translated,
+        )
 
     async def create(self) -> None:
         """Create the database and the tables of the index mode, or check those that are there."""
@@ -119,25 +116,16 @@ class MysqlVisitStore:
 
     async def close(self) -> None:
         """Give back the connection."""
-        session, self._session = self._session, None
-        if session is not None:
-            try:
-                async with asyncio.timeout(CLOSE_S):
-                    await session.connection.ensure_closed()
-            except (OSError, TimeoutError, MySQLError):
-                session.connection.terminate()
+        await self._connection.close()
 
     async def hold(self) -> None:
         """Keep every other store from holding the schema."""
-        async with self._connected() as session:
-            if not self._holds:
-                await self._lock(session)
-                self._holds = True
+        # Each of its statements has a time limit.
+        await self._connection.hold(None)
 
     async def release(self) -> None:
         """Hold it no longer."""
-        self._holds = False
-        await self.close()
+        await self._connection.release()
 
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""
@@ -319,16 +307,10 @@ class MysqlVisitStore:
     def _name(self, table: str) -> str:
         return quoted(self._schema, table)
 
-    async def _lock(self, session: Session) -> None:
-        try:
-            await take(session.connection, f"visits of {self._schema}", HOLD_TIMEOUT_S)
-        except LockNotGranted:
-            raise VisitsLocked(self._schema, self._target) from None
-
     @asynccontextmanager
     async def _alone(self, session: Session) -> AsyncIterator[None]:
         """No other store of visits makes or removes tables or partitions of this schema meanwhile."""
-        name = f"visits {self._schema}"
+        name = f"tables of visits in {self._schema}"
         try:
             await take(session.connection, name, LOCK_TIMEOUT_S)
         except LockNotGranted:
@@ -339,28 +321,19 @@ class MysqlVisitStore:
 
     @asynccontextmanager
     async def _connected(self, longer: int = 1) -> AsyncIterator[Session]:
-        """The connection; whatever goes wrong ends it: half a transaction must never be met again."""
-        try:
-            with translated(self._target), self._given_up():
-                if self._session is not None and self._session.connection.closed:
-                    self._session.connection.terminate()
-                    self._session = None
-                if self._session is None:
-                    self._session = await open_session(
-                        self._address, timeout_s=self._timeout_s, bulk=self._bulk, give_up_s=self._give_up_s
-                    )
-                    if self._holds:
-                        await self._lock(self._session)
-                self._session.timeout_s = longer * self._timeout_s
-                yield self._session
-        except BaseException:
-            if self._session is not None:
-                self._session.connection.terminate()
-                self._session = None
-            raise
+        """The connection, of which each statement has a time limit."""
+        async with self._connection.session(None) as session:
+            session.timeout_s = longer * self._timeout_s
+            yield session
 
-    def _given_up(self) -> AbstractContextManager[None]:
-        return taken_too_long(self._target, self._give_up_s) if self._give_up_s else nullcontext()
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        given_up = taken_too_long(self._target, self._give_up_s) if self._give_up_s else nullcontext()
+        with translated(self._target), given_up:
+            yield
+
+    async def _open_session(self) -> Session:
+        return await open_session(self._address, timeout_s=self._timeout_s, bulk=self._bulk, give_up_s=self._give_up_s)
 
 
 def _marks_of(found: Iterable[tuple[Any, ...]]) -> frozenset[tuple[int, Step]]:

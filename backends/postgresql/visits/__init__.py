@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from backends.base import Reading
-from backends.postgresql.visits.connection import VisitConnection
+from backends.postgresql.visits.connection import PostgresqlVisitConnection
 from backends.postgresql.visits.pieces import PieceTables
 from backends.postgresql.visits.rows import RowTables
 from backends.postgresql.visits.store import PostgresqlVisitStore
@@ -28,7 +28,7 @@ def open_visit_store(
     """
     is_pieces = visits.index_mode is IndexMode.PARTITIONED
     return PostgresqlVisitStore(
-        VisitConnection(database, visits, state_dir, password, reading),
+        PostgresqlVisitConnection(database, visits, state_dir, password, reading),
         visits,
         PieceTables(visits) if is_pieces else RowTables(visits),
     )

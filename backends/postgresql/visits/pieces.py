@@ -31,6 +31,7 @@ from backends.postgresql.visits.tables import copy_in
 from backends.postgresql.visits.views import create_views
 from backends.visits.compaction import Part
 from backends.visits.rows import (
+    SECONDS,
     STEP_TABLES,
     by_pixel,
     in_key_order,
@@ -58,12 +59,6 @@ SIZE = """
     FROM pg_partition_tree(to_regclass($1)) p JOIN pg_class c ON c.oid = p.relid
     LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid WHERE p.isleaf
 """
-SECONDS = {
-    "DIAObjectLast": "store_last_s",
-    "DIAObject": "store_object_s",
-    "DIASource": "store_source_s",
-    "DIAForcedSource": "store_forced_s",
-}
 
 
 class PieceTables:

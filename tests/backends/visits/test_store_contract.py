@@ -195,8 +195,7 @@ async def test_a_visit_that_was_cut_short_is_completed(kind: str, make: Make) ->
 
 @pytest.mark.parametrize("kind", COMPACTING)
 async def test_one_run_at_a_time_holds_a_schema(kind: str, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.postgresql.visits.connection.HOLD_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("backends.mysql.visits.store.HOLD_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("backends.sql.visits.HOLD_TIMEOUT_S", 0.05)
     first, second = await created(make()), await created(make())
     await first.hold()
     await first.hold()
@@ -210,8 +209,7 @@ async def test_one_run_at_a_time_holds_a_schema(kind: str, make: Make, monkeypat
         await second.hold()
     await first.release()
     await first.connect()
-    monkeypatch.setattr("backends.postgresql.visits.connection.HOLD_TIMEOUT_S", 5.0)
-    monkeypatch.setattr("backends.mysql.visits.store.HOLD_TIMEOUT_S", 5.0)
+    monkeypatch.setattr("backends.sql.visits.HOLD_TIMEOUT_S", 5.0)
     await second.hold()
 
 
