@@ -1,4 +1,4 @@
-"""Figures made of many readings, which come in bounded pieces: for stores whose server cannot make them itself.
+"""Figures made of many readings, which come in bounded chunks: for stores whose server cannot make them itself.
 
 Pure numpy. What is kept grows with the answer, never with the readings that went by.
 """
@@ -19,7 +19,7 @@ LEAST_NS = -(2**63)
 
 
 class Reducer(Protocol):
-    """Makes an answer of readings that come in pieces."""
+    """Makes an answer of readings that come in chunks."""
 
     def add(self, readings: Array) -> None:
         """Take readings: `answer_dtype(group)`, shape (n,), in any order."""

@@ -110,20 +110,20 @@ class VisitStore(Protocol):
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """In `partitioned`: tables that visits read, and periods, that ended before a time and can be compacted.
 
-        In order of time; without those that were compacted, or whose pieces are large enough as they are. Elsewhere,
+        In order of time; without those that were compacted, or whose packs are large enough as they are. Elsewhere,
         and in MongoDB, none.
         """
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Write a table's pieces of a period anew: few, by pixel, in full pages; of DIAObjectLast the newest versions.
+        """Write a table's packs of a period anew: few, by pixel, in full pages; of DIAObjectLast the newest versions.
 
         No visit may be under way; others may read meanwhile, and find the same as ever. Cut short, also by a crash, it
-        leaves the pieces as they were. None where somebody's reading stands in the way of putting the new ones in the
+        leaves the packs as they were. None where somebody's reading stands in the way of putting the new ones in the
         place of the old; another time it may work.
         """
 
     async def counts(self) -> Mapping[str, int]:
-        """Rows of each table, counted exactly, by its name in the paper; in pieces, of what is packed in them."""
+        """Rows of each table, counted exactly, by its name in the paper; in packs, of what is packed in them."""
 
     async def sizes(self) -> Mapping[str, TableSize]:
         """Rows (estimated) and bytes of each table, by its name in the paper."""

@@ -84,7 +84,7 @@ def of_ids(rows: Array, ids: Array) -> Array:
 
 
 def of_history(rows: Array, history: History) -> Array:
-    """Rows of the ids and of the visits of a history: a compacted piece has those of other visits, too."""
+    """Rows of the ids and of the visits of a history: a compacted pack has those of other visits, too."""
     visits = rows["ccdVisitId"]
     return taken(rows, _is_of(rows, history.ids) & (visits >= history.since_visit) & (visits < history.before_visit))
 

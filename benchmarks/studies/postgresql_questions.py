@@ -78,8 +78,8 @@ async def ask_otherwise(dsn: str, pid: int, means: Query, rounds: int) -> None:
         )
         answer = bytearray()
 
-        async def take(piece: bytes) -> None:
-            answer.extend(piece)
+        async def take(chunk: bytes) -> None:
+            answer.extend(chunk)
 
         await connection.copy_from_query(text, output=take, format="binary")
         return np.frombuffer(answer, np.uint8)
@@ -87,9 +87,9 @@ async def ask_otherwise(dsn: str, pid: int, means: Query, rounds: int) -> None:
     async def handed_out() -> Array:
         size = 0
 
-        async def take(piece: bytes) -> None:
+        async def take(chunk: bytes) -> None:
             nonlocal size
-            size += len(piece)
+            size += len(chunk)
 
         await connection.copy_from_query("SELECT * FROM bench_rows.bpm", output=take, format="binary")
         return np.empty(size // ROW_BYTES)

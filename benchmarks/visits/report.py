@@ -155,19 +155,19 @@ def _compactions(run: VisitsRun) -> Markup:
         return Markup()
     columns = (
         *(Column("Table"), Column("Periods", figures=True), Column("Seconds, in all", figures=True)),
-        *(Column("A visit", figures=True), Column("Pieces", figures=True), Column("Records", figures=True)),
+        *(Column("A visit", figures=True), Column("Packs", figures=True), Column("Records", figures=True)),
     )
     rows = []
     for name in WIDTHS:
         of_table = [each for each in run.compactions if each.table == name]
         if of_table:
             taken = sum(each.compact_s for each in of_table)
-            pieces = [sum(getattr(each, part) for each in of_table) for part in ("pieces_before", "pieces")]
+            packs = [sum(getattr(each, part) for each in of_table) for part in ("packs_before", "packs")]
             records = [sum(getattr(each, part) for each in of_table) for part in ("records_before", "records")]
             cells = [tag("code", name), f"{len(of_table):,}", seconds(taken), seconds(taken / len(run.visits))]
-            rows.append(("", [*cells, *(f"{before:,} → {after:,}" for before, after in (pieces, records))]))
+            rows.append(("", [*cells, *(f"{before:,} → {after:,}" for before, after in (packs, records))]))
     note = (
-        "After a night’s last visit, pieces of periods that ended are written anew, by pixel and in full pages; of "
+        "After a night’s last visit, packs of periods that ended are written anew, by pixel and in full pages; of "
         "DIAObjectLast the newest version of each object in a period stays. No visit runs meanwhile, so that these "
         "seconds are in none; spread over all visits they are those of the column “A visit”."
     )

@@ -1,4 +1,4 @@
-"""One group as it is asked about: its ledger rows and readings, at once or in pieces."""
+"""One group as it is asked about: its ledger rows and readings, at once or in chunks."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -13,7 +13,7 @@ from backends.mongodb.server.facts import Database, Server
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array
 
-PIECE_BYTES = 2 * 1024 * 1024
+CHUNK_BYTES = 2 * 1024 * 1024
 """About so much is taken apart at once: the event loop has its turn in between."""
 
 
@@ -46,7 +46,7 @@ class GroupReader:
         found = await documents.found(self.data, filter_, form, sort, most)
         return decode_readings(found, self.of.group, self.of.layout)
 
-    async def pieces(self, filter_: documents.Filter, sort: documents.Sort = ()) -> AsyncGenerator[Array, None]:
+    async def chunks(self, filter_: documents.Filter, sort: documents.Sort = ()) -> AsyncGenerator[Array, None]:
         """Find readings, some at a time; `answer_dtype(group)`."""
         async with aclosing(self._batches(filter_, sort)) as batches:
             async for batch in batches:
@@ -65,4 +65,4 @@ class GroupReader:
 
     def _batches(self, filter_: documents.Filter, sort: documents.Sort) -> AsyncGenerator[bytes, None]:
         form = data_format(self.of.group, self.of.layout)
-        return documents.batches(self.data, filter_, form, sort, enough=max(1, PIECE_BYTES // form.width))
+        return documents.batches(self.data, filter_, form, sort, enough=max(1, CHUNK_BYTES // form.width))

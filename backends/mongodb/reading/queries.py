@@ -44,8 +44,8 @@ class MongodbQuestions(Questions):
             within = WindowReadings(group=query.group, start_ns=query.start_ns, end_ns=query.end_ns)
             wanted = documents.readings_in_window(within, self._group.of.layout, self._group.server)
         reducer = reducer_of(query)
-        async with aclosing(self._group.pieces(wanted)) as pieces:
-            async for readings in pieces:
+        async with aclosing(self._group.chunks(wanted)) as chunks:
+            async for readings in chunks:
                 reducer.add(readings)
         return reducer.answer()
 
@@ -99,8 +99,8 @@ class MongodbQuestions(Questions):
         parts = [np.empty(0, answer_dtype(query.group))]
         triggers = np.unique(np.array(query.triggers, np.int64))
         for wanted in documents.readings_of_triggers(query.run, triggers, self._group.of.layout, self._group.server):
-            async with aclosing(self._group.pieces(wanted)) as pieces:
-                async for readings in pieces:
+            async with aclosing(self._group.chunks(wanted)) as chunks:
+                async for readings in chunks:
                     # Where there is no index to use, all between the first and the last of them are gone through.
                     mine = np.isin(readings["trigger"], triggers)
                     parts.append(readings if mine.all() else readings[mine])

@@ -48,8 +48,8 @@ class _Newest:
         self.found = newest_of_each(np.concatenate([self.found, valid]))
 
     async def take_all(self, group: GroupReader, wanted: documents.Filter) -> None:
-        async with aclosing(group.pieces(wanted)) as pieces:
-            async for readings in pieces:
+        async with aclosing(group.chunks(wanted)) as chunks:
+            async for readings in chunks:
                 self.take(readings)
 
     def unsettled(self, reached_ns: int) -> list[int]:
@@ -85,8 +85,8 @@ async def _by_trigger(group: GroupReader, newest: _Newest) -> None:
 
 async def _back(group: GroupReader, newest: _Newest, wanted: documents.Filter, enough_ns: int) -> int:
     """Take readings until all are settled or from before `enough_ns`; up to which time, the least where that is all."""
-    async with aclosing(group.triggers(wanted, documents.LATEST_FIRST)) as pieces:
-        async for earliest_ns, readings in pieces:
+    async with aclosing(group.triggers(wanted, documents.LATEST_FIRST)) as chunks:
+        async for earliest_ns, readings in chunks:
             newest.take(readings)
             if earliest_ns < enough_ns or not newest.unsettled(earliest_ns):
                 return earliest_ns

@@ -17,7 +17,7 @@ from backends.mongodb.schema.create import check_rights
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
 from backends.mongodb.server.facts import check_server, meet_server
-from backends.mongodb.visits.pieces import PieceTables
+from backends.mongodb.visits.packs import PackTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
 from backends.visits.base import VisitDone
@@ -53,7 +53,7 @@ class MongodbVisitStore:
         self._timeout_s = reading.give_up_s if reading else database.command_timeout_s
         self._target = target_of(database.dsn)
         self._visits = visits
-        self._tables = PieceTables(visits) if visits.index_mode is IndexMode.PARTITIONED else RowTables(visits)
+        self._tables = PackTables(visits) if visits.index_mode is IndexMode.PARTITIONED else RowTables(visits)
         self._names = tuple(tables_by_name(visits))
         self._client: Client | None = None
         self._session: Session | None = None
@@ -162,12 +162,12 @@ class MongodbVisitStore:
             await self._tables.expire(session, before_ns)
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
-        """None: pieces stay as they were written."""
+        """None: packs stay as they were written."""
         return ()
 
     async def compact(self, table: str, period: int) -> Compacted | None:
         """Nothing is to be compacted."""
-        raise StoreError("pieces stay here as they were written")
+        raise StoreError("packs stay here as they were written")
 
     async def counts(self) -> Mapping[str, int]:
         """Rows of each table."""

@@ -144,8 +144,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         await self._forget(statement)
         return rows
 
-    async def pieces(self, text: str, piece_bytes: int) -> AsyncGenerator[Packets, None]:
-        """Run a query whose rows come in pieces of about so many bytes, so that they never lie in memory all at once.
+    async def chunks(self, text: str, chunk_bytes: int) -> AsyncGenerator[Packets, None]:
+        """Run a query whose rows come in chunks of about so many bytes, so that they never lie in memory all at once.
 
         What is left unread ends the connection.
         """
@@ -153,7 +153,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         ended = False
         try:
             while not ended:
-                packets = await self._packets(piece_bytes)
+                packets = await self._packets(chunk_bytes)
                 ended = packets.ended
                 yield packets
         finally:
@@ -193,17 +193,17 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self._writer.transport.abort()
         self.close()
 
-    async def _packets(self, piece_bytes: int | None = None, into: Packets | None = None) -> Packets:
+    async def _packets(self, chunk_bytes: int | None = None, into: Packets | None = None) -> Packets:
         """Read packets up to the one that ends them, or until there are so many bytes of them."""
         await self._flush()
         packets = Packets() if into is None else into
         packets.feed(self._ahead)
-        while not packets.ended and (piece_bytes is None or packets.nbytes < piece_bytes):
-            piece = await self._reader.read(READ_BYTES)
-            if not piece:
+        while not packets.ended and (chunk_bytes is None or packets.nbytes < chunk_bytes):
+            chunk = await self._reader.read(READ_BYTES)
+            if not chunk:
                 self.close()
                 raise OperationalError(2013, "Lost connection to MySQL server during query")
-            packets.feed(piece)
+            packets.feed(chunk)
         self._ahead = packets.rest()
         if packets.error is not None:
             MysqlPacket(packets.error, self._encoding).raise_for_error()

@@ -1,6 +1,6 @@
-"""Every instrument's value valid at a moment: back in time from there, in pieces, until all instruments are found.
+"""Every instrument's value valid at a moment: back in time from there, in chunks, until all instruments are found.
 
-Both tables are in the order of time. The first piece is a few triggers, which most of the time is all; the next are
+Both tables are in the order of time. The first chunk is a few triggers, which most of the time is all; the next are
 larger, and the server gives only what has an instrument that is still to be found: one that is dead costs the server a
 walk over the whole stretch of time, and nothing on the way here.
 """

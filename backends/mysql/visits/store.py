@@ -14,8 +14,8 @@ from backends.mysql.server.address import address_of
 from backends.mysql.server.errors import login_refused, number_of, taken_too_long, translated
 from backends.mysql.server.locks import release, take
 from backends.mysql.visits.compaction import Compaction
+from backends.mysql.visits.packs import PackTables
 from backends.mysql.visits.periods import Periods
-from backends.mysql.visits.pieces import PieceTables
 from backends.mysql.visits.rows import RowTables
 from backends.mysql.visits.session import SESSION_DRIVER, Session, open_session
 from backends.mysql.visits.sizes import sizes_of
@@ -77,7 +77,7 @@ class MysqlVisitStore:
         self._bulk = bulk
         self._partitioned = visits.index_mode is IndexMode.PARTITIONED
         self._declared = tables_of(visits.index_mode, visits.last_columns)
-        self._tables: RowTables | PieceTables = PieceTables(visits) if self._partitioned else RowTables(visits)
+        self._tables: RowTables | PackTables = PackTables(visits) if self._partitioned else RowTables(visits)
         self._periods = Periods(self._schema, self._declared, visits.period_ns)
         self._compaction = Compaction(visits, self._periods)
         self._connection = VisitConnection(
@@ -243,9 +243,9 @@ class MysqlVisitStore:
             return await self._compaction.uncompacted(session, before_ns)
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Write a table's pieces of a period anew."""
+        """Write a table's packs of a period anew."""
         if not self._partitioned:
-            raise StoreError("there are no pieces to be compacted")
+            raise StoreError("there are no packs to be compacted")
         async with self._connected(LONGER) as session:
             async with self._alone(session):
                 await self._compaction.make_beside(session, table)

@@ -37,13 +37,13 @@ async def snapshot(connection: Connection, tables: GroupTables, query: Snapshot)
             newest.add(await output.readings(connection, tables, found))
         else:
             found = triggers_with(tables, *stretch, missing)
-            await output.readings_in_pieces(connection, tables, found, newest.add)
+            await output.readings_in_chunks(connection, tables, found, newest.add)
         missing = newest.missing(reach)
     return newest.readings
 
 
 class _Newest:
-    """The newest reading of each instrument, of readings that come in pieces."""
+    """The newest reading of each instrument, of readings that come in chunks."""
 
     def __init__(self, query: Snapshot) -> None:
         self._query = query

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from backends.base import Reading
 from backends.postgresql.visits.connection import PostgresqlVisitConnection
-from backends.postgresql.visits.pieces import PieceTables
+from backends.postgresql.visits.packs import PackTables
 from backends.postgresql.visits.rows import RowTables
 from backends.postgresql.visits.store import PostgresqlVisitStore
 from schemas.config import DatabaseConfig
@@ -26,9 +26,9 @@ def open_visit_store(
     Raises:
         StoreError: PostgreSQL has no such way to update DIAObjectLast.
     """
-    is_pieces = visits.index_mode is IndexMode.PARTITIONED
+    is_packs = visits.index_mode is IndexMode.PARTITIONED
     return PostgresqlVisitStore(
         PostgresqlVisitConnection(database, visits, state_dir, password, reading),
         visits,
-        PieceTables(visits) if is_pieces else RowTables(visits),
+        PackTables(visits) if is_packs else RowTables(visits),
     )

@@ -1,4 +1,4 @@
-"""What rows and pieces have in common: the interface the store uses, and SQL for the columns that are declared once."""
+"""What rows and packs have in common: the interface the store uses, and SQL for the columns that are declared once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache

@@ -130,8 +130,8 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
         if len(revised_with_late(batch)):
             taken = bytearray()
 
-            async def take(piece: bytes) -> None:
-                taken.extend(piece)
+            async def take(chunk: bytes) -> None:
+                taken.extend(chunk)
 
             await connection.copy_from_query(
                 take_out_arrays(batch, self._tables, self._schema), output=take, format="binary"

@@ -195,15 +195,15 @@ async def test_partitions_have_readings_and_ledger(made: Make, schema: str, look
     assert sum(each.rows for each in (await writer.partitions())["bpm"]) == 16
 
 
-async def test_rows_come_in_pieces_and_the_connection_goes_on(look: Connection) -> None:
-    many, piece_bytes = 1_000_000, 100_000
+async def test_rows_come_in_chunks_and_the_connection_goes_on(look: Connection) -> None:
+    many, chunk_bytes = 1_000_000, 100_000
     text = f"SELECT seq FROM mysql.seq_1_to_{many}"
-    sizes = [(len(piece), piece.nbytes) async for piece in look.pieces(text, piece_bytes)]
+    sizes = [(len(chunk), chunk.nbytes) async for chunk in look.chunks(text, chunk_bytes)]
     assert sum(rows for rows, _ in sizes) == many
-    assert max(size for _, size in sizes) < piece_bytes + 2 * READ_BYTES
+    assert max(size for _, size in sizes) < chunk_bytes + 2 * READ_BYTES
     assert await look.fetch("SELECT 1") == [(1,)]
     # One that is not read to its end is of no more use.
-    left = look.pieces(text, piece_bytes)
+    left = look.chunks(text, chunk_bytes)
     await anext(left)
     await left.aclose()
     assert look.closed

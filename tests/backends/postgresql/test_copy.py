@@ -110,8 +110,8 @@ async def _through_a_server(
             names = ", ".join(quoted(column.name) for column in table.c if column.name != "logger")
             out = bytearray()
 
-            async def take(piece: bytes, out: bytearray = out) -> None:
-                out.extend(piece)
+            async def take(chunk: bytes, out: bytearray = out) -> None:
+                out.extend(chunk)
 
             await connection.copy_from_query(
                 f"SELECT {names} FROM {quoted(schema, table.name)}", output=take, format="binary"

@@ -257,9 +257,9 @@ async def test_means_and_snapshots_leave_out_partitions(
         assert len(await reader.ask(Snapshot(group=GROUP, at_ns=now + 10**6, within_ns=10**9))) == 4
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 5_000])
-async def test_what_is_made_here_comes_in_pieces(made: Make, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
-    monkeypatch.setattr(output, "PIECE_BYTES", piece_bytes)
+@pytest.mark.parametrize("chunk_bytes", [1, 5_000])
+async def test_what_is_made_here_comes_in_chunks(made: Make, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+    monkeypatch.setattr(output, "CHUNK_BYTES", chunk_bytes)
     store = made(layout="arrays")
     await store.open()
     memory = MemoryStore(by_group(GROUP))

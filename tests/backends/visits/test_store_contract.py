@@ -60,7 +60,7 @@ LAST = {"mongodb": "last-delete_insert"}
 FEW = [f"{server}/{mode}" for server in SERVERS for mode in ("baseline", LAST.get(server, "last-wide"), "partitioned")]
 PARTITIONED = [f"{server}/partitioned" for server in SERVERS]
 COMPACTING = [kind for kind in PARTITIONED if kind.startswith(("postgresql", "mariadb"))]
-"""MongoDB and the memory leave pieces as they were written."""
+"""MongoDB and the memory leave packs as they were written."""
 
 Make = Callable[..., VisitStore]
 
@@ -306,7 +306,7 @@ async def test_compacted_periods_answer_as_before(kind: str, make: Make) -> None
     for table, period in found:
         made = await store.compact(table, period)
         assert made is not None
-        assert 0 < made.after.pieces < made.before.pieces
+        assert 0 < made.after.packs < made.before.packs
         assert made.after.records == made.before.records or table == "DIAObjectLast"
         again = await store.compact(table, period)
         assert again is not None
