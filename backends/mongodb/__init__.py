@@ -1,4 +1,9 @@
-"""The store in MongoDB, or in what speaks its protocol."""
+"""The store in MongoDB, or in what speaks its protocol.
+
+There are no transactions: every document has an `_id` that follows from what it is, and the position comes last. Read
+`store` first, then `protocol` (documents as bytes), `schema`, `writing`, `reading`, `server` (client, errors, leases),
+and `visits`, the store of mock DIA visits.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,9 @@
-"""The store in MariaDB and MySQL, which speak the same protocol."""
+"""The store in MariaDB and MySQL, which speak the same protocol.
+
+Batches go in by bulk commands of the binary protocol, or by statements of many rows; readings come out as its bytes.
+Read `store` first, then `protocol` (how the server is spoken to), `schema`, `writing`, `reading`, `server` (address,
+errors, locks), and `visits`, the store of mock DIA visits.
+"""
 
 from pathlib import Path
 from typing import Any

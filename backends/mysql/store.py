@@ -67,7 +67,7 @@ class MysqlStore(SqlStore[Connection]):
             schema,
             logger,
             self._tables.values(),
-            stretch=database.partition,
+            unit=database.partition,
             ahead=database.partitions_ahead,
         )
 

@@ -1,4 +1,9 @@
-"""The store in PostgreSQL, named by a DSN or embedded."""
+"""The store in PostgreSQL, named by a DSN or embedded.
+
+Batches go in by binary COPY, a single trigger by one statement; readings come out by binary COPY. Read `store` first,
+then `protocol` (how the server is spoken to), `schema`, `writing`, `reading`, `server` (errors, locks, the embedded
+server), and `visits`, the store of mock DIA visits.
+"""
 
 from pathlib import Path
 from typing import Any

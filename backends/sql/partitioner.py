@@ -5,7 +5,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from backends.columns.partitions import Partition, Stretch, partitions_of
+from backends.columns.partitions import Partition, PartitionUnit, partitions_of
 from backends.sql.tables import GroupTables
 from schemas.readings import Array
 
@@ -23,14 +23,14 @@ class Partitioner(ABC, Generic[Connection]):
     Args:
         tables: of the group.
         schema: that they lie in.
-        stretch: how long a partition is.
+        unit: how long a partition is.
         ahead: so many partitions are made after the newest that is needed.
     """
 
-    def __init__(self, tables: GroupTables, schema: str, stretch: Stretch, ahead: int) -> None:
+    def __init__(self, tables: GroupTables, schema: str, unit: PartitionUnit, ahead: int) -> None:
         self._tables = (tables.data.name, tables.ledger.name)
         self._schema = schema
-        self._stretch: Stretch = stretch
+        self._unit: PartitionUnit = unit
         self._ahead = ahead
         self._seen: set[Partition] = set()
         self._made: set[Partition] = set()
@@ -50,7 +50,7 @@ class Partitioner(ABC, Generic[Connection]):
         newest = self._newest
         if newest and times.size and times.min() >= newest.start_ns and times.max() < newest.end_ns:
             return self._named(newest)
-        wanted = partitions_of(times, time.time_ns(), self._stretch, self._ahead)
+        wanted = partitions_of(times, time.time_ns(), self._unit, self._ahead)
         if not self._seen.issuperset(wanted):
             if self._refused_at is not None and time.monotonic() - self._refused_at < RETRY_S:
                 return ""

@@ -181,7 +181,7 @@ async def check_rights(database: Database, target: str) -> None:
     """See that a login may do all that is NEEDED in a database.
 
     Raises:
-        StoreError: it lacks a right; the message has the mend.
+        StoreError: it lacks a right; the message has the fix.
     """
     status = await database.command({"connectionStatus": 1, "showPrivileges": True})
     info = status.get("authInfo", {})

@@ -104,7 +104,7 @@ def check_answer(answer: Mapping[str, Any], target: str, *, but: int | None = No
 
 @contextmanager
 def login_refused() -> Iterator[None]:
-    """Where the server turned the login away, say so with the mend: at a start no waiting mends it."""
+    """Where the server turned the login away, say so with the fix: at a start no waiting helps."""
     try:
         with certificate_refused("tlsCAFile"):
             yield
@@ -112,8 +112,8 @@ def login_refused() -> Iterator[None]:
         cause = error.__cause__
         if not isinstance(cause, OperationFailure) or cause.code not in LOGIN_CODES:
             raise
-        mend = "set the user and `authSource` in `dsn`, and the password, to what the server knows"
-        raise StoreError(f"{error}; {mend}") from None
+        fix = "set the user and `authSource` in `dsn`, and the password, to what the server knows"
+        raise StoreError(f"{error}; {fix}") from None
 
 
 def one_line(error: BaseException) -> str:

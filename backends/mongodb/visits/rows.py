@@ -7,7 +7,7 @@ import numpy as np
 from bson import Int64
 
 from backends.mongodb.visits.formats import key_binary, row_format
-from backends.mongodb.visits.last import mend_last, update_last
+from backends.mongodb.visits.last import complete_last, update_last
 from backends.mongodb.visits.session import Document, Session, in_chunks
 from backends.visits.rows import SECONDS, STEP_TABLES, as_table, in_key_order, newest_of_each, tables_by_name, written
 from schemas.api.visits import TableSize
@@ -39,9 +39,9 @@ class RowTables:
             await session.index(table.name, *_indexes(table))
 
     async def begin(self, session: Session, visit: int, time_ns: int) -> None:
-        """Mend what a try that was cut short left."""
+        """Complete what a try that was cut short left."""
         if self._last is not None:
-            await mend_last(session, self._visits, self._last, time_ns)
+            await complete_last(session, self._visits, self._last, time_ns)
 
     async def objects(self, session: Session, region: Region) -> Array:
         """Last versions of a region."""
@@ -68,7 +68,7 @@ class RowTables:
         return joined(parts, table)
 
     async def write(self, session: Session, write: TileWrite, step: Step) -> Mapping[str, float]:
-        """Write a step; DIAObject first, since DIAObjectLast is mended from it."""
+        """Write a step; DIAObject first, since DIAObjectLast is completed from it."""
         seconds: dict[str, float] = {}
         for name in reversed(STEP_TABLES[step]):
             table = self._tables.get(name)

@@ -112,7 +112,7 @@ class MongodbVisitStore:
         return np.array([(each["_id"], each["time_ns"], each["ra"], each["decl"]) for each in found], POINTING_DTYPE)
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
-        """Prepare a visit, mend what a try of it left half done, and return what that committed."""
+        """Prepare a visit, complete what a try of it left half done, and return what that committed."""
         async with self._asked() as session:
             # A crash between the end of a visit and that of its marks leaves some.
             await session.delete_many(STEPS, {"visit": {"$lt": Int64(visit)}})

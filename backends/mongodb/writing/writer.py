@@ -183,7 +183,7 @@ class GroupWriter:
                     with pymongo.timeout(self._timeout_s):
                         yield database, server
             except BaseException:
-                # What of it was done, the position tells.
+                # The position says what of it was done.
                 self._positions = {}
                 raise
 
@@ -213,7 +213,7 @@ class _Put:
         taken: list[int] = []
         for start in range(0, len(messages), LANES):
             lanes = messages[start : start + LANES]
-            # All of them end before one's failure is told: nothing may be under way when the batch comes again.
+            # All of them end before one's failure is raised: nothing may be under way when the batch comes again.
             found = await asyncio.gather(
                 *(self._send(name, documents[message]) for message in lanes), return_exceptions=True
             )

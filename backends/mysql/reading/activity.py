@@ -36,10 +36,10 @@ async def view(connection: Connection) -> ServerView:
     A login without the right PROCESS sees its own sessions alone.
     """
     names = ", ".join(literal(name) for name in (*COUNTERS, LOOKED_UP))
-    told = dict(await connection.fetch(f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"))
-    counters = {ours: float(told[name]) for name, ours in COUNTERS.items() if name in told}
-    if LOOKED_UP in told and "cache_misses" in counters:
-        counters["cache_hits"] = max(0.0, float(told[LOOKED_UP]) - counters["cache_misses"])
+    status = dict(await connection.fetch(f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"))
+    counters = {ours: float(status[name]) for name, ours in COUNTERS.items() if name in status}
+    if LOOKED_UP in status and "cache_misses" in counters:
+        counters["cache_hits"] = max(0.0, float(status[LOOKED_UP]) - counters["cache_misses"])
     return ServerView(counters=counters, waits=await _waits(connection))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.columns.partitions import Stretch, partitions_of
+from backends.columns.partitions import PartitionUnit, partitions_of
 from backends.diagnosis.schema import Stored, difference, without_account
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
@@ -36,16 +36,16 @@ class Schema:
     """A store's tables in one database.
 
     Args:
-        stretch, ahead: which partitions new tables get.
+        unit, ahead: which partitions new tables get.
     """
 
     def __init__(
-        self, schema: str, logger: str, groups: Iterable[GroupTables], *, stretch: Stretch = "day", ahead: int = 2
+        self, schema: str, logger: str, groups: Iterable[GroupTables], *, unit: PartitionUnit = "day", ahead: int = 2
     ) -> None:
         self._schema = schema
         self._logger = logger
         self._groups = list(groups)
-        self._stretch: Stretch = stretch
+        self._unit: PartitionUnit = unit
         self._ahead = ahead
 
     async def create_or_check(self, connection: Connection) -> None:
@@ -133,7 +133,7 @@ class Schema:
 
     def _created(self, tables: GroupTables) -> list[tuple[str, str, str]]:
         now = time.time_ns()
-        partitions = partitions_of(np.array([now]), now, self._stretch, self._ahead)
+        partitions = partitions_of(np.array([now]), now, self._unit, self._ahead)
         return list(create_tables(tables, partition_by(initial(partitions))))
 
     async def _tables_there(self, connection: Connection) -> dict[str, str] | None:
@@ -237,9 +237,9 @@ def schema_statements(
     groups: Mapping[str, InstrumentGroup],
     layouts: Mapping[str, Layout],
     *,
-    stretch: Stretch = "day",
+    unit: PartitionUnit = "day",
     ahead: int = 2,
 ) -> list[str]:
     """What `MysqlStore.open` runs on an empty server, as a script for an administrator to read, or to run first."""
     tables = [mysql_tables(schema, group, layouts[name]) for name, group in groups.items()]
-    return Schema(schema, logger, tables, stretch=stretch, ahead=ahead).script()
+    return Schema(schema, logger, tables, unit=unit, ahead=ahead).script()

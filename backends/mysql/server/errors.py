@@ -41,8 +41,8 @@ TOO_LONG = (1969, 3024, *LOCK_WAIT)
 GONE_PARTITION = (1735, 1748)
 """No such partition; a row does not fit the one named."""
 NO_RIGHT = (1044, 1142, 1143, 1227)
-MEND_LOGIN = "correct the user in `dsn`, or what `password_env` or `password_file` gives"
-MEND_RIGHT = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
+FIX_LOGIN = "correct the user in `dsn`, or what `password_env` or `password_file` gives"
+FIX_RIGHT = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def _translated(error: MySQLError, target: str, otherwise: type[StoreError]) -> 
 
 @contextmanager
 def login_refused() -> Iterator[None]:
-    """Where the server turned the login away or a right is lacking, say so with the mend: no waiting mends it."""
+    """Where the server turned the login away or a right is lacking, say so with the fix: no waiting helps."""
     try:
         with certificate_refused("ssl_ca"):
             yield
@@ -104,7 +104,7 @@ def login_refused() -> Iterator[None]:
         number = number_of(error.__cause__)
         if number not in LOGIN:
             raise
-        raise StoreError(f"{error}; {MEND_RIGHT if number in NO_RIGHT else MEND_LOGIN}") from None
+        raise StoreError(f"{error}; {FIX_RIGHT if number in NO_RIGHT else FIX_LOGIN}") from None
 
 
 def one_line(error: BaseException) -> str:

@@ -74,13 +74,13 @@ class Compaction:
     async def write_beside(self, session: Session, name: str, period: int) -> Compacted:
         """Write the packs of a period anew into the table beside theirs; a transaction a chunk."""
         table = self._tables[name]
-        told = await session.fetch(
+        rows = await session.fetch(
             f"SELECT pixel, COUNT(*), CAST(SUM(n) AS SIGNED), MAX(visit) FROM {self._partition(table, period)}"
             " GROUP BY pixel ORDER BY pixel"
         )
-        found = [PixelPacks(*each) for *each, _ in told]
+        found = [PixelPacks(*each) for *each, _ in rows]
         # So that whoever asks for a visit of the period, or a later one than its first, gets the pack.
-        visit = max((last for *_, last in told), default=0)
+        visit = max((last for *_, last in rows), default=0)
         written = Packed(packs=0, records=0)
         for first, last in chunks(found, table):
             packs = await self._merged(session, table, period, visit, f"pixel BETWEEN {first} AND {last}")

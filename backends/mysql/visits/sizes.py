@@ -23,11 +23,11 @@ async def sizes_of(
     session: Session, schema: str, tables: tuple[Table, ...], *, partitioned: bool
 ) -> dict[str, TableSize]:
     """Sizes by the names in the paper."""
-    told = await session.fetch(
+    answer = await session.fetch(
         "SELECT TABLE_NAME, TABLE_ROWS, DATA_LENGTH, INDEX_LENGTH FROM information_schema.TABLES"
         f" WHERE TABLE_SCHEMA = {literal(schema)}"
     )
-    estimates = {str(name): [int(number or 0) for number in numbers] for name, *numbers in told}
+    estimates = {str(name): [int(number or 0) for number in numbers] for name, *numbers in answer}
     files = await _files(session, schema)
     found = {}
     for table in tables:
@@ -45,7 +45,7 @@ async def sizes_of(
 async def _files(session: Session, schema: str) -> dict[str, int]:
     """Bytes of the files of each table, all its partitions together; empty without the right to see them."""
     try:
-        told = await session.fetch(
+        answer = await session.fetch(
             f"SELECT NAME, FILE_SIZE FROM information_schema.{TABLESPACES[session.product]}"
             f" WHERE NAME LIKE {literal(schema.replace('_', '|_') + '/%')} ESCAPE '|'"
         )
@@ -54,7 +54,7 @@ async def _files(session: Session, schema: str) -> dict[str, int]:
             raise
         return {}
     files: dict[str, int] = {}
-    for path, size in told:
+    for path, size in answer:
         # A partition is TABLE#P#NAME, in MySQL TABLE#p#name.
         name = str(path).split("/", 1)[1].split("#", 1)[0]
         files[name] = files.get(name, 0) + int(size)
@@ -63,11 +63,11 @@ async def _files(session: Session, schema: str) -> dict[str, int]:
 
 async def _packed(session: Session, schema: str, name: str) -> int:
     """About how many records are packed in a table of packs."""
-    told = await session.fetch(
+    answer = await session.fetch(
         "SELECT PARTITION_NAME, TABLE_ROWS FROM information_schema.PARTITIONS"
         f" WHERE TABLE_SCHEMA = {literal(schema)} AND TABLE_NAME = {literal(name)}"
     )
-    packs = {str(partition): int(rows or 0) for partition, rows in told}
+    packs = {str(partition): int(rows or 0) for partition, rows in answer}
     some = (
         f"(SELECT {literal(partition)} AS period, n FROM {quoted(schema, name)} PARTITION ({quoted(partition)})"
         f" LIMIT {SAMPLE})"

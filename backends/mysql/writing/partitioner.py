@@ -4,7 +4,7 @@ import logging
 
 from pymysql.err import MySQLError
 
-from backends.columns.partitions import Partition, Stretch
+from backends.columns.partitions import Partition, PartitionUnit
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import quoted
 from backends.mysql.schema.partitions import (
@@ -32,8 +32,8 @@ class MysqlPartitioner(Partitioner[Connection]):
     Without the PARTITION clause a server opens all partitions for every statement: 0.4 ms when there are 400.
     """
 
-    def __init__(self, tables: GroupTables, schema: str, stretch: Stretch, ahead: int) -> None:
-        super().__init__(tables, schema, stretch, ahead)
+    def __init__(self, tables: GroupTables, schema: str, unit: PartitionUnit, ahead: int) -> None:
+        super().__init__(tables, schema, unit, ahead)
         self._may_alter = True
 
     async def _make_one(self, connection: Connection, partition: Partition) -> bool | None:

@@ -29,7 +29,7 @@ LOGIN_CLASSES: dict[str, str] = {
     "28": "correct the user in `dsn`, or what `password_env` or `password_file` gives; pg_hba.conf there says who may",
     "3D": "create it there (CREATE DATABASE), or name another in `dsn`",
 }
-"""Authorization, no such database; and the mend."""
+"""Authorization, no such database; and the fix."""
 NO_RIGHT = "42501"
 CANCELLED_EARLY_S = 0.1
 """The server's clock for a statement may begin a little before ours has seen it."""
@@ -59,7 +59,7 @@ def taken_too_long(target: str, give_up_s: float) -> Iterator[None]:
     """Say so where a question is given up for its time, here or by the server's statement_timeout.
 
     Raises:
-        StoreUnavailable: instead of TimeoutError, or of what the server says when it cancels.
+        StoreUnavailable: instead of TimeoutError, or of what the server answers when it cancels.
     """
     began = time.monotonic()
     try:
@@ -84,16 +84,16 @@ def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[Store
 
 @contextmanager
 def login_refused() -> Iterator[None]:
-    """Where the server turned the login away, say so with the mend: at a start no waiting mends it."""
+    """Where the server turned the login away, say so with the fix: at a start no waiting helps."""
     try:
         with certificate_refused("sslrootcert"):
             yield
     except StoreUnavailable as error:
         cause = error.__cause__
-        mend = LOGIN_CLASSES.get((cause.sqlstate or "")[:2]) if isinstance(cause, asyncpg.PostgresError) else None
-        if mend is None:
+        fix = LOGIN_CLASSES.get((cause.sqlstate or "")[:2]) if isinstance(cause, asyncpg.PostgresError) else None
+        if fix is None:
             raise
-        raise StoreError(f"{error}; {mend}") from None
+        raise StoreError(f"{error}; {fix}") from None
 
 
 def one_line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """A batch of one trigger in one statement: the way of an idle system, where round trips are most of the latency.
 
 A transaction with COPY takes three round trips, one statement takes one. Its parameters are lists, a Python object a
-value, which is cheaper than two round trips for one trigger and much dearer than COPY for many.
+value, which is cheaper than two round trips for one trigger and much more expensive than COPY for many.
 """
 
 from typing import Any
