@@ -105,9 +105,8 @@ def open_visit_store(
         reading: makes a store that is only asked, one question at a time, each given up after `reading.give_up_s`.
 
     """
-    store: VisitStore = (
-        KINDS[database.backend]
-        .implementation("visits")
-        .open_visit_store(database, visits, state_dir, password, reading)
+    found = KINDS[database.backend].implementation("visits")
+    store: VisitStore = found.open_visit_store(
+        database, visits, state_dir=state_dir, password=password, reading=reading
     )
     return store

@@ -25,43 +25,36 @@ class SqlQuestions(Questions, Generic[C]):
         self._tables = tables
 
     @abstractmethod
-    async def ledger(self, select: sa.SelectBase) -> Array:
+    async def _ledger(self, select: sa.SelectBase) -> Array:
         """The ledger rows that a select finds; `ledger_dtype(group.size)`."""
 
     @abstractmethod
-    async def readings(self, select: sa.SelectBase) -> Array:
+    async def _readings(self, select: sa.SelectBase) -> Array:
         """The readings of the rows of the group's table that a select finds; `answer_dtype(group)`."""
 
-    async def newest_complete(self) -> Array:
-        """The ledger row of the newest trigger with every instrument there."""
-        return await self.ledger(selects.newest_complete(self._tables))
+    async def _newest_complete(self) -> Array:
+        return await self._ledger(selects.newest_complete(self._tables))
 
-    async def ledger_row(self, trigger: int, run: int | None) -> Array:
-        """One trigger's ledger row."""
-        return await self.ledger(selects.ledger_row(self._tables, trigger, run))
+    async def _ledger_row(self, trigger: int, run: int | None) -> Array:
+        return await self._ledger(selects.ledger_row(self._tables, trigger, run))
 
-    async def ledger_tail(self, most: int) -> Array:
-        """The last ledger rows of the newest run, ascending."""
-        return (await self.ledger(selects.ledger_tail(self._tables, most)))[::-1]
+    async def _ledger_tail(self, most: int) -> Array:
+        return (await self._ledger(selects.ledger_tail(self._tables, most)))[::-1]
 
-    async def trigger(self, row: Array) -> Array:
-        """The readings of the trigger of a ledger row.
-
-        Two steps, so that the times are constants to the planner: it then touches no partition but theirs.
-        """
+    async def _trigger(self, row: Array) -> Array:
+        # Two steps, so that the times are constants to the planner: it then touches no partition but theirs.
         key = {name: int(row[name][0]) for name in ("run", "trigger", "time_ns", "first_ns", "last_ns")}
         found = selects.readings_of_trigger(self._tables, **key)
         if not self.sorts_here:
-            return await self.readings(found)
-        return in_order(await self.readings(found.order_by(None)))
+            return await self._readings(found)
+        return in_order(await self._readings(found.order_by(None)))
 
-    async def window(self, query: WindowReadings) -> Array:
-        """All readings of an interval of time, in order."""
+    async def _window(self, query: WindowReadings) -> Array:
         in_any_order = self.sorts_here or query.most is not None
         found: sa.Select[Any] = selects.readings_in_window(
             self._tables, query, rows_to_know(query, self._tables.layout)
         )
-        readings = await self.readings(found.order_by(None) if in_any_order else found)
+        readings = await self._readings(found.order_by(None) if in_any_order else found)
         see_not_too_large(readings, query, self._tables.layout)
         within = between(readings, query.start_ns, query.end_ns)
         return in_order(within) if in_any_order else within

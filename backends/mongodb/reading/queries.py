@@ -33,12 +33,11 @@ class MongodbQuestions(Questions):
     def __init__(self, group: GroupReader) -> None:
         self._group = group
 
-    async def totals(self, _query: Totals) -> Array:
-        """How much is stored."""
+    async def _totals(self, _query: Totals) -> Array:
         return await totals(self._group.database, self._group.of)
 
-    async def figures(self, query: Reduction) -> Array:
-        """Means or aggregates, made here of readings that come in chunks: docs/decisions/0030."""
+    async def _figures(self, query: Reduction) -> Array:
+        # Made here, of readings that come in chunks: docs/decisions/0030.
         wanted: documents.Filter = {}
         if isinstance(query, Means):
             within = WindowReadings(group=query.group, start_ns=query.start_ns, end_ns=query.end_ns)
@@ -49,36 +48,30 @@ class MongodbQuestions(Questions):
                 reducer.add(readings)
         return reducer.answer()
 
-    async def newest_complete(self) -> Array:
-        """The ledger row of the newest trigger with every instrument there."""
+    async def _newest_complete(self) -> Array:
         return await self._group.ledger(*documents.NEWEST_COMPLETE)
 
-    async def ledger_row(self, trigger: int, run: int | None) -> Array:
-        """One trigger's ledger row."""
+    async def _ledger_row(self, trigger: int, run: int | None) -> Array:
         return await self._group.ledger(*documents.ledger_entry(trigger, run))
 
-    async def ledger_tail(self, most: int) -> Array:
-        """The last ledger rows of the newest run."""
+    async def _ledger_tail(self, most: int) -> Array:
         rows = await self._group.ledger({}, documents.NEWEST_FIRST, most)
         # Those of the newest run come first, and no more than asked for can be there.
         return np.asarray(rows[rows["run"] == rows["run"][:1]][::-1])
 
-    async def ledger_ends(self) -> Array:
-        """The first and the last ledger row of the newest run."""
+    async def _ledger_ends(self) -> Array:
         last = await self._group.ledger({}, documents.NEWEST_FIRST)
         if not len(last):
             return last
         first = await self._group.ledger(documents.of_run(int(last["run"][0])), documents.OLDEST_FIRST)
         return last if first["trigger"][0] == last["trigger"][0] else np.concatenate([first, last])
 
-    async def trigger(self, row: Array) -> Array:
-        """The readings of the trigger of a ledger row."""
+    async def _trigger(self, row: Array) -> Array:
         run, trigger = int(row["run"][0]), int(row["trigger"][0])
         wanted = documents.readings_of_trigger(run, trigger, self._group.of.layout)
         return in_order(await self._group.readings(wanted))
 
-    async def instrument(self, query: InstrumentReadings) -> Array:
-        """One instrument's newest readings."""
+    async def _instrument(self, query: InstrumentReadings) -> Array:
         if query.most < 1:
             return np.empty(0, answer_dtype(query.group))
         if self._group.of.layout is Layout.ARRAYS:
@@ -86,16 +79,14 @@ class MongodbQuestions(Questions):
         filter_, sort = documents.readings_of_instrument(query)
         return (await self._group.readings(filter_, sort, query.most))[::-1]
 
-    async def window(self, query: WindowReadings) -> Array:
-        """All readings of an interval of time."""
+    async def _window(self, query: WindowReadings) -> Array:
         layout = self._group.of.layout
         wanted = documents.readings_in_window(query, layout, self._group.server)
         readings = await self._group.readings(wanted, most=rows_to_know(query, layout) or 0)
         see_not_too_large(readings, query, layout)
         return in_order(between(readings, query.start_ns, query.end_ns))
 
-    async def triggers(self, query: TriggersReadings) -> Array:
-        """The readings of many triggers."""
+    async def _triggers(self, query: TriggersReadings) -> Array:
         parts = [np.empty(0, answer_dtype(query.group))]
         triggers = np.unique(np.array(query.triggers, np.int64))
         for wanted in documents.readings_of_triggers(query.run, triggers, self._group.of.layout, self._group.server):
@@ -106,8 +97,7 @@ class MongodbQuestions(Questions):
                     parts.append(readings if mine.all() else readings[mine])
         return in_order(np.concatenate(parts))
 
-    async def snapshot(self, query: Snapshot) -> Array:
-        """Every instrument's value valid at a moment."""
+    async def _snapshot(self, query: Snapshot) -> Array:
         return await snapshot(self._group, query)
 
 

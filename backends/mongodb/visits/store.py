@@ -4,7 +4,6 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pymongo
@@ -44,7 +43,12 @@ class MongodbVisitStore:
     """
 
     def __init__(
-        self, database: DatabaseConfig, visits: VisitsConfig, password: str | None, reading: Reading | None = None
+        self,
+        database: DatabaseConfig,
+        visits: VisitsConfig,
+        *,
+        password: str | None = None,
+        reading: Reading | None = None,
     ) -> None:
         assert database.dsn is not None
         self._dsn = database.dsn
@@ -239,17 +243,6 @@ class MongodbVisitStore:
                 database=database, server=server, target=self._target, concern=concern, timeout_s=self._timeout_s
             )
         return self._session
-
-
-def open_visit_store(
-    database: DatabaseConfig,
-    visits: VisitsConfig,
-    state_dir: Path,
-    password: str | None,
-    reading: Reading | None = None,
-) -> MongodbVisitStore:
-    """Make the store; see `backends.visits.base.open_visit_store`."""
-    return MongodbVisitStore(database, visits, password, reading)
 
 
 def _mark(write: TileWrite, step: Step) -> Document:

@@ -29,16 +29,16 @@ class MysqlQuestions(SqlQuestions[Connection]):
 
     sorts_here = True
 
-    async def ledger(self, select: sa.SelectBase) -> Array:
+    async def _ledger(self, select: sa.SelectBase) -> Array:
         """The ledger rows that a select finds."""
         return read_ledger(await self._connection.select(compiled(select)), self._tables.group.size)
 
-    async def readings(self, select: sa.SelectBase) -> Array:
+    async def _readings(self, select: sa.SelectBase) -> Array:
         """The readings of the rows that a select finds."""
         read = read_arrays if self._tables.layout is Layout.ARRAYS else read_rows
         return read(await self._connection.select(compiled(select)), self._tables.group)
 
-    async def totals(self, query: Totals) -> Array:
+    async def _totals(self, query: Totals) -> Array:
         """How much is stored."""
         # Given up here, it would go on there.
         text = compiled(selects.totals(self._tables))
@@ -49,24 +49,25 @@ class MysqlQuestions(SqlQuestions[Connection]):
             text = text.replace("SELECT", f"SELECT {most}", 1)
         return np.array([(*row, 0, 0) for row in await self._connection.fetch(text)], TOTALS)
 
-    async def figures(self, query: Reduction) -> Array:
+    async def _figures(self, query: Reduction) -> Array:
         """Means or aggregates."""
         return await figures(self._connection, self._tables, query)
 
-    async def newest_complete(self) -> Array:
+    async def _newest_complete(self) -> Array:
+        # By the index made for it.
         """The ledger row of the newest trigger with every instrument there, by the index made for it."""
         ledger = self._tables.ledger.c
-        return await self.ledger(
+        return await self._ledger(
             sa.select(*selects.ledger_columns(self._tables))
             .where(sa.literal_column(quoted(COMPLETE)) == 1)
             .order_by(ledger.run.desc(), ledger.trigger_id.desc())
             .limit(1)
         )
 
-    async def ledger_row(self, trigger: int, run: int | None) -> Array:
+    async def _ledger_row(self, trigger: int, run: int | None) -> Array:
         """One trigger's ledger row."""
         if run is not None:
-            return await super().ledger_row(trigger, run)
+            return await super()._ledger_row(trigger, run)
         # The key begins with the run. There are few, and their list is found by skipping from one to the next.
         ledger = self._tables.ledger.c
         runs = [run for (run,) in await self._connection.fetch(compiled(sa.select(ledger.run).distinct()))]
@@ -75,30 +76,30 @@ class MysqlQuestions(SqlQuestions[Connection]):
         found = sa.select(*selects.ledger_columns(self._tables)).where(
             ledger.run.in_(runs), ledger.trigger_id == trigger
         )
-        return await self.ledger(found.order_by(ledger.run.desc()).limit(1))
+        return await self._ledger(found.order_by(ledger.run.desc()).limit(1))
 
-    async def ledger_ends(self) -> Array:
+    async def _ledger_ends(self) -> Array:
         """The first and the last ledger row of the newest run."""
-        last = await self.ledger_tail(1)
+        last = await self._ledger_tail(1)
         if not len(last):
             return last
         ledger = self._tables.ledger.c
         of_run = sa.select(*selects.ledger_columns(self._tables)).where(ledger.run == int(last["run"][0]))
-        first = await self.ledger(of_run.order_by(ledger.trigger_id).limit(1))
+        first = await self._ledger(of_run.order_by(ledger.trigger_id).limit(1))
         return last if first["trigger"][0] == last["trigger"][0] else np.concatenate([first, last])
 
-    async def instrument(self, query: InstrumentReadings) -> Array:
+    async def _instrument(self, query: InstrumentReadings) -> Array:
         """One instrument's newest readings."""
         if self._tables.layout is Layout.ROWS:
-            return (await self.readings(selects.readings_of_instrument(self._tables, query)))[::-1]
+            return (await self._readings(selects.readings_of_instrument(self._tables, query)))[::-1]
         packets = await self._connection.select(elements_of_instrument(self._tables, query))
         return read_elements(packets, self._tables.group, query.instrument)[::-1]
 
-    async def triggers(self, query: TriggersReadings) -> Array:
+    async def _triggers(self, query: TriggersReadings) -> Array:
         """The readings of many triggers."""
         return await readings_of_triggers(self._connection, self._tables, query)
 
-    async def snapshot(self, query: Snapshot) -> Array:
+    async def _snapshot(self, query: Snapshot) -> Array:
         """Every instrument's value valid at a moment."""
         return await snapshot(self._connection, self._tables, query)
 

@@ -23,15 +23,15 @@ class PostgresqlQuestions(SqlQuestions[Connection]):
 
     sorts_here = False
 
-    async def ledger(self, select: sa.SelectBase) -> Array:
+    async def _ledger(self, select: sa.SelectBase) -> Array:
         """The ledger rows that a select finds."""
         return await output.ledger(self._connection, self._tables, select)
 
-    async def readings(self, select: sa.SelectBase) -> Array:
+    async def _readings(self, select: sa.SelectBase) -> Array:
         """The readings of the rows that a select finds."""
         return await output.readings(self._connection, self._tables, select)
 
-    async def totals(self, query: Totals) -> Array:
+    async def _totals(self, query: Totals) -> Array:
         """How much is stored."""
         async with self._connection.transaction(readonly=True):
             # Given up here, it would go on there.
@@ -39,24 +39,24 @@ class PostgresqlQuestions(SqlQuestions[Connection]):
             rows = await self._connection.fetch(compiled(selects.totals(self._tables)))
         return np.array([(*row, 0, 0) for row in rows], TOTALS)
 
-    async def figures(self, query: Reduction) -> Array:
+    async def _figures(self, query: Reduction) -> Array:
         """Means or aggregates."""
         return await figures.answer(self._connection, self._tables, query)
 
-    async def ledger_ends(self) -> Array:
+    async def _ledger_ends(self) -> Array:
         """The first and the last ledger row of the newest run."""
-        ends = await self.ledger(selects.ledger_ends(self._tables))
+        ends = await self._ledger(selects.ledger_ends(self._tables))
         return ends[np.unique(ends["trigger"], return_index=True)[1]]
 
-    async def instrument(self, query: InstrumentReadings) -> Array:
+    async def _instrument(self, query: InstrumentReadings) -> Array:
         """One instrument's newest readings."""
         found = selects.readings_of_instrument(self._tables, query)
         return decode_rows(await output.copied(self._connection, found), self._tables.group)[::-1]
 
-    async def triggers(self, query: TriggersReadings) -> Array:
+    async def _triggers(self, query: TriggersReadings) -> Array:
         """The readings of many triggers."""
         return await readings_of_triggers(self._connection, self._tables, query)
 
-    async def snapshot(self, query: Snapshot) -> Array:
+    async def _snapshot(self, query: Snapshot) -> Array:
         """Every instrument's value valid at a moment."""
         return await snapshot(self._connection, self._tables, query)

@@ -29,7 +29,8 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
         database: DatabaseConfig,
         visits: VisitsConfig,
         state_dir: Path,
-        password: str | None,
+        *,
+        password: str | None = None,
         reading: Reading | None = None,
     ) -> None:
         self._database = database

@@ -27,7 +27,7 @@ EDGES = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, np.pi)
 
 
 def store_of(dsn: str | None, config: VisitsConfig, state_dir: Path = Path()) -> VisitStore:
-    return open_visit_store(DatabaseConfig(dsn=dsn), config, state_dir, None)
+    return open_visit_store(DatabaseConfig(dsn=dsn), config, state_dir=state_dir)
 
 
 async def selected(connection: asyncpg.Connection, schema: str, table: Table) -> Array:
