@@ -1,8 +1,8 @@
 """The store of visits in PostgreSQL, named by a DSN or embedded.
 
 `store` puts it together; `connection` is its connection, `schema` makes or checks the tables. Those of the paper's
-index modes are `rows`, with `last` (new versions of DIAObjectLast); those of `partitioned` are `packs`, with `pack_copy`
-(their bytes), `partitions`, `views` and `compaction`. `tables` has what both have in common.
+index modes are `rows`, with `last` (new versions of DIAObjectLast); those of `partitioned` are `packs`, with
+`pack_copy` (their bytes), `partitions`, `views` and `compaction`. `tables` has what both have in common.
 """
 
 from pathlib import Path
