@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 
-import numpy as np
-
-from backends.columns.reductions import newest_of_each
+from backends.columns.reductions import Newest
 from backends.columns.stored import SLACK_NS
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.group import GroupReader
 from schemas.batch import Layout
-from schemas.queries import Snapshot, WindowReadings, answer_dtype
+from schemas.queries import Snapshot, WindowReadings
 from schemas.readings import Array
 
 LEAST_NS, MOST_NS = -(2**63), 2**63 - 1
@@ -25,7 +23,7 @@ async def snapshot(group: GroupReader, query: Snapshot) -> Array:
         return newest.found
     if not group.server.uses_indexes:
         # Whatever is asked, all there is is gone through: once is enough.
-        await newest.take_all(group, documents.readings_in_window(newest.window, group.of.layout, group.server))
+        await newest.add_all(group, documents.readings_in_window(newest.window, group.of.layout, group.server))
     elif group.of.layout is Layout.ROWS:
         await _by_instrument(group, newest)
     else:
@@ -33,29 +31,21 @@ async def snapshot(group: GroupReader, query: Snapshot) -> Array:
     return newest.found
 
 
-class _Newest:
-    """The newest reading of each instrument, `found`, of those that were taken."""
-
+class _Newest(Newest):
     def __init__(self, query: Snapshot) -> None:
+        super().__init__(query)
         low_ns = max(query.at_ns - query.within_ns, LEAST_NS - 1)
         self.window = WindowReadings(group=query.group, start_ns=low_ns + 1, end_ns=min(query.at_ns + 1, MOST_NS))
         self.at_ns = query.at_ns
-        self.found = np.empty(0, answer_dtype(query.group))
 
-    def take(self, readings: Array) -> None:
-        times = readings["time_ns"]
-        valid = readings[(times >= self.window.start_ns) & (times <= self.at_ns)]
-        self.found = newest_of_each(np.concatenate([self.found, valid]))
-
-    async def take_all(self, group: GroupReader, wanted: documents.Filter) -> None:
+    async def add_all(self, group: GroupReader, wanted: documents.Filter) -> None:
         async with aclosing(group.chunks(wanted)) as chunks:
             async for readings in chunks:
-                self.take(readings)
+                self.add(readings)
 
     def unsettled(self, reached_ns: int) -> list[int]:
         """Instruments of which a trigger before this time may still have a newer reading."""
-        settled = self.found["instrument"][self.found["time_ns"] > reached_ns + SLACK_NS]
-        return [int(k) for k in np.setdiff1d(np.arange(self.window.group.size), settled)]
+        return self.missing(reached_ns + SLACK_NS)
 
 
 async def _by_instrument(group: GroupReader, newest: _Newest) -> None:
@@ -68,7 +58,7 @@ async def _by_instrument(group: GroupReader, newest: _Newest) -> None:
             times[instrument] = int(last["time_ns"][0])
     # Of one time there may be several: of two runs, or where a clock stands still.
     for some in _chunks(times.items(), TOGETHER):
-        await newest.take_all(group, {"$or": [documents.at_time(instrument, time_ns) for instrument, time_ns in some]})
+        await newest.add_all(group, {"$or": [documents.at_time(instrument, time_ns) for instrument, time_ns in some]})
 
 
 async def _by_trigger(group: GroupReader, newest: _Newest) -> None:
@@ -87,7 +77,7 @@ async def _back(group: GroupReader, newest: _Newest, wanted: documents.Filter, e
     """Take readings until all are settled or from before `enough_ns`; up to which time, the least where that is all."""
     async with aclosing(group.triggers(wanted, documents.LATEST_FIRST)) as chunks:
         async for earliest_ns, readings in chunks:
-            newest.take(readings)
+            newest.add(readings)
             if earliest_ns < enough_ns or not newest.unsettled(earliest_ns):
                 return earliest_ns
     return LEAST_NS

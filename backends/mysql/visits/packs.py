@@ -58,14 +58,11 @@ class PackTables:
         ]
         await send_packs(session, quoted(self._schema, packs_of(self._tables[name])), packs)
 
-    async def counts(self, session: Session) -> dict[str, int]:
-        """Rows packed in the packs of each table."""
-        found = {}
-        for name, table in self._tables.items():
-            text = f"SELECT COALESCE(SUM(n), 0) FROM {quoted(self._schema, packs_of(table))}"
-            ((count,),) = await session.fetch(text)
-            found[name] = int(count)
-        return found
+    async def count(self, session: Session, name: str) -> int:
+        """Rows in the packs of a table."""
+        table = quoted(self._schema, packs_of(self._tables[name]))
+        ((count,),) = await session.fetch(f"SELECT COALESCE(SUM(n), 0) FROM {table}")
+        return int(count)
 
     async def whole(self, session: Session, name: str) -> Array:
         """All rows of a table; of DIAObjectLast the newest of each object."""

@@ -26,11 +26,12 @@ from backends.sql.visits import VisitConnection
 from backends.visits.base import VisitDone
 from backends.visits.rows import SECONDS, STEP_TABLES
 from backends.visits.settings import check_settings, settings_of
+from backends.visits.store import SessionVisitStore
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, Compacted, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import IndexMode, Step, tables_of
 
 DUPLICATE = 1062
@@ -41,7 +42,7 @@ LONGER = 60
 """So many times as long as all else may take what goes through whole tables."""
 
 
-class MysqlVisitStore:
+class MysqlVisitStore(SessionVisitStore[Session]):
     """Visits in MariaDB 10.6 or MySQL 8.0, or newer; its methods promise what `VisitStore` says.
 
     Durability is the server's own (innodb_flush_log_at_trx_commit): no session can ask for another.
@@ -58,6 +59,8 @@ class MysqlVisitStore:
         reading: makes a store that is only asked.
     """
 
+    _tables: PackTables | RowTables
+
     def __init__(
         self,
         database: DatabaseConfig,
@@ -72,12 +75,11 @@ class MysqlVisitStore:
         self._target = self._address.target
         self._give_up_s = reading.give_up_s if reading else None
         self._timeout_s = self._give_up_s or database.command_timeout_s
-        self._visits = visits
         self._schema = visits.schema_name
         self._bulk = bulk
         self._partitioned = visits.index_mode is IndexMode.PARTITIONED
         self._declared = tables_of(visits.index_mode, visits.last_columns)
-        self._tables: RowTables | PackTables = PackTables(visits) if self._partitioned else RowTables(visits)
+        super().__init__(visits, PackTables(visits) if self._partitioned else RowTables(visits))
         self._periods = Periods(self._schema, self._declared, visits.period_ns)
         self._compaction = Compaction(visits, self._periods)
         self._connection = VisitConnection(
@@ -91,7 +93,7 @@ class MysqlVisitStore:
     async def create(self) -> None:
         """Create the database and the tables of the index mode, or check those that are there."""
         with login_refused():
-            async with self._connected() as session, self._alone(session):
+            async with self._session() as session, self._alone(session):
                 stored = await self._settings(session)
                 if stored is not None:
                     check_settings(stored, self._visits)
@@ -111,7 +113,7 @@ class MysqlVisitStore:
     async def connect(self) -> None:
         """Connect, if that is not so already."""
         with login_refused():
-            async with self._connected():
+            async with self._session():
                 pass
 
     async def close(self) -> None:
@@ -133,7 +135,7 @@ class MysqlVisitStore:
             "SELECT visit, time_ns, ra, decl, last_object_id, last_source_id"
             f" FROM {self._name('Visits')} ORDER BY visit DESC LIMIT 1"
         )
-        async with self._connected() as session:
+        async with self._session() as session:
             found = await session.fetch(text)
         if not found:
             return None
@@ -150,14 +152,14 @@ class MysqlVisitStore:
     async def first_visit_since(self, time_ns: int) -> int | None:
         """Number of the first visit that is done and was taken at `time_ns` or later."""
         text = f"SELECT visit FROM {self._name('Visits')} WHERE time_ns >= {time_ns} ORDER BY visit LIMIT 1"
-        async with self._connected() as session:
+        async with self._session() as session:
             found = await session.fetch(text)
         return int(found[0][0]) if found else None
 
     async def pointings(self, most: int) -> Array:
         """Where the newest visits looked."""
         text = f"SELECT visit, time_ns, ra, decl FROM {self._name('Visits')} ORDER BY visit DESC LIMIT {most}"
-        async with self._connected() as session:
+        async with self._session() as session:
             try:
                 found = await session.fetch(text)
             except MySQLError as error:
@@ -168,7 +170,7 @@ class MysqlVisitStore:
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """Make the partitions of the visit's period; what an earlier try committed of the visit."""
-        async with self._connected() as session:
+        async with self._session() as session:
             if self._partitioned and not self._periods.known(time_ns):
                 async with self._alone(session):
                     await self._periods.make(session, time_ns)
@@ -181,24 +183,9 @@ class MysqlVisitStore:
             raise VisitDone(visit)
         return _marks_of(found)
 
-    async def objects(self, region: Region) -> Array:
-        """Last versions of the objects of a region; LAST_DTYPE."""
-        async with self._connected() as session:
-            return await self._tables.objects(session, region)
-
-    async def sources(self, history: History) -> Array:
-        """DIASource rows of a history."""
-        async with self._connected() as session:
-            return await self._tables.history(session, "DIASource", history)
-
-    async def forced_sources(self, history: History) -> Array:
-        """DIAForcedSource rows of a history."""
-        async with self._connected() as session:
-            return await self._tables.history(session, "DIAForcedSource", history)
-
     async def write(self, write: TileWrite) -> Seconds:
         """Commit the steps of a tile that are not there yet."""
-        async with self._connected() as session:
+        async with self._session() as session:
             try:
                 return await self._write(session, write, write.steps)
             except IntegrityError as error:
@@ -224,14 +211,14 @@ class MysqlVisitStore:
             f"DELETE FROM {self._name('VisitSteps')} WHERE visit = {record.visit}",
             "COMMIT",
         )
-        async with self._connected() as session:
+        async with self._session() as session:
             await session.run(";".join(statements))
 
     async def expire(self, before_ns: int) -> None:
         """Drop the partitions of periods that end before a time."""
         if not self._partitioned or not self._periods.new_end(before_ns):
             return
-        async with self._connected(LONGER) as session, self._alone(session):
+        async with self._long_session() as session, self._alone(session):
             await self._periods.drop(session, before_ns)
             await self._compaction.forget(session, before_ns)
 
@@ -239,14 +226,14 @@ class MysqlVisitStore:
         """Tables and periods that can be compacted."""
         if not self._partitioned:
             return ()
-        async with self._connected(LONGER) as session, self._alone(session):
+        async with self._long_session() as session, self._alone(session):
             return await self._compaction.uncompacted(session, before_ns)
 
     async def compact(self, table: str, period: int) -> Compacted | None:
         """Write a table's packs of a period anew."""
         if not self._partitioned:
             raise StoreError("there are no packs to be compacted")
-        async with self._connected(LONGER) as session:
+        async with self._long_session() as session:
             async with self._alone(session):
                 await self._compaction.make_beside(session, table)
             compacted = await self._compaction.write_beside(session, table, period)
@@ -254,25 +241,15 @@ class MysqlVisitStore:
                 placed = await self._compaction.put_in_place(session, table, period, compacted.after)
         return compacted if placed else None
 
-    async def counts(self) -> Mapping[str, int]:
-        """Rows of each table."""
-        async with self._connected(LONGER) as session:
-            return await self._tables.counts(session)
-
     async def sizes(self) -> Mapping[str, TableSize]:
         """Rows and bytes of each table; see `backends.mysql.visits.sizes` for what is exact."""
-        async with self._connected(LONGER) as session:
+        async with self._long_session() as session:
             return await sizes_of(session, self._schema, self._declared, partitioned=self._partitioned)
-
-    async def whole(self, table: str) -> Array:
-        """All rows of a table, in the order of its key."""
-        async with self._connected(LONGER) as session:
-            return await self._tables.whole(session, table)
 
     async def drop(self) -> None:
         """Remove the database."""
         self._periods.forget()
-        async with self._connected(LONGER) as session:
+        async with self._long_session() as session:
             await session.run(f"DROP DATABASE IF EXISTS {quoted(self._schema)}")
 
     async def _write(self, session: Session, write: TileWrite, steps: tuple[Step, ...]) -> Seconds:
@@ -320,10 +297,15 @@ class MysqlVisitStore:
         await release(session.connection, name)
 
     @asynccontextmanager
-    async def _connected(self, longer: int = 1) -> AsyncIterator[Session]:
-        """The connection, of which each statement has a time limit."""
+    async def _session(self) -> AsyncIterator[Session]:
         async with self._connection.session(None) as session:
-            session.timeout_s = longer * self._timeout_s
+            session.timeout_s = self._timeout_s
+            yield session
+
+    @asynccontextmanager
+    async def _long_session(self) -> AsyncIterator[Session]:
+        async with self._session() as session:
+            session.timeout_s = LONGER * self._timeout_s
             yield session
 
     @contextmanager
