@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backends.base import Reading, Store
+from backends.base import ReadOnly, Store
 from backends.kinds import KINDS
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
@@ -32,7 +32,7 @@ def open_store(
     layouts: Mapping[str, Layout],
     state_dir: Path,
     password: str | None = None,
-    reading: Reading | None = None,
+    read_only: ReadOnly | None = None,
 ) -> Store:
     """Make the store that the configuration names; `await store.open()` opens it.
 
@@ -43,7 +43,7 @@ def open_store(
         layouts: by name of the group.
         state_dir: folder for what the daemon keeps.
         password: for the DSN; it appears in no message.
-        reading: makes a store that is only asked, without `open`. An embedded PostgreSQL has to run already.
+        read_only: makes a store that is only asked, without `open`. An embedded PostgreSQL has to run already.
 
     """
     store: Store = (
@@ -56,7 +56,7 @@ def open_store(
             layouts=layouts,
             state_dir=state_dir,
             password=password,
-            reading=reading,
+            read_only=read_only,
         )
     )
     return store
@@ -93,7 +93,7 @@ def open_visit_store(
     *,
     state_dir: Path,
     password: str | None = None,
-    reading: Reading | None = None,
+    read_only: ReadOnly | None = None,
 ) -> "VisitStore":
     """Make the store of visits of a database; `await store.create()` makes its tables.
 
@@ -102,11 +102,11 @@ def open_visit_store(
         visits: schema, index mode and all that decides about the tables.
         state_dir: folder for what the daemon keeps.
         password: for the DSN; it appears in no message.
-        reading: makes a store that is only asked, one question at a time, each given up after `reading.give_up_s`.
+        read_only: makes a store that is only asked, one question at a time, each given up after `read_only.give_up_s`.
 
     """
     found = KINDS[database.backend].implementation("visits")
     store: VisitStore = found.open_visit_store(
-        database, visits, state_dir=state_dir, password=password, reading=reading
+        database, visits, state_dir=state_dir, password=password, read_only=read_only
     )
     return store

@@ -87,7 +87,7 @@ class StoreFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadOnly:
     """What makes a store one that is only asked: `ask`, `view`, `partitions`, `facts`, `close`.
 
     It takes no lock, is neither opened nor written with, and names itself to the server as `triggerlog LOGGER reader`.

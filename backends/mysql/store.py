@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
-from backends.base import Partition, Reading, ServerView, StoreError, StoreFacts, StoreUnavailable
+from backends.base import Partition, ReadOnly, ServerView, StoreError, StoreFacts, StoreUnavailable
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal
 from backends.mysql.reading import activity
@@ -33,7 +33,7 @@ class MysqlStore(SqlStore[Connection]):
 
     Args:
         password: goes before one in the DSN.
-        reading: makes a store that is only asked.
+        read_only: makes a store that is only asked.
         bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
     """
 
@@ -45,7 +45,7 @@ class MysqlStore(SqlStore[Connection]):
         groups: Mapping[str, InstrumentGroup],
         layouts: Mapping[str, Layout],
         password: str | None = None,
-        reading: Reading | None = None,
+        read_only: ReadOnly | None = None,
         bulk: bool = True,
     ) -> None:
         assert database.dsn is not None
@@ -61,7 +61,7 @@ class MysqlStore(SqlStore[Connection]):
             logger=logger,
             tables={name: mysql_tables(schema, group, layouts[name]) for name, group in groups.items()},
             target=self._address.target,
-            reading=reading,
+            read_only=read_only,
         )
         self._schema = Schema(
             schema,
@@ -120,7 +120,7 @@ class MysqlStore(SqlStore[Connection]):
 
     def _abandoned(self, connection: Connection) -> None:
         """Have the server end what nobody waits for: it does not notice that its client has gone until it answers."""
-        if self._reading is not None:
+        if self._read_only is not None:
             ending = asyncio.create_task(self._kill(connection.thread_id()))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
@@ -139,9 +139,9 @@ class MysqlStore(SqlStore[Connection]):
         with translated(self._target, otherwise=StoreUnavailable):
             connection = await connect(
                 self._address,
-                program=f"triggerlog {self._logger}{' reader' if self._reading else ''}",
+                program=f"triggerlog {self._logger}{' reader' if self._read_only else ''}",
                 timeout_s=self._database.command_timeout_s,
-                give_up_s=self._reading.give_up_s if self._reading else None,
+                give_up_s=self._read_only.give_up_s if self._read_only else None,
             )
         connection.bulk = connection.bulk and self._bulk
         return connection

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import asyncpg
 
-from backends.base import Partition, Reading, ServerView, StoreFacts, StoreUnavailable
+from backends.base import Partition, ReadOnly, ServerView, StoreFacts, StoreUnavailable
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.reading import activity
@@ -45,7 +45,7 @@ class PostgresqlStore(SqlStore[Connection]):
     Args:
         server: the embedded server to start and stop with the store, or to find running where the store is for
             reading; None when `database.dsn` names one.
-        reading: makes a store that is only asked.
+        read_only: makes a store that is only asked.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PostgresqlStore(SqlStore[Connection]):
         layouts: Mapping[str, Layout],
         password: str | None = None,
         server: EmbeddedPostgresql | None = None,
-        reading: Reading | None = None,
+        read_only: ReadOnly | None = None,
     ) -> None:
         self._password = password
         self._server = server
@@ -70,7 +70,7 @@ class PostgresqlStore(SqlStore[Connection]):
             logger=logger,
             tables={name: group_tables(schema, group, layouts[name]) for name, group in groups.items()},
             target=target_of(database.dsn) if database.dsn else "embedded PostgreSQL",
-            reading=reading,
+            read_only=read_only,
         )
 
     async def check(self) -> list[str]:
@@ -114,7 +114,7 @@ class PostgresqlStore(SqlStore[Connection]):
     async def close(self) -> None:
         """Give the connections back, and stop an embedded server when this was its last user."""
         await super().close()
-        if self._server is not None and self._reading is None:
+        if self._server is not None and self._read_only is None:
             await self._server.stop()
 
     async def _create_or_check(self, connection: Connection) -> None:
@@ -129,12 +129,12 @@ class PostgresqlStore(SqlStore[Connection]):
 
     def _session_settings(self) -> dict[str, str]:
         name = f"triggerlog {self._logger}"
-        if self._reading is None:
+        if self._read_only is None:
             return {"application_name": name}
         return {
             "application_name": f"{name} reader",
             "default_transaction_read_only": "on",
-            "statement_timeout": str(math.ceil(1000 * self._reading.give_up_s)),
+            "statement_timeout": str(math.ceil(1000 * self._read_only.give_up_s)),
             # One question must not take all the processors there are from the writing: decision 0029.
             "max_parallel_workers_per_gather": "0",
         }
@@ -142,7 +142,7 @@ class PostgresqlStore(SqlStore[Connection]):
     async def _connect(self) -> Connection:
         if self._server is None:
             return await self._connected(self._database.dsn)
-        if self._reading is None:
+        if self._read_only is None:
             return await self._connected(await self._server.start())
         dsn = self._server.found()
         if dsn is None:
@@ -158,7 +158,7 @@ class PostgresqlStore(SqlStore[Connection]):
                 timeout=self._database.command_timeout_s,
                 server_settings=self._session_settings(),
             )
-            if self._reading is not None:
+            if self._read_only is not None:
                 # Some systems cannot tell a server that its client has died; it then goes on until it gives up.
                 with suppress(asyncpg.InvalidParameterValueError):
                     await connection.execute(CHECK_CLIENT)

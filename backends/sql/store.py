@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Generic
 
-from backends.base import GroupLocked, Partition, Reading, SchemaMismatch, ServerView, StoreError
+from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
 from backends.questions import Questions
 from backends.sql.connection import C, Driver
 from backends.sql.tables import GroupTables
@@ -30,7 +30,7 @@ class SqlStore(ABC, Generic[C]):
         logger: whose readings are written.
         tables: of each group, by its name.
         target: what messages call the server.
-        reading: makes a store that is only asked.
+        read_only: makes a store that is only asked.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SqlStore(ABC, Generic[C]):
         logger: str,
         tables: Mapping[str, GroupTables],
         target: str,
-        reading: Reading | None,
+        read_only: ReadOnly | None,
     ) -> None:
         self._driver = driver
         self._questions = questions
@@ -51,13 +51,13 @@ class SqlStore(ABC, Generic[C]):
         self._logger = logger
         self._target = target
         self._tables = tables
-        self._reading = reading
+        self._read_only = read_only
         self._writers = {
             name: writer(each, database, logger=logger, target=target, connect=self._connect)
             for name, each in tables.items()
         }
-        self._give_up_s = reading.give_up_s if reading else database.command_timeout_s
-        self._turns = asyncio.Semaphore(reading.connections if reading else READERS)
+        self._give_up_s = read_only.give_up_s if read_only else database.command_timeout_s
+        self._turns = asyncio.Semaphore(read_only.connections if read_only else READERS)
         self._idle: list[C] = []
 
     async def open(self) -> None:
@@ -148,7 +148,7 @@ class SqlStore(ABC, Generic[C]):
                 raise
 
     def _given_up(self) -> AbstractContextManager[None]:
-        return self._driver.taken_too_long(self._target, self._give_up_s) if self._reading else nullcontext()
+        return self._driver.taken_too_long(self._target, self._give_up_s) if self._read_only else nullcontext()
 
     def _take_idle(self) -> C | None:
         while self._idle:

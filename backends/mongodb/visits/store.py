@@ -10,7 +10,7 @@ import pymongo
 from bson import Int64
 from pymongo import ASCENDING, DESCENDING, ReadPreference
 
-from backends.base import Reading, SchemaMismatch, StoreError
+from backends.base import ReadOnly, SchemaMismatch, StoreError
 from backends.mongodb.protocol.documents import NotOurDocuments
 from backends.mongodb.schema.create import check_rights
 from backends.mongodb.server.client import Client, make_client, target_of
@@ -39,7 +39,7 @@ class MongodbVisitStore(SessionVisitStore[Session]):
     There are no transactions: every document has an `_id` that follows from what it is, one that is there already is
     left, and the mark of a step comes last. Until it is there, `objects` may have versions of the visit under way.
 
-    reading: makes a store that is only asked.
+    read_only: makes a store that is only asked.
     """
 
     _tables: PackTables | RowTables
@@ -50,7 +50,7 @@ class MongodbVisitStore(SessionVisitStore[Session]):
         visits: VisitsConfig,
         *,
         password: str | None = None,
-        reading: Reading | None = None,
+        read_only: ReadOnly | None = None,
     ) -> None:
         assert database.dsn is not None
         super().__init__(
@@ -58,8 +58,8 @@ class MongodbVisitStore(SessionVisitStore[Session]):
         )
         self._dsn = database.dsn
         self._password = password
-        self._reading = reading
-        self._timeout_s = reading.give_up_s if reading else database.command_timeout_s
+        self._read_only = read_only
+        self._timeout_s = read_only.give_up_s if read_only else database.command_timeout_s
         self._target = target_of(database.dsn)
         self._client: Client | None = None
         self._opened: Session | None = None
@@ -197,22 +197,22 @@ class MongodbVisitStore(SessionVisitStore[Session]):
             yield replace(session, timeout_s=None)
 
     def _given_up(self) -> AbstractContextManager[None]:
-        return taken_too_long(self._target, self._reading.give_up_s) if self._reading else nullcontext()
+        return taken_too_long(self._target, self._read_only.give_up_s) if self._read_only else nullcontext()
 
     async def _connected(self) -> Session:
         if self._client is None:
             self._client = make_client(
                 self._dsn,
                 password=self._password,
-                program=f"triggerlog visits{' reader' if self._reading else ''}",
+                program=f"triggerlog visits{' reader' if self._read_only else ''}",
                 timeout_s=self._timeout_s,
             )
         if self._opened is None:
             # Who only asks does so where the DSN says.
-            where = None if self._reading else ReadPreference.PRIMARY
+            where = None if self._read_only else ReadPreference.PRIMARY
             database = self._client.get_database(self._visits.schema_name, read_preference=where)
             server = await meet_server(database, self._timeout_s)
-            check_server(server, self._target, writes=self._reading is None)
+            check_server(server, self._target, writes=self._read_only is None)
             concern = server.write_concern(self._visits.durability, self._timeout_s)
             self._opened = Session(
                 database=database, server=server, target=self._target, concern=concern, timeout_s=self._timeout_s

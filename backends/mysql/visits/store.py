@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pymysql.err import IntegrityError, MySQLError
 
-from backends.base import Reading, StoreError, StoreUnavailable
+from backends.base import ReadOnly, StoreError, StoreUnavailable
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.server.address import address_of
 from backends.mysql.server.errors import login_refused, number_of, taken_too_long, translated
@@ -56,7 +56,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         visits: what decides about the tables.
         password: goes before one in the DSN.
         bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
-        reading: makes a store that is only asked.
+        read_only: makes a store that is only asked.
     """
 
     _tables: PackTables | RowTables
@@ -68,12 +68,12 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         *,
         password: str | None = None,
         bulk: bool = True,
-        reading: Reading | None = None,
+        read_only: ReadOnly | None = None,
     ) -> None:
         assert database.dsn is not None
         self._address = address_of(database.dsn, password)
         self._target = self._address.target
-        self._give_up_s = reading.give_up_s if reading else None
+        self._give_up_s = read_only.give_up_s if read_only else None
         self._timeout_s = self._give_up_s or database.command_timeout_s
         self._schema = visits.schema_name
         self._bulk = bulk

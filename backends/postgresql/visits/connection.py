@@ -7,7 +7,7 @@ from pathlib import Path
 
 import asyncpg
 
-from backends.base import Reading, StoreUnavailable
+from backends.base import ReadOnly, StoreUnavailable
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.embedded import EmbeddedPostgresql
@@ -22,7 +22,7 @@ SYNCHRONOUS = "SELECT set_config('synchronous_commit', 'on', false) WHERE curren
 
 
 class PostgresqlVisitConnection(VisitConnection[Connection]):
-    """A connection that takes one call at a time; with `reading` one that only asks."""
+    """A connection that takes one call at a time; with `read_only` one that only asks."""
 
     def __init__(
         self,
@@ -31,11 +31,11 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
         state_dir: Path,
         *,
         password: str | None = None,
-        reading: Reading | None = None,
+        read_only: ReadOnly | None = None,
     ) -> None:
         self._database = database
-        self._reading = reading
-        self.timeout_s = reading.give_up_s if reading else database.command_timeout_s
+        self._read_only = read_only
+        self.timeout_s = read_only.give_up_s if read_only else database.command_timeout_s
         self._durability = visits.durability
         self._password = password
         self._server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
@@ -46,7 +46,7 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        given_up = taken_too_long(self.target, self.timeout_s) if self._reading else nullcontext()
+        given_up = taken_too_long(self.target, self.timeout_s) if self._read_only else nullcontext()
         with translated(self.target), login_refused(), given_up:
             yield
 
@@ -82,10 +82,10 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
         }
         if self._durability is Durability.ASYNC:
             settings["synchronous_commit"] = "off"
-        if self._reading is not None:
+        if self._read_only is not None:
             settings |= {
                 "application_name": "triggerlog visits reader",
                 "default_transaction_read_only": "on",
-                "statement_timeout": str(math.ceil(1000 * self._reading.give_up_s)),
+                "statement_timeout": str(math.ceil(1000 * self._read_only.give_up_s)),
             }
         return settings

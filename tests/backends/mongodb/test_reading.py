@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import numpy as np
 import pytest
 
-from backends.base import Reading, ServerView, StoreUnavailable
+from backends.base import ReadOnly, ServerView, StoreUnavailable
 from backends.memory.store import MemoryStore
 from backends.mongodb import MongodbStore
 from backends.mongodb.reading.activity import view_of
@@ -31,13 +31,13 @@ async def made(mongodb_dsn: str, schema: str) -> AsyncIterator[Make]:
     """Makes stores in one database, and closes them."""
     async with AsyncExitStack() as stack:
 
-        def make(group: InstrumentGroup, layout: Layout, reading: Reading | None = None) -> MongodbStore:
+        def make(group: InstrumentGroup, layout: Layout, read_only: ReadOnly | None = None) -> MongodbStore:
             store = MongodbStore(
                 DatabaseConfig(dsn=mongodb_dsn, schema=schema),
                 logger="main",
                 groups=by_group(group),
                 layouts={group.name: layout},
-                reading=reading,
+                read_only=read_only,
             )
             stack.push_async_callback(store.close)
             return store
@@ -65,10 +65,10 @@ async def filled(store: MongodbStore, group: InstrumentGroup) -> MemoryStore:
 async def test_it_reads_beside_the_writer_and_gives_up_in_one_line(made: Make) -> None:
     group = group_of(size=4)
     await filled(made(group, Layout.ROWS), group)
-    reader = made(group, Layout.ROWS, Reading(connections=2, give_up_s=60))
+    reader = made(group, Layout.ROWS, ReadOnly(connections=2, give_up_s=60))
     answers = await asyncio.gather(*(reader.ask(LedgerTail(group=group, most=9)) for _ in range(5)))
     assert [len(found) for found in answers] == [9] * 5
-    hurried = made(group, Layout.ROWS, Reading(connections=1, give_up_s=1e-6))
+    hurried = made(group, Layout.ROWS, ReadOnly(connections=1, give_up_s=1e-6))
     with pytest.raises(StoreUnavailable, match=r"took longer than 1e-06 s, and was given up$"):
         await hurried.ask(Aggregate(group=group))
 
