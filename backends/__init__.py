@@ -1,14 +1,27 @@
-"""One package a database behind `backends.base.Store`; here is the one place that chooses."""
+"""The databases that triggerlog writes into, each a package behind `backends.base.Store`.
+
+What comes in: batches of closed triggers, and questions (`schemas.queries`). What goes out: acknowledged transactions,
+and answers as structured arrays. Nothing here tries again, waits for its time, or gathers: whoever calls does.
+
+Read in this order: `base` (what a store promises), `kinds` (one descriptor a database), `columns` (what all stores do
+with arrays), `sql` (what PostgreSQL and MariaDB share), then one database: `postgresql`, `mysql`, `mongodb`, `memory`.
+`visits` is the same once more for mock DIA visits; `throwaway` starts servers for tests, drills and benchmarks.
+"""
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from backends.base import Reading, Store
+from backends.base import ReadOnly, Store
+from backends.kinds import KINDS
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
+
+if TYPE_CHECKING:
+    from backends.visits.base import VisitStore
+    from schemas.config.visits import VisitsConfig
 
 
 def open_store(
@@ -19,7 +32,7 @@ def open_store(
     layouts: Mapping[str, Layout],
     state_dir: Path,
     password: str | None = None,
-    reading: Reading | None = None,
+    read_only: ReadOnly | None = None,
 ) -> Store:
     """Make the store that the configuration names; `await store.open()` opens it.
 
@@ -30,27 +43,23 @@ def open_store(
         layouts: by name of the group.
         state_dir: folder for what the daemon keeps.
         password: for the DSN; it appears in no message.
-        reading: makes a store that is only asked, without `open`. An embedded PostgreSQL has to run already.
+        read_only: makes a store that is only asked, without `open`. An embedded PostgreSQL has to run already.
 
     """
-    # A driver is imported only when it is used: each costs start-up time, and not every site has them all.
-    if database.backend is Backend.MONGODB:
-        from backends.mongodb import MongodbStore
-
-        return MongodbStore(database, logger=logger, groups=groups, layouts=layouts, password=password, reading=reading)
-
-    if database.backend is Backend.MYSQL:
-        from backends.mysql import MysqlStore
-
-        return MysqlStore(database, logger=logger, groups=groups, layouts=layouts, password=password, reading=reading)
-
-    from backends.postgresql import PostgresqlStore
-    from backends.postgresql.server.embedded import EmbeddedPostgresql
-
-    server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
-    return PostgresqlStore(
-        database, logger=logger, groups=groups, layouts=layouts, password=password, server=server, reading=reading
+    store: Store = (
+        KINDS[database.backend]
+        .implementation()
+        .open_store(
+            database,
+            logger=logger,
+            groups=groups,
+            layouts=layouts,
+            state_dir=state_dir,
+            password=password,
+            read_only=read_only,
+        )
     )
+    return store
 
 
 def schema_statements(
@@ -65,7 +74,7 @@ def schema_statements(
 
     The statements and comments, in order, are a script for that database's own client; arguments as of `open_store`.
     """
-    statements: list[str] = import_module(f"backends.{backend}").schema_statements(schema, logger, groups, layouts)
+    statements: list[str] = KINDS[backend].implementation().schema_statements(schema, logger, groups, layouts)
     return statements
 
 
@@ -75,4 +84,29 @@ async def drop_schema(database: DatabaseConfig, password: str | None) -> None:
     Raises:
         StoreError: it is still there.
     """
-    await import_module(f"backends.{database.backend}").drop_schema(database, password)
+    await KINDS[database.backend].implementation().drop_schema(database, password)
+
+
+def open_visit_store(
+    database: DatabaseConfig,
+    visits: "VisitsConfig",
+    *,
+    state_dir: Path,
+    password: str | None = None,
+    read_only: ReadOnly | None = None,
+) -> "VisitStore":
+    """Make the store of visits of a database; `await store.create()` makes its tables.
+
+    Args:
+        database: where; without a DSN the embedded PostgreSQL under `state_dir`, which has to run already.
+        visits: schema, index mode and all that decides about the tables.
+        state_dir: folder for what the daemon keeps.
+        password: for the DSN; it appears in no message.
+        read_only: makes a store that is only asked, one question at a time, each given up after `read_only.give_up_s`.
+
+    """
+    found = KINDS[database.backend].implementation("visits")
+    store: VisitStore = found.open_visit_store(
+        database, visits, state_dir=state_dir, password=password, read_only=read_only
+    )
+    return store

@@ -41,14 +41,14 @@ class CommitsLost(StoreError):
 
 
 class AnswerTooLarge(StoreError):
-    """There is more than the question allows an answer to have; a smaller stretch may do."""
+    """There is more than the question allows an answer to have; a shorter interval may do."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"there are more than {most:,} readings, or the triggers that may have them")
 
 
 class SchemaMismatch(StoreError):
-    """What is in the database does not fit the configuration; the message names the difference and the mend."""
+    """What is in the database does not fit the configuration; the message names the difference and the fix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class StoreFacts:
     backend: the product that answers, e.g. `postgresql`, `mariadb`, `mysql`, `mongodb`, `ferretdb`.
     durability: what holds for each durability that a group may ask for.
     settings: the server's settings that this follows from, by their names there.
-    rows, size_bytes: by group; rows is the server's estimate where counting would be dear.
+    rows, size_bytes: by group; rows is the server's estimate where counting would be expensive.
     """
 
     backend: str
@@ -87,7 +87,7 @@ class StoreFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadOnly:
     """What makes a store one that is only asked: `ask`, `view`, `partitions`, `facts`, `close`.
 
     It takes no lock, is neither opened nor written with, and names itself to the server as `triggerlog LOGGER reader`.
@@ -102,7 +102,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerView:
-    """What a server says of its own work; both are empty where it tells nothing.
+    """What a server says of its own work; both are empty where it gives none.
 
     counters: what it counts, ever growing until it is started anew, by name. The same names mean the same everywhere:
         `wal_bytes` (redo log, journal), `cache_hits` and `cache_misses` (pages), `fsyncs`, `lock_waits`, `temp_bytes`,
@@ -120,7 +120,7 @@ class Partition:
 
     start_ns, end_ns: start_ns <= time_ns < end_ns, ns since 1970-01-01 UTC; the one that takes what fits no other has
         the ends of int64, and comes first.
-    rows: readings (`arrays` layout: triggers), the server's estimate where counting would be dear.
+    rows: readings (`arrays` layout: triggers), the server's estimate where counting would be expensive.
     size_bytes: on the server's disk, with indexes.
     """
 

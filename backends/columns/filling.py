@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.sql.tables import MISSING_OFFSET, STORED_DTYPES
+from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES
 from schemas.batch import ClosedTriggers
 from schemas.queries import answer_dtype
 from schemas.readings import Array, InstrumentGroup

@@ -1,4 +1,4 @@
-"""Which stretch of time a partition holds: pure arithmetic on int64 nanoseconds since 1970-01-01 UTC."""
+"""Which interval of time a partition holds: pure arithmetic on int64 nanoseconds since 1970-01-01 UTC."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,10 +7,10 @@ import numpy as np
 
 from schemas.readings import Array
 
-Stretch = Literal["hour", "day", "month"]
+PartitionUnit = Literal["hour", "day", "month"]
 
-UNITS: dict[Stretch, str] = {"hour": "h", "day": "D", "month": "M"}
-NAMES: dict[Stretch, int] = {"hour": 13, "day": 10, "month": 7}
+UNITS: dict[PartitionUnit, str] = {"hour": "h", "day": "D", "month": "M"}
+NAMES: dict[PartitionUnit, int] = {"hour": 13, "day": 10, "month": 7}
 """How much of `2026-11-21T03` names a partition."""
 
 DAY_NS = 86_400_000_000_000
@@ -21,39 +21,39 @@ FUTURE_NS = 2 * DAY_NS
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Partition:
-    """One stretch, start_ns <= time_ns < end_ns; `label` makes its table's name."""
+    """One interval, start_ns <= time_ns < end_ns; `label` makes its table's name."""
 
     start_ns: int
     end_ns: int
     label: str
 
 
-def partition_of(time_ns: int, stretch: Stretch) -> Partition:
-    """The stretch that holds a time."""
-    return _partition(_number(np.int64(time_ns), stretch), stretch)
+def partition_of(time_ns: int, unit: PartitionUnit) -> Partition:
+    """The partition that holds a time."""
+    return _partition(_number(np.int64(time_ns), unit), unit)
 
 
-def partitions_of(times: Array, now_ns: int, stretch: Stretch, ahead: int) -> list[Partition]:
+def partitions_of(times: Array, now_ns: int, unit: PartitionUnit, ahead: int) -> list[Partition]:
     """Partitions that times (int64, any shape) near now need, and `ahead` more after the newest of them, ascending."""
     near = times[(times >= now_ns - PAST_NS) & (times <= now_ns + FUTURE_NS)]
     if near.size == 0:
         return []
-    numbers = np.unique(_numbers(near, stretch))
+    numbers = np.unique(_numbers(near, unit))
     newest = int(numbers[-1])
     wanted = {*map(int, numbers), *range(newest + 1, newest + ahead + 1)}
-    return [_partition(number, stretch) for number in sorted(wanted)]
+    return [_partition(number, unit) for number in sorted(wanted)]
 
 
-def _numbers(times: Array, stretch: Stretch) -> Array:
-    return times.astype("datetime64[ns]").astype(f"datetime64[{UNITS[stretch]}]").astype(np.int64)
+def _numbers(times: Array, unit: PartitionUnit) -> Array:
+    return times.astype("datetime64[ns]").astype(f"datetime64[{UNITS[unit]}]").astype(np.int64)
 
 
-def _number(time_ns: np.int64, stretch: Stretch) -> int:
-    return int(_numbers(np.asarray([time_ns]), stretch)[0])
+def _number(time_ns: np.int64, unit: PartitionUnit) -> int:
+    return int(_numbers(np.asarray([time_ns]), unit)[0])
 
 
-def _partition(number: int, stretch: Stretch) -> Partition:
-    bounds = np.array([number, number + 1], f"datetime64[{UNITS[stretch]}]")
+def _partition(number: int, unit: PartitionUnit) -> Partition:
+    bounds = np.array([number, number + 1], f"datetime64[{UNITS[unit]}]")
     start_ns, end_ns = (int(bound) for bound in bounds.astype("datetime64[ns]").astype(np.int64))
-    label = str(bounds[0].astype("datetime64[h]"))[: NAMES[stretch]].replace("-", "").replace("T", "")
+    label = str(bounds[0].astype("datetime64[h]"))[: NAMES[unit]].replace("-", "").replace("T", "")
     return Partition(start_ns=start_ns, end_ns=end_ns, label=label)

@@ -1,4 +1,4 @@
-"""Figures made of many readings, which come in bounded pieces: for stores whose server cannot make them itself.
+"""Figures made of many readings, which come in bounded chunks: for stores whose server cannot make them itself.
 
 Pure numpy. What is kept grows with the answer, never with the readings that went by.
 """
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from schemas.queries import Aggregate, Means, Reduction, aggregate_dtype, means_dtype
+from schemas.queries import Aggregate, Means, Reduction, Snapshot, aggregate_dtype, answer_dtype, means_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
 
 DENSE = 4
@@ -19,7 +19,7 @@ LEAST_NS = -(2**63)
 
 
 class Reducer(Protocol):
-    """Makes an answer of readings that come in pieces."""
+    """Makes an answer of readings that come in chunks."""
 
     def add(self, readings: Array) -> None:
         """Take readings: `answer_dtype(group)`, shape (n,), in any order."""
@@ -129,6 +129,26 @@ def newest_of_each(readings: Array) -> Array:
     last = np.ones(len(readings), bool)
     last[:-1] = readings["instrument"][1:] != readings["instrument"][:-1]
     return np.asarray(readings[last])
+
+
+class Newest:
+    """The newest reading of each instrument within the time of a `Snapshot`: `found`, `answer_dtype(group)`."""
+
+    def __init__(self, query: Snapshot) -> None:
+        self._query = query
+        self.found = np.empty(0, answer_dtype(query.group))
+
+    def add(self, readings: Array) -> None:
+        """Take readings: `answer_dtype(group)`, shape (n,), in any order."""
+        times, at_ns = readings["time_ns"], self._query.at_ns
+        valid = readings[(times <= at_ns) & (times > at_ns - self._query.within_ns)]
+        self.found = newest_of_each(np.concatenate([self.found, valid]))
+
+    def missing(self, until_ns: int = LEAST_NS - 1) -> list[int]:
+        """Instruments of which nothing was found that is later than a time."""
+        found = self.found["instrument"][self.found["time_ns"] > until_ns]
+        missing: list[int] = np.setdiff1d(np.arange(self._query.group.size), found).tolist()
+        return missing
 
 
 def reducer_of(query: Reduction) -> Reducer:

@@ -134,7 +134,7 @@ class MemoryVisitStore:
         raise StoreError("visits in memory have nothing to be compacted")
 
     async def counts(self) -> Mapping[str, int]:
-        """Rows of each table; in pieces all that are packed, so of DIAObjectLast every version."""
+        """Rows of each table; in packs all that are packed, so of DIAObjectLast every version."""
         return {
             table.name: len(self._rows(table)[0])
             if self._mode is IndexMode.PARTITIONED

@@ -1,7 +1,22 @@
-"""The store in MongoDB, or in what speaks its protocol."""
+"""The store in MongoDB, or in what speaks its protocol.
+
+There are no transactions: every document has an `_id` that follows from what it is, and the position comes last. Read
+`store` first, then `protocol` (documents as bytes), `schema`, `writing`, `reading`, `server` (client, errors, leases),
+and `visits`, the store of mock DIA visits.
+"""
+
+from pathlib import Path
+from typing import Any
 
 from backends.mongodb.schema.removal import drop_schema
 from backends.mongodb.schema.script import schema_statements
+from backends.mongodb.server.terminal import terminal_of
 from backends.mongodb.store import MongodbStore
+from schemas.config import DatabaseConfig
 
-__all__ = ["MongodbStore", "drop_schema", "schema_statements"]
+__all__ = ["MongodbStore", "drop_schema", "open_store", "schema_statements", "terminal_of"]
+
+
+def open_store(database: DatabaseConfig, *, state_dir: Path, **store: Any) -> MongodbStore:
+    """Make the store; see `backends.open_store`. Nothing lies under `state_dir`."""
+    return MongodbStore(database, **store)

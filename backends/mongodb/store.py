@@ -8,15 +8,15 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 import pymongo
 from pymongo import ReadPreference
 
-from backends.base import GroupLocked, Partition, Reading, SchemaMismatch, ServerView, StoreError, StoreFacts
+from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError, StoreFacts
 from backends.mongodb.protocol.documents import NotOurDocuments
-from backends.mongodb.reading.pieces import Asked
-from backends.mongodb.reading.queries import answer
-from backends.mongodb.reading.work import ask_view
-from backends.mongodb.schema.schema import GroupCollections, check_width, create_or_check, missing_from
+from backends.mongodb.reading.activity import ask_view
+from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.reading.queries import MongodbQuestions
+from backends.mongodb.schema.create import GroupCollections, check_width, create_or_check, missing_from
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
-from backends.mongodb.server.server import Database, Server, ask_server, check_server, held, meet_server
+from backends.mongodb.server.facts import Database, Server, ask_server, check_server, held, meet_server
 from backends.mongodb.writing.writer import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
@@ -36,7 +36,7 @@ class MongodbStore:
     ledger after them, and the position last. A batch that was rejected may leave readings of it behind.
 
     Args:
-        reading: makes a store that is only asked.
+        read_only: makes a store that is only asked.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class MongodbStore:
         groups: Mapping[str, InstrumentGroup],
         layouts: Mapping[str, Layout],
         password: str | None = None,
-        reading: Reading | None = None,
+        read_only: ReadOnly | None = None,
     ) -> None:
         assert database.dsn is not None
         self._dsn = database.dsn
         self._schema = database.schema_name
         self._timeout_s = database.command_timeout_s
         self._logger = logger
-        self._reading = reading
-        self._turns = asyncio.Semaphore(reading.connections if reading else READERS)
+        self._read_only = read_only
+        self._turns = asyncio.Semaphore(read_only.connections if read_only else READERS)
         self._password = password
         self._target = target_of(database.dsn)
         self._collections = {
@@ -127,8 +127,8 @@ class MongodbStore:
         of = self._collections[query.group.name]
         within_s = query.within_s if isinstance(query, Totals) else None
         async with self._reader(within_s) as (database, server):
-            asked = Asked(database=database, server=server, of=of, logger=self._logger)
-            return await answer(asked, query)
+            group = GroupReader(database=database, server=server, of=of, logger=self._logger)
+            return await MongodbQuestions(group).answer(query)
 
     async def facts(self) -> StoreFacts:
         """Ask the server what it is and what it really does about durability."""
@@ -171,7 +171,7 @@ class MongodbStore:
 
     @asynccontextmanager
     async def _reader(self, within_s: float | None = None) -> AsyncIterator[tuple[Database, Server]]:
-        give_up_s = self._reading.give_up_s if self._reading else self._timeout_s
+        give_up_s = self._read_only.give_up_s if self._read_only else self._timeout_s
         try:
             with translated(self._target):
                 async with self._turns:
@@ -185,24 +185,24 @@ class MongodbStore:
             ) from error
 
     def _given_up(self) -> AbstractContextManager[None]:
-        return taken_too_long(self._target, self._reading.give_up_s) if self._reading else nullcontext()
+        return taken_too_long(self._target, self._read_only.give_up_s) if self._read_only else nullcontext()
 
     async def _connect(self) -> tuple[Database, Server]:
         if self._client is None:
             self._client = make_client(
                 self._dsn,
                 password=self._password,
-                program=f"triggerlog {self._logger}{' reader' if self._reading else ''}",
+                program=f"triggerlog {self._logger}{' reader' if self._read_only else ''}",
                 timeout_s=self._timeout_s,
-                connections=self._reading.connections if self._reading else None,
+                connections=self._read_only.connections if self._read_only else None,
             )
         # Positions, leases and the ledger are read where they are written; who only asks, where the DSN says.
-        where = None if self._reading else ReadPreference.PRIMARY
+        where = None if self._read_only else ReadPreference.PRIMARY
         database = self._client.get_database(self._schema, read_preference=where)
         if self._server is None:
             with translated(self._target):
                 server = await meet_server(database, self._timeout_s)
-            check_server(server, self._target, writes=self._reading is None)
+            check_server(server, self._target, writes=self._read_only is None)
             for collections in self._collections.values():
                 check_width(collections)
             self._server = server

@@ -10,16 +10,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from backends.sql.tables import ACCOUNT, MISSING_OFFSET, GroupTables, shared_tables
+from backends.columns.stored import ACCOUNT, MISSING_OFFSET, slack
+from backends.sql.tables import GroupTables, shared_tables
 from schemas.batch import Layout, Stream
 from schemas.ledger import COUNTS, TIMES
 from schemas.queries import InstrumentReadings, WindowReadings
-
-SLACK_NS = 5_000_000_000
-"""In the arrays layout, how far a reading's own time may be from its trigger's and still be found by time, in ns.
-
-Rows are found by their trigger's time, so every question about a stretch of time reads this much more at either end.
-"""
 
 
 def ledger_columns(tables: GroupTables) -> list[sa.Column[Any]]:
@@ -171,8 +166,3 @@ _COUNTED = ("run", "stored", "triggers", "expected", "arrived", "first_ns", "las
 
 def _labelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return sa.select(*(column.label(name) for name, column in zip(_COUNTED, columns, strict=True)))
-
-
-def slack(start_ns: int, end_ns: int) -> tuple[int, int]:
-    """Widen a stretch of time to that of the triggers whose readings may be in it."""
-    return max(start_ns - SLACK_NS, -(2**63)), min(end_ns + SLACK_NS, 2**63 - 1)

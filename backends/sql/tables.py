@@ -11,24 +11,10 @@ from functools import lru_cache
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from backends.columns.stored import ACCOUNT, STORED_DTYPES
 from schemas.batch import Layout
 from schemas.ledger import COUNTS, TIMES
-from schemas.readings import CHANNEL_DTYPES, Channel, InstrumentGroup
-
-ACCOUNT = ("triggers", "readings")
-"""Columns of `positions`: how much the logger ever committed into the group, moved with the position."""
-
-MISSING_OFFSET = -(2**63)
-"""In the arrays layout, `time_offset_ns` of an instrument that is missing."""
-
-STORED_DTYPES: dict[str, str] = {
-    **CHANNEL_DTYPES,
-    "int8": "<i2",
-    "uint8": "<i2",
-    "uint16": "<i4",
-    "uint32": "<i8",
-}
-"""Channel dtypes as SQL stores them: it knows neither unsigned nor 8-bit integers, so these take the next wider one."""
+from schemas.readings import Channel, InstrumentGroup
 
 SQL_TYPES: dict[str, type[sa.types.TypeEngine[float]] | type[sa.types.TypeEngine[int]]] = {
     "<i2": sa.SmallInteger,

@@ -27,14 +27,14 @@ class ThrowawayServer(ABC):
     @property
     @abstractmethod
     def log(self) -> Path:
-        """What the server says."""
+        """The server's log."""
 
     @abstractmethod
     def start(self) -> str:
         """Start the server, or find that it runs; return its DSN, the same each time. One that was killed recovers.
 
         Raises:
-            StoreError: it does not start; the message has the last it said.
+            StoreError: it does not start; the message has the last line of its log.
         """
 
     @abstractmethod
@@ -83,7 +83,7 @@ class ServerProcess(ThrowawayServer):
 
     @property
     def log(self) -> Path:
-        """What the server says."""
+        """The server's log."""
         return self._folder / "server.log"
 
     def start(self) -> str:
@@ -91,7 +91,7 @@ class ServerProcess(ThrowawayServer):
 
         Raises:
             ServerNotInstalled: its program is not here.
-            StoreError: it does not start; the message has the last it said.
+            StoreError: it does not start; the message has the last line of its log.
         """
         if self._port is None or not self._runs(self._port):
             self._prepare()
@@ -148,7 +148,7 @@ class ServerProcess(ThrowawayServer):
         """Whether a server takes connections there, and not only listens."""
 
     @abstractmethod
-    def _last_said(self) -> str:
+    def _last_line(self) -> str:
         """The line of its log that says why it does not start."""
 
     def _runs(self, port: int) -> bool:
@@ -174,7 +174,7 @@ class ServerProcess(ThrowawayServer):
 
     def _see_it_runs(self, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is not None:
-            raise StoreError(f"{self._name} does not start: {self._last_said()} (see {self.log})")
+            raise StoreError(f"{self._name} does not start: {self._last_line()} (see {self.log})")
 
 
 def free_port() -> int:

@@ -87,7 +87,7 @@ class ThrowawayMariadb(ServerProcess):
     def _answers(self, port: int) -> bool:
         return _greets(port)
 
-    def _last_said(self) -> str:
+    def _last_line(self) -> str:
         return _last(self.log.read_bytes())
 
 
@@ -116,4 +116,4 @@ def _greets(port: int) -> bool:
 def _last(output: bytes) -> str:
     lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
     wrong = [line for line in lines if "[ERROR]" in line and "Aborting" not in line]
-    return (wrong or lines or ["it says nothing"])[-1]
+    return (wrong or lines or ["its log is empty"])[-1]

@@ -74,9 +74,9 @@ class ThrowawayMongodb(ServerProcess):
     def _answers(self, port: int) -> bool:
         return _pings(port)
 
-    def _last_said(self) -> str:
-        said = self.log.read_text(errors="replace").strip().splitlines() or ["it says nothing"]
-        return said[-1]
+    def _last_line(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines() or ["its log is empty"]
+        return lines[-1]
 
 
 def _dsn(port: int) -> str:

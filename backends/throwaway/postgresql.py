@@ -39,14 +39,14 @@ class ThrowawayPostgresql(ThrowawayServer):
 
     @property
     def log(self) -> Path:
-        """What the server says: a file a day of the week."""
+        """The server's log: a file a day of the week."""
         return self._folder / "postgresql" / "log"
 
     def start(self) -> str:
         """Start the server, or find that it runs; return its DSN, the same each time. One that was killed recovers.
 
         Raises:
-            StoreError: it does not start; the message has the last it said.
+            StoreError: it does not start; the message has the last line of its log.
         """
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:

@@ -1,18 +1,14 @@
-"""The store of mock DIA visits: what each database implements, and the one place that chooses.
+"""The store of mock DIA visits: what each database implements.
 
 Like a `Store` it only writes and reads: no retry, no sleep, no geometry. Everything is columnar: answers and writes are
 structured arrays of `schemas.visits.tables`.
 """
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import Protocol
 
-from backends.base import Reading, StoreError, StoreUnavailable
+from backends.base import StoreError, StoreUnavailable
 from schemas.api.visits import TableSize
-from schemas.config import DatabaseConfig
-from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.records import Compacted, History, Region, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import Step
@@ -114,20 +110,20 @@ class VisitStore(Protocol):
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """In `partitioned`: tables that visits read, and periods, that ended before a time and can be compacted.
 
-        In order of time; without those that were compacted, or whose pieces are large enough as they are. Elsewhere,
+        In order of time; without those that were compacted, or whose packs are large enough as they are. Elsewhere,
         and in MongoDB, none.
         """
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Write a table's pieces of a period anew: few, by pixel, in full pages; of DIAObjectLast the newest versions.
+        """Write a table's packs of a period anew: few, by pixel, in full pages; of DIAObjectLast the newest versions.
 
         No visit may be under way; others may read meanwhile, and find the same as ever. Cut short, also by a crash, it
-        leaves the pieces as they were. None where somebody's reading stands in the way of putting the new ones in the
+        leaves the packs as they were. None where somebody's reading stands in the way of putting the new ones in the
         place of the old; another time it may work.
         """
 
     async def counts(self) -> Mapping[str, int]:
-        """Rows of each table, counted exactly, by its name in the paper; in pieces, of what is packed in them."""
+        """Rows of each table, counted exactly, by its name in the paper; in packs, of what is packed in them."""
 
     async def sizes(self) -> Mapping[str, TableSize]:
         """Rows (estimated) and bytes of each table, by its name in the paper."""
@@ -140,27 +136,3 @@ class VisitStore(Protocol):
 
     async def drop(self) -> None:
         """Remove the schema with everything in it; nothing happens when it is not there."""
-
-
-def open_visit_store(
-    database: DatabaseConfig,
-    visits: VisitsConfig,
-    *,
-    state_dir: Path,
-    password: str | None = None,
-    reading: Reading | None = None,
-) -> VisitStore:
-    """Make the store of visits of a database; `await store.create()` makes its tables.
-
-    Args:
-        database: where; without a DSN the embedded PostgreSQL under `state_dir`, which has to run already.
-        visits: schema, index mode and all that decides about the tables.
-        state_dir: folder for what the daemon keeps.
-        password: for the DSN; it appears in no message.
-        reading: makes a store that is only asked, one question at a time, each given up after `reading.give_up_s`.
-
-    """
-    store: VisitStore = import_module(f"backends.{database.backend}.visits").open_visit_store(
-        database, visits, state_dir, password, reading
-    )
-    return store

@@ -1,6 +1,6 @@
-"""What compaction of pieces has in common in all databases: how to go through a period, and what to make of it.
+"""What compaction of packs has in common in all databases: how to go through a period, and what to make of it.
 
-A visit reads the pieces of its field's pixels, out of each period. As they are written they are small, of one visit
+A visit reads the packs of its field's pixels, out of each period. As they are written they are small, of one visit
 each, and lie between those of others in half-empty pages; those of a period that ended are written once more, in order
 of pixels, each pixel's records together. Decision 0045 has the measurements.
 """
@@ -18,23 +18,23 @@ from schemas.visits.tables import DIA_FORCED_SOURCE, DIA_OBJECT_LAST, DIA_SOURCE
 COMPACTED = (DIA_OBJECT_LAST.name, DIA_SOURCE.name, DIA_FORCED_SOURCE.name)
 """The tables that visits read. DIAObject is only written."""
 LARGE_BYTES = 4 * 1024
-"""Larger pieces, on average, gain less by compaction than it takes: DIASource at a fiftieth of the density has 5 kB."""
+"""Larger packs, on average, gain less by compaction than it takes: DIASource at a fiftieth of the density has 5 kB."""
 CHUNK_BYTES = 16 * 1024 * 1024
 """About so much is read and written at a time."""
 LAST_TILE = -1
-"""`tile` of a compacted piece, which no visit has; of a pixel's parts that of the last one, the one before has -2."""
+"""`tile` of a compacted pack, which no visit has; of a pixel's parts that of the last one, the one before has -2."""
 
 
-class PixelPieces(NamedTuple):
-    """What the pieces of one pixel hold together."""
+class PixelPacks(NamedTuple):
+    """What the packs of one pixel hold together."""
 
     pixel: int
-    pieces: int
+    packs: int
     records: int
 
 
 class Part(NamedTuple):
-    """A compacted piece: `tile` tells the parts of one pixel apart. records: structured, packed."""
+    """A compacted pack: `tile` tells the parts of one pixel apart. records: structured, packed."""
 
     pixel: int
     tile: int
@@ -42,13 +42,13 @@ class Part(NamedTuple):
 
 
 def is_large(packed: Packed, table: Table) -> bool:
-    """Whether pieces are so large that compaction would gain nothing; none at all count as large.
+    """Whether packs are so large that compaction would gain nothing; none at all count as large.
 
     Those of DIAObjectLast never are: most of their records are not the newest of a period.
     """
-    if packed.pieces and table.name == DIA_OBJECT_LAST.name:
+    if packed.packs and table.name == DIA_OBJECT_LAST.name:
         return False
-    return packed.records * table.dtype.itemsize >= packed.pieces * LARGE_BYTES
+    return packed.records * table.dtype.itemsize >= packed.packs * LARGE_BYTES
 
 
 async def worth_it(
@@ -59,7 +59,7 @@ async def worth_it(
 ) -> list[tuple[str, int]]:
     """Tables and periods to compact, in order of time; the others are noted, never to be looked at again.
 
-    ended: periods that ended, not noted yet. sample: some of the pieces of one.
+    ended: periods that ended, not noted yet. sample: some of the packs of one.
     """
     found = []
     for name, period in sorted(ended, key=lambda each: each[::-1]):
@@ -70,7 +70,7 @@ async def worth_it(
     return found
 
 
-def chunks(found: list[PixelPieces], table: Table) -> Iterator[tuple[int, int]]:
+def chunks(found: list[PixelPacks], table: Table) -> Iterator[tuple[int, int]]:
     """First and last pixel of stretches of about CHUNK_BYTES each.
 
     found: ascending by pixel.
@@ -85,9 +85,9 @@ def chunks(found: list[PixelPieces], table: Table) -> Iterator[tuple[int, int]]:
 
 
 def parts(rows: Array, visits: Array, pixels: Array, table: Table, most_bytes: int) -> Iterator[Part]:
-    """Make the compacted pieces of what was read, ascending by pixel and tile; records stay in the order of visits.
+    """Make the compacted packs of what was read, ascending by pixel and tile; records stay in the order of visits.
 
-    rows: `table.dtype`, shape (rows,); visits, pixels: int64, of each. most_bytes: of a piece; it holds one record at
+    rows: `table.dtype`, shape (rows,); visits, pixels: int64, of each. most_bytes: of a pack; it holds one record at
     least.
     """
     if table.name == DIA_OBJECT_LAST.name:

@@ -15,6 +15,13 @@ STEP_TABLES: dict[Step, tuple[str, ...]] = {
     Step.FORCED: ("DIAForcedSource",),
 }
 """Which tables a step writes, where the index mode has them."""
+SECONDS = {
+    "DIAObjectLast": "store_last_s",
+    "DIAObject": "store_object_s",
+    "DIASource": "store_source_s",
+    "DIAForcedSource": "store_forced_s",
+}
+"""What the time that a table's writes take counts as, of `schemas.api.visits.TIMES`."""
 
 
 def tables_by_name(visits: VisitsConfig) -> dict[str, Table]:
@@ -77,7 +84,7 @@ def of_ids(rows: Array, ids: Array) -> Array:
 
 
 def of_history(rows: Array, history: History) -> Array:
-    """Rows of the ids and of the visits of a history: a compacted piece has those of other visits, too."""
+    """Rows of the ids and of the visits of a history: a compacted pack has those of other visits, too."""
     visits = rows["ccdVisitId"]
     return taken(rows, _is_of(rows, history.ids) & (visits >= history.since_visit) & (visits < history.before_visit))
 

@@ -25,7 +25,7 @@ def check_settings(stored: str, visits: VisitsConfig) -> None:
     stored: what `settings_of` gave when the schema was made.
 
     Raises:
-        SchemaMismatch: one differs; the message names it and the mend.
+        SchemaMismatch: one differs; the message names it and the fix.
     """
     there: dict[str, Any] = json.loads(stored)
     here: dict[str, Any] = json.loads(settings_of(visits))

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 from typing import Any
 
 from benchmarks.load.workload import LAYOUTS
 from benchmarks.rounds.plan import Plan
-from benchmarks.strategies import mongodb, mysql, postgresql
 from benchmarks.strategies.postgresql import bare_copy
 from benchmarks.strategies.strategy import Strategy, file_of
 from schemas.batch import Durability, Layout
@@ -86,9 +86,7 @@ def measured(backend: Backend, plan: Plan) -> tuple[Contender, ...]:
 
 
 STRATEGIES: dict[Backend, Sequence[Strategy]] = {
-    Backend.POSTGRESQL: postgresql.STRATEGIES,
-    Backend.MYSQL: mysql.STRATEGIES,
-    Backend.MONGODB: mongodb.STRATEGIES,
+    backend: import_module(f"benchmarks.strategies.{backend}").STRATEGIES for backend in Backend
 }
 
 

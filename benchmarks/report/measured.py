@@ -3,17 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from backends.kinds import product_of
 from benchmarks.rounds.summary import Spread, spread
 from schemas.batch import Durability, Layout
 from schemas.checking.dsn import Backend
 
-PRODUCTS = {
-    "postgresql": "PostgreSQL",
-    "mariadb": "MariaDB",
-    "mysql": "MySQL",
-    "mongodb": "MongoDB",
-    "ferretdb": "FerretDB",
-}
 PAPER, CEILING, DAEMON = "paper", "ceiling", "daemon"
 ASYNC_SUFFIX = "_async"
 BARE_LOOP = "bare loop"
@@ -40,7 +34,7 @@ class MeasuredServer:
     @property
     def name(self) -> str:
         """The product as its makers write it."""
-        return PRODUCTS.get(self.product, self.product)
+        return product_of(self.product).title
 
     def missing(self, durability: Durability) -> str | None:
         """What is wrong with a durability that the server does not give; None where it gives it."""

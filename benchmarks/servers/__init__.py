@@ -11,8 +11,6 @@ from backends.throwaway import ServerNotInstalled
 from benchmarks.servers.base import Server, left_clean
 from schemas.checking.dsn import Backend, backend_of
 
-CLASSES = {Backend.POSTGRESQL: "PostgresqlServer", Backend.MYSQL: "MysqlServer", Backend.MONGODB: "MongodbServer"}
-
 Servers = Mapping[Backend, Server]
 
 
@@ -51,7 +49,7 @@ def _start(stack: ExitStack, backend: Backend, dsn: str | None, folder: Path) ->
     # Each module brings its driver, which not every site has.
     module = importlib.import_module(f"benchmarks.servers.{backend.value}")
     if dsn is not None:
-        server: Server = getattr(module, CLASSES[backend])(dsn, folder, own=False)
+        server: Server = module.named(dsn, folder)
         return server
     throwaway: Callable[[Path], AbstractContextManager[Server]] = module.throwaway
     return stack.enter_context(throwaway(folder))

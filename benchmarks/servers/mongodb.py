@@ -65,6 +65,11 @@ class MongodbServer(Server):
                 return
 
 
+def named(dsn: str, folder: Path) -> MongodbServer:
+    """The user's own server."""
+    return MongodbServer(dsn, folder, own=False)
+
+
 @contextmanager
 def throwaway(folder: Path) -> Iterator[MongodbServer]:
     """Run a server under the folder; or take the one that the environment names, if it does.

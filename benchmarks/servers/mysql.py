@@ -93,6 +93,11 @@ class MysqlServer(Server):
                 cursor.execute("FLUSH LOGS")
 
 
+def named(dsn: str, folder: Path) -> MysqlServer:
+    """The user's own server."""
+    return MysqlServer(dsn, folder, own=False)
+
+
 @contextmanager
 def throwaway(folder: Path) -> Iterator[MysqlServer]:
     """Run a MariaDB under the folder.

@@ -64,6 +64,11 @@ class PostgresqlServer(Server):
                     raise
 
 
+def named(dsn: str, folder: Path) -> PostgresqlServer:
+    """The user's own server."""
+    return PostgresqlServer(dsn, folder, own=False)
+
+
 @contextmanager
 def throwaway(folder: Path) -> Iterator[PostgresqlServer]:
     """Run an embedded server under the folder."""

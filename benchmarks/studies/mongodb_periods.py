@@ -1,4 +1,4 @@
-"""`python -m benchmarks.studies.mongodb_periods`: what a period of pieces takes to write, read and drop in MongoDB.
+"""`python -m benchmarks.studies.mongodb_periods`: what a period of packs takes to write, read and drop in MongoDB.
 
 In a collection of its own, and in one collection for all, of which a period is dropped by `delete_many`. On a private
 server: mongod where there is one, else FerretDB.
@@ -26,8 +26,8 @@ READ = (5, 9)
 Documents = list[dict[str, Any]]
 
 
-def pieces(period: int) -> Documents:
-    """The pieces of a period; `_id` is (pixel, period, visit), big-endian."""
+def packs(period: int) -> Documents:
+    """The packs of a period; `_id` is (pixel, period, visit), big-endian."""
     return [
         {"_id": key(pixel, period, visit), "period": period, "n": 40, "records": RECORDS}
         for visit in range(VISITS)
@@ -48,15 +48,15 @@ class Apart:
 
     def write(self, period: int) -> None:
         """Write a period."""
-        self._database[f"pieces_{period}"].insert_many(pieces(period))
+        self._database[f"packs_{period}"].insert_many(packs(period))
 
     def read(self, periods: range) -> int:
         """Read some pixels of some periods."""
-        return sum(_read(self._database, f"pieces_{period}") for period in periods)
+        return sum(_read(self._database, f"packs_{period}") for period in periods)
 
     def drop(self, period: int) -> None:
         """Drop a period."""
-        self._database[f"pieces_{period}"].drop()
+        self._database[f"packs_{period}"].drop()
 
 
 class Together:
@@ -64,19 +64,19 @@ class Together:
 
     def __init__(self, database: Database[dict[str, Any]]) -> None:
         self._database = database
-        database["pieces"].create_index("period")
+        database["packs"].create_index("period")
 
     def write(self, period: int) -> None:
         """Write a period."""
-        self._database["pieces"].insert_many(pieces(period))
+        self._database["packs"].insert_many(packs(period))
 
     def read(self, periods: range) -> int:
         """Read some pixels of all periods that are there."""
-        return _read(self._database, "pieces")
+        return _read(self._database, "packs")
 
     def drop(self, period: int) -> None:
         """Drop a period."""
-        self._database["pieces"].delete_many({"period": period})
+        self._database["packs"].delete_many({"period": period})
 
 
 def _read(database: Database[dict[str, Any]], name: str) -> int:
@@ -107,7 +107,7 @@ def main() -> None:
         server = ThrowawayMongodb(Path(folder))
         client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(server.start())
         try:
-            print(f"a period of {PIXELS * VISITS} pieces of {len(RECORDS):,} bytes, medians:")  # noqa: T201
+            print(f"a period of {PIXELS * VISITS} packs of {len(RECORDS):,} bytes, medians:")  # noqa: T201
             for name, way in (("a collection a period", Apart), ("one collection", Together)):
                 print(f"{name:<22} {measure(way(client['visits']))}", flush=True)  # noqa: T201
         finally:

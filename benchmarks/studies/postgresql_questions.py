@@ -15,7 +15,7 @@ from pathlib import Path
 import asyncpg
 import numpy as np
 
-from backends.base import Reading
+from backends.base import ReadOnly
 from backends.postgresql import PostgresqlStore
 from backends.postgresql.protocol.output import copied
 from backends.postgresql.protocol.sql import compiled
@@ -44,10 +44,10 @@ ROW_BYTES = 88
 COMMIT_EVERY_S = 0.01
 
 
-def _store_of(dsn: str, layout: Layout, reading: Reading | None = None) -> PostgresqlStore:
+def _store_of(dsn: str, layout: Layout, read_only: ReadOnly | None = None) -> PostgresqlStore:
     database = DatabaseConfig(dsn=dsn, schema=f"bench_{layout}", partition="hour")
     return PostgresqlStore(
-        database, logger=LOGGER, groups={"bpm": GROUP}, layouts={"bpm": layout}, password=None, reading=reading
+        database, logger=LOGGER, groups={"bpm": GROUP}, layouts={"bpm": layout}, password=None, read_only=read_only
     )
 
 
@@ -55,7 +55,7 @@ async def _ask_everything(dsn: str, pid: int, begun_ns: int, triggers: int, roun
     asked = questions(begun_ns, triggers)
     say_columns()
     for layout in Layout:
-        store = _store_of(dsn, layout, Reading(connections=1, give_up_s=600))
+        store = _store_of(dsn, layout, ReadOnly(connections=1, give_up_s=600))
         await ask_all(store, layout, asked, pid, rounds)
         await store.close()
     await ask_otherwise(dsn, pid, asked[-2], rounds)
@@ -78,8 +78,8 @@ async def ask_otherwise(dsn: str, pid: int, means: Query, rounds: int) -> None:
         )
         answer = bytearray()
 
-        async def take(piece: bytes) -> None:
-            answer.extend(piece)
+        async def take(chunk: bytes) -> None:
+            answer.extend(chunk)
 
         await connection.copy_from_query(text, output=take, format="binary")
         return np.frombuffer(answer, np.uint8)
@@ -87,9 +87,9 @@ async def ask_otherwise(dsn: str, pid: int, means: Query, rounds: int) -> None:
     async def handed_out() -> Array:
         size = 0
 
-        async def take(piece: bytes) -> None:
+        async def take(chunk: bytes) -> None:
             nonlocal size
-            size += len(piece)
+            size += len(chunk)
 
         await connection.copy_from_query("SELECT * FROM bench_rows.bpm", output=take, format="binary")
         return np.empty(size // ROW_BYTES)

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from backends.base import Reading, Store
+from backends.base import ReadOnly, Store
 from backends.mongodb import MongodbStore
 from backends.mysql import MysqlStore
 from backends.throwaway.base import ServerProcess
@@ -158,7 +158,7 @@ async def _measure(kind: str, dsn: str, pid: int, options: argparse.Namespace) -
         for batch in batches(0, options.triggers, BATCH, begun_ns):
             await writer.commit(batch)
         await writer.close()
-        reader = make(reading=Reading(connections=1, give_up_s=600))
+        reader = make(read_only=ReadOnly(connections=1, give_up_s=600))
         await ask_all(reader, layout, questions(begun_ns, options.triggers), pid, options.rounds)
         await reader.close()
 

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import psycopg
 
-from backends.visits.base import open_visit_store
+from backends import open_visit_store
 from benchmarks.rounds.progress import say
 from benchmarks.visits.servers import running
 from daemon.workloads.visits.following import spec_of

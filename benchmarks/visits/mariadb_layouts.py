@@ -1,6 +1,6 @@
-"""How MariaDB should keep pieces: `python -m benchmarks.visits.mariadb_layouts`. Decision 0038.
+"""How MariaDB should keep packs: `python -m benchmarks.visits.mariadb_layouts`. Decision 0038.
 
-Pieces of three sizes are written as visits do it, those of a field of 110 pixels in a transaction, and read by field: a
+Packs of three sizes are written as visits do it, those of a field of 110 pixels in a transaction, and read by field: a
 blob a row, blobs cut into rows that fit a page, and a blob a row in the order of visits. The buffer pool is small.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.mysql.server.address import address_of, connect
-from backends.mysql.visits.piece_rows import Piece, send_pieces
+from backends.mysql.visits.pack_rows import Pack, send_packs
 from backends.mysql.visits.session import Session
 from backends.throwaway.mariadb import ThrowawayMariadb
 
@@ -28,7 +28,7 @@ BY_PIXEL, BY_VISIT = "pixel, visit, tile, period", "visit, tile, pixel, period"
 
 
 class Layout(NamedTuple):
-    """A way to keep pieces. most: bytes of a row's blob; `tile` counts the rows of a piece."""
+    """A way to keep packs. most: bytes of a row's blob; `tile` counts the rows of a pack."""
 
     name: str
     most: int
@@ -43,7 +43,7 @@ LAYOUTS = (
     Layout("by visit", WHOLE, BY_VISIT),
 )
 SIZES = ((1350, 400), (13_500, 200), (67_500, 60))
-"""Bytes of a piece, and visits: sources at level 8 at scales 0.02, 0.2 and 1."""
+"""Bytes of a pack, and visits: sources at level 8 at scales 0.02, 0.2 and 1."""
 
 
 def field(random: np.random.Generator) -> list[int]:
@@ -63,7 +63,7 @@ async def pages(session: Session) -> tuple[int, int]:
 
 
 async def measure(session: Session, layout: Layout, nbytes: int, visits: int) -> str:
-    """Write and read pieces in one layout; a line."""
+    """Write and read packs in one layout; a line."""
     await session.run(
         "CREATE OR REPLACE TABLE m.p (period INT, pixel BIGINT, visit BIGINT, tile INT, n INT, records MEDIUMBLOB,"
         f" PRIMARY KEY ({layout.key}))"
@@ -73,9 +73,9 @@ async def measure(session: Session, layout: Layout, nbytes: int, visits: int) ->
     cut = [blob[at : at + layout.most] for at in range(0, nbytes, layout.most)]
     before, began = await pages(session), time.perf_counter()
     for visit in range(visits):
-        pieces = [Piece(0, pixel, visit, k, 1, part) for pixel in field(random) for k, part in enumerate(cut)]
+        packs = [Pack(0, pixel, visit, k, 1, part) for pixel in field(random) for k, part in enumerate(cut)]
         await session.run("START TRANSACTION")
-        await send_pieces(session, "m.p", pieces)
+        await send_packs(session, "m.p", packs)
         await session.run("COMMIT")
     wrote, written = (time.perf_counter() - began) / visits, (await pages(session))[1] - before[1]
     before, began, random, got = await pages(session), time.perf_counter(), np.random.default_rng(7), 0

@@ -9,8 +9,6 @@ from benchmarks.report.wording import number
 from schemas.api.visits import Line
 from schemas.config.visits import VisitsConfig
 
-PRODUCTS = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "mysql": "MySQL", "mongodb": "MongoDB"}
-
 
 def frame(title: str, facts: str, sections: Sequence[Markup], footer: str) -> str:
     """A whole file: no script, and nothing from outside."""
@@ -53,11 +51,6 @@ def _flat(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield from _flat(f"{path}{name}.", value)
         else:
             yield f"{path}{name}", "–" if value is None else str(value)
-
-
-def product(name: str) -> str:
-    """A product as it writes itself."""
-    return PRODUCTS.get(name, name)
 
 
 def seconds(value: float) -> str:

@@ -162,7 +162,7 @@ def _main(backend: Backend, size: Size) -> Iterator[Condition]:
     changes: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         BASE: ("the paper’s DIAObjectLast", {}),
         "pix_id_iov": ("the paper’s key that begins with the pixel", {"index_mode": "pix_id_iov"}),
-        OURS: ("ours: packed pieces by period and coarse pixel", {"index_mode": OURS}),
+        OURS: ("ours: packs by period and coarse pixel", {"index_mode": OURS}),
         AS_WRITTEN: ("ours, without compaction", {"index_mode": OURS, "compact": False}),
     }
     for name, (title, changed) in changes.items():
@@ -201,7 +201,7 @@ def _changes() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for ranges in (32, 128):
         yield f"ranges_{ranges}", f"{ranges} HTM ranges", {"htm_ranges": ranges}
     yield "one_transaction", "a tile in one transaction", {"transactions": "one"}
-    yield OURS, "packed pieces by period and coarse pixel", {"index_mode": OURS}
+    yield OURS, "packs by period and coarse pixel", {"index_mode": OURS}
 
 
 def _updates(backend: Backend) -> Iterator[tuple[str, str, dict[str, Any]]]:

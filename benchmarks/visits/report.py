@@ -4,13 +4,14 @@ import time
 
 import numpy as np
 
+from backends.kinds import product_of
 from benchmarks.report.html.axis import LinearAxis
 from benchmarks.report.html.markup import Markup, join, tag
 from benchmarks.report.html.table import NOTHING, Column, table
 from benchmarks.report.wording import counted
 from benchmarks.visits.drawing import Series, axes, box_chart, chart, share_chart, straight
 from benchmarks.visits.paper import BESIDE, FIGURES, MARKS, SOURCE, WIDTH_NOTE, WIDTHS
-from benchmarks.visits.parts import figure, frame, listing, product, seconds, section, settings_of, slope
+from benchmarks.visits.parts import figure, frame, listing, seconds, section, settings_of, slope
 from daemon.workloads.visits.figures import bin_visits, line, over, over_by_bin
 from schemas.api.visits import TIMES, VisitsRun
 from schemas.visits.tables import IndexMode
@@ -25,7 +26,8 @@ def page(run: VisitsRun) -> str:
     settings, survey = run.settings, run.settings.survey
     day = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.began_ns // 10**9))
     facts = (
-        f"{product(run.product)} {run.version} · {settings.index_mode} · {counted(len(run.visits), 'visit')} at scale "
+        f"{product_of(run.product).title} {run.version} · "
+        f"{settings.index_mode} · {counted(len(run.visits), 'visit')} at scale "
         f"{survey.scale:g} · {day}"
     )
     if not run.visits:
@@ -153,19 +155,19 @@ def _compactions(run: VisitsRun) -> Markup:
         return Markup()
     columns = (
         *(Column("Table"), Column("Periods", figures=True), Column("Seconds, in all", figures=True)),
-        *(Column("A visit", figures=True), Column("Pieces", figures=True), Column("Records", figures=True)),
+        *(Column("A visit", figures=True), Column("Packs", figures=True), Column("Records", figures=True)),
     )
     rows = []
     for name in WIDTHS:
         of_table = [each for each in run.compactions if each.table == name]
         if of_table:
             taken = sum(each.compact_s for each in of_table)
-            pieces = [sum(getattr(each, part) for each in of_table) for part in ("pieces_before", "pieces")]
+            packs = [sum(getattr(each, part) for each in of_table) for part in ("packs_before", "packs")]
             records = [sum(getattr(each, part) for each in of_table) for part in ("records_before", "records")]
             cells = [tag("code", name), f"{len(of_table):,}", seconds(taken), seconds(taken / len(run.visits))]
-            rows.append(("", [*cells, *(f"{before:,} → {after:,}" for before, after in (pieces, records))]))
+            rows.append(("", [*cells, *(f"{before:,} → {after:,}" for before, after in (packs, records))]))
     note = (
-        "After a night’s last visit, pieces of periods that ended are written anew, by pixel and in full pages; of "
+        "After a night’s last visit, packs of periods that ended are written anew, by pixel and in full pages; of "
         "DIAObjectLast the newest version of each object in a period stays. No visit runs meanwhile, so that these "
         "seconds are in none; spread over all visits they are those of the column “A visit”."
     )
@@ -238,7 +240,7 @@ def papers_table() -> Markup:
 def _conditions(run: VisitsRun) -> Markup:
     cards = [
         listing("Settings of the run", settings_of(run.settings)),
-        listing(f"{product(run.product)} {run.version}", run.server),
+        listing(f"{product_of(run.product).title} {run.version}", run.server),
         listing("Machine", run.machine),
     ]
     return section("On what, and how", "", tag("div", *cards, class_="curves"), name="conditions")

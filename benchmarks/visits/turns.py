@@ -8,8 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from backends import open_visit_store
 from backends.base import StoreError
-from backends.visits.base import open_visit_store
 from benchmarks.servers.base import Server
 from benchmarks.visits.plan import Condition, Group
 from benchmarks.visits.record import Measured

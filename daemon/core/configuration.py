@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 from daemon.web.secrets import from_either
 from daemon.web.tls import Identity
 from schemas.checking.addresses import is_loopback
-from schemas.checking.dsn import CHECKED, backend_of, files_of, is_private
+from schemas.checking.dsn import files_of, form_of, is_private
 from schemas.checking.problems import without_passwords, wrong
 from schemas.config import Config, ConfigError, DatabaseConfig, Problem, ReadersConfig, SimulatedSource, parse_config
 from schemas.config.doors import Door
@@ -137,7 +137,7 @@ def _readable_on_the_way(config: Config) -> Iterator[Problem]:
     for field_, dsn in _dsns(config):
         if not is_private(dsn):
             problem = "leads to another machine, and whoever is between can read and change what travels"
-            yield wrong(problem, f"let TLS check the server: {CHECKED[backend_of(dsn)]}", field_)
+            yield wrong(problem, f"let TLS check the server: {form_of(dsn).verified}", field_)
 
 
 def _see_files(config: Config) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from backends import open_store
-from backends.base import Reading, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
+from backends.base import ReadOnly, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
 from daemon.core.configuration import LoadedConfig
 from schemas.batch import Durability, Layout
 from schemas.checking.problems import Problem, without_passwords, wrong
@@ -84,7 +84,7 @@ def asked_store_of(loaded: LoadedConfig, *, give_up_s: float) -> Store:
         layouts={section.name: layout_of(section, config) for section in config.groups},
         state_dir=loaded.state_dir,
         password=password,
-        reading=Reading(connections=1, give_up_s=give_up_s),
+        read_only=ReadOnly(connections=1, give_up_s=give_up_s),
     )
 
 
@@ -122,7 +122,7 @@ async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
         layouts={section.name: layout_of(section, config) for section in config.groups},
         state_dir=loaded.state_dir,
         password=password,
-        reading=Reading(connections=1, give_up_s=LOOK_S),
+        read_only=ReadOnly(connections=1, give_up_s=LOOK_S),
     )
     try:
         async with asyncio.timeout(2 * LOOK_S):

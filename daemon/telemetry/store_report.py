@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from backends.base import StoreFacts
+from backends.kinds import product_of
 from daemon.core.database import in_use
 from daemon.core.events import Events
 from daemon.telemetry.growth import Growth
@@ -63,8 +64,10 @@ class StoreReport:
         since = min([c.problem_since_ns for c in away], default=self._away_since_ns)
         problem = away[0].problem if away else self.problem
         facts = self.facts
+        backend = facts.backend if facts else self._backend
         return StoreStatus(
-            backend=facts.backend if facts else self._backend,
+            backend=backend,
+            probe=product_of(backend).probe,
             version=facts.version if facts else "unknown",
             durability=self._words(),
             shortfall=self._short,

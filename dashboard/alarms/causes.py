@@ -39,11 +39,11 @@ def _store(status: Status) -> Iterator[Alarm]:
         return
     starting = status.state is State.STARTING
     why = f": {store.problem}" if store.problem else ""
+    asked = f"`{store.probe}`, " if store.probe else ""
     look = (
         "it is tried again by itself; if it stays away, see `journalctl -u triggerlog` and the free space of the disk"
         if store.embedded
-        else f"check that {store.target} answers ({_probe(store.backend)}network, free space); "
-        "it is tried again by itself"
+        else f"check that {store.target} answers ({asked}network, free space); it is tried again by itself"
     )
     yield Alarm(
         key="store",
@@ -51,20 +51,6 @@ def _store(status: Status) -> Iterator[Alarm]:
         text=f"{'Waiting for the database' if starting else 'Database away'}{why}",
         action=f"Readings wait {_waiting(status)}; {look}.",
     )
-
-
-PROBES: dict[str, str] = {
-    "postgresql": "pg_isready",
-    "mysql": "mysqladmin ping",
-    "mariadb": "mariadb-admin ping",
-    "mongodb": "mongosh --eval 'db.hello()'",
-    "ferretdb": "mongosh --eval 'db.hello()'",
-}
-"""The command that asks a database whether it answers, by the product."""
-
-
-def _probe(backend: str) -> str:
-    return f"`{PROBES[backend]}`, " if backend in PROBES else ""
 
 
 def _waiting(status: Status) -> str:

@@ -167,6 +167,7 @@ class StoreStatus(_Model):
     settings: dict[str, str] = Field(description="the server's settings that this follows from, by their names there")
     embedded: bool
     target: str = Field(description="where it is, without a password")
+    probe: str = Field(default="", description="an operator's command that asks it whether it answers; empty: none")
     available: bool
     problem: str | None = Field(description="why it is not available, in one line")
     away_s: float = Field(description="seconds since it was last available; 0 when it is")

@@ -72,14 +72,14 @@ class VisitMeasure(_Model):
 
 
 class Compaction(_Model):
-    """A table's pieces of a period that ended were written anew, after a night's last visit."""
+    """A table's packs of a period that ended were written anew, after a night's last visit."""
 
     table: str
     period: int = Field(description="in periods since 1970-01-01 of the survey's time")
     after_visit: int = Field(description="the last visit that was done before")
     compact_s: float = Field(description="no visit runs meanwhile")
-    pieces_before: int
-    pieces: int
+    packs_before: int
+    packs: int
     records_before: int
     records: int = Field(description="of DIAObjectLast only the newest of each object stay")
 

@@ -1,6 +1,7 @@
 """Which database a DSN names, and what is wrong with it: text only, nothing is asked of any server."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -16,33 +17,28 @@ class Backend(StrEnum):
     MONGODB = "mongodb"
 
 
-SCHEMES: dict[str, Backend] = {
-    "postgresql": Backend.POSTGRESQL,
-    "postgres": Backend.POSTGRESQL,
-    "mysql": Backend.MYSQL,
-    "mariadb": Backend.MYSQL,
-    "mongodb": Backend.MONGODB,
-}
-MYSQL_OPTIONS = ("unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key")
-"""`ssl=true` asks for TLS and trusts whom the system does, `ssl_ca` names the authority, the others what we show."""
-FILE_OPTIONS = frozenset(
-    {
-        *("sslrootcert", "sslcert", "sslkey", "sslcrl"),  # PostgreSQL
-        *("ssl_ca", "ssl_cert", "ssl_key"),  # MariaDB, MySQL
-        *("tlsCAFile", "tlsCertificateKeyFile"),  # MongoDB
-    }
-)
-"""Options that name a file."""
-CHECKED = {
-    Backend.POSTGRESQL: "sslmode=verify-full&sslrootcert=/path/of/ca.crt",
-    Backend.MYSQL: "ssl_ca=/path/of/ca.crt",
-    Backend.MONGODB: "tls=true&tlsCAFile=/path/of/ca.crt",
-}
-"""What to add to a DSN, so that nobody between can read or change what travels."""
-MEND = (
-    "write postgresql://user@host:port/name, mysql://user@host:port or mongodb://user@host:port,"
-    " or leave it out for the embedded PostgreSQL"
-)
+@dataclass(frozen=True, kw_only=True)
+class DsnForm:
+    """How the DSN of one database is written, and how it is checked; `backends.kinds` has all else about a database.
+
+    title: the name that people read.
+    schemes: what a DSN may begin with.
+    port: the one that servers listen on by default.
+    example: a DSN with that port.
+    verified: options to add, so that nobody between can read or change what travels.
+    is_verified: whether the options of a DSN have TLS check the server.
+    file_options: options that name a file.
+    problems: takes a DSN and yields what is wrong with it, beside its scheme.
+    """
+
+    title: str
+    schemes: tuple[str, ...]
+    port: int
+    example: str
+    verified: str
+    is_verified: Callable[[Mapping[str, str]], bool]
+    file_options: frozenset[str]
+    problems: Callable[[str], Iterator[Problem]]
 
 
 def backend_of(dsn: str | None) -> Backend:
@@ -50,24 +46,23 @@ def backend_of(dsn: str | None) -> Backend:
     return Backend.POSTGRESQL if dsn is None else SCHEMES[dsn.partition("://")[0]]
 
 
+def form_of(dsn: str) -> DsnForm:
+    """How a checked DSN is written."""
+    return DSN_FORMS[backend_of(dsn)]
+
+
 def files_of(dsn: str) -> Iterator[tuple[str, str]]:
     """Each option of a checked DSN that names a file, and the file."""
     for option, value in _options(dsn):
-        if option in FILE_OPTIONS and value != "system":
+        if option in form_of(dsn).file_options and value != "system":
             yield option, value
 
 
 def is_private(dsn: str) -> bool:
     """Whether what travels can be read by nobody between: it stays on this machine, or the server is checked by TLS."""
     options = dict(_options(dsn))
-    backend = backend_of(dsn)
-    if backend is Backend.POSTGRESQL and options.get("sslmode") in ("verify-ca", "verify-full"):
+    if form_of(dsn).is_verified(options):
         return True
-    if backend is Backend.MYSQL and (options.get("ssl") == "true" or "ssl_ca" in options):
-        return True
-    unchecked = {"tlsInsecure", "tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames"}
-    if backend is Backend.MONGODB and options.get("tls", options.get("ssl")) == "true":
-        return not any(options.get(option) == "true" for option in unchecked)
     return all(map(_is_here, _hosts(dsn, options)))
 
 
@@ -96,32 +91,106 @@ def wrong_dsn(dsn: str) -> Iterator[Problem]:
     if backend is None:
         known = f"{scheme!r} is not a database this version knows" if found else "names no database server"
         yield wrong(known, MEND)
-    elif backend is not Backend.MONGODB:
-        # A MongoDB URI may name several hosts, which only its driver can take apart.
-        yield from _wrong_url(dsn, backend)
+        return
+    yield from DSN_FORMS[backend].problems(dsn)
 
 
-def _wrong_url(dsn: str, backend: Backend) -> Iterator[Problem]:
+def _wrong_url(dsn: str) -> Iterator[Problem]:
     try:
         parts = urlsplit(dsn)
         _ = parts.port  # parsed when asked for
     except ValueError:
         # Its message is not passed on: it quotes what could not be read, and with a slash in it that is the password.
         yield wrong("its host and port cannot be read", f"{MEND}; in a password write / as %2F and @ as %40")
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+def _postgresql_is_verified(options: Mapping[str, str]) -> bool:
+    return options.get("sslmode") in ("verify-ca", "verify-full")
+
+
+# --- MariaDB, MySQL ---------------------------------------------------------------------------------------------------
+
+MYSQL_OPTIONS = ("unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key")
+"""`ssl=true` asks for TLS and trusts whom the system does, `ssl_ca` names the authority, the others what we show."""
+
+
+def _mysql_is_verified(options: Mapping[str, str]) -> bool:
+    return options.get("ssl") == "true" or "ssl_ca" in options
+
+
+def _wrong_mysql(dsn: str) -> Iterator[Problem]:
+    unreadable = list(_wrong_url(dsn))
+    if unreadable:
+        yield from unreadable
         return
-    if backend is Backend.MYSQL:
-        name = unquote(parts.path.strip("/"))
-        if name:
-            mend = "take it out: in MySQL and MariaDB a schema is a database, and `schema` names it"
-            yield wrong(f"names the database {name!r}", mend)
-        for option, _ in parse_qsl(parts.query, keep_blank_values=True):
-            if option not in MYSQL_OPTIONS:
-                yield wrong(f"unknown option {option!r}", suggestion(option, MYSQL_OPTIONS))
-        yield from _wrong_mysql_tls(dict(parse_qsl(parts.query, keep_blank_values=True)))
-
-
-def _wrong_mysql_tls(options: dict[str, str]) -> Iterator[Problem]:
+    parts = urlsplit(dsn)
+    name = unquote(parts.path.strip("/"))
+    if name:
+        mend = "take it out: in MySQL and MariaDB a schema is a database, and `schema` names it"
+        yield wrong(f"names the database {name!r}", mend)
+    options = dict(_options(dsn))
+    for option in options:
+        if option not in MYSQL_OPTIONS:
+            yield wrong(f"unknown option {option!r}", suggestion(option, MYSQL_OPTIONS))
     if options.get("ssl", "true") != "true":
         yield wrong("`ssl` is something else than `true`", "write ssl=true, or leave it out for no TLS")
     if ("ssl_cert" in options) != ("ssl_key" in options):
         yield wrong("of `ssl_cert` and `ssl_key` one is missing", "give both, or none")
+
+
+# --- MongoDB ----------------------------------------------------------------------------------------------------------
+
+MONGODB_UNVERIFIED = ("tlsInsecure", "tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames")
+
+
+def _mongodb_is_verified(options: Mapping[str, str]) -> bool:
+    has_tls = options.get("tls", options.get("ssl")) == "true"
+    return has_tls and not any(options.get(option) == "true" for option in MONGODB_UNVERIFIED)
+
+
+def _wrong_mongodb(_: str) -> Iterator[Problem]:
+    # A MongoDB URI may name several hosts, which only its driver can take apart.
+    yield from ()
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+DSN_FORMS: dict[Backend, DsnForm] = {
+    Backend.POSTGRESQL: DsnForm(
+        title="PostgreSQL",
+        schemes=("postgresql", "postgres"),
+        port=5432,
+        example="postgresql://user@host:5432/name",
+        verified="sslmode=verify-full&sslrootcert=/path/of/ca.crt",
+        is_verified=_postgresql_is_verified,
+        file_options=frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"}),
+        problems=_wrong_url,
+    ),
+    Backend.MYSQL: DsnForm(
+        title="MariaDB or MySQL",
+        schemes=("mysql", "mariadb"),
+        port=3306,
+        example="mysql://user@host:3306",
+        verified="ssl_ca=/path/of/ca.crt",
+        is_verified=_mysql_is_verified,
+        file_options=frozenset({"ssl_ca", "ssl_cert", "ssl_key"}),
+        problems=_wrong_mysql,
+    ),
+    Backend.MONGODB: DsnForm(
+        title="MongoDB",
+        schemes=("mongodb",),
+        port=27017,
+        example="mongodb://user@host:27017",
+        verified="tls=true&tlsCAFile=/path/of/ca.crt",
+        is_verified=_mongodb_is_verified,
+        file_options=frozenset({"tlsCAFile", "tlsCertificateKeyFile"}),
+        problems=_wrong_mongodb,
+    ),
+}
+SCHEMES: dict[str, Backend] = {scheme: backend for backend, form in DSN_FORMS.items() for scheme in form.schemes}
+EXAMPLES = ", ".join(f"`{form.example}` ({form.title})" for form in DSN_FORMS.values())
+*_FIRST, _LAST = (form.example.replace(str(form.port), "port") for form in DSN_FORMS.values())
+MEND = f"write {', '.join(_FIRST)} or {_LAST}, or leave it out for the embedded PostgreSQL"

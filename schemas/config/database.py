@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from schemas.batch import Durability, Layout
-from schemas.checking.dsn import Backend, backend_of, wrong_dsn
+from schemas.checking.dsn import EXAMPLES, Backend, backend_of, wrong_dsn
 from schemas.checking.problems import refuse, wrong
 from schemas.config.section import Name, Section
 
@@ -15,8 +15,7 @@ class DatabaseConfig(Section):
 
     dsn: str | None = Field(
         default=None,
-        description="`postgresql://user@host:5432/name`, `mysql://user@host:3306` (MariaDB or MySQL) or "
-        "`mongodb://user@host:27017`. Without it an embedded PostgreSQL runs under `state_dir`.",
+        description=f"{EXAMPLES}. Without it an embedded PostgreSQL runs under `state_dir`.",
     )
     password_env: str | None = Field(default=None, description="Environment variable that holds the DSN's password.")
     password_file: str | None = Field(

@@ -63,7 +63,7 @@ class VisitsConfig(Section):
     index_mode: IndexMode = Field(
         default=IndexMode.PARTITIONED,
         description="`baseline`, `pix_id_iov`, `last_object_table`: the paper's; `partitioned`: packed by period and "
-        "coarse sky pixel, so that a visit reads few, whole pieces.",
+        "coarse sky pixel, so that a visit reads few, whole packs.",
     )
     last_columns: LastColumns = Field(
         default=LastColumns.NARROW,
@@ -85,7 +85,7 @@ class VisitsConfig(Section):
     )
     compact: bool = Field(
         default=True,
-        description="Of `partitioned`: when a night is over, write the small pieces of periods that ended anew, so "
+        description="Of `partitioned`: when a night is over, write the small packs of periods that ended anew, so "
         "that those of a pixel, and of its neighbours, lie together; MongoDB leaves them as they are.",
     )
     tiles: int = Field(default=1, ge=1, le=MOST_TILES, description="The field is divided into so many tiles squared.")

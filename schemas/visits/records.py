@@ -84,15 +84,15 @@ class TileWrite:
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """How many pieces hold how many records."""
+    """How many packs hold how many records."""
 
-    pieces: int
+    packs: int
     records: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compacted:
-    """What compaction made of a table's pieces of one period: of DIAObjectLast it keeps the newest of each object."""
+    """What compaction made of a table's packs of one period: of DIAObjectLast it keeps the newest of each object."""
 
     before: Packed
     after: Packed

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.kinds import KINDS
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ThrowawayServer
 from backends.throwaway.mongodb import ThrowawayMongodb, server_program
@@ -21,7 +22,7 @@ from daemon.tools.drill import scene as scene_module
 from daemon.tools.drill.machine import Machine
 from daemon.tools.drill.process import READY_S, DaemonProcess, until
 from daemon.tools.drill.scene import Scene, staged
-from daemon.tools.drill.target import Target, throwaway
+from daemon.tools.drill.target import Target
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
 from tests.support.kills import KILLS, THOROUGH
@@ -72,7 +73,7 @@ def seed() -> int:
 @pytest.fixture(params=list(Backend), ids=str)
 async def server(request: pytest.FixtureRequest, state_dir: Path) -> AsyncIterator[ThrowawayServer]:
     try:
-        server = throwaway(request.param, state_dir)
+        server = KINDS[request.param].throwaway_server(state_dir)
         await asyncio.to_thread(server.start)
     except ServerNotInstalled as error:
         if os.environ.get("CI") == "true":

@@ -13,11 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from backends import open_visit_store
 from backends.base import StoreError
+from backends.kinds import KINDS
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ThrowawayServer
-from backends.visits.base import VisitStore, open_visit_store
-from daemon.tools.drill.target import throwaway
+from backends.visits.base import VisitStore
 from daemon.workloads.visits.following import follow, spec_of
 from daemon.workloads.visits.messages import Spec, Troubled, Visited
 from schemas.checking.dsn import Backend
@@ -238,7 +239,7 @@ class Followed:
 async def own_server(server: str, state_dir: Path) -> AsyncIterator[ThrowawayServer]:
     backend = Backend("mysql" if server == "mariadb" else server)
     try:
-        own = throwaway(backend, state_dir)
+        own = KINDS[backend].throwaway_server(state_dir)
         await asyncio.to_thread(own.start)
     except ServerNotInstalled as error:
         if os.environ.get("CI") == "true":

@@ -15,11 +15,13 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TextIO
 
+from backends.kinds import KINDS
+
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
         *("daemon.service", "daemon.tools.commands.run", "daemon.tools.commands.simulate", "tests.support.forked"),
-        *("backends.postgresql", "backends.postgresql.server.embedded", "backends.mysql", "backends.mongodb"),
+        *(kind.package for kind in KINDS.values()),
         "tests.support.visit_crash_process",
     ]
 )

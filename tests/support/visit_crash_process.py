@@ -5,13 +5,15 @@ from multiprocessing.connection import Connection
 
 import uvloop
 
-import backends.mongodb.visits
-import backends.mysql.visits
-import backends.postgresql.visits  # noqa: F401 - imported once, for all that are forked
+from backends.kinds import KINDS
 from daemon.workloads.visits.messages import Begun, Compacting, Message, Spec
 from daemon.workloads.visits.run import Run
 from daemon.workloads.visits.worker import store_of
 from daemon.workloads.visits.workers import crew_of
+
+# Imported once, for all that are forked.
+for _kind in KINDS.values():
+    _kind.implementation("visits")
 
 
 def live(line: bytes, said: Connection) -> None:

@@ -68,8 +68,8 @@ def compactions_of(run: VisitsRun, compact_s: float) -> tuple[Compaction, ...]:
             period=period,
             after_visit=len(periods) - periods[::-1].index(period) - 1,
             compact_s=periods.count(period) * compact_s / 2,
-            pieces_before=100,
-            pieces=10,
+            packs_before=100,
+            packs=10,
             records_before=1000,
             records=1000,
         )

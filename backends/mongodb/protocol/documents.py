@@ -2,7 +2,7 @@
 
 BSON (https://bsonspec.org/spec.html): a document is its length as int32, its elements and a NUL; an element is a type
 byte, a name that ends with a NUL, and a value. An array is a document whose names are "0", "1", ...: names of one digit
-and of three have different widths, so an array is a few evenly spaced pieces.
+and of three have different widths, so an array is a few evenly spaced spans.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class Field:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Piece:
+class _Span:
     """Evenly spaced values within a document: elements `first` to `first + count` of a field."""
 
     first: int
@@ -61,7 +61,7 @@ class _Piece:
 
 
 def number(name: str, stored: str, count: int | None = None) -> Field:
-    """A field of numbers of a dtype (`backends.sql.tables.STORED_DTYPES`) in the BSON type that holds all its values.
+    """A field of numbers of a dtype (`STORED_DTYPES`) in the BSON type that holds all its values.
 
     BSON has int32, int64 and double; float32 is exact in a double.
     """
@@ -87,7 +87,7 @@ class DocumentFormat:
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = {field.name: field for field in fields}
-        self._pieces: dict[str, list[_Piece]] = {}
+        self._spans: dict[str, list[_Span]] = {}
         whole = bytearray(4)
         for field in fields:
             self._add(whole, field)
@@ -95,12 +95,12 @@ class DocumentFormat:
         whole[:4] = len(whole).to_bytes(4, "little")
         self._template = np.frombuffer(bytes(whole), np.uint8)
         self._mask = np.full(len(whole), 0xFF, np.uint8)
-        for name, pieces in self._pieces.items():
-            for piece in pieces:
-                self._bytes(self._mask[None], name, piece)[:] = 0
+        for name, spans in self._spans.items():
+            for span in spans:
+                self._bytes(self._mask[None], name, span)[:] = 0
                 if self._fields[name].type == DOUBLE:
                     # See `mark_specials`.
-                    self._types(self._mask[None], piece)[:] = 0xFF & ~(DOUBLE ^ TIMESTAMP)
+                    self._types(self._mask[None], span)[:] = 0xFF & ~(DOUBLE ^ TIMESTAMP)
 
     @property
     def width(self) -> int:
@@ -130,17 +130,17 @@ class DocumentFormat:
     def columns(self, documents: Array) -> Columns:
         """Views of the single values of documents, by name; shape (documents,)."""
         return {
-            name: self._values(documents, name, pieces[0])[:, 0]
-            for name, pieces in self._pieces.items()
+            name: self._values(documents, name, spans[0])[:, 0]
+            for name, spans in self._spans.items()
             if self._fields[name].count is None
         }
 
     def put_arrays(self, documents: Array, arrays: Columns) -> None:
         """Set the arrays of documents; each of `arrays` has shape (documents, elements)."""
         for name in self._array_names():
-            for piece in self._pieces[name]:
-                values = arrays[name][:, piece.first : piece.first + piece.count]
-                self._values(documents, name, piece)[:] = values
+            for span in self._spans[name]:
+                values = arrays[name][:, span.first : span.first + span.count]
+                self._values(documents, name, span)[:] = values
 
     def get_arrays(self, documents: Array) -> Columns:
         """Copy the arrays of documents, by name; shape (documents, elements)."""
@@ -148,8 +148,8 @@ class DocumentFormat:
         for name in self._array_names():
             field = self._fields[name]
             values = found[name] = np.empty((len(documents), field.count or 0), field.form)
-            for piece in self._pieces[name]:
-                values[:, piece.first : piece.first + piece.count] = self._values(documents, name, piece)
+            for span in self._spans[name]:
+                values[:, span.first : span.first + span.count] = self._values(documents, name, span)
         return found
 
     def mark_specials(self, documents: Array) -> None:
@@ -159,12 +159,12 @@ class DocumentFormat:
         could take for a value, and `parse` takes it for the double it is.
         """
         for name in self._doubles():
-            for piece in self._pieces[name]:
-                values = self._values(documents, name, piece)
-                bits = self._view(documents, piece, np.dtype("<i8"))
+            for span in self._spans[name]:
+                values = self._values(documents, name, span)
+                bits = self._view(documents, span, np.dtype("<i8"))
                 special = ~np.isfinite(values) | (bits == -(2**63))
                 if special.any():
-                    self._types(documents, piece)[special] = TIMESTAMP
+                    self._types(documents, span)[special] = TIMESTAMP
 
     def _doubles(self) -> list[str]:
         return [field.name for field in self._fields.values() if field.type == DOUBLE]
@@ -172,22 +172,22 @@ class DocumentFormat:
     def _array_names(self) -> list[str]:
         return [field.name for field in self._fields.values() if field.count is not None]
 
-    def _values(self, documents: Array, name: str, piece: _Piece) -> Array:
-        return self._view(documents, piece, np.dtype(self._fields[name].form))
+    def _values(self, documents: Array, name: str, span: _Span) -> Array:
+        return self._view(documents, span, np.dtype(self._fields[name].form))
 
-    def _bytes(self, documents: Array, name: str, piece: _Piece) -> Array:
+    def _bytes(self, documents: Array, name: str, span: _Span) -> Array:
         width = self._fields[name].width
-        return self._view(documents, piece, np.dtype((np.uint8, (width,))))
+        return self._view(documents, span, np.dtype((np.uint8, (width,))))
 
-    def _types(self, documents: Array, piece: _Piece) -> Array:
-        return self._view(documents, piece, np.dtype(np.uint8), -1 - piece.name_bytes)
+    def _types(self, documents: Array, span: _Span) -> Array:
+        return self._view(documents, span, np.dtype(np.uint8), -1 - span.name_bytes)
 
-    def _view(self, documents: Array, piece: _Piece, form: np.dtype[Any], ahead: int = 0) -> Array:
-        shape, strides = (len(documents), piece.count), (self.width, piece.stride)
+    def _view(self, documents: Array, span: _Span, form: np.dtype[Any], ahead: int = 0) -> Array:
+        shape, strides = (len(documents), span.count), (self.width, span.stride)
         if not len(documents):
             return np.empty(shape, form)
         # As a writable view where the documents are writable; `documents` is contiguous.
-        return np.ndarray(shape, form, documents.data, piece.offset + ahead, strides)
+        return np.ndarray(shape, form, documents.data, span.offset + ahead, strides)
 
     def _add(self, whole: bytearray, field: Field) -> None:
         name = field.name.encode() + b"\0"
@@ -204,19 +204,19 @@ class DocumentFormat:
         width = field.width
         if field.type == BINARY:
             whole += width.to_bytes(4, "little") + bytes([USER_DEFINED])
-        piece = _Piece(first=0, count=1, offset=len(whole), stride=width, name_bytes=len(name))
-        self._pieces[field.name] = [piece]
+        span = _Span(first=0, count=1, offset=len(whole), stride=width, name_bytes=len(name))
+        self._spans[field.name] = [span]
         whole += bytes(width)
 
     def _add_array(self, whole: bytearray, field: Field, count: int) -> None:
         start, width = len(whole), field.width
         whole += bytes(4)
-        pieces = self._pieces[field.name] = []
+        spans = self._spans[field.name] = []
         for first, end in _same_width(count):
             name_bytes = len(str(first)) + 1
             before = 1 + name_bytes
             offset, stride = len(whole) + before, before + width
-            pieces.append(_Piece(first=first, count=end - first, offset=offset, stride=stride, name_bytes=name_bytes))
+            spans.append(_Span(first=first, count=end - first, offset=offset, stride=stride, name_bytes=name_bytes))
             whole += b"".join(bytes([field.type]) + b"%d\0" % k + bytes(width) for k in range(first, end))
         whole.append(0)
         whole[start : start + 4] = (len(whole) - start).to_bytes(4, "little")

@@ -14,6 +14,7 @@ from backends.columns.filling import (
     readings_from_arrays,
     readings_in,
 )
+from backends.columns.stored import STORED_DTYPES
 from backends.mongodb.protocol.documents import (
     BINARY,
     BOOL,
@@ -25,7 +26,6 @@ from backends.mongodb.protocol.documents import (
     number,
     turned,
 )
-from backends.sql.tables import STORED_DTYPES
 from schemas.batch import ClosedTriggers, Layout
 from schemas.ledger import COUNTS, TIMES, bitmap_bytes, ledger_dtype
 from schemas.readings import Array, InstrumentGroup

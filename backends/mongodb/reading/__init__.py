@@ -1,0 +1,1 @@
+"""Answers: what to look for (`documents`), a group that is asked (`group`), the dispatcher (`queries`), questions."""

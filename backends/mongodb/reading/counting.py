@@ -10,9 +10,9 @@ import numpy as np
 from bson import ObjectId
 
 from backends.mongodb.protocol.documents import id_bytes
-from backends.mongodb.schema.schema import GroupCollections
+from backends.mongodb.schema.create import GroupCollections
+from backends.mongodb.server.facts import Database
 from backends.mongodb.server.lease import position_in
-from backends.mongodb.server.server import Database
 from schemas.batch import JournalPosition, Stream
 from schemas.queries import TOTALS
 from schemas.readings import Array

@@ -5,113 +5,110 @@ from contextlib import aclosing
 import numpy as np
 
 from backends.columns.reductions import reducer_of
+from backends.columns.stored import SLACK_NS
 from backends.columns.windows import between, in_order, rows_to_know, see_not_too_large
 from backends.mongodb.protocol.formats import arrays_format, decode_readings
-from backends.mongodb.reading import reading
+from backends.mongodb.reading import documents
 from backends.mongodb.reading.counting import totals
-from backends.mongodb.reading.pieces import Asked
+from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reading.snapshot import snapshot
-from backends.sql.selects import SLACK_NS
+from backends.questions import Questions
 from schemas.batch import Layout
 from schemas.queries import (
-    Aggregate,
     InstrumentReadings,
-    LedgerEnds,
-    LedgerRow,
-    LedgerTail,
     Means,
-    NewestTrigger,
-    Query,
     Reduction,
     Snapshot,
     Totals,
-    TriggerReadings,
     TriggersReadings,
     WindowReadings,
     answer_dtype,
 )
 from schemas.readings import Array
 
-_OfLedger = LedgerRow | LedgerTail | LedgerEnds
-_OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
+
+class MongodbQuestions(Questions):
+    """Answers questions about one group."""
+
+    def __init__(self, group: GroupReader) -> None:
+        self._group = group
+
+    async def _totals(self, _query: Totals) -> Array:
+        return await totals(self._group.database, self._group.of)
+
+    async def _figures(self, query: Reduction) -> Array:
+        # Made here, of readings that come in chunks: docs/decisions/0030.
+        wanted: documents.Filter = {}
+        if isinstance(query, Means):
+            within = WindowReadings(group=query.group, start_ns=query.start_ns, end_ns=query.end_ns)
+            wanted = documents.readings_in_window(within, self._group.of.layout, self._group.server)
+        reducer = reducer_of(query)
+        async with aclosing(self._group.chunks(wanted)) as chunks:
+            async for readings in chunks:
+                reducer.add(readings)
+        return reducer.answer()
+
+    async def _newest_complete(self) -> Array:
+        return await self._group.ledger(*documents.NEWEST_COMPLETE)
+
+    async def _ledger_row(self, trigger: int, run: int | None) -> Array:
+        return await self._group.ledger(*documents.ledger_entry(trigger, run))
+
+    async def _ledger_tail(self, most: int) -> Array:
+        rows = await self._group.ledger({}, documents.NEWEST_FIRST, most)
+        # Those of the newest run come first, and no more than asked for can be there.
+        return np.asarray(rows[rows["run"] == rows["run"][:1]][::-1])
+
+    async def _ledger_ends(self) -> Array:
+        last = await self._group.ledger({}, documents.NEWEST_FIRST)
+        if not len(last):
+            return last
+        first = await self._group.ledger(documents.of_run(int(last["run"][0])), documents.OLDEST_FIRST)
+        return last if first["trigger"][0] == last["trigger"][0] else np.concatenate([first, last])
+
+    async def _trigger(self, row: Array) -> Array:
+        run, trigger = int(row["run"][0]), int(row["trigger"][0])
+        wanted = documents.readings_of_trigger(run, trigger, self._group.of.layout)
+        return in_order(await self._group.readings(wanted))
+
+    async def _instrument(self, query: InstrumentReadings) -> Array:
+        if query.most < 1:
+            return np.empty(0, answer_dtype(query.group))
+        if self._group.of.layout is Layout.ARRAYS:
+            return await _elements(self._group, query)
+        filter_, sort = documents.readings_of_instrument(query)
+        return (await self._group.readings(filter_, sort, query.most))[::-1]
+
+    async def _window(self, query: WindowReadings) -> Array:
+        layout = self._group.of.layout
+        wanted = documents.readings_in_window(query, layout, self._group.server)
+        readings = await self._group.readings(wanted, most=rows_to_know(query, layout) or 0)
+        see_not_too_large(readings, query, layout)
+        return in_order(between(readings, query.start_ns, query.end_ns))
+
+    async def _triggers(self, query: TriggersReadings) -> Array:
+        parts = [np.empty(0, answer_dtype(query.group))]
+        triggers = np.unique(np.array(query.triggers, np.int64))
+        for wanted in documents.readings_of_triggers(query.run, triggers, self._group.of.layout, self._group.server):
+            async with aclosing(self._group.chunks(wanted)) as chunks:
+                async for readings in chunks:
+                    # Where there is no index to use, all between the first and the last of them are gone through.
+                    mine = np.isin(readings["trigger"], triggers)
+                    parts.append(readings if mine.all() else readings[mine])
+        return in_order(np.concatenate(parts))
+
+    async def _snapshot(self, query: Snapshot) -> Array:
+        return await snapshot(self._group, query)
 
 
-async def answer(asked: Asked, query: Query) -> Array:
-    """Answer a question."""
-    match query:
-        case Totals():
-            return await totals(asked.database, asked.of)
-        case Means() | Aggregate():
-            return await _figures(asked, query)
-        case LedgerRow() | LedgerTail() | LedgerEnds():
-            return await _of_ledger(asked, query)
-        case _:
-            return await _of_readings(asked, query)
-
-
-async def _of_ledger(asked: Asked, query: _OfLedger) -> Array:
-    match query:
-        case LedgerRow():
-            return await asked.ledger(*reading.ledger_entry(query.trigger, query.run))
-        case LedgerTail():
-            rows = await asked.ledger({}, reading.NEWEST_FIRST, query.most)
-            # Those of the newest run come first, and no more than asked for can be there.
-            return np.asarray(rows[rows["run"] == rows["run"][:1]][::-1])
-        case LedgerEnds():
-            last = await asked.ledger({}, reading.NEWEST_FIRST)
-            if not len(last):
-                return last
-            first = await asked.ledger(reading.of_run(int(last["run"][0])), reading.OLDEST_FIRST)
-            return last if first["trigger"][0] == last["trigger"][0] else np.concatenate([first, last])
-
-
-async def _of_readings(asked: Asked, query: _OfReadings) -> Array:
-    match query:
-        case NewestTrigger():
-            return await _trigger(asked, await asked.ledger(*reading.NEWEST_COMPLETE))
-        case TriggerReadings():
-            return await _trigger(asked, await asked.ledger(*reading.ledger_entry(query.trigger, query.run)))
-        case InstrumentReadings():
-            return await _instrument(asked, query)
-        case WindowReadings():
-            return await _in_window(asked, query)
-        case TriggersReadings():
-            return await _triggers(asked, query)
-        case Snapshot():
-            return await snapshot(asked, query)
-
-
-async def _trigger(asked: Asked, entry: Array) -> Array:
-    if not len(entry):
-        return np.empty(0, answer_dtype(asked.of.group))
-    run, trigger = int(entry["run"][0]), int(entry["trigger"][0])
-    return in_order(await asked.readings(reading.readings_of_trigger(run, trigger, asked.of.layout)))
-
-
-async def _in_window(asked: Asked, query: WindowReadings) -> Array:
-    wanted = reading.readings_in_window(query, asked.of.layout, asked.server)
-    readings = await asked.readings(wanted, most=rows_to_know(query, asked.of.layout) or 0)
-    see_not_too_large(readings, query, asked.of.layout)
-    return in_order(between(readings, query.start_ns, query.end_ns))
-
-
-async def _instrument(asked: Asked, query: InstrumentReadings) -> Array:
-    if query.most < 1:
-        return np.empty(0, answer_dtype(asked.of.group))
-    if asked.of.layout is Layout.ARRAYS:
-        return await _elements(asked, query)
-    filter_, sort = reading.readings_of_instrument(query)
-    return (await asked.readings(filter_, sort, query.most))[::-1]
-
-
-async def _elements(asked: Asked, query: InstrumentReadings) -> Array:
+async def _elements(group: GroupReader, query: InstrumentReadings) -> Array:
     """One instrument's readings from whole documents, which come newest first until there are enough."""
-    form, parts, count = arrays_format(asked.of.group), [np.empty(0, answer_dtype(asked.of.group))], 0
-    triggers = reading.triggers_around(query.start_ns, query.end_ns)
-    whole = reading.batches(asked.data, triggers, form, reading.LATEST_FIRST, enough=query.most)
+    form, parts, count = arrays_format(group.of.group), [np.empty(0, answer_dtype(group.of.group))], 0
+    triggers = documents.triggers_around(query.start_ns, query.end_ns)
+    whole = documents.batches(group.data, triggers, form, documents.LATEST_FIRST, enough=query.most)
     async with aclosing(whole) as batches:
         async for batch in batches:
-            readings = decode_readings(batch, asked.of.group, asked.of.layout)
+            readings = decode_readings(batch, group.of.group, group.of.layout)
             mine = readings[readings["instrument"] == query.instrument]
             parts.append(between(mine, query.start_ns, query.end_ns))
             count += len(parts[-1])
@@ -120,31 +117,6 @@ async def _elements(asked: Asked, query: InstrumentReadings) -> Array:
                 break
     found = np.concatenate(parts)
     return np.asarray(found[np.argsort(found["time_ns"], kind="stable")][max(0, len(found) - query.most) :])
-
-
-async def _triggers(asked: Asked, query: TriggersReadings) -> Array:
-    parts = [np.empty(0, answer_dtype(asked.of.group))]
-    triggers = np.unique(np.array(query.triggers, np.int64))
-    for wanted in reading.readings_of_triggers(query.run, triggers, asked.of.layout, asked.server):
-        async with aclosing(asked.pieces(wanted)) as pieces:
-            async for readings in pieces:
-                # Where there is no index to use, all between the first and the last of them are gone through.
-                mine = np.isin(readings["trigger"], triggers)
-                parts.append(readings if mine.all() else readings[mine])
-    return in_order(np.concatenate(parts))
-
-
-async def _figures(asked: Asked, query: Reduction) -> Array:
-    """Means or aggregates, made here of readings that come in pieces: docs/decisions/0030."""
-    wanted: reading.Filter = {}
-    if isinstance(query, Means):
-        within = WindowReadings(group=query.group, start_ns=query.start_ns, end_ns=query.end_ns)
-        wanted = reading.readings_in_window(within, asked.of.layout, asked.server)
-    reducer = reducer_of(query)
-    async with aclosing(asked.pieces(wanted)) as pieces:
-        async for readings in pieces:
-            reducer.add(readings)
-    return reducer.answer()
 
 
 def _is_past(parts: list[Array], triggers_ns: Array, most: int) -> bool:

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 
-import numpy as np
-
-from backends.columns.reductions import newest_of_each
-from backends.mongodb.reading import reading
-from backends.mongodb.reading.pieces import Asked
-from backends.sql.selects import SLACK_NS
+from backends.columns.reductions import Newest
+from backends.columns.stored import SLACK_NS
+from backends.mongodb.reading import documents
+from backends.mongodb.reading.group import GroupReader
 from schemas.batch import Layout
-from schemas.queries import Snapshot, WindowReadings, answer_dtype
+from schemas.queries import Snapshot, WindowReadings
 from schemas.readings import Array
 
 LEAST_NS, MOST_NS = -(2**63), 2**63 - 1
@@ -18,76 +16,68 @@ TOGETHER = 100
 """So many instruments' times are looked up with one question."""
 
 
-async def snapshot(asked: Asked, query: Snapshot) -> Array:
+async def snapshot(group: GroupReader, query: Snapshot) -> Array:
     """Answer Snapshot; `answer_dtype(group)`, by instrument."""
     newest = _Newest(query)
     if query.within_ns < 1:
         return newest.found
-    if not asked.server.uses_indexes:
+    if not group.server.uses_indexes:
         # Whatever is asked, all there is is gone through: once is enough.
-        await newest.take_all(asked, reading.readings_in_window(newest.window, asked.of.layout, asked.server))
-    elif asked.of.layout is Layout.ROWS:
-        await _by_instrument(asked, newest)
+        await newest.add_all(group, documents.readings_in_window(newest.window, group.of.layout, group.server))
+    elif group.of.layout is Layout.ROWS:
+        await _by_instrument(group, newest)
     else:
-        await _by_trigger(asked, newest)
+        await _by_trigger(group, newest)
     return newest.found
 
 
-class _Newest:
-    """The newest reading of each instrument, `found`, of those that were taken."""
-
+class _Newest(Newest):
     def __init__(self, query: Snapshot) -> None:
+        super().__init__(query)
         low_ns = max(query.at_ns - query.within_ns, LEAST_NS - 1)
         self.window = WindowReadings(group=query.group, start_ns=low_ns + 1, end_ns=min(query.at_ns + 1, MOST_NS))
         self.at_ns = query.at_ns
-        self.found = np.empty(0, answer_dtype(query.group))
 
-    def take(self, readings: Array) -> None:
-        times = readings["time_ns"]
-        valid = readings[(times >= self.window.start_ns) & (times <= self.at_ns)]
-        self.found = newest_of_each(np.concatenate([self.found, valid]))
-
-    async def take_all(self, asked: Asked, wanted: reading.Filter) -> None:
-        async with aclosing(asked.pieces(wanted)) as pieces:
-            async for readings in pieces:
-                self.take(readings)
+    async def add_all(self, group: GroupReader, wanted: documents.Filter) -> None:
+        async with aclosing(group.chunks(wanted)) as chunks:
+            async for readings in chunks:
+                self.add(readings)
 
     def unsettled(self, reached_ns: int) -> list[int]:
         """Instruments of which a trigger before this time may still have a newer reading."""
-        settled = self.found["instrument"][self.found["time_ns"] > reached_ns + SLACK_NS]
-        return [int(k) for k in np.setdiff1d(np.arange(self.window.group.size), settled)]
+        return self.missing(reached_ns + SLACK_NS)
 
 
-async def _by_instrument(asked: Asked, newest: _Newest) -> None:
+async def _by_instrument(group: GroupReader, newest: _Newest) -> None:
     """By the index, which is by instrument and time: an end of it for each."""
     times: dict[int, int] = {}
     for instrument in range(newest.window.group.size):
-        filter_ = reading.valid_of_instrument(instrument, newest.window.start_ns, newest.at_ns)
-        last = await asked.readings(filter_, reading.LATEST_FIRST, 1)
+        filter_ = documents.valid_of_instrument(instrument, newest.window.start_ns, newest.at_ns)
+        last = await group.readings(filter_, documents.LATEST_FIRST, 1)
         if len(last):
             times[instrument] = int(last["time_ns"][0])
     # Of one time there may be several: of two runs, or where a clock stands still.
     for some in _chunks(times.items(), TOGETHER):
-        await newest.take_all(asked, {"$or": [reading.at_time(instrument, time_ns) for instrument, time_ns in some]})
+        await newest.add_all(group, {"$or": [documents.at_time(instrument, time_ns) for instrument, time_ns in some]})
 
 
-async def _by_trigger(asked: Asked, newest: _Newest) -> None:
+async def _by_trigger(group: GroupReader, newest: _Newest) -> None:
     """By the index, which is by the triggers' time: back in time until no earlier trigger can have a newer reading."""
     start_ns, end_ns = newest.window.start_ns, newest.window.end_ns
-    around = reading.triggers_around(start_ns, end_ns)
-    reached_ns = await _back(asked, newest, around, newest.at_ns - 2 * SLACK_NS)
+    around = documents.triggers_around(start_ns, end_ns)
+    reached_ns = await _back(group, newest, around, newest.at_ns - 2 * SLACK_NS)
     unsettled = newest.unsettled(reached_ns)
     if unsettled and reached_ns > LEAST_NS:
         # What is still to be found may be dead for long: from here on only triggers that have it are read.
-        earlier = reading.triggers_with(unsettled, start_ns, reached_ns)
-        await _back(asked, newest, earlier, LEAST_NS)
+        earlier = documents.triggers_with(unsettled, start_ns, reached_ns)
+        await _back(group, newest, earlier, LEAST_NS)
 
 
-async def _back(asked: Asked, newest: _Newest, wanted: reading.Filter, enough_ns: int) -> int:
+async def _back(group: GroupReader, newest: _Newest, wanted: documents.Filter, enough_ns: int) -> int:
     """Take readings until all are settled or from before `enough_ns`; up to which time, the least where that is all."""
-    async with aclosing(asked.triggers(wanted, reading.LATEST_FIRST)) as pieces:
-        async for earliest_ns, readings in pieces:
-            newest.take(readings)
+    async with aclosing(group.triggers(wanted, documents.LATEST_FIRST)) as chunks:
+        async for earliest_ns, readings in chunks:
+            newest.add(readings)
             if earliest_ns < enough_ns or not newest.unsettled(earliest_ns):
                 return earliest_ns
     return LEAST_NS

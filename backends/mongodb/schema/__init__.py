@@ -1,0 +1,1 @@
+"""The collections: created or checked (`create`), views, written down (`script`), removed (`removal`)."""

@@ -6,10 +6,10 @@ from typing import Any
 
 from bson import Int64
 
-from backends.mongodb.schema.schema import GroupCollections
+from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.schema.views import readings_view
+from backends.mongodb.server.facts import OLDEST
 from backends.mongodb.server.lease import first_position
-from backends.mongodb.server.server import OLDEST
 from schemas.batch import Layout
 from schemas.readings import InstrumentGroup
 

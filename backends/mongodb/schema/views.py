@@ -7,7 +7,7 @@ from typing import Any
 
 from bson import Int64
 
-from backends.sql.tables import MISSING_OFFSET
+from backends.columns.stored import MISSING_OFFSET
 from schemas.batch import Layout
 from schemas.readings import InstrumentGroup
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from pymongo.errors import (
@@ -14,7 +14,7 @@ from pymongo.errors import (
 )
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
-from backends.checks.tls import certificate_refused
+from backends.diagnosis import refusals
 
 # https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml. What passes with time, or when an
 # operator acts:
@@ -60,19 +60,9 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
         raise kind(f"{target}: {one_line(error)}") from error
 
 
-@contextmanager
-def taken_too_long(target: str, give_up_s: float) -> Iterator[None]:
-    """Say so where a question is given up for its time, here or by the server.
-
-    Raises:
-        StoreUnavailable: instead of what the driver says.
-    """
-    try:
-        yield
-    except PyMongoError as error:
-        if not error.timeout:
-            raise
-        raise StoreUnavailable(f"{target}: the answer took longer than {give_up_s:g} s, and was given up") from error
+def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None]:
+    """Say so where a question is given up for its time, here or by the server."""
+    return refusals.taken_too_long(target, give_up_s, lambda error: isinstance(error, PyMongoError) and error.timeout)
 
 
 def of_code(code: int | None, message: str, target: str, otherwise: type[StoreError]) -> StoreError:
@@ -102,18 +92,15 @@ def check_answer(answer: Mapping[str, Any], target: str, *, but: int | None = No
     return [error["index"] for error in failed]
 
 
-@contextmanager
-def login_refused() -> Iterator[None]:
-    """Where the server turned the login away, say so with the mend: at a start no waiting mends it."""
-    try:
-        with certificate_refused("tlsCAFile"):
-            yield
-    except StoreUnavailable as error:
-        cause = error.__cause__
-        if not isinstance(cause, OperationFailure) or cause.code not in LOGIN_CODES:
-            raise
-        mend = "set the user and `authSource` in `dsn`, and the password, to what the server knows"
-        raise StoreError(f"{error}; {mend}") from None
+def login_refused() -> AbstractContextManager[None]:
+    """Where the server turned the login away, say so with the fix."""
+    return refusals.login_refused("tlsCAFile", _login_fix)
+
+
+def _login_fix(cause: BaseException | None) -> str | None:
+    if not isinstance(cause, OperationFailure) or cause.code not in LOGIN_CODES:
+        return None
+    return "set the user and `authSource` in `dsn`, and the password, to what the server knows"
 
 
 def one_line(error: BaseException) -> str:

@@ -18,10 +18,10 @@ import pymongo
 from bson import Int64
 
 from backends.base import GroupLocked, StoreError, StoreUnavailable, see_not_behind
+from backends.columns.stored import ACCOUNT
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
+from backends.mongodb.server.facts import Database
 from backends.mongodb.server.owner import is_dead, new_owner
-from backends.mongodb.server.server import Database
-from backends.sql.tables import ACCOUNT
 from schemas.batch import Batch, JournalPosition, Stream
 
 log = logging.getLogger(__name__)

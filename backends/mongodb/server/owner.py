@@ -1,4 +1,4 @@
-"""Who owns a lease: a process, told so that another of the same machine knows when it is gone."""
+"""Who owns a lease: a process, described so that another of the same machine knows when it is gone."""
 
 import os
 import socket
@@ -44,7 +44,7 @@ def _where() -> str:
 def _born(pid: int) -> str | None:
     """When a process began, in ticks of the kernel's clock; `-` when it has ended all but for its number.
 
-    None where that is not told.
+    None where that is not known.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()

@@ -1,4 +1,4 @@
-"""The last version of each object: how DIAObjectLast gets its new ones, and how a try that was cut short is mended."""
+"""The last version of each object: how DIAObjectLast gets its new ones, and how a broken-off try is completed."""
 
 from bson import Int64
 
@@ -25,7 +25,7 @@ async def update_last(session: Session, visits: VisitsConfig, table: Table, rows
     await session.insert(table.name, form.encode(rows, all_doubles=all_doubles))
 
 
-async def mend_last(session: Session, visits: VisitsConfig, table: Table, time_ns: int) -> None:
+async def complete_last(session: Session, visits: VisitsConfig, table: Table, time_ns: int) -> None:
     """Put back what a try that was cut short had deleted and not inserted yet, as it would have been.
 
     DIAObject has each new version before the earlier one goes from DIAObjectLast. One that has not gone yet stays: its

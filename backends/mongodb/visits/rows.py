@@ -7,9 +7,9 @@ import numpy as np
 from bson import Int64
 
 from backends.mongodb.visits.formats import key_binary, row_format
-from backends.mongodb.visits.last import mend_last, update_last
+from backends.mongodb.visits.last import complete_last, update_last
 from backends.mongodb.visits.session import Document, Session, in_chunks
-from backends.visits.rows import STEP_TABLES, as_table, in_key_order, newest_of_each, tables_by_name, written
+from backends.visits.rows import SECONDS, STEP_TABLES, as_table, in_key_order, newest_of_each, tables_by_name, written
 from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -17,13 +17,6 @@ from schemas.visits.records import History, Region, TileWrite
 from schemas.visits.tables import DIA_OBJECT_LAST, LAST_DTYPE, Step, Table
 
 LOWEST = -(2**63)
-TIMES = {
-    "DIAObject": "store_object_s",
-    "DIAObjectLast": "store_last_s",
-    "DIASource": "store_source_s",
-    "DIAForcedSource": "store_forced_s",
-}
-"""What the time that a table's writes take counts as."""
 
 
 def joined(parts: list[Array], table: Table) -> Array:
@@ -46,9 +39,9 @@ class RowTables:
             await session.index(table.name, *_indexes(table))
 
     async def begin(self, session: Session, visit: int, time_ns: int) -> None:
-        """Mend what a try that was cut short left."""
+        """Complete what a try that was cut short left."""
         if self._last is not None:
-            await mend_last(session, self._visits, self._last, time_ns)
+            await complete_last(session, self._visits, self._last, time_ns)
 
     async def objects(self, session: Session, region: Region) -> Array:
         """Last versions of a region."""
@@ -75,14 +68,14 @@ class RowTables:
         return joined(parts, table)
 
     async def write(self, session: Session, write: TileWrite, step: Step) -> Mapping[str, float]:
-        """Write a step; DIAObject first, since DIAObjectLast is mended from it."""
+        """Write a step; DIAObject first, since DIAObjectLast is completed from it."""
         seconds: dict[str, float] = {}
         for name in reversed(STEP_TABLES[step]):
             table = self._tables.get(name)
             if table is not None:
                 began_s = time.perf_counter()
                 await self._write(session, write, table)
-                seconds[TIMES[name]] = time.perf_counter() - began_s
+                seconds[SECONDS[name]] = time.perf_counter() - began_s
         return seconds
 
     async def expire(self, session: Session, before_ns: int) -> None:

@@ -9,16 +9,16 @@ from pymongo.asynchronous.collection import AsyncCollection
 
 from backends.base import BatchRejected
 from backends.mongodb.protocol.documents import Raw
-from backends.mongodb.schema.schema import create_collection
+from backends.mongodb.schema.create import create_collection
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
-from backends.mongodb.server.server import Database, Server
+from backends.mongodb.server.facts import Database, Server
 from schemas.readings import Array
 
 Document = dict[str, Any]
 
-PIECE_BYTES = 8 * 1024 * 1024
+MESSAGE_BYTES = 8 * 1024 * 1024
 """Most that is sent as one message, but for a single document: a server allows 48 MB, and 16 a document."""
-PIECE_DOCUMENTS = 50_000
+MESSAGE_DOCUMENTS = 50_000
 """Most documents a message: a server allows 100,000."""
 BATCH_BYTES = 8 * 1024 * 1024
 """Bytes of an answer's batch, about."""
@@ -54,7 +54,7 @@ class Session:
         held = 0
         for document in documents:
             size = len(document.get("records", b""))
-            if some and held + size > PIECE_BYTES:
+            if some and held + size > MESSAGE_BYTES:
                 await self._insert(name, some)
                 some, held = [], 0
             some.append(document)
@@ -165,7 +165,7 @@ class Session:
     def _messages(documents: Array) -> list[Array]:
         if not len(documents):
             return []
-        most = max(1, min(PIECE_BYTES // documents.shape[1], PIECE_DOCUMENTS))
+        most = max(1, min(MESSAGE_BYTES // documents.shape[1], MESSAGE_DOCUMENTS))
         return [documents[start : start + most] for start in range(0, len(documents), most)]
 
 

@@ -4,64 +4,70 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pymongo
 from bson import Int64
 from pymongo import ASCENDING, DESCENDING, ReadPreference
 
-from backends.base import Reading, SchemaMismatch, StoreError
+from backends.base import ReadOnly, SchemaMismatch, StoreError
 from backends.mongodb.protocol.documents import NotOurDocuments
-from backends.mongodb.schema.schema import check_rights
+from backends.mongodb.schema.create import check_rights
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
-from backends.mongodb.server.server import check_server, meet_server
-from backends.mongodb.visits.pieces import PieceTables
+from backends.mongodb.server.facts import check_server, meet_server
+from backends.mongodb.visits.packs import PackTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
 from backends.visits.base import VisitDone
-from backends.visits.rows import tables_by_name
 from backends.visits.settings import check_settings, settings_of
+from backends.visits.store import SessionVisitStore
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, Compacted, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import IndexMode, Step
 
 VISITS, STEPS, SETTINGS = "Visits", "VisitSteps", "VisitSettings"
 POINTING: Document = {"time_ns": 1, "ra": 1, "decl": 1}
 
 
-class MongodbVisitStore:
+class MongodbVisitStore(SessionVisitStore[Session]):
     """Visits in MongoDB 5.0 or newer, or FerretDB 1.24; its methods promise what `VisitStore` says.
 
     There are no transactions: every document has an `_id` that follows from what it is, one that is there already is
     left, and the mark of a step comes last. Until it is there, `objects` may have versions of the visit under way.
 
-    reading: makes a store that is only asked.
+    read_only: makes a store that is only asked.
     """
 
+    _tables: PackTables | RowTables
+
     def __init__(
-        self, database: DatabaseConfig, visits: VisitsConfig, password: str | None, reading: Reading | None = None
+        self,
+        database: DatabaseConfig,
+        visits: VisitsConfig,
+        *,
+        password: str | None = None,
+        read_only: ReadOnly | None = None,
     ) -> None:
         assert database.dsn is not None
+        super().__init__(
+            visits, PackTables(visits) if visits.index_mode is IndexMode.PARTITIONED else RowTables(visits)
+        )
         self._dsn = database.dsn
         self._password = password
-        self._reading = reading
-        self._timeout_s = reading.give_up_s if reading else database.command_timeout_s
+        self._read_only = read_only
+        self._timeout_s = read_only.give_up_s if read_only else database.command_timeout_s
         self._target = target_of(database.dsn)
-        self._visits = visits
-        self._tables = PieceTables(visits) if visits.index_mode is IndexMode.PARTITIONED else RowTables(visits)
-        self._names = tuple(tables_by_name(visits))
         self._client: Client | None = None
-        self._session: Session | None = None
+        self._opened: Session | None = None
 
     async def create(self) -> None:
         """Create the collections or check them; the settings go first, so that what a crash leaves is known as ours."""
         with login_refused():
-            async with self._asked() as session:
+            async with self._session() as session:
                 with pymongo.timeout(self._timeout_s):
                     await check_rights(session.database, self._target)
                 await self._see_free(session)
@@ -75,14 +81,9 @@ class MongodbVisitStore:
                 await session.index(STEPS, ("visit",))
                 await self._tables.create(session)
 
-    async def connect(self) -> None:
-        """Connect, if that is not so already."""
-        async with self._asked():
-            pass
-
     async def close(self) -> None:
         """Give back the connection."""
-        client, self._client, self._session = self._client, None, None
+        client, self._client, self._opened = self._client, None, None
         if client is not None:
             await client.close()
 
@@ -95,25 +96,25 @@ class MongodbVisitStore:
 
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""
-        async with self._asked() as session:
+        async with self._session() as session:
             found = await session.first(VISITS, {}, [("_id", DESCENDING)])
         return _record(found) if found else None
 
     async def first_visit_since(self, time_ns: int) -> int | None:
         """Number of the first visit that is done and was taken at `time_ns` or later."""
-        async with self._asked() as session:
+        async with self._session() as session:
             found = await session.first(VISITS, {"time_ns": {"$gte": Int64(time_ns)}}, [("time_ns", ASCENDING)])
         return int(found["_id"]) if found else None
 
     async def pointings(self, most: int) -> Array:
         """Where the newest visits looked."""
-        async with self._asked() as session:
+        async with self._session() as session:
             found = await session.find(VISITS, {}, POINTING, [("_id", DESCENDING)], most)
         return np.array([(each["_id"], each["time_ns"], each["ra"], each["decl"]) for each in found], POINTING_DTYPE)
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
-        """Prepare a visit, mend what a try of it left half done, and return what that committed."""
-        async with self._asked() as session:
+        """Prepare a visit, complete what a try of it left half done, and return what that committed."""
+        async with self._session() as session:
             # A crash between the end of a visit and that of its marks leaves some.
             await session.delete_many(STEPS, {"visit": {"$lt": Int64(visit)}})
             await self._tables.begin(session, visit, time_ns)
@@ -124,25 +125,10 @@ class MongodbVisitStore:
             raise VisitDone(visit)
         return frozenset((int(mark["tile"]), Step(mark["step"])) for mark in marks)
 
-    async def objects(self, region: Region) -> Array:
-        """Last versions of a region."""
-        async with self._asked() as session:
-            return await self._tables.objects(session, region)
-
-    async def sources(self, history: History) -> Array:
-        """DIASource rows of a history."""
-        async with self._asked() as session:
-            return await self._tables.history(session, "DIASource", history)
-
-    async def forced_sources(self, history: History) -> Array:
-        """DIAForcedSource rows of a history."""
-        async with self._asked() as session:
-            return await self._tables.history(session, "DIAForcedSource", history)
-
     async def write(self, write: TileWrite) -> Seconds:
         """Write a tile's steps, and their marks last."""
         seconds: dict[str, float] = {}
-        async with self._asked() as session:
+        async with self._session() as session:
             for step in write.steps:
                 seconds |= await self._tables.write(session, write, step)
             began_s = time.perf_counter()
@@ -152,41 +138,31 @@ class MongodbVisitStore:
 
     async def finish(self, record: VisitRecord) -> None:
         """Mark a visit as done, and forget the marks of its steps."""
-        async with self._asked() as session:
+        async with self._session() as session:
             await session.insert_objects(VISITS, [_document(record)])
             await session.delete_many(STEPS, {"visit": Int64(record.visit)})
 
     async def expire(self, before_ns: int) -> None:
         """In `partitioned`: drop the collections of periods that end before a time."""
-        async with self._asked() as session:
+        async with self._session() as session:
             await self._tables.expire(session, before_ns)
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
-        """None: pieces stay as they were written."""
+        """None: packs stay as they were written."""
         return ()
 
     async def compact(self, table: str, period: int) -> Compacted | None:
         """Nothing is to be compacted."""
-        raise StoreError("pieces stay here as they were written")
-
-    async def counts(self) -> Mapping[str, int]:
-        """Rows of each table."""
-        async with self._asked(unlimited=True) as session:
-            return {name: await self._tables.count(session, name) for name in self._names}
+        raise StoreError("packs stay here as they were written")
 
     async def sizes(self) -> Mapping[str, TableSize]:
         """Rows and bytes of each table."""
-        async with self._asked(unlimited=True) as session:
+        async with self._long_session() as session:
             return {name: await self._tables.size(session, name) for name in self._names}
-
-    async def whole(self, table: str) -> Array:
-        """All rows of a table, in the order of its key."""
-        async with self._asked(unlimited=True) as session:
-            return await self._tables.whole(session, table)
 
     async def drop(self) -> None:
         """Remove the database, where it is one of visits; nothing happens when it is not there."""
-        async with self._asked() as session:
+        async with self._session() as session:
             await self._see_free(session)
             with pymongo.timeout(self._timeout_s):
                 await session.database.client.drop_database(session.database.name)
@@ -205,51 +181,43 @@ class MongodbVisitStore:
             )
 
     @asynccontextmanager
-    async def _asked(self, *, unlimited: bool = False) -> AsyncIterator[Session]:
-        """Take the database; `unlimited` for what goes through whole collections."""
+    async def _session(self) -> AsyncIterator[Session]:
         try:
             with translated(self._target), self._given_up():
-                session = await self._connected()
-                yield replace(session, timeout_s=None) if unlimited else session
+                yield await self._connected()
         except NotOurDocuments as error:
             raise StoreError(
                 f"documents in database {self._visits.schema_name!r} of {self._target} are not as this store writes"
                 f" them: {error}"
             ) from error
 
+    @asynccontextmanager
+    async def _long_session(self) -> AsyncIterator[Session]:
+        async with self._session() as session:
+            yield replace(session, timeout_s=None)
+
     def _given_up(self) -> AbstractContextManager[None]:
-        return taken_too_long(self._target, self._reading.give_up_s) if self._reading else nullcontext()
+        return taken_too_long(self._target, self._read_only.give_up_s) if self._read_only else nullcontext()
 
     async def _connected(self) -> Session:
         if self._client is None:
             self._client = make_client(
                 self._dsn,
                 password=self._password,
-                program=f"triggerlog visits{' reader' if self._reading else ''}",
+                program=f"triggerlog visits{' reader' if self._read_only else ''}",
                 timeout_s=self._timeout_s,
             )
-        if self._session is None:
+        if self._opened is None:
             # Who only asks does so where the DSN says.
-            where = None if self._reading else ReadPreference.PRIMARY
+            where = None if self._read_only else ReadPreference.PRIMARY
             database = self._client.get_database(self._visits.schema_name, read_preference=where)
             server = await meet_server(database, self._timeout_s)
-            check_server(server, self._target, writes=self._reading is None)
+            check_server(server, self._target, writes=self._read_only is None)
             concern = server.write_concern(self._visits.durability, self._timeout_s)
-            self._session = Session(
+            self._opened = Session(
                 database=database, server=server, target=self._target, concern=concern, timeout_s=self._timeout_s
             )
-        return self._session
-
-
-def open_visit_store(
-    database: DatabaseConfig,
-    visits: VisitsConfig,
-    state_dir: Path,
-    password: str | None,
-    reading: Reading | None = None,
-) -> MongodbVisitStore:
-    """Make the store; see `backends.visits.base.open_visit_store`."""
-    return MongodbVisitStore(database, visits, password, reading)
+        return self._opened
 
 
 def _mark(write: TileWrite, step: Step) -> Document:

@@ -1,0 +1,1 @@
+"""The writing of a group without transactions (`writer`), and documents that are there already (`conflicts`)."""

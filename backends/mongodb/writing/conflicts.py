@@ -10,9 +10,9 @@ from bson import Int64, ObjectId
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 
+from backends.columns.stored import MISSING_OFFSET
 from backends.mongodb.protocol.documents import DocumentFormat
 from backends.mongodb.protocol.formats import arrays_format
-from backends.sql.tables import MISSING_OFFSET
 from schemas.readings import Array, InstrumentGroup
 
 GROWING = ("arrived", "late", "duplicates")

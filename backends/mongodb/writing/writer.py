@@ -18,20 +18,20 @@ from backends.base import BatchRejected, StoreError, see_not_behind
 from backends.columns.filling import ledger_rows
 from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
 from backends.mongodb.protocol.formats import data_format, encode_arrays, encode_ledger, encode_rows, ledger_format
-from backends.mongodb.reading.reading import by_ids
-from backends.mongodb.schema.schema import GroupCollections
+from backends.mongodb.reading.documents import by_ids
+from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
+from backends.mongodb.server.facts import Database, Server
 from backends.mongodb.server.lease import Lease
-from backends.mongodb.server.server import Database, Server
 from backends.mongodb.writing.conflicts import arrays_to_set, ledger_to_replace, same
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.readings import Array
 
 log = logging.getLogger(__name__)
 
-PIECE_BYTES = 8 * 1024 * 1024
-"""Most that is sent as one message. pymongo takes a piece for one document, of which a server allows 16 MB."""
-PIECE_DOCUMENTS = 50_000
+MESSAGE_BYTES = 8 * 1024 * 1024
+"""Most that is sent as one message. pymongo takes a message for one document, of which a server allows 16 MB."""
+MESSAGE_DOCUMENTS = 50_000
 """Most documents a message: a server allows 100,000."""
 LANES = 2
 """Messages under way at the same time, each on a connection of its own."""
@@ -183,7 +183,7 @@ class GroupWriter:
                     with pymongo.timeout(self._timeout_s):
                         yield database, server
             except BaseException:
-                # What of it was done, the position tells.
+                # The position says what of it was done.
                 self._positions = {}
                 raise
 
@@ -209,18 +209,18 @@ class _Put:
             return
         if not self.server.keeps_all_doubles:
             form.mark_specials(documents)
-        pieces = _pieces(len(documents), form.width)
+        messages = _messages(len(documents), form.width)
         taken: list[int] = []
-        for start in range(0, len(pieces), LANES):
-            lanes = pieces[start : start + LANES]
-            # All of them end before one's failure is told: nothing may be under way when the batch comes again.
+        for start in range(0, len(messages), LANES):
+            lanes = messages[start : start + LANES]
+            # All of them end before one's failure is raised: nothing may be under way when the batch comes again.
             found = await asyncio.gather(
-                *(self._send(name, documents[piece]) for piece in lanes), return_exceptions=True
+                *(self._send(name, documents[message]) for message in lanes), return_exceptions=True
             )
-            for piece, indices in zip(lanes, found, strict=True):
+            for message, indices in zip(lanes, found, strict=True):
                 if isinstance(indices, BaseException):
                     raise indices
-                taken += [piece.start + index for index in indices]
+                taken += [message.start + index for index in indices]
         if taken:
             mine = documents[np.array(taken)]
             theirs = await self._there(name, form, mine)
@@ -253,8 +253,8 @@ class _Put:
         return theirs[at]
 
 
-def _pieces(documents: int, width: int) -> list[slice]:
-    most = max(1, min(PIECE_BYTES // width, PIECE_DOCUMENTS))
+def _messages(documents: int, width: int) -> list[slice]:
+    most = max(1, min(MESSAGE_BYTES // width, MESSAGE_DOCUMENTS))
     if documents > LANE_DOCUMENTS:
         # As even as can be, a whole number for each lane, and whole commits of FerretDB.
         even = -(-documents // (LANES * LANE_DOCUMENTS)) * LANE_DOCUMENTS

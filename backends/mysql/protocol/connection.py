@@ -5,6 +5,7 @@ MariaDB's COM_STMT_BULK_EXECUTE, which takes as many rows as a packet holds, and
 be sent ahead of their answers, which come in the same order.
 """
 
+import asyncio
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Any
 import aiomysql
 from aiomysql.connection import MAX_PACKET_LEN, MysqlPacket
 from pymysql.constants import CLIENT, COMMAND
-from pymysql.err import OperationalError
+from pymysql.err import MySQLError, OperationalError
 from pymysql.protocol import OKPacketWrapper
 
 from backends.mysql.protocol.packets import Packets
@@ -21,6 +22,7 @@ from backends.mysql.protocol.packets import Packets
 STMT_BULK_EXECUTE = 0xFA
 SEND_TYPES = 128
 READ_BYTES = 1 << 20
+CLOSE_S = 2.0
 TOGETHER_BYTES = 64 * 1024
 """Most that waits to be sent with what follows it."""
 
@@ -142,8 +144,8 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         await self._forget(statement)
         return rows
 
-    async def pieces(self, text: str, piece_bytes: int) -> AsyncGenerator[Packets, None]:
-        """Run a query whose rows come in pieces of about so many bytes, so that they never lie in memory all at once.
+    async def chunks(self, text: str, chunk_bytes: int) -> AsyncGenerator[Packets, None]:
+        """Run a query whose rows come in chunks of about so many bytes, so that they never lie in memory all at once.
 
         What is left unread ends the connection.
         """
@@ -151,7 +153,7 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
         ended = False
         try:
             while not ended:
-                packets = await self._packets(piece_bytes)
+                packets = await self._packets(chunk_bytes)
                 ended = packets.ended
                 yield packets
         finally:
@@ -191,17 +193,17 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             self._writer.transport.abort()
         self.close()
 
-    async def _packets(self, piece_bytes: int | None = None, into: Packets | None = None) -> Packets:
+    async def _packets(self, chunk_bytes: int | None = None, into: Packets | None = None) -> Packets:
         """Read packets up to the one that ends them, or until there are so many bytes of them."""
         await self._flush()
         packets = Packets() if into is None else into
         packets.feed(self._ahead)
-        while not packets.ended and (piece_bytes is None or packets.nbytes < piece_bytes):
-            piece = await self._reader.read(READ_BYTES)
-            if not piece:
+        while not packets.ended and (chunk_bytes is None or packets.nbytes < chunk_bytes):
+            chunk = await self._reader.read(READ_BYTES)
+            if not chunk:
                 self.close()
                 raise OperationalError(2013, "Lost connection to MySQL server during query")
-            packets.feed(piece)
+            packets.feed(chunk)
         self._ahead = packets.rest()
         if packets.error is not None:
             MysqlPacket(packets.error, self._encoding).raise_for_error()
@@ -240,6 +242,15 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
             response[EXTENDED_AT] = struct.pack("<I", EXTENDED_BULK)
             payload = bytes(response)
         super().write_packet(payload)
+
+
+async def give_back(connection: Connection) -> None:
+    """Close a connection in order, or at once where the server does not answer."""
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await connection.ensure_closed()
+    except (OSError, TimeoutError, MySQLError):
+        connection.terminate()
 
 
 def _extended_capabilities(greeting: bytes) -> int:

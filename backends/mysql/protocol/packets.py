@@ -45,9 +45,9 @@ class Packets:
         """How many bytes of whole packets there are, headers included."""
         return self._at
 
-    def feed(self, piece: bytes) -> None:
+    def feed(self, chunk: bytes) -> None:
         """Take more bytes."""
-        self.data += piece
+        self.data += chunk
         while not self.ended and self._step():
             pass
 

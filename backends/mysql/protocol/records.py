@@ -22,8 +22,8 @@ from backends.columns.filling import (
     readings_from_arrays,
     readings_in,
 )
+from backends.columns.stored import STORED_DTYPES
 from backends.mysql.protocol.packets import HEADER, Packets
-from backends.sql.tables import STORED_DTYPES
 from schemas.batch import ClosedTriggers
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
 from schemas.readings import Array, InstrumentGroup
@@ -140,7 +140,7 @@ def _bytes(values: Array) -> memoryview:
     return memoryview(np.ascontiguousarray(values).reshape(-1))  # type: ignore[arg-type]
 
 
-class _Piece(NamedTuple):
+class _Part(NamedTuple):
     """Rows of a result with the same NULLs, and which rows of it they are."""
 
     numbers: Array | slice
@@ -161,42 +161,42 @@ class ResultFormat:
         Raises:
             NotAsMade: a value has another width than its field.
         """
-        pieces: list[_Piece] = []
+        parts: list[_Part] = []
         count = 0
         for stretch in packets.stretches:
-            pieces += self._pieces(packets.of(stretch), count)
+            parts += self._parts(packets.of(stretch), count)
             count += stretch.packets
         columns: dict[str, Array] = {}
         nulls: dict[str, Array] = {}
         for field in self.fields:
-            columns[field.name] = self._column(field, pieces, count)
-            if any(field.name in piece.missing for piece in pieces):
+            columns[field.name] = self._column(field, parts, count)
+            if any(field.name in part.missing for part in parts):
                 nulls[field.name] = np.zeros(count, bool)
-                for piece in pieces:
-                    nulls[field.name][piece.numbers] = field.name in piece.missing
+                for part in parts:
+                    nulls[field.name][part.numbers] = field.name in part.missing
         return columns, nulls
 
-    def _column(self, field: Field, pieces: Sequence["_Piece"], count: int) -> Array:
-        if len(pieces) == 1 and field.name not in pieces[0].missing:
-            return np.asarray(pieces[0].rows[field.name])
+    def _column(self, field: Field, parts: Sequence["_Part"], count: int) -> Array:
+        if len(parts) == 1 and field.name not in parts[0].missing:
+            return np.asarray(parts[0].rows[field.name])
         column = np.zeros((count, field.elements) if field.elements else count, field.dtype)
-        for piece in pieces:
-            if field.name not in piece.missing:
-                column[piece.numbers] = piece.rows[field.name]
+        for part in parts:
+            if field.name not in part.missing:
+                column[part.numbers] = part.rows[field.name]
         return column
 
-    def _pieces(self, block: Array, first: int) -> Iterator["_Piece"]:
+    def _parts(self, block: Array, first: int) -> Iterator["_Part"]:
         """Take packets of one length apart by what is NULL in them; the first is row `first` of the result."""
         start, end = HEADER + 1, HEADER + 1 + self._bitmap
         if block.shape[1] <= end:
             raise NotAsMade(f"a row of {block.shape[1] - HEADER} bytes")
         bitmaps = block[:, start:end]
         if (bitmaps == bitmaps[0]).all():
-            yield _Piece(slice(first, first + len(block)), *self._alike(block, bitmaps[0]))
+            yield _Part(slice(first, first + len(block)), *self._alike(block, bitmaps[0]))
             return
         for bitmap in np.unique(bitmaps, axis=0):
             (which,) = np.nonzero((bitmaps == bitmap).all(axis=1))
-            yield _Piece(first + which, *self._alike(block[which], bitmap))
+            yield _Part(first + which, *self._alike(block[which], bitmap))
 
     def _alike(self, block: Array, bitmap: Array) -> tuple[Array, frozenset[str]]:
         bits = np.unpackbits(bitmap, bitorder="little")[NULLS_OFFSET:]

@@ -1,7 +1,6 @@
 """SQL text: names, constants, and the statements of a batch."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -29,7 +28,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def compiled(statement: sa.Select[Any]) -> str:
+def compiled(statement: sa.SelectBase) -> str:
     """Compile a select with its values in place."""
     return str(statement.compile(dialect=DIALECT, compile_kwargs={"literal_binds": True}))
 

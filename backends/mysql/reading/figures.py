@@ -1,7 +1,7 @@
 """Means and aggregates of a group's readings.
 
 In the rows layout the server makes them: one row an instrument and step comes back. Arrays are byte strings that it
-cannot add up; they come in pieces, and the figures are made here.
+cannot add up; they come in chunks, and the figures are made here.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ import numpy as np
 
 from backends.columns.filling import Columns
 from backends.columns.reductions import means_of, reducer_of, sums_dtype
+from backends.columns.stored import slack
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import EXACT, Field, ResultFormat, floats_dtype, read_arrays
 from backends.mysql.protocol.sql import quoted
-from backends.sql.selects import slack
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import Aggregate, Means, Reduction, aggregate_dtype
 from schemas.readings import Array, Channel
 
-PIECE_BYTES = 2 * 1024 * 1024
+CHUNK_BYTES = 2 * 1024 * 1024
 """About so much is taken apart at once: the event loop has its turn in between."""
 BEGIN = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _KEY = np.dtype([("instrument", "<i8"), ("step", "<i8")])
@@ -43,8 +43,8 @@ async def _from_arrays(connection: Connection, tables: GroupTables, query: Reduc
     if isinstance(query, Means):
         low, high = slack(query.start_ns, query.end_ns)
         within = f" WHERE time_ns BETWEEN {low} AND {high}"
-    async with aclosing(connection.pieces(f"SELECT {columns} FROM {_table(tables)}{within}", PIECE_BYTES)) as pieces:
-        async for packets in pieces:
+    async with aclosing(connection.chunks(f"SELECT {columns} FROM {_table(tables)}{within}", CHUNK_BYTES)) as chunks:
+        async for packets in chunks:
             reducer.add(read_arrays(packets, query.group))
     return reducer.answer()
 

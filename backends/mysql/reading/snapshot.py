@@ -1,6 +1,6 @@
-"""Every instrument's value valid at a moment: back in time from there, in pieces, until all instruments are found.
+"""Every instrument's value valid at a moment: back in time from there, in chunks, until all instruments are found.
 
-Both tables are in the order of time. The first piece is a few triggers, which most of the time is all; the next are
+Both tables are in the order of time. The first chunk is a few triggers, which most of the time is all; the next are
 larger, and the server gives only what has an instrument that is still to be found: one that is dead costs the server a
 walk over the whole stretch of time, and nothing on the way here.
 """
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from backends.columns.filling import readings_from_arrays
-from backends.columns.reductions import newest_of_each
+from backends.columns.reductions import Newest
+from backends.columns.stored import MISSING_OFFSET, SLACK_NS
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import arrays_fields, parse_arrays, read_arrays, read_rows
 from backends.mysql.protocol.sql import quoted
 from backends.mysql.schema.view import picked
-from backends.sql.selects import SLACK_NS
-from backends.sql.tables import MISSING_OFFSET, GroupTables
+from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import Snapshot, answer_dtype
 from schemas.readings import Array
@@ -37,26 +37,15 @@ async def snapshot(connection: Connection, tables: GroupTables, query: Snapshot)
     return search.found
 
 
-class _Search:
+class _Search(Newest):
     """Goes back in time; `found` has the newest reading of each instrument so far."""
 
     def __init__(self, connection: Connection, tables: GroupTables, query: Snapshot) -> None:
+        super().__init__(query)
         self.connection = connection
         self.tables = tables
         self.query = query
         self.low_ns = max(query.at_ns - query.within_ns, LEAST_NS)
-        self.found = np.empty(0, answer_dtype(query.group))
-
-    def take(self, readings: Array) -> None:
-        """Keep what is newer than what was found."""
-        times = readings["time_ns"]
-        valid = readings[(times > self.low_ns) & (times <= self.query.at_ns)]
-        self.found = newest_of_each(np.concatenate([self.found, valid]))
-
-    @property
-    def missing(self) -> list[int]:
-        """Instruments that were not found yet."""
-        return [int(number) for number in np.setdiff1d(np.arange(self.query.group.size), self.found["instrument"])]
 
     def select(self, where: Iterable[str], of: str = "") -> str:
         """Select data rows; `of` joins another table, and the data's is `d`."""
@@ -78,11 +67,11 @@ class _InRows(_Search):
         group = self.query.group
         within = f"d.time_ns > {self.low_ns} AND d.time_ns <= {self.query.at_ns}"
         most, below = FIRST_TRIGGERS * group.size, None
-        while missing := self.missing:
+        while missing := self.missing():
             only = [] if len(missing) == group.size else [f"d.instrument IN ({','.join(map(str, missing))})"]
             text = self.newest_first([within, *only], self.KEYS, below, most)
             readings = read_rows(await self.connection.select(text), group)
-            self.take(readings)
+            self.add(readings)
             if len(readings) < most:
                 return
             below = [int(readings[name][-1]) for name in ("time_ns", "run", "trigger", "instrument")]
@@ -99,20 +88,20 @@ class _InArrays(_Search):
         low_ns = max(self.low_ns - SLACK_NS, LEAST_NS)
         row_bytes = sum(field.width for field in arrays_fields(group))
         most, below = FIRST_TRIGGERS, None
-        while missing := self.missing:
+        while missing := self.missing():
             only = [] if len(missing) == group.size else [self._has_one_of(missing)]
             within = f"d.time_ns >= {low_ns} AND d.time_ns <= {at_ns}"
             columns = parse_arrays(
                 await self.connection.select(self.newest_first([within, *only], self.KEYS, below, most)), group
             )
-            self.take(readings_from_arrays(columns, group))
+            self.add(readings_from_arrays(columns, group))
             if len(columns["run"]) < most:
                 break
             below = [int(columns[name][-1]) for name in self.KEYS]
             await self._earlier_triggers(below[0], missing)
             most = min(GROWTH * most, max(most, MOST_BYTES // row_bytes))
         # Of later triggers those of which a reading is from before.
-        self.take(await self._by_ledger(at_ns, min(at_ns + SLACK_NS, MOST_NS), self.low_ns))
+        self.add(await self._by_ledger(at_ns, min(at_ns + SLACK_NS, MOST_NS), self.low_ns))
 
     async def _earlier_triggers(self, time_ns: int, were_missing: Sequence[int]) -> None:
         """Look whether a trigger before this time has a newer reading of an instrument that was found just now."""
@@ -121,7 +110,7 @@ class _InArrays(_Search):
             start_ns, oldest_ns = max(time_ns - SLACK_NS, LEAST_NS), int(new["time_ns"].min())
             readings = await self._by_ledger(start_ns, time_ns, oldest_ns)
             # Of an instrument that was not found there may be a newer one in between.
-            self.take(readings[np.isin(readings["instrument"], new["instrument"])])
+            self.add(readings[np.isin(readings["instrument"], new["instrument"])])
 
     async def _by_ledger(self, start_ns: int, end_ns: int, last_ns: int) -> Array:
         """The triggers of a stretch that have a reading from `last_ns` to the moment asked for, as the ledger says."""

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from backends.columns.stored import SLACK_NS
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import read_arrays, read_ledger, read_rows
 from backends.mysql.protocol.sql import quoted
 from backends.sql import selects
-from backends.sql.selects import SLACK_NS
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import TriggersReadings, answer_dtype

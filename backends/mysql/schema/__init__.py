@@ -1,0 +1,1 @@
+"""The schema: tables, partitions and views as statements; created or checked (`create`), removed (`removal`)."""

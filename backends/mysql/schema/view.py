@@ -5,8 +5,9 @@ hexadecimal, and floats put together from sign, exponent and fraction (IEEE 754)
 or a sum that a double holds. It takes no stored function, so no right to create one.
 """
 
+from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES
 from backends.mysql.protocol.sql import literal, quoted
-from backends.sql.tables import MISSING_OFFSET, STORED_DTYPES, GroupTables
+from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 
 EPOCH = "TIMESTAMP'1970-01-01 00:00:00'"

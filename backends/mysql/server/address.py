@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from backends.base import StoreError
 from backends.mysql.protocol.connection import Connection
-from backends.mysql.server.server import Product, check_version
+from backends.mysql.server.facts import Product, check_version
+from schemas.checking.dsn import DSN_FORMS, Backend
 
-PORT = 3306
 IDLE_S = 31_536_000
 """An idle connection is kept for a year, the most that servers allow: a quiet machine is no reason to lose the lock."""
 
@@ -42,7 +42,7 @@ def address_of(dsn: str, password: str | None = None) -> Address:
     """
     try:
         parts = urlsplit(dsn)
-        port = parts.port or PORT
+        port = parts.port or DSN_FORMS[Backend.MYSQL].port
     except ValueError:
         raise StoreError("`dsn` in [database] cannot be understood: its host and port cannot be read") from None
     options = dict(parse_qsl(parts.query))

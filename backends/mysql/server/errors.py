@@ -1,12 +1,12 @@
 """What aiomysql raises, in the words of `backends.base`: the only place that knows both."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from pymysql.err import MySQLError
 
 from backends.base import StoreError, StoreUnavailable
-from backends.checks.tls import certificate_refused
+from backends.diagnosis import refusals
 from backends.mysql.protocol.packets import TooLong
 from backends.mysql.protocol.records import NotAsMade
 
@@ -41,8 +41,8 @@ TOO_LONG = (1969, 3024, *LOCK_WAIT)
 GONE_PARTITION = (1735, 1748)
 """No such partition; a row does not fit the one named."""
 NO_RIGHT = (1044, 1142, 1143, 1227)
-MEND_LOGIN = "correct the user in `dsn`, or what `password_env` or `password_file` gives"
-MEND_RIGHT = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
+FIX_LOGIN = "correct the user in `dsn`, or what `password_env` or `password_file` gives"
+FIX_RIGHT = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
 
 
 @contextmanager
@@ -62,21 +62,9 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
         raise StoreError(f"the tables in {target} are not as this store made them: {error}") from error
 
 
-@contextmanager
-def taken_too_long(target: str, give_up_s: float) -> Iterator[None]:
-    """Say so where a question is given up for its time, here or by the server.
-
-    Raises:
-        StoreUnavailable: instead of TimeoutError, or of what the server says.
-    """
-    try:
-        yield
-    except (TimeoutError, MySQLError) as error:
-        if isinstance(error, TimeoutError) or number_of(error) in TOO_LONG:
-            raise StoreUnavailable(
-                f"{target}: the answer took longer than {give_up_s:g} s, and was given up"
-            ) from error
-        raise
+def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None]:
+    """Say so where a question is given up for its time, here or by the server."""
+    return refusals.taken_too_long(target, give_up_s, lambda error: number_of(error) in TOO_LONG)
 
 
 def number_of(error: BaseException | None) -> int:
@@ -94,17 +82,16 @@ def _translated(error: MySQLError, target: str, otherwise: type[StoreError]) -> 
     return otherwise(f"{target} refuses: {one_line(error)} ({number})")
 
 
-@contextmanager
-def login_refused() -> Iterator[None]:
-    """Where the server turned the login away or a right is lacking, say so with the mend: no waiting mends it."""
-    try:
-        with certificate_refused("ssl_ca"):
-            yield
-    except StoreUnavailable as error:
-        number = number_of(error.__cause__)
-        if number not in LOGIN:
-            raise
-        raise StoreError(f"{error}; {MEND_RIGHT if number in NO_RIGHT else MEND_LOGIN}") from None
+def login_refused() -> AbstractContextManager[None]:
+    """Where the server turned the login away or a right is lacking, say so with the fix."""
+    return refusals.login_refused("ssl_ca", _login_fix)
+
+
+def _login_fix(cause: BaseException | None) -> str | None:
+    number = number_of(cause)
+    if number not in LOGIN:
+        return None
+    return FIX_RIGHT if number in NO_RIGHT else FIX_LOGIN
 
 
 def one_line(error: BaseException) -> str:

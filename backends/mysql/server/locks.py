@@ -4,21 +4,18 @@ import hashlib
 
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal
-
-
-class NotGranted(Exception):
-    """Another connection holds the lock."""
+from backends.sql.connection import LockNotGranted
 
 
 async def take(connection: Connection, name: str, timeout_s: float) -> None:
     """Take a lock.
 
     Raises:
-        NotGranted: another connection has held it for all of the time.
+        LockNotGranted: another connection has held it for all of the time.
     """
     ((granted,),) = await connection.fetch(f"SELECT GET_LOCK({_key(name)}, {timeout_s:g})")
     if granted != 1:
-        raise NotGranted
+        raise LockNotGranted
 
 
 async def release(connection: Connection, name: str) -> None:

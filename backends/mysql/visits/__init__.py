@@ -1,8 +1,13 @@
-"""Mock DIA visits in MariaDB and MySQL."""
+"""The store of mock DIA visits in MariaDB and MySQL.
+
+`store` puts it together; `session` is its connection. The tables of the paper's index modes are `rows`; those of
+`partitioned` are `packs`, with `pack_rows` (their bytes), `periods` (partitions), `views` and `compaction`. `tables`
+has the statements that make them, `sizes` how large they are.
+"""
 
 from pathlib import Path
+from typing import Any
 
-from backends.base import Reading
 from backends.mysql.visits.store import MysqlVisitStore
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -11,11 +16,7 @@ __all__ = ["MysqlVisitStore", "open_visit_store"]
 
 
 def open_visit_store(
-    database: DatabaseConfig,
-    visits: VisitsConfig,
-    state_dir: Path,
-    password: str | None,
-    reading: Reading | None = None,
+    database: DatabaseConfig, visits: VisitsConfig, *, state_dir: Path, **store: Any
 ) -> MysqlVisitStore:
-    """Make the store of visits; see `backends.visits.base.open_visit_store`."""
-    return MysqlVisitStore(database, visits, password=password, reading=reading)
+    """Make the store; see `backends.open_visit_store`. Nothing lies under `state_dir`."""
+    return MysqlVisitStore(database, visits, **store)

@@ -1,8 +1,8 @@
-"""Compaction of pieces: those of a period that ended are written anew into a table beside, which takes their place.
+"""Compaction of packs: those of a period that ended are written anew into a table beside, which takes their place.
 
 ALTER TABLE ... EXCHANGE PARTITION swaps a partition and a table of the same form. It moves files, not rows, looks first
 whether the rows belong into the partition, and a server that crashes meanwhile undoes it when it starts (MariaDB's log
-of DDL, https://mariadb.com/kb/en/atomic-ddl/; MySQL's is atomic). So a partition always has the old pieces or the new.
+of DDL, https://mariadb.com/kb/en/atomic-ddl/; MySQL's is atomic). So a partition always has the old packs or the new.
 A note says that it has the new; without one, after a crash, they are compacted once more, which gives the same.
 """
 
@@ -15,26 +15,26 @@ from backends.base import StoreUnavailable
 from backends.mysql.protocol.bulk import ROOM
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.server.errors import LOCK_WAIT, number_of
+from backends.mysql.visits.pack_rows import PLACED, Pack, PackPackets, send_packs
 from backends.mysql.visits.periods import Periods
-from backends.mysql.visits.piece_rows import PLACED, Piece, PiecePackets, send_pieces
 from backends.mysql.visits.session import Session
-from backends.mysql.visits.tables import COMPACTIONS, NO_PERIOD, beside, create_beside, partition_name, pieces_of
-from backends.visits.compaction import COMPACTED, PixelPieces, chunks, parts, worth_it
+from backends.mysql.visits.tables import COMPACTIONS, NO_PERIOD, beside, create_beside, packs_of, partition_name
+from backends.visits.compaction import COMPACTED, PixelPacks, chunks, parts, worth_it
 from backends.visits.rows import tables_by_name
 from schemas.config.visits import VisitsConfig
 from schemas.visits.records import Compacted, Packed
 from schemas.visits.tables import Table
 
 MOST_BYTES = 1024 * 1024
-"""Of a piece: a blob has pages of its own, of which only the last is not full."""
+"""Of a pack: a blob has pages of its own, of which only the last is not full."""
 LOCK_WAIT_S = 2
-"""So long the new pieces wait for those who read the old ones; whoever comes to read then waits behind them."""
+"""So long the new packs wait for those who read the old ones; whoever comes to read then waits behind them."""
 SAMPLE = 1000
-"""So many pieces of a period are looked at for how large they are."""
+"""So many packs of a period are looked at for how large they are."""
 
 
 class Compaction:
-    """Writes pieces of periods anew, one at a time in a schema.
+    """Writes packs of periods anew, one at a time in a schema.
 
     Whoever calls `uncompacted`, `make_beside` or `put_in_place` keeps all others from doing so, and from making and
     dropping partitions: a server may still have the exchange before it of a connection that broke, which must not find
@@ -56,7 +56,7 @@ class Compaction:
         ended = {
             (name, period)
             for name, table in self._tables.items()
-            for period in await self._periods.there(session, pieces_of(table))
+            for period in await self._periods.there(session, packs_of(table))
             if period > NO_PERIOD and (period + 1) * self._period_ns <= before_ns
         }
         return await worth_it(ended - noted, self._tables, partial(self._sample, session), partial(self._note, session))
@@ -66,35 +66,33 @@ class Compaction:
         return await self._packed(session, some)
 
     async def make_beside(self, session: Session, name: str) -> None:
-        """Make an empty table beside the pieces of a table, in place of one that is left."""
+        """Make an empty table beside the packs of a table, in place of one that is left."""
         table = self._tables[name]
         await session.run(f"DROP TABLE IF EXISTS {self._beside(table)}")
         await session.run(create_beside(self._schema, table))
 
     async def write_beside(self, session: Session, name: str, period: int) -> Compacted:
-        """Write the pieces of a period anew into the table beside theirs; a transaction a chunk."""
+        """Write the packs of a period anew into the table beside theirs; a transaction a chunk."""
         table = self._tables[name]
-        told = await session.fetch(
+        rows = await session.fetch(
             f"SELECT pixel, COUNT(*), CAST(SUM(n) AS SIGNED), MAX(visit) FROM {self._partition(table, period)}"
             " GROUP BY pixel ORDER BY pixel"
         )
-        found = [PixelPieces(*each) for *each, _ in told]
-        # So that whoever asks for a visit of the period, or a later one than its first, gets the piece.
-        visit = max((last for *_, last in told), default=0)
-        written = Packed(pieces=0, records=0)
+        found = [PixelPacks(*each) for *each, _ in rows]
+        # So that whoever asks for a visit of the period, or a later one than its first, gets the pack.
+        visit = max((last for *_, last in rows), default=0)
+        written = Packed(packs=0, records=0)
         for first, last in chunks(found, table):
-            pieces = await self._merged(session, table, period, visit, f"pixel BETWEEN {first} AND {last}")
+            packs = await self._merged(session, table, period, visit, f"pixel BETWEEN {first} AND {last}")
             await session.run("START TRANSACTION")
-            await send_pieces(session, self._beside(table), pieces)
+            await send_packs(session, self._beside(table), packs)
             await session.run("COMMIT")
-            written = Packed(
-                pieces=written.pieces + len(pieces), records=written.records + sum(piece.n for piece in pieces)
-            )
-        before = Packed(pieces=sum(each.pieces for each in found), records=sum(each.records for each in found))
+            written = Packed(packs=written.packs + len(packs), records=written.records + sum(pack.n for pack in packs))
+        before = Packed(packs=sum(each.packs for each in found), records=sum(each.records for each in found))
         return Compacted(before=before, after=written)
 
     async def put_in_place(self, session: Session, name: str, period: int, written: Packed) -> bool:
-        """Put the new pieces in the place of the old; False, and all as it was, where somebody is reading them.
+        """Put the new packs in the place of the old; False, and all as it was, where somebody is reading them.
 
         Raises:
             StoreUnavailable: the table beside is not as it was written: another process compacts, too.
@@ -116,7 +114,7 @@ class Compaction:
         await session.run(f"SET @waits = @@SESSION.lock_wait_timeout; SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
         try:
             await session.run(
-                f"ALTER TABLE {quoted(self._schema, pieces_of(table))}"
+                f"ALTER TABLE {quoted(self._schema, packs_of(table))}"
                 f" EXCHANGE PARTITION {quoted(partition_name(period))} WITH TABLE {self._beside(table)}"
             )
         except MySQLError as error:
@@ -128,9 +126,9 @@ class Compaction:
         await session.run("SET SESSION lock_wait_timeout = @waits")
         return exchanged
 
-    async def _merged(self, session: Session, table: Table, period: int, visit: int, where: str) -> list[Piece]:
-        """The compacted pieces of some pixels, in order of the key."""
-        packets = PiecePackets(PLACED)
+    async def _merged(self, session: Session, table: Table, period: int, visit: int, where: str) -> list[Pack]:
+        """The compacted packs of some pixels, in order of the key."""
+        packets = PackPackets(PLACED)
         await session.select(
             f"SELECT {', '.join(PLACED.names or ())}, records FROM {self._partition(table, period)}"
             f" FORCE INDEX (PRIMARY) WHERE {where} ORDER BY pixel, visit, tile",
@@ -139,21 +137,21 @@ class Compaction:
         rows, heads = packets.rows(table.dtype)
         most = min(MOST_BYTES, session.connection.max_packet - 2 * ROOM)
         return [
-            Piece(period, part.pixel, visit, part.tile, len(part.records), part.records.tobytes())
+            Pack(period, part.pixel, visit, part.tile, len(part.records), part.records.tobytes())
             for part in parts(rows, heads["visit"], heads["pixel"], table, most)
         ]
 
     async def _packed(self, session: Session, source: str) -> Packed:
-        ((pieces, records),) = await session.fetch(
+        ((packs, records),) = await session.fetch(
             f"SELECT COUNT(*), CAST(COALESCE(SUM(n), 0) AS SIGNED) FROM {source} some"
         )
-        return Packed(pieces=pieces, records=records)
+        return Packed(packs=packs, records=records)
 
     async def _note(self, session: Session, name: str, period: int) -> None:
         await session.run(f"REPLACE INTO {self._notes} VALUES ({literal(name)}, {period})")
 
     def _partition(self, table: Table, period: int) -> str:
-        return f"{quoted(self._schema, pieces_of(table))} PARTITION ({quoted(partition_name(period))})"
+        return f"{quoted(self._schema, packs_of(table))} PARTITION ({quoted(partition_name(period))})"
 
     def _beside(self, table: Table) -> str:
         return quoted(self._schema, beside(table))

@@ -1,10 +1,10 @@
-"""The periods of tables of pieces: a partition each, made before the first visit of a period, dropped as a whole."""
+"""The periods of tables of packs: a partition each, made before the first visit of a period, dropped as a whole."""
 
 from collections.abc import Sequence
 
 from backends.mysql.protocol.sql import literal
 from backends.mysql.visits.session import Session
-from backends.mysql.visits.tables import NO_PERIOD, add_period, drop_periods, pieces_of
+from backends.mysql.visits.tables import NO_PERIOD, add_period, drop_periods, packs_of
 from schemas.visits.tables import Table
 
 
@@ -13,7 +13,7 @@ class Periods:
 
     def __init__(self, schema: str, tables: Sequence[Table], period_ns: int) -> None:
         self._schema = schema
-        self._tables = [pieces_of(table) for table in tables]
+        self._tables = [packs_of(table) for table in tables]
         self._period_ns = period_ns
         self._made: set[int] = set()
         self._dropped_to = NO_PERIOD
@@ -49,7 +49,7 @@ class Periods:
         self._made = {period for period in self._made if period >= first_kept}
 
     async def there(self, session: Session, table: str) -> set[int]:
-        """The periods that a table of pieces has partitions of, and NO_PERIOD."""
+        """The periods that a table of packs has partitions of, and NO_PERIOD."""
         found = await session.fetch(
             "SELECT PARTITION_DESCRIPTION FROM information_schema.PARTITIONS"
             f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"

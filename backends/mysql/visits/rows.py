@@ -70,13 +70,10 @@ class RowTables:
             await self._end_versions(session, in_key_order(taken(write.objects, write.known), table), write.time_ns)
         await self._insert(session, table, rows)
 
-    async def counts(self, session: Session) -> dict[str, int]:
-        """Rows of each table."""
-        found = {}
-        for name in self._tables:
-            ((count,),) = await session.fetch(f"SELECT COUNT(*) FROM {self._name(name)}")
-            found[name] = int(count)
-        return found
+    async def count(self, session: Session, name: str) -> int:
+        """Rows of a table."""
+        ((count,),) = await session.fetch(f"SELECT COUNT(*) FROM {self._name(name)}")
+        return int(count)
 
     async def whole(self, session: Session, name: str) -> Array:
         """All rows of a table."""

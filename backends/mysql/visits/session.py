@@ -4,10 +4,13 @@ import asyncio
 from typing import Any
 
 from backends.mysql.protocol.bulk import Insert, Inserter
-from backends.mysql.protocol.connection import Connection
+from backends.mysql.protocol.connection import Connection, give_back
 from backends.mysql.protocol.packets import Packets
 from backends.mysql.server.address import Address, connect
-from backends.mysql.server.server import product_of
+from backends.mysql.server.driver import DRIVER
+from backends.mysql.server.facts import product_of
+from backends.mysql.server.locks import take
+from backends.sql.connection import Driver
 
 SETTINGS = (
     # Nothing is locked but the rows that are written, which no other tile writes: so tiles never wait for each other.
@@ -39,6 +42,10 @@ class Session:
     def bulk(self) -> bool:
         """Whether the server takes COM_STMT_BULK_EXECUTE."""
         return self.connection.bulk
+
+    def terminate(self) -> None:
+        """End the connection now."""
+        self.connection.terminate()
 
     async def run(self, text: str) -> int:
         """Run statements that give no rows; how many rows the last one changed."""
@@ -113,3 +120,13 @@ async def open_session(address: Address, *, timeout_s: float, bulk: bool, give_u
         raise
     connection.bulk = connection.bulk and bulk
     return Session(connection, timeout_s)
+
+
+SESSION_DRIVER: Driver[Session] = Driver(
+    translated=DRIVER.translated,
+    login_refused=DRIVER.login_refused,
+    taken_too_long=DRIVER.taken_too_long,
+    is_closed=lambda session: session.connection.closed,
+    give_back=lambda session: give_back(session.connection),
+    take_lock=lambda session, name, timeout_s: take(session.connection, name, timeout_s),
+)

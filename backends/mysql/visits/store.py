@@ -1,54 +1,48 @@
 """A store of visits in MariaDB or MySQL."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from pymysql.err import IntegrityError, MySQLError
 
-from backends.base import Reading, StoreError, StoreUnavailable
+from backends.base import ReadOnly, StoreError, StoreUnavailable
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.server.address import address_of
 from backends.mysql.server.errors import login_refused, number_of, taken_too_long, translated
-from backends.mysql.server.locks import NotGranted, release, take
+from backends.mysql.server.locks import release, take
 from backends.mysql.visits.compaction import Compaction
+from backends.mysql.visits.packs import PackTables
 from backends.mysql.visits.periods import Periods
-from backends.mysql.visits.pieces import PieceTables
 from backends.mysql.visits.rows import RowTables
-from backends.mysql.visits.session import Session, open_session
+from backends.mysql.visits.session import SESSION_DRIVER, Session, open_session
 from backends.mysql.visits.sizes import sizes_of
 from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
-from backends.visits.base import VisitDone, VisitsLocked
-from backends.visits.rows import STEP_TABLES
+from backends.sql.connection import LockNotGranted
+from backends.sql.visits import VisitConnection
+from backends.visits.base import VisitDone
+from backends.visits.rows import SECONDS, STEP_TABLES
 from backends.visits.settings import check_settings, settings_of
+from backends.visits.store import SessionVisitStore
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, Compacted, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import IndexMode, Step, tables_of
 
 DUPLICATE = 1062
 NO_SUCH = (1049, 1146)
 """No such database, no such table."""
 LOCK_TIMEOUT_S = 30
-HOLD_TIMEOUT_S = 5.0
-CLOSE_S = 2.0
 LONGER = 60
 """So many times as long as all else may take what goes through whole tables."""
-SECONDS = {
-    "DIAObjectLast": "store_last_s",
-    "DIAObject": "store_object_s",
-    "DIASource": "store_source_s",
-    "DIAForcedSource": "store_forced_s",
-}
 
 
-class MysqlVisitStore:
+class MysqlVisitStore(SessionVisitStore[Session]):
     """Visits in MariaDB 10.6 or MySQL 8.0, or newer; its methods promise what `VisitStore` says.
 
     Durability is the server's own (innodb_flush_log_at_trx_commit): no session can ask for another.
@@ -62,8 +56,10 @@ class MysqlVisitStore:
         visits: what decides about the tables.
         password: goes before one in the DSN.
         bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
-        reading: makes a store that is only asked.
+        read_only: makes a store that is only asked.
     """
+
+    _tables: PackTables | RowTables
 
     def __init__(
         self,
@@ -72,28 +68,32 @@ class MysqlVisitStore:
         *,
         password: str | None = None,
         bulk: bool = True,
-        reading: Reading | None = None,
+        read_only: ReadOnly | None = None,
     ) -> None:
         assert database.dsn is not None
         self._address = address_of(database.dsn, password)
         self._target = self._address.target
-        self._give_up_s = reading.give_up_s if reading else None
+        self._give_up_s = read_only.give_up_s if read_only else None
         self._timeout_s = self._give_up_s or database.command_timeout_s
-        self._visits = visits
         self._schema = visits.schema_name
         self._bulk = bulk
         self._partitioned = visits.index_mode is IndexMode.PARTITIONED
         self._declared = tables_of(visits.index_mode, visits.last_columns)
-        self._tables: RowTables | PieceTables = PieceTables(visits) if self._partitioned else RowTables(visits)
+        super().__init__(visits, PackTables(visits) if self._partitioned else RowTables(visits))
         self._periods = Periods(self._schema, self._declared, visits.period_ns)
         self._compaction = Compaction(visits, self._periods)
-        self._session: Session | None = None
-        self._holds = False
+        self._connection = VisitConnection(
+            SESSION_DRIVER,
+            schema=self._schema,
+            target=self._target,
+            connect=self._open_session,
+            guarded=self._translated,
+        )
 
     async def create(self) -> None:
         """Create the database and the tables of the index mode, or check those that are there."""
         with login_refused():
-            async with self._connected() as session, self._alone(session):
+            async with self._session() as session, self._alone(session):
                 stored = await self._settings(session)
                 if stored is not None:
                     check_settings(stored, self._visits)
@@ -113,30 +113,21 @@ class MysqlVisitStore:
     async def connect(self) -> None:
         """Connect, if that is not so already."""
         with login_refused():
-            async with self._connected():
+            async with self._session():
                 pass
 
     async def close(self) -> None:
         """Give back the connection."""
-        session, self._session = self._session, None
-        if session is not None:
-            try:
-                async with asyncio.timeout(CLOSE_S):
-                    await session.connection.ensure_closed()
-            except (OSError, TimeoutError, MySQLError):
-                session.connection.terminate()
+        await self._connection.close()
 
     async def hold(self) -> None:
         """Keep every other store from holding the schema."""
-        async with self._connected() as session:
-            if not self._holds:
-                await self._lock(session)
-                self._holds = True
+        # Each of its statements has a time limit.
+        await self._connection.hold(None)
 
     async def release(self) -> None:
         """Hold it no longer."""
-        self._holds = False
-        await self.close()
+        await self._connection.release()
 
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""
@@ -144,7 +135,7 @@ class MysqlVisitStore:
             "SELECT visit, time_ns, ra, decl, last_object_id, last_source_id"
             f" FROM {self._name('Visits')} ORDER BY visit DESC LIMIT 1"
         )
-        async with self._connected() as session:
+        async with self._session() as session:
             found = await session.fetch(text)
         if not found:
             return None
@@ -161,14 +152,14 @@ class MysqlVisitStore:
     async def first_visit_since(self, time_ns: int) -> int | None:
         """Number of the first visit that is done and was taken at `time_ns` or later."""
         text = f"SELECT visit FROM {self._name('Visits')} WHERE time_ns >= {time_ns} ORDER BY visit LIMIT 1"
-        async with self._connected() as session:
+        async with self._session() as session:
             found = await session.fetch(text)
         return int(found[0][0]) if found else None
 
     async def pointings(self, most: int) -> Array:
         """Where the newest visits looked."""
         text = f"SELECT visit, time_ns, ra, decl FROM {self._name('Visits')} ORDER BY visit DESC LIMIT {most}"
-        async with self._connected() as session:
+        async with self._session() as session:
             try:
                 found = await session.fetch(text)
             except MySQLError as error:
@@ -179,7 +170,7 @@ class MysqlVisitStore:
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """Make the partitions of the visit's period; what an earlier try committed of the visit."""
-        async with self._connected() as session:
+        async with self._session() as session:
             if self._partitioned and not self._periods.known(time_ns):
                 async with self._alone(session):
                     await self._periods.make(session, time_ns)
@@ -192,24 +183,9 @@ class MysqlVisitStore:
             raise VisitDone(visit)
         return _marks_of(found)
 
-    async def objects(self, region: Region) -> Array:
-        """Last versions of the objects of a region; LAST_DTYPE."""
-        async with self._connected() as session:
-            return await self._tables.objects(session, region)
-
-    async def sources(self, history: History) -> Array:
-        """DIASource rows of a history."""
-        async with self._connected() as session:
-            return await self._tables.history(session, "DIASource", history)
-
-    async def forced_sources(self, history: History) -> Array:
-        """DIAForcedSource rows of a history."""
-        async with self._connected() as session:
-            return await self._tables.history(session, "DIAForcedSource", history)
-
     async def write(self, write: TileWrite) -> Seconds:
         """Commit the steps of a tile that are not there yet."""
-        async with self._connected() as session:
+        async with self._session() as session:
             try:
                 return await self._write(session, write, write.steps)
             except IntegrityError as error:
@@ -235,14 +211,14 @@ class MysqlVisitStore:
             f"DELETE FROM {self._name('VisitSteps')} WHERE visit = {record.visit}",
             "COMMIT",
         )
-        async with self._connected() as session:
+        async with self._session() as session:
             await session.run(";".join(statements))
 
     async def expire(self, before_ns: int) -> None:
         """Drop the partitions of periods that end before a time."""
         if not self._partitioned or not self._periods.new_end(before_ns):
             return
-        async with self._connected(LONGER) as session, self._alone(session):
+        async with self._long_session() as session, self._alone(session):
             await self._periods.drop(session, before_ns)
             await self._compaction.forget(session, before_ns)
 
@@ -250,14 +226,14 @@ class MysqlVisitStore:
         """Tables and periods that can be compacted."""
         if not self._partitioned:
             return ()
-        async with self._connected(LONGER) as session, self._alone(session):
+        async with self._long_session() as session, self._alone(session):
             return await self._compaction.uncompacted(session, before_ns)
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Write a table's pieces of a period anew."""
+        """Write a table's packs of a period anew."""
         if not self._partitioned:
-            raise StoreError("there are no pieces to be compacted")
-        async with self._connected(LONGER) as session:
+            raise StoreError("there are no packs to be compacted")
+        async with self._long_session() as session:
             async with self._alone(session):
                 await self._compaction.make_beside(session, table)
             compacted = await self._compaction.write_beside(session, table, period)
@@ -265,25 +241,15 @@ class MysqlVisitStore:
                 placed = await self._compaction.put_in_place(session, table, period, compacted.after)
         return compacted if placed else None
 
-    async def counts(self) -> Mapping[str, int]:
-        """Rows of each table."""
-        async with self._connected(LONGER) as session:
-            return await self._tables.counts(session)
-
     async def sizes(self) -> Mapping[str, TableSize]:
         """Rows and bytes of each table; see `backends.mysql.visits.sizes` for what is exact."""
-        async with self._connected(LONGER) as session:
+        async with self._long_session() as session:
             return await sizes_of(session, self._schema, self._declared, partitioned=self._partitioned)
-
-    async def whole(self, table: str) -> Array:
-        """All rows of a table, in the order of its key."""
-        async with self._connected(LONGER) as session:
-            return await self._tables.whole(session, table)
 
     async def drop(self) -> None:
         """Remove the database."""
         self._periods.forget()
-        async with self._connected(LONGER) as session:
+        async with self._long_session() as session:
             await session.run(f"DROP DATABASE IF EXISTS {quoted(self._schema)}")
 
     async def _write(self, session: Session, write: TileWrite, steps: tuple[Step, ...]) -> Seconds:
@@ -318,48 +284,38 @@ class MysqlVisitStore:
     def _name(self, table: str) -> str:
         return quoted(self._schema, table)
 
-    async def _lock(self, session: Session) -> None:
-        try:
-            await take(session.connection, f"visits of {self._schema}", HOLD_TIMEOUT_S)
-        except NotGranted:
-            raise VisitsLocked(self._schema, self._target) from None
-
     @asynccontextmanager
     async def _alone(self, session: Session) -> AsyncIterator[None]:
         """No other store of visits makes or removes tables or partitions of this schema meanwhile."""
-        name = f"visits {self._schema}"
+        name = f"tables of visits in {self._schema}"
         try:
             await take(session.connection, name, LOCK_TIMEOUT_S)
-        except NotGranted:
+        except LockNotGranted:
             raise StoreUnavailable(f"another process makes tables or partitions in schema {self._schema!r}") from None
         # When something goes wrong the connection ends, and the lock goes with it.
         yield
         await release(session.connection, name)
 
     @asynccontextmanager
-    async def _connected(self, longer: int = 1) -> AsyncIterator[Session]:
-        """The connection; whatever goes wrong ends it: half a transaction must never be met again."""
-        try:
-            with translated(self._target), self._given_up():
-                if self._session is not None and self._session.connection.closed:
-                    self._session.connection.terminate()
-                    self._session = None
-                if self._session is None:
-                    self._session = await open_session(
-                        self._address, timeout_s=self._timeout_s, bulk=self._bulk, give_up_s=self._give_up_s
-                    )
-                    if self._holds:
-                        await self._lock(self._session)
-                self._session.timeout_s = longer * self._timeout_s
-                yield self._session
-        except BaseException:
-            if self._session is not None:
-                self._session.connection.terminate()
-                self._session = None
-            raise
+    async def _session(self) -> AsyncIterator[Session]:
+        async with self._connection.session(None) as session:
+            session.timeout_s = self._timeout_s
+            yield session
 
-    def _given_up(self) -> AbstractContextManager[None]:
-        return taken_too_long(self._target, self._give_up_s) if self._give_up_s else nullcontext()
+    @asynccontextmanager
+    async def _long_session(self) -> AsyncIterator[Session]:
+        async with self._session() as session:
+            session.timeout_s = LONGER * self._timeout_s
+            yield session
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        given_up = taken_too_long(self._target, self._give_up_s) if self._give_up_s else nullcontext()
+        with translated(self._target), given_up:
+            yield
+
+    async def _open_session(self) -> Session:
+        return await open_session(self._address, timeout_s=self._timeout_s, bulk=self._bulk, give_up_s=self._give_up_s)
 
 
 def _marks_of(found: Iterable[tuple[Any, ...]]) -> frozenset[tuple[int, Step]]:

@@ -3,7 +3,7 @@
 InnoDB keeps a table in the order of its primary key. Row tables have the paper's keys and indexes, so that `pix_id_iov`
 keeps the versions of neighbouring objects together; an index has the name of its column.
 
-Pieces are kept one blob a row. InnoDB puts a blob that does not fit half a page into pages of its own; cutting it into
+Packs are kept one blob a row. InnoDB puts a blob that does not fit half a page into pages of its own; cutting it into
 rows that do fit was measured to be 1.3 to 2.6 times slower to read and 3 to 6 times slower to write (decision 0038),
 since rows that come between others split pages and leave them half empty.
 """
@@ -16,12 +16,12 @@ from schemas.visits.tables import DIA_OBJECT, Column, IndexMode, Table
 TYPES = {"<i4": "INT", "<i8": "BIGINT", "<f4": "FLOAT", "<f8": "DOUBLE", "V": "BLOB"}
 ENGINE = "ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 
-PIECES = "Pieces"
+PACKS = "Packs"
 BESIDE = "Compacted"
-"""What the name of a table ends with that is written beside a table of pieces, and is gone after a compaction."""
+"""What the name of a table ends with that is written beside a table of packs, and is gone after a compaction."""
 COMPACTIONS = "VisitCompactions"
 NO_PERIOD = -(2**31)
-"""Of the partition that a table of pieces is made with, which stays empty: there has to be one."""
+"""Of the partition that a table of packs is made with, which stays empty: there has to be one."""
 
 SHARED = {
     "Visits": (
@@ -36,20 +36,20 @@ SHARED = {
 }
 
 
-def pieces_of(table: Table) -> str:
-    """Name of a table's table of pieces."""
-    return f"{table.name}{PIECES}"
+def packs_of(table: Table) -> str:
+    """Name of a table's table of packs."""
+    return f"{table.name}{PACKS}"
 
 
 def beside(table: Table) -> str:
-    """Name of the table in which pieces of a table are written anew."""
-    return f"{pieces_of(table)}{BESIDE}"
+    """Name of the table in which packs of a table are written anew."""
+    return f"{packs_of(table)}{BESIDE}"
 
 
 def create_tables(schema: str, tables: tuple[Table, ...], mode: IndexMode) -> Iterator[str]:
     """Statements that make what is missing, in this order; VisitSettings comes last, empty."""
     for table in tables:
-        yield _create_pieces(schema, table) if mode is IndexMode.PARTITIONED else _create_rows(schema, table)
+        yield _create_packs(schema, table) if mode is IndexMode.PARTITIONED else _create_rows(schema, table)
     if mode is IndexMode.PARTITIONED:
         yield create_compactions(schema)
     for name, columns in SHARED.items():
@@ -80,17 +80,17 @@ def _column(column: Column) -> str:
 
 
 def create_beside(schema: str, table: Table) -> str:
-    """Make a table as a partition of the pieces of a table is one."""
-    return _create(schema, beside(table), _piece_columns(table))
+    """Make a table as a partition of the packs of a table is one."""
+    return _create(schema, beside(table), _pack_columns(table))
 
 
-def _create_pieces(schema: str, table: Table) -> str:
+def _create_packs(schema: str, table: Table) -> str:
     partition = f" PARTITION BY LIST (period) (PARTITION nothing VALUES IN ({NO_PERIOD}))"
-    return _create(schema, pieces_of(table), _piece_columns(table), partition)
+    return _create(schema, packs_of(table), _pack_columns(table), partition)
 
 
-def _piece_columns(table: Table) -> str:
-    # Visits read no DIAObject, so its pieces are appended; those of the others lie together by pixel.
+def _pack_columns(table: Table) -> str:
+    # Visits read no DIAObject, so its packs are appended; those of the others lie together by pixel.
     order = "visit, tile, pixel" if table.name == DIA_OBJECT.name else "pixel, visit, tile"
     return (
         "period INT NOT NULL, pixel BIGINT NOT NULL, visit BIGINT NOT NULL, tile INT NOT NULL, n INT NOT NULL,"

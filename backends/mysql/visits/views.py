@@ -1,15 +1,15 @@
-"""Views of pieces with the names and the columns of the paper's tables, a row a record.
+"""Views of packs with the names and the columns of the paper's tables, a row a record.
 
-JSON_TABLE counts the records of a piece, in MariaDB 10.6 as in MySQL 8.0; numbers are picked out of their bytes as
+JSON_TABLE counts the records of a pack, in MariaDB 10.6 as in MySQL 8.0; numbers are picked out of their bytes as
 `backends.mysql.schema.view` does it. That costs the server some microseconds a column and row: it is for looking, and
-takes conditions on `visit`, `pixel` and `period` of the tables of pieces to be fast.
+takes conditions on `visit`, `pixel` and `period` of the tables of packs to be fast.
 """
 
 import numpy as np
 
 from backends.mysql.protocol.sql import quoted
 from backends.mysql.schema.view import element
-from backends.mysql.visits.tables import pieces_of
+from backends.mysql.visits.tables import packs_of
 from schemas.visits.tables import DIA_OBJECT_LAST, Column, Table
 
 RECORD = "r.record"
@@ -31,7 +31,7 @@ def _records(schema: str, table: Table) -> str:
     width = table.dtype.itemsize
     record = f"SUBSTR(p.records, {width} * (s.number - 1) + 1, {width})"
     numbers = "JSON_TABLE(CONCAT('[0', REPEAT(',0', p.n - 1), ']'), '$[*]' COLUMNS (number FOR ORDINALITY)) s"
-    source = f"FROM {quoted(schema, pieces_of(table))} p JOIN {numbers}"
+    source = f"FROM {quoted(schema, packs_of(table))} p JOIN {numbers}"
     if table.name != DIA_OBJECT_LAST.name:
         return f"SELECT {record} AS record {source}"
     # The bytes of an id tell objects apart as its value does.

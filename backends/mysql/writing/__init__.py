@@ -1,0 +1,1 @@
+"""The writing of a group: its transactions (`writer`) and its partitions (`partitioner`)."""

@@ -1,11 +1,10 @@
-"""The partitions of one group's tables: made before they are needed, by the connection that writes."""
+"""The partitions of one group's tables in MariaDB and MySQL."""
 
 import logging
-import time
 
 from pymysql.err import MySQLError
 
-from backends.columns.partitions import Partition, Stretch, partitions_of
+from backends.columns.partitions import Partition, PartitionUnit
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import quoted
 from backends.mysql.schema.partitions import (
@@ -19,54 +18,25 @@ from backends.mysql.schema.partitions import (
     reorganize,
 )
 from backends.mysql.server.errors import LOCK_WAIT, NO_RIGHT, number_of, one_line
+from backends.sql.partitioner import Partitioner
 from backends.sql.tables import GroupTables
-from schemas.readings import Array
 
 log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT_S = 1
-RETRY_S = 60.0
 
 
-class Partitioner:
-    """Makes partitions, and knows those that are there."""
+class MysqlPartitioner(Partitioner[Connection]):
+    """Cuts the range that has a partition's time; without the right to do so an administrator makes them.
 
-    def __init__(self, tables: GroupTables, schema: str, stretch: Stretch, ahead: int) -> None:
-        self._tables = (tables.data.name, tables.ledger.name)
-        self._schema = schema
-        self._stretch: Stretch = stretch
-        self._ahead = ahead
-        self._seen: set[Partition] = set()
-        self._made: set[Partition] = set()
-        self._newest: Partition | None = None
-        self._refused_at: float | None = None
+    Without the PARTITION clause a server opens all partitions for every statement: 0.4 ms when there are 400.
+    """
+
+    def __init__(self, tables: GroupTables, schema: str, unit: PartitionUnit, ahead: int) -> None:
+        super().__init__(tables, schema, unit, ahead)
         self._may_alter = True
 
-    def forget(self) -> None:
-        """Look anew: the connection is another."""
-        self._seen, self._made, self._newest = set(), set(), None
-
-    async def make(self, connection: Connection, times: Array) -> str:
-        """Make the partitions that times (int64, ns) need; the PARTITION clause when all go into one, else nothing.
-
-        Without the clause a server opens all partitions for every statement: 0.4 ms when there are 400.
-        """
-        newest = self._newest
-        if newest and times.size and times.min() >= newest.start_ns and times.max() < newest.end_ns:
-            return f" PARTITION ({quoted(name_of(newest))})"
-        wanted = partitions_of(times, time.time_ns(), self._stretch, self._ahead)
-        if not self._seen.issuperset(wanted):
-            if self._refused_at is not None and time.monotonic() - self._refused_at < RETRY_S:
-                return ""
-            for partition in wanted:
-                if partition not in self._seen:
-                    await self._make_one(connection, partition)
-        if wanted and self._made.issuperset(wanted):
-            self._newest = wanted[-1 - self._ahead]
-        return ""
-
-    async def _make_one(self, connection: Connection, partition: Partition) -> None:
-        """Make a partition; where it cannot be made, readings go to the range that has its time."""
+    async def _make_one(self, connection: Connection, partition: Partition) -> bool | None:
         there = True
         try:
             for table in self._tables:
@@ -75,15 +45,14 @@ class Partitioner:
             if number_of(error) not in (*LOCK_WAIT, *NO_RIGHT):
                 raise
             log.warning("partition %s cannot be made now: %s", partition.label, one_line(error))
-            if number_of(error) in NO_RIGHT:
-                # An administrator makes them. Said once: readings find their range all the same.
-                self._may_alter = there = False
-            else:
-                self._refused_at = time.monotonic()
-                return
-        self._seen.add(partition)
-        if there:
-            self._made.add(partition)
+            if number_of(error) in LOCK_WAIT:
+                return None
+            self._may_alter = False
+            return False
+        return there
+
+    def _named(self, partition: Partition) -> str:
+        return f" PARTITION ({quoted(name_of(partition))})"
 
     async def _in_table(self, connection: Connection, table: str, partition: Partition) -> bool:
         """Whether the table has the partition now."""

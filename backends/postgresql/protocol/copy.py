@@ -22,7 +22,7 @@ from backends.columns.filling import (
     readings_from_arrays,
     readings_in,
 )
-from backends.sql.tables import STORED_DTYPES
+from backends.columns.stored import STORED_DTYPES
 from schemas.batch import ClosedTriggers, Layout
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
 from schemas.readings import Array, Channel, InstrumentGroup

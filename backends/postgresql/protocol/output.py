@@ -1,4 +1,4 @@
-"""What a select answers, taken out by binary COPY: all at once, or in bounded pieces."""
+"""What a select answers, taken out by binary COPY: all at once, or in bounded chunks."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from backends.postgresql.protocol.sql import compiled
 from backends.sql.tables import GroupTables
 from schemas.readings import Array
 
-PIECE_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
 
 
 async def copied(connection: Connection, select: sa.SelectBase) -> bytearray:
@@ -31,29 +31,29 @@ async def copied_text(connection: Connection, select: str) -> bytearray:
     """Take out all that a select finds, which is written down, as a COPY file."""
     answer = bytearray()
 
-    async def take(piece: bytes) -> None:
-        answer.extend(piece)
+    async def take(chunk: bytes) -> None:
+        answer.extend(chunk)
 
     await connection.copy_from_query(select, output=take, format="binary")
     return answer
 
 
-async def copied_in_pieces(
+async def copied_in_chunks(
     connection: Connection, select: sa.SelectBase, form: RowFormat, use: Callable[[Array], None]
 ) -> None:
-    """Take out all that a select finds, and hand it on in pieces of whole rows; the server waits meanwhile.
+    """Take out all that a select finds, and hand it on in chunks of whole rows; the server waits meanwhile.
 
     use: is called with rows of `form`, shape (n,), in a thread: the loop has other things to do.
     """
     waiting, begun = bytearray(), False
 
-    async def take(piece: bytes) -> None:
+    async def take(chunk: bytes) -> None:
         nonlocal begun
-        waiting.extend(piece)
+        waiting.extend(chunk)
         if not begun and len(waiting) >= len(SIGNATURE):
             begun = True
             del waiting[: len(SIGNATURE)]
-        if len(waiting) >= PIECE_BYTES:
+        if len(waiting) >= CHUNK_BYTES:
             await asyncio.to_thread(use, form.parse_begun(waiting))
 
     await connection.copy_from_query(compiled(select), output=take, format="binary")
@@ -73,13 +73,13 @@ async def readings(connection: Connection, tables: GroupTables, select: sa.Selec
     return readings_of_rows(form.parse(await copied(connection, select)), tables.group, tables.layout)
 
 
-async def readings_in_pieces(
+async def readings_in_chunks(
     connection: Connection, tables: GroupTables, select: sa.SelectBase, use: Callable[[Array], None]
 ) -> None:
-    """Hand readings on, `answer_dtype(group)`, as `copied_in_pieces` does."""
+    """Hand readings on, `answer_dtype(group)`, as `copied_in_chunks` does."""
     group, layout = tables.group, tables.layout
 
     def spread(rows: Array) -> None:
         use(readings_of_rows(rows, group, layout))
 
-    await copied_in_pieces(connection, select, data_format(group, layout), spread)
+    await copied_in_chunks(connection, select, data_format(group, layout), spread)

@@ -9,7 +9,8 @@ from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from backends.columns.filling import revised_with_late
 from backends.columns.partitions import Partition
-from backends.sql.tables import MISSING_OFFSET, STORED_DTYPES, GroupTables, SharedTables
+from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES
+from backends.sql.tables import GroupTables, SharedTables
 from schemas.batch import Batch, Layout, Stream, position_owner
 from schemas.readings import Array, InstrumentGroup
 

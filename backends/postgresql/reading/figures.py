@@ -1,4 +1,4 @@
-"""Means and aggregates: made by the server of single readings, and here of arrays, which come in pieces.
+"""Means and aggregates: made by the server of single readings, and here of arrays, which come in chunks.
 
 Measured in `docs/decisions/0029-what-readers-ask-of-postgresql.md`: to unnest arrays takes the server three times as
 long as to hand them out.
@@ -48,7 +48,7 @@ async def _here(connection: Connection, tables: GroupTables, query: Reduction) -
         window = WindowReadings(group=query.group, start_ns=query.start_ns, end_ns=query.end_ns)
         found = selects.readings_in_window(tables, window).order_by(None)
     reducer = reducer_of(query)
-    await output.readings_in_pieces(connection, tables, found, reducer.add)
+    await output.readings_in_chunks(connection, tables, found, reducer.add)
     return reducer.answer()
 
 

@@ -6,17 +6,16 @@ The stretch just before the moment is looked at first, then earlier and longer o
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from backends.columns.reductions import newest_of_each
+from backends.columns.reductions import Newest
+from backends.columns.stored import MISSING_OFFSET, SLACK_NS
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
-from backends.sql.selects import SLACK_NS
-from backends.sql.tables import MISSING_OFFSET, GroupTables
+from backends.sql.tables import GroupTables
 from schemas.batch import Layout
-from schemas.queries import Snapshot, answer_dtype
+from schemas.queries import Snapshot
 from schemas.readings import Array
 
 FIRST_STRETCH_NS = 250_000_000
@@ -27,40 +26,18 @@ PICKED = 16
 
 async def snapshot(connection: Connection, tables: GroupTables, query: Snapshot) -> Array:
     """Answer `Snapshot`: `answer_dtype(group)`, by instrument."""
-    newest, reach = _Newest(query), 0
-    missing = newest.missing(reach)
-    while len(missing) and reach < query.within_ns:
+    newest, reach = Newest(query), 0
+    while (missing := newest.missing(query.at_ns - reach)) and reach < query.within_ns:
         before, reach = reach, min(query.within_ns, WIDER * reach or FIRST_STRETCH_NS)
         stretch = query.at_ns - reach, query.at_ns - before
         if tables.layout is Layout.ROWS:
             found = newest_readings(tables, *stretch, missing)
             newest.add(await output.readings(connection, tables, found))
         else:
+            # Earlier readings come along with their triggers.
             found = triggers_with(tables, *stretch, missing)
-            await output.readings_in_pieces(connection, tables, found, newest.add)
-        missing = newest.missing(reach)
-    return newest.readings
-
-
-class _Newest:
-    """The newest reading of each instrument, of readings that come in pieces."""
-
-    def __init__(self, query: Snapshot) -> None:
-        self._query = query
-        self.readings = np.empty(0, answer_dtype(query.group))
-
-    def add(self, readings: Array) -> None:
-        times, query = readings["time_ns"], self._query
-        valid = readings[(times <= query.at_ns) & (times > query.at_ns - query.within_ns)]
-        self.readings = newest_of_each(np.concatenate([self.readings, valid]))
-
-    def missing(self, reach: int) -> Sequence[int]:
-        """Instruments of which something newer may be found in what was not looked at, earlier by `reach` and more."""
-        times = self.readings["time_ns"]
-        # Of the arrays layout earlier ones came along with their triggers.
-        found = self.readings["instrument"][times > self._query.at_ns - reach]
-        missing: list[int] = np.setdiff1d(np.arange(self._query.group.size), found).tolist()
-        return missing
+            await output.readings_in_chunks(connection, tables, found, newest.add)
+    return newest.found
 
 
 def newest_readings(tables: GroupTables, after_ns: int, last_ns: int, instruments: Sequence[int]) -> sa.Select[Any]:

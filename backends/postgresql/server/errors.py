@@ -3,12 +3,13 @@
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import asyncpg
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
-from backends.checks.tls import certificate_refused
+from backends.diagnosis import refusals
+from backends.postgresql.protocol.copy import NotBinaryCopy
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html. What passes with time, or when an operator acts:
 TEMPORARY_CLASSES = frozenset(
@@ -28,7 +29,7 @@ LOGIN_CLASSES: dict[str, str] = {
     "28": "correct the user in `dsn`, or what `password_env` or `password_file` gives; pg_hba.conf there says who may",
     "3D": "create it there (CREATE DATABASE), or name another in `dsn`",
 }
-"""Authorization, no such database; and the mend."""
+"""Authorization, no such database; and the fix."""
 NO_RIGHT = "42501"
 CANCELLED_EARLY_S = 0.1
 """The server's clock for a statement may begin a little before ours has seen it."""
@@ -47,27 +48,22 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
         raise StoreUnavailable(f"{target} does not answer in time") from error
     except asyncpg.ClientConfigurationError as error:
         raise StoreError(f"`dsn` in [database] cannot be used: {one_line(error)}") from error
+    except NotBinaryCopy as error:
+        raise StoreError(f"the tables in {target} are not as this store made them: {error}") from error
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
 
 
-@contextmanager
-def taken_too_long(target: str, give_up_s: float) -> Iterator[None]:
-    """Say so where a question is given up for its time, here or by the server's statement_timeout.
-
-    Raises:
-        StoreUnavailable: instead of TimeoutError, or of what the server says when it cancels.
-    """
+def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None]:
+    """Say so where a question is given up for its time, here or by the server's statement_timeout."""
     began = time.monotonic()
-    try:
-        yield
-    except (TimeoutError, asyncpg.QueryCanceledError) as error:
+
+    def gave_up(error: Exception) -> bool:
         # An operator may cancel, too, and the words of both depend on the server's language.
-        if isinstance(error, TimeoutError) or time.monotonic() - began >= give_up_s - CANCELLED_EARLY_S:
-            raise StoreUnavailable(
-                f"{target}: the answer took longer than {give_up_s:g} s, and was given up"
-            ) from error
-        raise
+        late = time.monotonic() - began >= give_up_s - CANCELLED_EARLY_S
+        return isinstance(error, asyncpg.QueryCanceledError) and late
+
+    return refusals.taken_too_long(target, give_up_s, gave_up)
 
 
 def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[StoreError]) -> StoreError:
@@ -79,18 +75,13 @@ def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[Store
     return otherwise(f"{target} refuses: {one_line(error)} ({error.sqlstate})")
 
 
-@contextmanager
-def login_refused() -> Iterator[None]:
-    """Where the server turned the login away, say so with the mend: at a start no waiting mends it."""
-    try:
-        with certificate_refused("sslrootcert"):
-            yield
-    except StoreUnavailable as error:
-        cause = error.__cause__
-        mend = LOGIN_CLASSES.get((cause.sqlstate or "")[:2]) if isinstance(cause, asyncpg.PostgresError) else None
-        if mend is None:
-            raise
-        raise StoreError(f"{error}; {mend}") from None
+def login_refused() -> AbstractContextManager[None]:
+    """Where the server turned the login away, say so with the fix."""
+    return refusals.login_refused("sslrootcert", _login_fix)
+
+
+def _login_fix(cause: BaseException | None) -> str | None:
+    return LOGIN_CLASSES.get((cause.sqlstate or "")[:2]) if isinstance(cause, asyncpg.PostgresError) else None
 
 
 def one_line(error: BaseException) -> str:

@@ -3,17 +3,14 @@
 import asyncpg
 
 from backends.postgresql.protocol.sql import literal
-
-
-class NotGranted(Exception):
-    """Another connection holds the lock."""
+from backends.sql.connection import LockNotGranted
 
 
 async def take(connection: asyncpg.Connection, name: str, timeout_s: float) -> None:
     """Take a lock.
 
     Raises:
-        NotGranted: another connection has held it for all of the time; this one is to be given up.
+        LockNotGranted: another connection has held it for all of the time; this one is to be given up.
     """
     try:
         await connection.execute(
@@ -22,4 +19,4 @@ async def take(connection: asyncpg.Connection, name: str, timeout_s: float) -> N
             "RESET lock_timeout"
         )
     except asyncpg.LockNotAvailableError:
-        raise NotGranted from None
+        raise LockNotGranted from None

@@ -1,10 +1,15 @@
-"""The store of visits in PostgreSQL, named by a DSN or embedded."""
+"""The store of visits in PostgreSQL, named by a DSN or embedded.
+
+`store` puts it together; `connection` is its connection, `schema` makes or checks the tables. Those of the paper's
+index modes are `rows`, with `last` (new versions of DIAObjectLast); those of `partitioned` are `packs`, with
+`pack_copy` (their bytes), `partitions`, `views` and `compaction`. `tables` has what both have in common.
+"""
 
 from pathlib import Path
+from typing import Any
 
-from backends.base import Reading
-from backends.postgresql.visits.connection import VisitConnection
-from backends.postgresql.visits.pieces import PieceTables
+from backends.postgresql.visits.connection import PostgresqlVisitConnection
+from backends.postgresql.visits.packs import PackTables
 from backends.postgresql.visits.rows import RowTables
 from backends.postgresql.visits.store import PostgresqlVisitStore
 from schemas.config import DatabaseConfig
@@ -15,20 +20,12 @@ __all__ = ["PostgresqlVisitStore", "open_visit_store"]
 
 
 def open_visit_store(
-    database: DatabaseConfig,
-    visits: VisitsConfig,
-    state_dir: Path,
-    password: str | None,
-    reading: Reading | None = None,
+    database: DatabaseConfig, visits: VisitsConfig, *, state_dir: Path, **connection: Any
 ) -> PostgresqlVisitStore:
-    """Make the store of visits; without a DSN in the embedded server under `state_dir`, which has to run already.
+    """Make the store; without a DSN in the embedded server under `state_dir`, which has to run already.
 
     Raises:
         StoreError: PostgreSQL has no such way to update DIAObjectLast.
     """
-    is_pieces = visits.index_mode is IndexMode.PARTITIONED
-    return PostgresqlVisitStore(
-        VisitConnection(database, visits, state_dir, password, reading),
-        visits,
-        PieceTables(visits) if is_pieces else RowTables(visits),
-    )
+    tables = PackTables(visits) if visits.index_mode is IndexMode.PARTITIONED else RowTables(visits)
+    return PostgresqlVisitStore(PostgresqlVisitConnection(database, visits, state_dir, **connection), visits, tables)

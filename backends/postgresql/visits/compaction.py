@@ -1,4 +1,4 @@
-"""Compaction of pieces: a period that ended is written anew beside the old partition, and takes its place.
+"""Compaction of packs: a period that ended is written anew beside the old partition, and takes its place.
 
 All of it is one transaction: whatever cuts it short leaves the old partition, and nothing of the new one.
 """
@@ -11,6 +11,7 @@ import asyncpg
 
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import literal, quoted
+from backends.postgresql.visits.pack_copy import COLUMNS, encode_packs
 from backends.postgresql.visits.partitions import (
     DROP_LOCK_TIMEOUT,
     INLINE,
@@ -18,26 +19,25 @@ from backends.postgresql.visits.partitions import (
     SAMPLE_BYTES,
     joined,
     of_each,
-    pieces_name,
-    quoted_pieces,
+    packs_name,
+    quoted_packs,
 )
-from backends.postgresql.visits.piece_copy import COLUMNS, encode_pieces
 from backends.postgresql.visits.tables import copy_in
-from backends.visits.compaction import COMPACTED, Part, PixelPieces, chunks, parts, worth_it
+from backends.visits.compaction import COMPACTED, Part, PixelPacks, chunks, parts, worth_it
 from schemas.visits.records import Compacted, Packed
 from schemas.visits.tables import Table
 
 log = logging.getLogger(__name__)
 
 NOTES = "VisitCompactions"
-"""Which partitions need no compaction any more: it was done, or their pieces are large as they are."""
+"""Which partitions need no compaction any more: it was done, or their packs are large as they are."""
 MOST_BYTES = 4020
-"""Of a piece's records, so that a page takes two rows of 4080 bytes: 24 are a row's header, 32 the five numbers, 4 the
+"""Of a pack's records, so that a page takes two rows of 4080 bytes: 24 are a row's header, 32 the five numbers, 4 the
 length of the records. They stay in the table (`INLINE`). With one a page, what is left of a pixel takes a page of its
 own too often: 9 % more pages of DIASource."""
 CHECK = "of_period"
 NO_ORDER = "ALTER COLUMN pixel SET STATISTICS 0"
-"""Where the planner knows that pieces lie in the order of pixels, it goes through the index, and each page is waited
+"""Where the planner knows that packs lie in the order of pixels, it goes through the index, and each page is waited
 for. A bitmap has pages read ahead: with more data than memory that took a fifth less."""
 SCANS = "SET LOCAL enable_seqscan = on"
 BITMAPS = "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off"
@@ -45,7 +45,7 @@ BITMAPS = "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off"
 
 
 class Compaction:
-    """Compacts the tables of pieces of one schema; each method uses the connection it is given."""
+    """Compacts the tables of packs of one schema; each method uses the connection it is given."""
 
     def __init__(self, schema: str, tables: Mapping[str, Table], period_ns: int) -> None:
         self._schema = schema
@@ -62,7 +62,7 @@ class Compaction:
         return f"DELETE FROM {self._notes} WHERE name = {literal(table)} AND period = {period}"
 
     async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
-        """Tables and periods to compact, in order of time; those of large pieces are noted, and never looked at again.
+        """Tables and periods to compact, in order of time; those of large packs are noted, and never looked at again.
 
         Call it in a transaction.
         """
@@ -70,7 +70,7 @@ class Compaction:
         ended = {
             (table, partition["period"])
             for table in COMPACTED
-            for partition in await connection.fetch(PARTITIONS, quoted_pieces(self._schema, table))
+            for partition in await connection.fetch(PARTITIONS, quoted_packs(self._schema, table))
             if (partition["period"] + 1) * self._period_ns <= before_ns
         }
         return await worth_it(
@@ -78,14 +78,14 @@ class Compaction:
         )
 
     async def _sample(self, connection: Connection, table: str, period: int) -> Packed:
-        """Some of a partition's pieces; all of them if it is small."""
-        name = quoted_pieces(self._schema, table, period)
+        """Some of a partition's packs; all of them if it is small."""
+        name = quoted_packs(self._schema, table, period)
         size = await connection.fetchval("SELECT pg_relation_size(to_regclass($1))", name)
-        pieces, records = await connection.fetchrow(
+        packs, records = await connection.fetchrow(
             f"SELECT count(*), coalesce(sum(n), 0)::int8 FROM {name} TABLESAMPLE SYSTEM ($1)",
             100 * SAMPLE_BYTES / max(SAMPLE_BYTES, size),
         ) or (0, 0)
-        return Packed(pieces=pieces, records=records)
+        return Packed(packs=packs, records=records)
 
     async def _note(self, connection: Connection, table: str, period: int) -> None:
         await connection.execute(f"INSERT INTO {self._notes} VALUES ($1, $2) ON CONFLICT DO NOTHING", table, period)
@@ -96,43 +96,43 @@ class Compaction:
             async with connection.transaction():
                 compacted = await self._compact(connection, table, period)
         except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
-            log.info("partition %s is in use, and is compacted another time", pieces_name(table, period))
+            log.info("partition %s is in use, and is compacted another time", packs_name(table, period))
             return None
         # Now, and not when autovacuum comes by in the middle of a visit.
-        await connection.execute(f"ANALYZE {quoted_pieces(self._schema, table, period)}")
+        await connection.execute(f"ANALYZE {quoted_packs(self._schema, table, period)}")
         return compacted
 
     async def _compact(self, connection: Connection, table: str, period: int) -> Compacted:
-        old = quoted_pieces(self._schema, table, period)
+        old = quoted_packs(self._schema, table, period)
         # Others read on. Nobody else may compact it, and what is left of a visit whose process was killed has to be
         # over: it would write what we do not see.
         await connection.execute(
             f"SET LOCAL lock_timeout = '{DROP_LOCK_TIMEOUT}'; LOCK TABLE {old} IN SHARE ROW EXCLUSIVE MODE; {SCANS}"
         )
         found = await connection.fetch(
-            f"SELECT pixel, count(*) AS pieces, sum(n)::int8 AS records, max(visit) AS visit FROM {old}"
+            f"SELECT pixel, count(*) AS packs, sum(n)::int8 AS records, max(visit) AS visit FROM {old}"
             " GROUP BY pixel ORDER BY pixel"
         )
-        pixels = [PixelPieces(row["pixel"], row["pieces"], row["records"]) for row in found]
-        before = Packed(pieces=sum(each.pieces for each in pixels), records=sum(each.records for each in pixels))
+        pixels = [PixelPacks(row["pixel"], row["packs"], row["records"]) for row in found]
+        before = Packed(packs=sum(each.packs for each in pixels), records=sum(each.records for each in pixels))
         if await self._is_noted(connection, table, period):
             return Compacted(before=before, after=before)
-        # The highest visit: whoever asks for pieces since a visit gets all that may hold it.
+        # The highest visit: whoever asks for packs since a visit gets all that may hold it.
         newest = max((row["visit"] for row in found), default=0)
-        new = f"{pieces_name(table, period)}$new"
+        new = f"{packs_name(table, period)}$new"
         await connection.execute(
             f"CREATE TABLE {quoted(self._schema, new)} (LIKE {old} INCLUDING ALL,"
             f" CONSTRAINT {CHECK} CHECK (period = {period})) {INLINE};"
             f" ALTER TABLE {quoted(self._schema, new)} {NO_ORDER}; {BITMAPS}"
         )
-        after = Packed(pieces=0, records=0)
+        after = Packed(packs=0, records=0)
         for first, last in chunks(pixels, self._tables[table]):
             made = await self._read(connection, old, self._tables[table], first, last)
             # Frozen rows are there for every snapshot, also for one that is older than this transaction.
-            payload = encode_pieces(made, period=period, visit=newest)
+            payload = encode_packs(made, period=period, visit=newest)
             await copy_in(connection, new, payload, schema=self._schema, columns=COLUMNS, freeze=True)
             after = Packed(
-                pieces=after.pieces + len(made), records=after.records + sum(len(part.records) for part in made)
+                packs=after.packs + len(made), records=after.records + sum(len(part.records) for part in made)
             )
         await self._exchange(connection, table, period, new)
         return Compacted(before=before, after=after)
@@ -155,11 +155,11 @@ class Compaction:
         Dropping locks the whole table for whoever reads, until this transaction ends; that is all that is left of it.
         By the CHECK the server knows, without reading, what the new partition holds.
         """
-        name = pieces_name(table, period)
+        name = packs_name(table, period)
         there = quoted(self._schema, name)
         await self._note(connection, table, period)
         await connection.execute(
             f"DROP TABLE {there}; ALTER TABLE {quoted(self._schema, new)} RENAME TO {quoted(name)};"
-            f" ALTER TABLE {quoted_pieces(self._schema, table)} ATTACH PARTITION {there} FOR VALUES IN ({period});"
+            f" ALTER TABLE {quoted_packs(self._schema, table)} ATTACH PARTITION {there} FOR VALUES IN ({period});"
             f" ALTER TABLE {there} DROP CONSTRAINT {CHECK}"
         )

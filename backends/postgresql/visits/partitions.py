@@ -1,4 +1,4 @@
-"""The partitions of pieces: their names, how they are found, made and locked, and what is read out of them."""
+"""The partitions of packs: their names, how they are found, made and locked, and what is read out of them."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from schemas.readings import Array
 from schemas.visits.tables import Table
 
 INLINE = "WITH (toast_tuple_target = 8160)"
-"""Pieces that fit a page stay in the table: a look-up in TOAST costs more than its 2 kB are worth."""
+"""Packs that fit a page stay in the table: a look-up in TOAST costs more than its 2 kB are worth."""
 DROP_LOCK_TIMEOUT = "2s"
 """A partition that somebody reads is dropped another time: whoever wants to read after would wait for us."""
 PARTITIONS = """
@@ -18,25 +18,25 @@ PARTITIONS = """
 """
 """Asked with a table's quoted name: its partitions, or itself, without a period, where it has none."""
 SAMPLE_BYTES = 4 * 1024 * 1024
-"""How much of a table is looked at to tell how many records a piece has."""
+"""How much of a table is looked at to tell how many records a pack has."""
 
 
-def pieces_name(table: str, period: int | None = None) -> str:
-    """Name of a table of pieces, or of its partition of a period."""
-    return f"{table}Pieces" if period is None else f"{table}Pieces${period}"
+def packs_name(table: str, period: int | None = None) -> str:
+    """Name of a table of packs, or of its partition of a period."""
+    return f"{table}Packs" if period is None else f"{table}Packs${period}"
 
 
-def quoted_pieces(schema: str, table: str, period: int | None = None) -> str:
+def quoted_packs(schema: str, table: str, period: int | None = None) -> str:
     """The same with its schema, as SQL has it."""
-    return quoted(schema, pieces_name(table, period))
+    return quoted(schema, packs_name(table, period))
 
 
 def joined(found: list[Any], table: Table) -> Array:
-    """Records of pieces as one array of `table.dtype`."""
-    return np.frombuffer(b"".join([piece["records"] for piece in found]), table.dtype)
+    """Records of packs as one array of `table.dtype`."""
+    return np.frombuffer(b"".join([pack["records"] for pack in found]), table.dtype)
 
 
 def of_each(found: list[Any], column: str) -> Array:
-    """A column of pieces once for each of their records; int64."""
-    values = np.array([piece[column] for piece in found], np.int64)
-    return np.repeat(values, [piece["n"] for piece in found])
+    """A column of packs once for each of their records; int64."""
+    values = np.array([pack[column] for pack in found], np.int64)
+    return np.repeat(values, [pack["n"] for pack in found])

@@ -125,7 +125,7 @@ class RowTables:
         """Nothing is dropped, as in the paper."""
 
     async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
-        """None: there are no pieces."""
+        """None: there are no packs."""
         return ()
 
     async def compact(self, connection: Connection, table: str, period: int) -> Compacted | None:

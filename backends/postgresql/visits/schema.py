@@ -3,7 +3,7 @@
 from backends.base import StoreError
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import create_schema, quoted
-from backends.postgresql.schema.schema import LOCK_TIMEOUT, SEEN, check_version, lock_schema
+from backends.postgresql.schema.create import LOCK_TIMEOUT, SEEN, check_version, lock_schema
 from backends.postgresql.visits.tables import VisitTables
 from backends.visits.settings import check_settings, settings_of
 from schemas.config.visits import VisitsConfig

@@ -1,49 +1,54 @@
 """The store of visits in PostgreSQL: visits, their steps' marks, and around them the tables of the index mode."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import asyncpg
 import numpy as np
 
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
-from backends.postgresql.visits.connection import VisitConnection
+from backends.postgresql.visits.connection import PostgresqlVisitConnection
 from backends.postgresql.visits.schema import STEPS, VISITS, create_or_check
 from backends.postgresql.visits.tables import VisitTables
 from backends.visits.base import VisitDone
-from backends.visits.rows import tables_by_name
+from backends.visits.store import SessionVisitStore
 from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
-from schemas.visits.records import POINTING_DTYPE, Compacted, History, Region, Seconds, TileWrite, VisitRecord
+from schemas.visits.records import POINTING_DTYPE, Compacted, Seconds, TileWrite, VisitRecord
 from schemas.visits.tables import Step
 
 SCAN = "SET LOCAL enable_seqscan = on"
 """For what really asks for whole tables."""
 
 
-class PostgresqlVisitStore:
+class PostgresqlVisitStore(SessionVisitStore[Connection]):
     """Store of visits in PostgreSQL 14 or newer; see `backends.visits.base.VisitStore` for what its methods promise."""
 
-    def __init__(self, connection: VisitConnection, visits: VisitsConfig, tables: VisitTables) -> None:
+    _tables: VisitTables
+
+    def __init__(self, connection: PostgresqlVisitConnection, visits: VisitsConfig, tables: VisitTables) -> None:
+        super().__init__(visits, tables)
         self._connection = connection
-        self._visits = visits
-        self._tables = tables
-        self._names = tuple(tables_by_name(visits))
         schema = visits.schema_name
         self._schema = quoted(schema)
         self._done, self._marks = quoted(schema, VISITS), quoted(schema, STEPS)
 
+    def _session(self) -> AbstractAsyncContextManager[Connection]:
+        return self._connection.session(self._connection.timeout_s)
+
+    @asynccontextmanager
+    async def _long_session(self) -> AsyncIterator[Connection]:
+        async with self._connection.session(None) as connection, connection.transaction(readonly=True):
+            await connection.execute(SCAN)
+            yield connection
+
     async def create(self) -> None:
         """Create the schema and the tables, or check those that are there."""
-        async with self._connection.session() as connection:
+        async with self._session() as connection:
             await create_or_check(connection, self._visits, self._tables, self._connection.target)
-
-    async def connect(self) -> None:
-        """Connect, if that is not so already."""
-        async with self._connection.session():
-            pass
 
     async def close(self) -> None:
         """Give back the connection."""
@@ -51,7 +56,7 @@ class PostgresqlVisitStore:
 
     async def hold(self) -> None:
         """Keep every other store from holding the schema."""
-        await self._connection.hold()
+        await self._connection.hold(self._connection.timeout_s)
 
     async def release(self) -> None:
         """Hold it no longer."""
@@ -59,13 +64,13 @@ class PostgresqlVisitStore:
 
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""
-        async with self._connection.session() as connection:
+        async with self._session() as connection:
             found = await connection.fetchrow(f"SELECT * FROM {self._done} ORDER BY visit DESC LIMIT 1")
         return VisitRecord(**found) if found else None
 
     async def first_visit_since(self, time_ns: int) -> int | None:
         """Number of the first visit that is done and was taken at `time_ns` or later."""
-        async with self._connection.session() as connection:
+        async with self._session() as connection:
             # Later visits have later times: one step in the index of times, however many visits there are.
             found = await connection.fetchval(
                 f"SELECT visit FROM {self._done} WHERE time_ns >= $1 ORDER BY time_ns LIMIT 1", time_ns
@@ -74,7 +79,7 @@ class PostgresqlVisitStore:
 
     async def pointings(self, most: int) -> Array:
         """Where the newest visits looked."""
-        async with self._connection.session() as connection:
+        async with self._session() as connection:
             try:
                 found = await connection.fetch(
                     f"SELECT visit, time_ns, ra, decl FROM {self._done} ORDER BY visit DESC LIMIT $1", most
@@ -85,7 +90,7 @@ class PostgresqlVisitStore:
 
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """Prepare what a visit needs; return what an earlier try committed of it."""
-        async with self._connection.session() as connection:
+        async with self._session() as connection:
             await self._tables.begin(connection, time_ns)
             # At one moment: the end of a visit takes its marks away, and could be committed between two questions.
             found = await connection.fetch(
@@ -97,25 +102,10 @@ class PostgresqlVisitStore:
             raise VisitDone(visit)
         return frozenset((mark["tile"], Step(mark["step"])) for mark in found)
 
-    async def objects(self, region: Region) -> Array:
-        """Last version of every object of a region."""
-        async with self._connection.session() as connection:
-            return await self._tables.objects(connection, region)
-
-    async def sources(self, history: History) -> Array:
-        """DIASource rows of a history."""
-        async with self._connection.session() as connection:
-            return await self._tables.history(connection, "DIASource", history)
-
-    async def forced_sources(self, history: History) -> Array:
-        """DIAForcedSource rows of a history."""
-        async with self._connection.session() as connection:
-            return await self._tables.history(connection, "DIAForcedSource", history)
-
     async def write(self, write: TileWrite) -> Seconds:
         """Commit a tile's steps with their marks; a step whose mark is there is there, and is not written again."""
         seconds: dict[str, float] = {}
-        async with self._connection.session() as connection:
+        async with self._session() as connection:
             transaction = connection.transaction()
             await transaction.start()
             for step in await self._mark(connection, write):
@@ -134,7 +124,7 @@ class PostgresqlVisitStore:
 
     async def finish(self, record: VisitRecord) -> None:
         """Mark a visit as done, and forget the marks of its steps."""
-        async with self._connection.session() as connection, connection.transaction():
+        async with self._session() as connection, connection.transaction():
             await connection.execute(
                 f"INSERT INTO {self._done} (visit, time_ns, ra, decl, last_object_id, last_source_id)"
                 " VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
@@ -145,38 +135,26 @@ class PostgresqlVisitStore:
 
     async def expire(self, before_ns: int) -> None:
         """Drop the partitions of periods that end before a time, where there are any."""
-        async with self._connection.session() as connection:
+        async with self._session() as connection:
             await self._tables.expire(connection, before_ns)
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that ended before a time and can be compacted."""
-        async with self._connection.session() as connection:
+        async with self._session() as connection:
             return await self._tables.uncompacted(connection, before_ns)
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Write a table's pieces of a period anew; None where somebody's reading stands in the way."""
-        async with self._connection.session(unlimited=True) as connection:
+        """Write a table's packs of a period anew; None where somebody's reading stands in the way."""
+        async with self._connection.session(None) as connection:
             return await self._tables.compact(connection, table, period)
-
-    async def counts(self) -> Mapping[str, int]:
-        """Rows of each table, counted."""
-        async with self._connection.session(unlimited=True) as connection, connection.transaction(readonly=True):
-            await connection.execute(SCAN)
-            return {name: await self._tables.count(connection, name) for name in self._names}
 
     async def sizes(self) -> Mapping[str, TableSize]:
         """Rows and bytes of each table."""
-        async with self._connection.session() as connection, connection.transaction(readonly=True):
+        async with self._session() as connection, connection.transaction(readonly=True):
             await connection.execute(SCAN)
             return {name: await self._tables.size(connection, name) for name in self._names}
 
-    async def whole(self, table: str) -> Array:
-        """All rows of a table, in the order of its key."""
-        async with self._connection.session(unlimited=True) as connection, connection.transaction(readonly=True):
-            await connection.execute(SCAN)
-            return await self._tables.whole(connection, table)
-
     async def drop(self) -> None:
         """Remove the schema with everything in it."""
-        async with self._connection.session(unlimited=True) as connection:
+        async with self._connection.session(None) as connection:
             await connection.execute(f"DROP SCHEMA IF EXISTS {self._schema} CASCADE")

@@ -1,4 +1,4 @@
-"""What rows and pieces have in common: the interface the store uses, and SQL for the columns that are declared once."""
+"""What rows and packs have in common: the interface the store uses, and SQL for the columns that are declared once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -9,15 +9,16 @@ import numpy as np
 from backends.postgresql.protocol.connection import MESSAGE_BYTES, Connection, in_messages
 from backends.postgresql.protocol.copy import RowFormat
 from backends.postgresql.protocol.sql import quoted
+from backends.visits.store import ReadTables
 from schemas.api.visits import TableSize
 from schemas.readings import Array
-from schemas.visits.records import Compacted, History, Region, TileWrite
+from schemas.visits.records import Compacted, TileWrite
 from schemas.visits.tables import Column, Step, Table
 
 SQL_TYPES = {"<i4": "int4", "<i8": "int8", "<f4": "float4", "<f8": "float8", "V": "bytea"}
 
 
-class VisitTables(Protocol):
+class VisitTables(ReadTables[Connection], Protocol):
     """The tables of an index mode in a schema; each method uses the connection it is given."""
 
     def create(self) -> list[str]:
@@ -29,12 +30,6 @@ class VisitTables(Protocol):
     async def begin(self, connection: Connection, time_ns: int) -> None:
         """Make what a visit at a time needs; harmless when it is there, and beside others who do the same."""
 
-    async def objects(self, connection: Connection, region: Region) -> Array:
-        """Last versions, each object once."""
-
-    async def history(self, connection: Connection, table: str, history: History) -> Array:
-        """Rows of DIASource or DIAForcedSource."""
-
     async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
         """Write a step in the transaction that is open; seconds by names of `schemas.api.visits.TIMES`."""
 
@@ -44,17 +39,11 @@ class VisitTables(Protocol):
     async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that can be compacted, where that is done."""
 
+    async def size(self, connection: Connection, table: str) -> TableSize:
+        """Rows by the server's statistics, and bytes."""
+
     async def compact(self, connection: Connection, table: str, period: int) -> Compacted | None:
         """Write a table's period anew; None where that has to wait."""
-
-    async def count(self, connection: Connection, table: str) -> int:
-        """Rows of a table, counted."""
-
-    async def size(self, connection: Connection, table: str) -> TableSize:
-        """Rows and bytes of a table."""
-
-    async def whole(self, connection: Connection, table: str) -> Array:
-        """All rows of a table, in the order of its key."""
 
 
 def column_sql(column: Column) -> str:

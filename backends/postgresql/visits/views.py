@@ -1,4 +1,4 @@
-"""Views of the pieces by the paper's names: a row a record, decoded in plain SQL. Right, and slower than a table.
+"""Views of the packs by the paper's names: a row a record, decoded in plain SQL. Right, and slower than a table.
 
 The records are little-endian, as numpy reads them without touching them; PostgreSQL's own casts of bytea are
 big-endian, and of floats there are none.
@@ -14,7 +14,7 @@ DECODERS = {"<i4": "int4_at", "<i8": "int8_at", "<f4": "float4_at", "<f8": "floa
 
 
 def create_views(schema: str, tables: Iterable[Table]) -> list[str]:
-    """Statements that make the functions that decode, and a view for each table of pieces."""
+    """Statements that make the functions that decode, and a view for each table of packs."""
     return [*_functions(schema), *(_view(schema, table) for table in tables)]
 
 
@@ -56,7 +56,7 @@ def _float(bits: str, *, fraction: int, exponent: int) -> str:
 
 
 def _view(schema: str, table: Table) -> str:
-    """Rows with the table's columns, then those of their piece, which a WHERE finds the pieces by."""
+    """Rows with the table's columns, then those of their pack, which a WHERE finds the packs by."""
     dtype = table.dtype
     assert dtype.fields is not None
     columns = []
@@ -66,10 +66,10 @@ def _view(schema: str, table: Table) -> str:
         else:
             value = f"NULL::{SQL_TYPES[column.dtype]}"
         columns.append(f"{value} AS {quoted(column.name)}")
-    # OFFSET 0 has each record cut out of its piece once, and not once a column.
+    # OFFSET 0 has each record cut out of its pack once, and not once a column.
     records = (
         f"SELECT p.period, p.pixel, p.visit, p.tile, substring(p.records FROM 1 + k * {dtype.itemsize}"
-        f" FOR {dtype.itemsize}) AS r FROM {quoted(schema, table.name + 'Pieces')} p, generate_series(0, p.n - 1) AS k"
+        f" FOR {dtype.itemsize}) AS r FROM {quoted(schema, table.name + 'Packs')} p, generate_series(0, p.n - 1) AS k"
         " OFFSET 0"
     )
     view = f"CREATE VIEW {quoted(schema, table.name)} AS SELECT "
@@ -77,6 +77,6 @@ def _view(schema: str, table: Table) -> str:
     if table.name != DIA_OBJECT_LAST.name:
         return f"{view}{', '.join(columns)}, {places} FROM ({records}) AS records"
     ident = f"{quoted(schema, 'int8_at')}(r, {dtype.fields['diaObjectId'][1]})"
-    # An object stays in its pixel: with it a WHERE of pixels goes down to the pieces.
+    # An object stays in its pixel: with it a WHERE of pixels goes down to the packs.
     newest = f"SELECT DISTINCT ON (pixel, {ident}) * FROM ({records}) AS records ORDER BY pixel, {ident}, visit DESC"
     return f"{view}{', '.join(columns)}, {places} FROM ({newest}) AS newest"

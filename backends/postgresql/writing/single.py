@@ -1,14 +1,15 @@
 """A batch of one trigger in one statement: the way of an idle system, where round trips are most of the latency.
 
 A transaction with COPY takes three round trips, one statement takes one. Its parameters are lists, a Python object a
-value, which is cheaper than two round trips for one trigger and much dearer than COPY for many.
+value, which is cheaper than two round trips for one trigger and much more expensive than COPY for many.
 """
 
 from typing import Any
 
+from backends.columns.stored import STORED_DTYPES
 from backends.postgresql.protocol.copy import arrays_format, rows_format
 from backends.postgresql.protocol.sql import literal, quoted
-from backends.sql.tables import STORED_DTYPES, GroupTables
+from backends.sql.tables import GroupTables
 from schemas.batch import Batch, Layout, Stream
 from schemas.ledger import COUNTS, TIMES
 from schemas.readings import Array

@@ -13,13 +13,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from backends.kinds import KINDS
 from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import make_console
 from daemon.tools.drill.drills import DRILLS, Drill
 from daemon.tools.drill.result import Result, table
 from daemon.tools.drill.runner import Options, carry_out
-from daemon.tools.drill.target import Target, throwaway
+from daemon.tools.drill.target import Target
 from schemas.checking.dsn import Backend
 
 EPILOG = examples(
@@ -31,13 +32,14 @@ EPILOG = examples(
 PASSWORD = "TRIGGERLOG_DRILL_PASSWORD"  # noqa: S105 - the variable that hands the password on, not the password
 FILE_WIDTH = 110
 """Characters of a line where no terminal says how many it has."""
+_NEEDS = "; ".join(f"{kind.backend}: {kind.needs}" for kind in KINDS.values())
 _NAMES = ", ".join(drill.name for drill in DRILLS)
 
 
 def drill(
     *,
     backend: Annotated[
-        Backend, typer.Option(help="Which throw-away server is made and killed; PostgreSQL needs nothing installed.")
+        Backend, typer.Option(help=f"Which throw-away server is made and killed. What has to be installed: {_NEEDS}.")
     ] = Backend.POSTGRESQL,
     config: Annotated[
         Path | None,
@@ -121,7 +123,7 @@ def _target(backend: Backend, config: Path | None, sure: bool, folder: Path) -> 
     if config is not None:
         yield _named(config, sure)
         return
-    server = throwaway(backend, folder / "server")
+    server = KINDS[backend].throwaway_server(folder / "server")
     try:
         yield Target(settings={"dsn": server.start()}, server=server)
     finally:

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from backends.base import StoreError
+from backends.kinds import KINDS
 from daemon.client.reach import CaFile, ConfigFile, DaemonUrl, TokenFile, reach
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.tools.console import FILE_WIDTH, labelled, make_console
@@ -34,8 +35,7 @@ EPILOG = examples(
     "triggerlog interference beam.toml --workload history:4:1:stretch_s=600 --block 30 -o night-shift.html",
 )
 DEFAULT = ("scan:1:0", "history:4:1")
-FILL = {Backend.POSTGRESQL: 20_000, Backend.MYSQL: 20_000, Backend.MONGODB: 2_000}
-"""Triggers stored at the begin; FerretDB, which stands in for a MongoDB, takes some 200 a second."""
+_FILLS = ", ".join(f"{kind.fill_triggers} in {kind.backend}" for kind in KINDS.values())
 THROWAWAY = "A throw-away daemon (no FILE, no --daemon)"
 
 
@@ -90,7 +90,7 @@ def interference(
             min=0,
             max=100_000_000,
             help="Triggers stored before it begins.",
-            show_default="20000; 2000 in mongodb",
+            show_default=_FILLS,
             rich_help_panel=THROWAWAY,
         ),
     ] = None,
@@ -172,7 +172,7 @@ def _doses(text: str | None) -> list[int]:
 
 def _scenery(given: dict[str, Any]) -> Scenery:
     named = {name: value for name, value in given.items() if value is not None}
-    named.setdefault("fill", FILL[named.get("backend", Backend.POSTGRESQL)])
+    named.setdefault("fill", KINDS[named.get("backend", Backend.POSTGRESQL)].fill_triggers)
     return Scenery(**named)
 
 

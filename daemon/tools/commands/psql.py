@@ -4,15 +4,13 @@ import os
 import shlex
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import typer
 
+from backends.kinds import KINDS
 from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, examples
 from schemas.checking.dsn import Backend
-from schemas.checking.problems import without_passwords
-from schemas.config import DatabaseConfig
 
 EXAMPLES = examples("triggerlog psql beam.toml", "triggerlog psql beam.toml -c 'SELECT * FROM bpm_ledger LIMIT 5'")
 
@@ -25,33 +23,13 @@ def psql(
     arguments: Annotated[list[str] | None, typer.Argument(help="Handed on to psql.", show_default=False)] = None,
 ) -> None:
     """Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path."""
-    # Imported here, with the driver that comes along: every other command starts without.
-    from backends.postgresql.server.embedded import psql_command  # noqa: PLC0415
-
     loaded = load_config(file)
     database = loaded.config.database
+    command, first = KINDS[database.backend].implementation().terminal_of(database, loaded.state_dir)
     if database.backend is not Backend.POSTGRESQL:
-        raise CommandFailed(f"{file} names no PostgreSQL; open its database with {client_of(database)}")
+        typed = f", then `{first}`" if first else ""
+        raise CommandFailed(f"{file} names no PostgreSQL; open its database with `{shlex.join(command)}`{typed}")
     environment = {**os.environ, "PGOPTIONS": f"-c search_path={database.schema_name},public"}
     if loaded.password is not None:
         environment["PGPASSWORD"] = loaded.password
-    command = [*psql_command(loaded.state_dir, database.dsn), *(arguments or [])]
-    os.execve(command[0], command, environment)  # noqa: S606 - no shell is wanted
-
-
-def client_of(database: DatabaseConfig) -> str:
-    """How an operator opens a database that is no PostgreSQL: a command for a shell, without the password."""
-    assert database.dsn is not None
-    if database.backend is Backend.MONGODB:
-        dsn = without_passwords(database.dsn).replace(":***@", "@")
-        return f"`mongosh {shlex.quote(dsn)}`, then `use {database.schema_name}`"
-    parts = urlsplit(database.dsn)
-    socket = parse_qs(parts.query).get("unix_socket")
-    if socket:
-        place = ["--socket", socket[0]]
-    else:
-        place = ["-h", parts.hostname or "localhost", *(["-P", str(parts.port)] if parts.port else [])]
-    authority = parse_qs(parts.query).get("ssl_ca")
-    trust = ["--ssl-ca", authority[0], "--ssl-verify-server-cert"] if authority else []
-    user = ["-u", unquote(parts.username)] if parts.username else []
-    return f"`{shlex.join(['mariadb', *place, *trust, *user, '-p', database.schema_name])}`"
+    os.execve(command[0], [*command, *(arguments or [])], environment)  # noqa: S606 - no shell is wanted

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends.base import Store
-from backends.sql.selects import SLACK_NS
+from backends.columns.stored import SLACK_NS
 from daemon.core.outcome import CommandFailed
 from schemas.queries import LedgerRow, LedgerTail, Totals
 from schemas.readings import Array, Channel, InstrumentGroup

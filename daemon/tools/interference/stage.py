@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends.kinds import KINDS
 from backends.throwaway.base import free_port
 from daemon.client.reach import Reach
 from daemon.core.api_token import kept_token
 from daemon.core.children import Child
 from daemon.core.outcome import CommandFailed
 from daemon.tools.drill.process import DaemonProcess
-from daemon.tools.drill.target import throwaway
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
 
@@ -87,7 +87,7 @@ async def staged(
         CommandFailed: the sender ended by itself, or it was told to stop.
     """
     say("starting the database")
-    server = throwaway(scenery.backend, folder / "server")
+    server = KINDS[scenery.backend].throwaway_server(folder / "server")
     try:
         dsn = await asyncio.to_thread(server.start)
         port = free_port()

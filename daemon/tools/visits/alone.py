@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
-from backends import open_store
+from backends import open_store, open_visit_store
 from backends.base import StoreError, StoreFacts
-from backends.visits.base import open_visit_store
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.tools.visits.words import left_words, visit_words
 from daemon.workloads.visits.course import Course

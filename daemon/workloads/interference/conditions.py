@@ -5,20 +5,13 @@ import platform
 
 import psutil
 
+from backends.kinds import product_of
 from daemon.core.configuration import LoadedConfig
 from daemon.core.database import reading_from
 from daemon.core.processor import processor
 from schemas.api.interference import Conditions
 from schemas.api.status import GovernorStatus, GroupStatus, Status
 from schemas.checking.problems import without_passwords
-
-NAMES = {
-    "postgresql": "PostgreSQL",
-    "mariadb": "MariaDB",
-    "mysql": "MySQL",
-    "mongodb": "MongoDB",
-    "ferretdb": "FerretDB",
-}
 
 
 def conditions_of(loaded: LoadedConfig, status: Status) -> Conditions:
@@ -33,7 +26,7 @@ def conditions_of(loaded: LoadedConfig, status: Status) -> Conditions:
         python=platform.python_version(),
         version=status.version,
         backend=str(loaded.config.database.backend),
-        server=f"{NAMES.get(store.backend, store.backend)} {store.version}",
+        server=f"{product_of(store.backend).title} {store.version}",
         target=store.target,
         read_from=store.target if dsn is None else without_passwords(dsn),
         embedded=store.embedded,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from backends import open_store
-from backends.base import Reading, ServerView, Store, StoreError
+from backends.base import ReadOnly, ServerView, Store, StoreError
 from daemon.core.configuration import LoadedConfig
 from daemon.core.database import layout_of
 
@@ -92,5 +92,5 @@ def watching_store(loaded: LoadedConfig) -> Store:
         layouts={section.name: layout_of(section, config) for section in config.groups},
         state_dir=loaded.state_dir,
         password=loaded.password,
-        reading=Reading(connections=1, give_up_s=GIVE_UP_S),
+        read_only=ReadOnly(connections=1, give_up_s=GIVE_UP_S),
     )

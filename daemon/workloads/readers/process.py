@@ -11,9 +11,9 @@ from pathlib import Path
 import orjson
 import uvloop
 
-from backends import open_store
-from backends.base import Reading, Store, StoreError
-from backends.visits.base import VisitStore, open_visit_store
+from backends import open_store, open_visit_store
+from backends.base import ReadOnly, Store, StoreError
+from backends.visits.base import VisitStore
 from daemon.core.children import end_with, go_first
 from daemon.workloads.readers.clients import Asked, Clients
 from daemon.workloads.readers.messages import LONGEST_LINE, REPORT_EVERY_S, GroupSpec, Spec, VisitsSpec, report_of
@@ -57,23 +57,23 @@ async def _read(reports: int) -> None:
 @asynccontextmanager
 async def _questions(spec: Spec) -> AsyncIterator[Asked]:
     """What the clients ask; its stores are closed in the end."""
-    reading = Reading(connections=min(spec.workload.clients, MOST_CONNECTIONS), give_up_s=spec.give_up_s)
+    read_only = ReadOnly(connections=min(spec.workload.clients, MOST_CONNECTIONS), give_up_s=spec.give_up_s)
     async with AsyncExitStack() as stores:
         if isinstance(spec.of, VisitsSpec):
             # Geometry of the sphere and numbers of the sky: other readers need no memory for them.
             from daemon.workloads.readers.visit_questions import VisitQuestions  # noqa: PLC0415
 
-            visits = [_visit_store_of(spec, spec.of.visits, reading) for _ in range(reading.connections)]
+            visits = [_visit_store_of(spec, spec.of.visits, read_only) for _ in range(read_only.connections)]
             for store in visits:
                 stores.push_async_callback(store.close)
             yield VisitQuestions(spec.workload, spec.of.visits, visits, spec.seed)
         else:
-            of_group = _store_of(spec, spec.of, reading)
+            of_group = _store_of(spec, spec.of, read_only)
             stores.push_async_callback(of_group.close)
             yield Questions(spec.workload, spec.of.group.group(), of_group, spec.seed)
 
 
-def _store_of(spec: Spec, of: GroupSpec, reading: Reading) -> Store:
+def _store_of(spec: Spec, of: GroupSpec, read_only: ReadOnly) -> Store:
     return open_store(
         spec.database,
         logger=spec.logger,
@@ -81,13 +81,13 @@ def _store_of(spec: Spec, of: GroupSpec, reading: Reading) -> Store:
         layouts={of.group.name: of.layout},
         state_dir=Path(spec.state_dir),
         password=spec.password,
-        reading=reading,
+        read_only=read_only,
     )
 
 
-def _visit_store_of(spec: Spec, visits: VisitsConfig, reading: Reading) -> VisitStore:
+def _visit_store_of(spec: Spec, visits: VisitsConfig, read_only: ReadOnly) -> VisitStore:
     return open_visit_store(
-        spec.database, visits, state_dir=Path(spec.state_dir), password=spec.password, reading=reading
+        spec.database, visits, state_dir=Path(spec.state_dir), password=spec.password, read_only=read_only
     )
 
 

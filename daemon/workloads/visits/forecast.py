@@ -13,7 +13,7 @@ from schemas.visits.tables import IndexMode, tables_of
 BYTES = {"DIAObject": 745 + 99, "DIASource": 910 + 147, "DIAForcedSource": 85 + 70, "DIAObjectLast": 198 + 99}
 """Bytes a row on disk with its indexes, as the paper found them."""
 AROUND = 1.1
-"""What a server puts around a piece of packed records, as a factor."""
+"""What a server puts around a pack of records, as a factor."""
 GIB = 2**30
 
 

@@ -76,7 +76,7 @@ class Waiting(_Message):
 
 
 class Compacting(_Message):
-    """A table's pieces of a period are being written anew."""
+    """A table's packs of a period are being written anew."""
 
     compacting: str
     period: int

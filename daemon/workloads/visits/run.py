@@ -275,8 +275,8 @@ def _told(compacted: Compacted, table: str, period: int, after_visit: int, compa
         period=period,
         after_visit=after_visit,
         compact_s=compact_s,
-        pieces_before=compacted.before.pieces,
-        pieces=compacted.after.pieces,
+        packs_before=compacted.before.packs,
+        packs=compacted.after.packs,
         records_before=compacted.before.records,
         records=compacted.after.records,
     )

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import uvloop
 
+from backends import open_visit_store
 from backends.base import StoreError, StoreUnavailable
-from backends.visits.base import VisitStore, open_visit_store
+from backends.visits.base import VisitStore
 from daemon.core.children import end_with
 from daemon.workloads.visits.messages import Spec
 from daemon.workloads.visits.orders import Draw, Drawn, Refused, Tiled, read_order

@@ -1,4 +1,4 @@
-"""Means and aggregates made of pieces, against a model that goes from reading to reading."""
+"""Means and aggregates made of chunks, against a model that goes from reading to reading."""
 
 import math
 from collections import defaultdict
@@ -26,7 +26,7 @@ def block(rows: list[tuple[Any, ...]]) -> Array:
     return np.array([(1, k, *row) for k, row in enumerate(rows)], answer_dtype(GROUP))
 
 
-def pieces(rows: Array, size: int) -> list[Array]:
+def chunks(rows: Array, size: int) -> list[Array]:
     return [rows[k : k + size] for k in range(0, len(rows) + 1, size)]
 
 
@@ -57,8 +57,8 @@ def test_means_are_those_of_a_model(
     kept, reductions.MERGE_ROWS = reductions.MERGE_ROWS, merge
     try:
         reducer = MeansReducer(Means(group=GROUP, start_ns=start_ns, end_ns=end_ns, step_ns=step_ns))
-        for piece in pieces(block(rows), size):
-            reducer.add(piece)
+        for chunk in chunks(block(rows), size):
+            reducer.add(chunk)
         found = reducer.answer()
     finally:
         reductions.MERGE_ROWS = kept
@@ -76,8 +76,8 @@ def test_aggregates_are_those_of_a_model(rows: list[tuple[Any, ...]], size: int)
     for row in rows:
         by_instrument[row[0]].append(row[2:])
     reducer = AggregateReducer(Aggregate(group=GROUP))
-    for piece in pieces(block(rows), size):
-        reducer.add(piece)
+    for chunk in chunks(block(rows), size):
+        reducer.add(chunk)
     found = reducer.answer()
     assert found.dtype == aggregate_dtype(GROUP)
     assert found["instrument"].tolist() == sorted(by_instrument)

@@ -15,6 +15,7 @@ from bson import Binary, Int64, ObjectId
 from bson.timestamp import Timestamp
 
 from backends.base import StoreError, StoreUnavailable
+from backends.columns.stored import MISSING_OFFSET
 from backends.mongodb import schema_statements
 from backends.mongodb.protocol.documents import (
     BINARY,
@@ -30,14 +31,13 @@ from backends.mongodb.protocol.documents import (
     number,
 )
 from backends.mongodb.protocol.formats import arrays_format, encode_arrays, encode_rows, rows_format
-from backends.mongodb.reading.reading import readings_in_window, readings_of_trigger
-from backends.mongodb.schema.schema import NEEDED, GroupCollections, lacking_rights
+from backends.mongodb.reading.documents import readings_in_window, readings_of_trigger
+from backends.mongodb.schema.create import NEEDED, GroupCollections, lacking_rights
 from backends.mongodb.schema.views import readings_view
 from backends.mongodb.server.client import make_client, target_of
 from backends.mongodb.server.errors import check_answer
+from backends.mongodb.server.facts import Server, check_server, held
 from backends.mongodb.server.owner import is_dead, new_owner
-from backends.mongodb.server.server import Server, check_server, held
-from backends.sql.tables import MISSING_OFFSET
 from schemas.batch import Durability, Layout
 from schemas.queries import WindowReadings
 from tests.support.batches import batch_of, group_of, readings_of

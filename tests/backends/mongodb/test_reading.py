@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack
 import numpy as np
 import pytest
 
-from backends.base import Reading, ServerView, StoreUnavailable
+from backends.base import ReadOnly, ServerView, StoreUnavailable
 from backends.memory.store import MemoryStore
 from backends.mongodb import MongodbStore
-from backends.mongodb.reading.pieces import Asked
-from backends.mongodb.reading.queries import answer
-from backends.mongodb.reading.work import view_of
-from backends.mongodb.server.server import Server
+from backends.mongodb.reading.activity import view_of
+from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.reading.queries import MongodbQuestions
+from backends.mongodb.server.facts import Server
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import Aggregate, LedgerTail, Means, Snapshot, TriggersReadings
@@ -31,13 +31,13 @@ async def made(mongodb_dsn: str, schema: str) -> AsyncIterator[Make]:
     """Makes stores in one database, and closes them."""
     async with AsyncExitStack() as stack:
 
-        def make(group: InstrumentGroup, layout: Layout, reading: Reading | None = None) -> MongodbStore:
+        def make(group: InstrumentGroup, layout: Layout, read_only: ReadOnly | None = None) -> MongodbStore:
             store = MongodbStore(
                 DatabaseConfig(dsn=mongodb_dsn, schema=schema),
                 logger="main",
                 groups=by_group(group),
                 layouts={group.name: layout},
-                reading=reading,
+                read_only=read_only,
             )
             stack.push_async_callback(store.close)
             return store
@@ -65,10 +65,10 @@ async def filled(store: MongodbStore, group: InstrumentGroup) -> MemoryStore:
 async def test_it_reads_beside_the_writer_and_gives_up_in_one_line(made: Make) -> None:
     group = group_of(size=4)
     await filled(made(group, Layout.ROWS), group)
-    reader = made(group, Layout.ROWS, Reading(connections=2, give_up_s=60))
+    reader = made(group, Layout.ROWS, ReadOnly(connections=2, give_up_s=60))
     answers = await asyncio.gather(*(reader.ask(LedgerTail(group=group, most=9)) for _ in range(5)))
     assert [len(found) for found in answers] == [9] * 5
-    hurried = made(group, Layout.ROWS, Reading(connections=1, give_up_s=1e-6))
+    hurried = made(group, Layout.ROWS, ReadOnly(connections=1, give_up_s=1e-6))
     with pytest.raises(StoreUnavailable, match=r"took longer than 1e-06 s, and was given up$"):
         await hurried.ask(Aggregate(group=group))
 
@@ -82,7 +82,7 @@ async def test_a_server_with_indexes_is_asked_by_them_for_the_same(made: Make, l
     database, _ = await store._connect()
     mongod = Server(product="mongodb", version="8.0.4")
     (of,) = store._collections.values()
-    asked = Asked(database=database, server=mongod, of=of, logger="main")
+    questions = MongodbQuestions(GroupReader(database=database, server=mongod, of=of, logger="main"))
     end_ns = START_NS + 30 * PERIOD_NS
     for query in (
         TriggersReadings(group=group, run=1, triggers=(-1, 3, 29, 30, 7)),
@@ -91,7 +91,7 @@ async def test_a_server_with_indexes_is_asked_by_them_for_the_same(made: Make, l
         Snapshot(group=group, at_ns=end_ns + 9_000_000_000, within_ns=10_000_000_000),
         Means(group=group, start_ns=START_NS + PERIOD_NS, end_ns=end_ns, step_ns=5_000_000_000),
     ):
-        assert_same(await answer(asked, query), await memory.ask(query), query)
+        assert_same(await questions.answer(query), await memory.ask(query), query)
 
 
 async def test_a_server_tells_what_it_counts_if_it_counts(made: Make) -> None:

@@ -10,12 +10,13 @@ from bson import Binary
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
+from backends import open_visit_store
 from backends.base import BatchRejected, SchemaMismatch, StoreError
 from backends.mongodb.server.errors import check_answer
-from backends.mongodb.visits import pieces
+from backends.mongodb.visits import packs
 from backends.mongodb.visits.formats import key_bytes, row_format
 from backends.mongodb.visits.session import only_of_ids
-from backends.visits.base import VisitStore, open_visit_store
+from backends.visits.base import VisitStore
 from schemas.config import DatabaseConfig, VisitsConfig
 from schemas.visits.tables import (
     DIA_FORCED_SOURCE,
@@ -143,10 +144,10 @@ async def test_between_a_new_version_and_the_end_of_the_old_one_the_new_one_is_t
     await store.drop()
 
 
-async def test_a_piece_that_is_too_large_for_a_document_is_several(
+async def test_a_pack_that_is_too_large_for_a_document_is_several(
     made: Callable[..., VisitStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "PART_BYTES", DIA_SOURCE.dtype.itemsize + 1)
+    monkeypatch.setattr(packs, "PART_BYTES", DIA_SOURCE.dtype.itemsize + 1)
     store = made({"index_mode": "partitioned"})
     await store.create()
     await store.begin(0, time_of(0))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from backends.base import Reading
+from backends.base import ReadOnly
 from backends.mysql import MysqlStore
 from backends.mysql.server.address import address_of, connect
 from schemas.batch import Layout
@@ -21,7 +21,7 @@ async def test_a_question_that_is_cancelled_ends_at_the_server_too(mariadb_dsn: 
         logger="main",
         groups=by_group(group),
         layouts={"bpm": Layout.ROWS},
-        reading=Reading(connections=1, give_up_s=60),
+        read_only=ReadOnly(connections=1, give_up_s=60),
     )
     onlooker = await connect(address_of(mariadb_dsn, None), program="onlooker", timeout_s=10)
 

@@ -19,8 +19,8 @@ from backends.base import BatchRejected, SchemaMismatch, StoreError, StoreUnavai
 from backends.columns.partitions import partitions_of
 from backends.mysql import MysqlStore
 from backends.mysql.protocol.connection import Connection
+from backends.mysql.schema.create import schema_statements
 from backends.mysql.schema.partitions import LEAST, MOST, ranges_of
-from backends.mysql.schema.schema import schema_statements
 from backends.mysql.schema.view import floating
 from backends.mysql.server.address import address_of, connect
 from backends.throwaway.mariadb import ThrowawayMariadb
@@ -240,7 +240,7 @@ async def test_a_question_cut_by_the_server(
 
 
 async def test_two_daemons_cannot_write_one_group(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.mysql.writing.writer.GROUP_LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("backends.sql.writing.GROUP_LOCK_TIMEOUT_S", 0.05)
     group = group_of()
     first, second = make(group), make(group)
     await first.open()

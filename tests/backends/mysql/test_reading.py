@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import numpy as np
 import pytest
 
-from backends.base import Reading, StoreError, StoreUnavailable
+from backends.base import ReadOnly, StoreError, StoreUnavailable
 from backends.columns.partitions import partition_of
 from backends.mysql import MysqlStore
 from backends.mysql.protocol.connection import READ_BYTES, Connection
@@ -27,26 +27,26 @@ BOTH = pytest.mark.parametrize("layout", list(Layout))
 
 READER = """
 import asyncio, sys
-from backends.base import Reading
+from backends.base import ReadOnly
 from schemas.batch import Layout
 from schemas.queries import Aggregate
 from tests.backends.mysql.test_reading import (GROUP, store_of)
 
 async def main():
-    store = store_of(sys.argv[1], sys.argv[2], Reading(connections=1, give_up_s=float(sys.argv[3])), Layout.ROWS)
+    store = store_of(sys.argv[1], sys.argv[2], ReadOnly(connections=1, give_up_s=float(sys.argv[3])), Layout.ROWS)
     await store.ask(Aggregate(group=GROUP))
 
 asyncio.run(main())
 """
 
 
-def store_of(dsn: str, schema: str, reading: Reading | None, layout: Layout) -> MysqlStore:
+def store_of(dsn: str, schema: str, read_only: ReadOnly | None, layout: Layout) -> MysqlStore:
     return MysqlStore(
         DatabaseConfig(dsn=dsn, schema=schema, partition="hour"),
         logger="main",
         groups=by_group(GROUP),
         layouts={"bpm": layout},
-        reading=reading,
+        read_only=read_only,
     )
 
 
@@ -64,8 +64,8 @@ async def made(mariadb_dsn: str, schema: str) -> AsyncIterator[Make]:
     """Makes stores in one schema, and closes them."""
     async with AsyncExitStack() as stack:
 
-        def make(reading: Reading | None = None, layout: Layout = Layout.ROWS) -> MysqlStore:
-            store = store_of(mariadb_dsn, schema, reading, layout)
+        def make(read_only: ReadOnly | None = None, layout: Layout = Layout.ROWS) -> MysqlStore:
+            store = store_of(mariadb_dsn, schema, read_only, layout)
             stack.push_async_callback(store.close)
             return store
 
@@ -101,7 +101,7 @@ async def until(condition: Callable[[], Awaitable[object]], within_s: float) -> 
 async def test_it_reads_beside_the_writer_and_writes_nothing(made: Make, look: Connection) -> None:
     writer = made()
     await filled(writer)
-    reader = made(Reading(connections=2, give_up_s=30))
+    reader = made(ReadOnly(connections=2, give_up_s=30))
     answers = await asyncio.gather(*(reader.ask(LedgerTail(group=GROUP, most=9)) for _ in range(5)))
     assert [len(answer) for answer in answers] == [4] * 5
     assert (await reader.facts()).rows.keys() == {"bpm"}
@@ -117,7 +117,7 @@ async def test_what_takes_too_long_is_given_up_in_one_line(
     made: Make, mariadb_dsn: str, schema: str, layout: Layout
 ) -> None:
     await filled(made(layout=layout))
-    reader = made(Reading(connections=1, give_up_s=3), layout)
+    reader = made(ReadOnly(connections=1, give_up_s=3), layout)
     async with locked(mariadb_dsn, f"{schema}.bpm"):
         with pytest.raises(StoreUnavailable, match=r"took longer than 3 s") as given_up:
             await reader.ask(Aggregate(group=GROUP))
@@ -162,7 +162,7 @@ async def test_the_server_gives_up_what_a_killed_reader_asked(
 async def test_a_view_of_the_server_counts_and_waits(made: Make, mariadb_dsn: str, schema: str) -> None:
     writer = made()
     await writer.open()
-    reader = made(Reading(connections=2, give_up_s=30))
+    reader = made(ReadOnly(connections=2, give_up_s=30))
     before = (await reader.view()).counters
     wanted = {"wal_bytes", "cache_hits", "cache_misses", "fsyncs", "lock_waits", "commits", "rollbacks", "deadlocks"}
     assert before.keys() >= wanted
@@ -195,15 +195,15 @@ async def test_partitions_have_readings_and_ledger(made: Make, schema: str, look
     assert sum(each.rows for each in (await writer.partitions())["bpm"]) == 16
 
 
-async def test_rows_come_in_pieces_and_the_connection_goes_on(look: Connection) -> None:
-    many, piece_bytes = 1_000_000, 100_000
+async def test_rows_come_in_chunks_and_the_connection_goes_on(look: Connection) -> None:
+    many, chunk_bytes = 1_000_000, 100_000
     text = f"SELECT seq FROM mysql.seq_1_to_{many}"
-    sizes = [(len(piece), piece.nbytes) async for piece in look.pieces(text, piece_bytes)]
+    sizes = [(len(chunk), chunk.nbytes) async for chunk in look.chunks(text, chunk_bytes)]
     assert sum(rows for rows, _ in sizes) == many
-    assert max(size for _, size in sizes) < piece_bytes + 2 * READ_BYTES
+    assert max(size for _, size in sizes) < chunk_bytes + 2 * READ_BYTES
     assert await look.fetch("SELECT 1") == [(1,)]
     # One that is not read to its end is of no more use.
-    left = look.pieces(text, piece_bytes)
+    left = look.chunks(text, chunk_bytes)
     await anext(left)
     await left.aclose()
     assert look.closed

@@ -75,8 +75,8 @@ def result(rows: Array, nulls: Array) -> bytes:
 
 
 @pytest.mark.parametrize("how", ["none", "some", "one column", "one row"])
-@pytest.mark.parametrize("piece", [1, 7, 500, 10**6])
-def test_results(rng: np.random.Generator, how: str, piece: int) -> None:
+@pytest.mark.parametrize("chunk", [1, 7, 500, 10**6])
+def test_results(rng: np.random.Generator, how: str, chunk: int) -> None:
     rows, nulls = values(rng)
     if how != "some":
         nulls[:] = False
@@ -86,8 +86,8 @@ def test_results(rng: np.random.Generator, how: str, piece: int) -> None:
         nulls[20, 2] = True
     data = result(rows, nulls) + b"next"
     packets = Packets()
-    for start in range(0, len(data), piece):
-        packets.feed(data[start : start + piece])
+    for start in range(0, len(data), chunk):
+        packets.feed(data[start : start + chunk])
     assert packets.ended
     assert packets.rest() == b"next"
     assert len(packets) == COUNT

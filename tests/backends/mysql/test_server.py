@@ -12,7 +12,7 @@ from backends.mysql.protocol.sql import literal
 from backends.mysql.schema.partitions import LEAST, MOST, Range, cut, initial, partition_by
 from backends.mysql.server.address import address_of
 from backends.mysql.server.errors import login_refused, translated
-from backends.mysql.server.server import check_version, held
+from backends.mysql.server.facts import check_version, held
 from schemas.batch import Durability
 
 SETTINGS = {
@@ -106,7 +106,7 @@ def test_what_the_driver_raises(error: Exception, kind: type[StoreError], login:
         raise error
     assert type(caught.value) is kind
     assert "\n" not in str(caught.value)
-    # At a start a refused login is no outage, and has its mend.
+    # At a start a refused login is no outage, and the message has the fix.
     with pytest.raises(StoreError) as at_start, login_refused(), translated("mysql://h", otherwise=BatchRejected):
         raise error
     assert ("; correct the user" in str(at_start.value) or "; let an administrator" in str(at_start.value)) == login

@@ -1,4 +1,4 @@
-"""Visits in MariaDB beyond the contract: rows as MySQL takes them, views of pieces, a session that is ended, compaction
+"""Visits in MariaDB beyond the contract: rows as MySQL takes them, views of packs, a session that is ended, compaction
 that is cut short or has to wait."""
 
 import asyncio
@@ -110,7 +110,7 @@ async def seen_through(view: Table, schema: str, connection: Connection) -> Arra
     return answer
 
 
-async def test_views_show_what_pieces_hold(make: Make, schema: str, other: Connection) -> None:
+async def test_views_show_what_packs_hold(make: Make, schema: str, other: Connection) -> None:
     store = await make(PARTITIONED)
     await run_visits(store, range(3))
     for each in await store.uncompacted(time_of(2)):
@@ -130,7 +130,7 @@ async def test_a_tile_whose_session_was_ended_is_written_again(make: Make, schem
     """As after a deadlock or an outage: nothing of it is there, the store says that it may be tried, and it may."""
     store = await make(PARTITIONED)
     await store.begin(0, time_of(0))
-    await other.run(f"LOCK TABLES {schema}.DIAForcedSourcePieces WRITE")
+    await other.run(f"LOCK TABLES {schema}.DIAForcedSourcePacks WRITE")
 
     async def end_it() -> None:
         async with asyncio.timeout(30):
@@ -206,7 +206,7 @@ async def test_a_compaction_cut_after_any_statement_is_done_another_time(
         await assert_as(store, model)
         cuts += 1
     assert cuts > 12  # two chunks and more
-    tiles = await other.fetch(f"SELECT DISTINCT tile FROM {schema}.DIASourcePieces WHERE period = {period}")
+    tiles = await other.fetch(f"SELECT DISTINCT tile FROM {schema}.DIASourcePacks WHERE period = {period}")
     assert min(tile for (tile,) in tiles) < -1
     assert max(tile for (tile,) in tiles) == -1
     await cut_after(2)
@@ -226,7 +226,7 @@ async def test_compaction_gives_way_to_who_reads(make: Make, schema: str, other:
     await run_visits(store, range(3))
     found = await store.uncompacted(time_of(2))
     name, period = found[0]
-    there = f"SELECT pixel, visit, tile, n FROM {schema}.{name}Pieces ORDER BY pixel, visit, tile"
+    there = f"SELECT pixel, visit, tile, n FROM {schema}.{name}Packs ORDER BY pixel, visit, tile"
     await other.run("START TRANSACTION")
     before = await other.fetch(there)
     assert await store.compact(name, period) is None
@@ -237,7 +237,7 @@ async def test_compaction_gives_way_to_who_reads(make: Make, schema: str, other:
     made = await store.compact(name, period)
     assert made is not None
     after = await other.fetch(there)
-    assert len(before) - len(after) == made.before.pieces - made.after.pieces > 0
+    assert len(before) - len(after) == made.before.packs - made.after.packs > 0
     assert {visit for _, visit, tile, _ in after if tile < 0} == {1}
 
 
@@ -258,7 +258,7 @@ async def test_an_exchange_whose_connection_broke_meets_no_table_that_is_not_who
             ):
                 await asyncio.sleep(0.01)
 
-    await other.run(f"START TRANSACTION; DELETE FROM {schema}.{found[0][0]}Pieces WHERE period = {found[0][1] - 1}")
+    await other.run(f"START TRANSACTION; DELETE FROM {schema}.{found[0][0]}Packs WHERE period = {found[0][1] - 1}")
     broken = asyncio.create_task(store.compact(*found[0]))
     await until("Waiting for table metadata lock")
     broken.cancel()
@@ -272,7 +272,7 @@ async def test_an_exchange_whose_connection_broke_meets_no_table_that_is_not_who
     assert await store.uncompacted(time_of(2)) == found[1:]
 
 
-async def test_a_server_killed_while_pieces_take_the_place_of_others_has_either(
+async def test_a_server_killed_while_packs_take_the_place_of_others_has_either(
     own_mariadb: ThrowawayMariadb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visits = visits_config("visits", PARTITIONED)

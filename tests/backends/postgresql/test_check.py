@@ -15,8 +15,8 @@ import pytest
 
 from backends import open_store, schema_statements
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.postgresql import PostgresqlStore
-from backends.postgresql.server.embedded import EmbeddedPostgresql, psql_command
+from backends.postgresql import PostgresqlStore, terminal_of
+from backends.postgresql.server.embedded import EmbeddedPostgresql
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
@@ -116,7 +116,7 @@ async def test_positions_made_before_there_was_an_account(
 
 
 async def test_a_server_that_is_too_old(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.postgresql.schema.schema.OLDEST", 99)
+    monkeypatch.setattr("backends.postgresql.schema.create.OLDEST", 99)
     line = await said(make())
     assert " is PostgreSQL 18." in line
     assert "too old; upgrade it to 99 or newer" in line
@@ -202,7 +202,7 @@ async def test_a_check_starts_no_embedded_server(state_dir: Path) -> None:
 
 
 def fed_to_psql(dsn: str, script: str) -> None:
-    psql = psql_command(Path("/nonexistent"), dsn)
+    psql, _ = terminal_of(DatabaseConfig(dsn=dsn), Path("/nonexistent"))
     done = subprocess.run(
         [*psql, "-v", "ON_ERROR_STOP=1", "-q"], input=script, capture_output=True, text=True, check=False
     )

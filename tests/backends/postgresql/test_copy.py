@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.columns.filling import ledger_rows
+from backends.columns.stored import MISSING_OFFSET
 from backends.postgresql.protocol.copy import (
     NotBinaryCopy,
     arrays_format,
@@ -23,7 +24,7 @@ from backends.postgresql.protocol.copy import (
     rows_format,
 )
 from backends.postgresql.protocol.sql import create_group, create_shared, quoted
-from backends.sql.tables import MISSING_OFFSET, GroupTables, group_tables, shared_tables
+from backends.sql.tables import GroupTables, group_tables, shared_tables
 from schemas.batch import Batch, Layout
 from schemas.readings import CHANNEL_DTYPES
 from tests.support.batches import answers, batch_of, group_of, readings_of, with_late
@@ -109,8 +110,8 @@ async def _through_a_server(
             names = ", ".join(quoted(column.name) for column in table.c if column.name != "logger")
             out = bytearray()
 
-            async def take(piece: bytes, out: bytearray = out) -> None:
-                out.extend(piece)
+            async def take(chunk: bytes, out: bytearray = out) -> None:
+                out.extend(chunk)
 
             await connection.copy_from_query(
                 f"SELECT {names} FROM {quoted(schema, table.name)}", output=take, format="binary"

@@ -190,7 +190,7 @@ async def test_a_connection_cut_by_the_server(
 
 
 async def test_two_daemons_cannot_write_one_group(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.postgresql.writing.writer.GROUP_LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("backends.sql.writing.GROUP_LOCK_TIMEOUT_S", 0.05)
     group = group_of()
     first, second = make(group), make(group)
     await first.open()

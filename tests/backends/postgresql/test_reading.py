@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from backends import open_store
-from backends.base import Reading, StoreError, StoreUnavailable
+from backends.base import ReadOnly, StoreError, StoreUnavailable
 from backends.columns.partitions import partition_of
 from backends.memory.store import MemoryStore
 from backends.postgresql import PostgresqlStore
@@ -34,25 +34,25 @@ HOUR_NS = 3_600_000_000_000
 READER = """
 import asyncio, sys
 from pathlib import Path
-from backends.base import Reading
+from backends.base import ReadOnly
 from schemas.queries import Aggregate
 from tests.backends.postgresql.test_reading import (GROUP, store_of)
 
 async def main():
-    store = store_of(sys.argv[1], sys.argv[2], Reading(connections=1, give_up_s=float(sys.argv[3])))
+    store = store_of(sys.argv[1], sys.argv[2], ReadOnly(connections=1, give_up_s=float(sys.argv[3])))
     await store.ask(Aggregate(group=GROUP))
 
 asyncio.run(main())
 """
 
 
-def store_of(dsn: str, schema: str, reading: Reading | None = None, layout: str = "rows") -> PostgresqlStore:
+def store_of(dsn: str, schema: str, read_only: ReadOnly | None = None, layout: str = "rows") -> PostgresqlStore:
     return PostgresqlStore(
         DatabaseConfig(dsn=dsn, schema=schema, partition="hour"),
         logger="main",
         groups=by_group(GROUP),
         layouts={"bpm": Layout(layout)},
-        reading=reading,
+        read_only=read_only,
     )
 
 
@@ -87,8 +87,8 @@ async def made(postgresql_dsn: str, schema: str) -> AsyncIterator[Make]:
     """Makes stores in one schema, and closes them."""
     async with AsyncExitStack() as stack:
 
-        def make(reading: Reading | None = None, layout: str = "rows") -> PostgresqlStore:
-            store = store_of(postgresql_dsn, schema, reading, layout)
+        def make(read_only: ReadOnly | None = None, layout: str = "rows") -> PostgresqlStore:
+            store = store_of(postgresql_dsn, schema, read_only, layout)
             stack.push_async_callback(store.close)
             return store
 
@@ -119,7 +119,7 @@ async def test_it_reads_beside_the_writer_and_writes_nothing(made: Make, postgre
     writer = made()
     await writer.open()
     await filled(writer)
-    reader = made(Reading(connections=2, give_up_s=30))
+    reader = made(ReadOnly(connections=2, give_up_s=30))
     answers = await asyncio.gather(*(reader.ask(LedgerTail(group=GROUP, most=9)) for _ in range(5)))
     assert [len(answer) for answer in answers] == [4] * 5
     assert (await reader.facts()).rows.keys() == {"bpm"}
@@ -134,7 +134,7 @@ async def test_what_takes_too_long_is_given_up_in_one_line(
     writer = made(layout=layout)
     await writer.open()
     await filled(writer)
-    reader = made(Reading(connections=1, give_up_s=3), layout)
+    reader = made(ReadOnly(connections=1, give_up_s=3), layout)
     async with locked(postgresql_dsn, f"{schema}.bpm"):
         with pytest.raises(StoreUnavailable, match=r"took longer than 3 s") as given_up:
             await reader.ask(Aggregate(group=GROUP))
@@ -166,14 +166,14 @@ async def test_the_server_gives_up_what_a_killed_reader_asked(
 
 
 async def test_an_embedded_server_is_found_and_not_started(tmp_path: Path) -> None:
-    reading = Reading(connections=1, give_up_s=5)
+    read_only = ReadOnly(connections=1, give_up_s=5)
     store = open_store(
         DatabaseConfig(),
         logger="main",
         groups=by_group(GROUP),
         layouts={"bpm": Layout.ROWS},
         state_dir=tmp_path,
-        reading=reading,
+        read_only=read_only,
     )
     with pytest.raises(StoreUnavailable, match="does not run"):
         await store.ask(LedgerTail(group=GROUP, most=1))
@@ -185,7 +185,7 @@ async def test_a_view_of_the_server_counts_and_waits(
 ) -> None:
     writer = made()
     await writer.open()
-    reader = made(Reading(connections=2, give_up_s=30))
+    reader = made(ReadOnly(connections=2, give_up_s=30))
     before = await reader.view()
     wanted = {"wal_bytes", "cache_hits", "cache_misses", "fsyncs", "temp_bytes", "commits", "rollbacks", "deadlocks"}
     assert before.counters.keys() >= wanted
@@ -250,16 +250,16 @@ async def test_means_and_snapshots_leave_out_partitions(
     await writer.open()
     now = await filled(writer)
     earlier = partition_of(now - 3 * HOUR_NS, "hour").label
-    reader = made(Reading(connections=1, give_up_s=20))
+    reader = made(ReadOnly(connections=1, give_up_s=20))
     async with locked(postgresql_dsn, f'{schema}."bpm${earlier}"'):
         means = await reader.ask(Means(group=GROUP, start_ns=now - 10**9, end_ns=now + 10**9, step_ns=HOUR_NS))
         assert means["count"].tolist() == [1] * 4
         assert len(await reader.ask(Snapshot(group=GROUP, at_ns=now + 10**6, within_ns=10**9))) == 4
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 5_000])
-async def test_what_is_made_here_comes_in_pieces(made: Make, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
-    monkeypatch.setattr(output, "PIECE_BYTES", piece_bytes)
+@pytest.mark.parametrize("chunk_bytes", [1, 5_000])
+async def test_what_is_made_here_comes_in_chunks(made: Make, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+    monkeypatch.setattr(output, "CHUNK_BYTES", chunk_bytes)
     store = made(layout="arrays")
     await store.open()
     memory = MemoryStore(by_group(GROUP))

@@ -1,4 +1,4 @@
-"""What is PostgreSQL's own about visits: views of the pieces, partitions, what it lacks, a server that is gone."""
+"""What is PostgreSQL's own about visits: views of the packs, partitions, what it lacks, a server that is gone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,15 +27,15 @@ EDGES = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, np.pi)
 
 
 def store_of(dsn: str | None, config: VisitsConfig, state_dir: Path = Path()) -> VisitStore:
-    return open_visit_store(DatabaseConfig(dsn=dsn), config, state_dir, None)
+    return open_visit_store(DatabaseConfig(dsn=dsn), config, state_dir=state_dir)
 
 
 async def selected(connection: asyncpg.Connection, schema: str, table: Table) -> Array:
     """All rows of a table or view in the order of its key, by its name in the paper."""
     answer = bytearray()
 
-    async def take(piece: bytes) -> None:
-        answer.extend(piece)
+    async def take(pack: bytes) -> None:
+        answer.extend(pack)
 
     columns, key = names_sql(table.dtype.names), names_sql(table.key)
     query = f"SELECT {columns} FROM {quoted(schema, table.name)} ORDER BY {key}"
@@ -73,7 +73,7 @@ async def test_views_show_the_rows_that_are_packed(postgresql_dsn: str, schema: 
             f" FROM {quoted(schema, 'DIAObject')} WHERE period >= 0 AND visit = 3"
         )
         assert tuple(nulls) == (len(write.objects), 0)
-        # What a reader asks of one object finds its pieces by their pixel.
+        # What a reader asks of one object finds its packs by their pixel.
         plan = await connection.fetch(
             f'EXPLAIN SELECT * FROM {quoted(schema, "DIAObjectLast")} WHERE pixel = 1001 AND "diaObjectId" = 1'
         )
@@ -86,7 +86,7 @@ async def test_views_show_the_rows_that_are_packed(postgresql_dsn: str, schema: 
 
 @asynccontextmanager
 async def visited(dsn: str, schema: str, visits: int) -> AsyncIterator[tuple[VisitStore, asyncpg.Connection]]:
-    """A store of pieces after some visits, two a period, and a connection beside it."""
+    """A store of packs after some visits, two a period, and a connection beside it."""
     store, connection = store_of(dsn, visits_config(schema, PARTITIONED)), await asyncpg.connect(dsn)
     try:
         await store.create()
@@ -104,10 +104,10 @@ async def shown(connection: asyncpg.Connection, schema: str) -> dict[str, bytes]
     return {name: (await selected(connection, schema, table)).tobytes() for name, table in tables.items()}
 
 
-async def test_views_show_the_rows_of_compacted_pieces(
+async def test_views_show_the_rows_of_compacted_packs(
     postgresql_dsn: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A pixel a chunk, and two records of DIASource a piece.
+    # A pixel a chunk, and two records of DIASource a pack.
     monkeypatch.setattr("backends.visits.compaction.CHUNK_BYTES", 1)
     monkeypatch.setattr("backends.postgresql.visits.compaction.MOST_BYTES", 1000)
     async with visited(postgresql_dsn, schema, 3) as (store, connection):
@@ -121,7 +121,7 @@ async def test_views_show_the_rows_of_compacted_pieces(
         assert set(made) == {"DIAObjectLast", "DIASource", "DIAForcedSource"}
         parts = await connection.fetch(
             f"SELECT pixel, array_agg(tile ORDER BY tile) AS tiles, max(n) AS most FROM"
-            f" {quoted(schema, 'DIASourcePieces')} WHERE visit = 1 GROUP BY pixel"
+            f" {quoted(schema, 'DIASourcePacks')} WHERE visit = 1 GROUP BY pixel"
         )
         assert max(row["most"] for row in parts) == 2
         assert all(row["tiles"] == list(range(-len(row["tiles"]), 0)) for row in parts)
@@ -136,7 +136,7 @@ async def test_a_compaction_that_is_in_the_way_or_cut_short_leaves_what_was_ther
         names = f"SELECT relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace ORDER BY 1"
         tables = await connection.fetch(names)
         waiting = "SELECT FROM pg_locks WHERE relation = $1 AND mode = 'AccessExclusiveLock' AND NOT granted"
-        read = quoted(schema, f"{wanted[0]}Pieces")
+        read = quoted(schema, f"{wanted[0]}Packs")
         held = await connection.fetchval("SELECT to_regclass($1)::oid", read)
         async with connection.transaction():
             await connection.fetch(f"SELECT n FROM {read} LIMIT 1")
@@ -167,7 +167,7 @@ async def test_what_needs_no_compaction_is_noted_until_it_is_dropped(
         await store.create()
         with monkeypatch.context() as large:
             large.setattr("backends.visits.compaction.LARGE_BYTES", 1)
-            # Large pieces of DIAObjectLast are compacted all the same: most of their versions are not the newest.
+            # Large packs of DIAObjectLast are compacted all the same: most of their versions are not the newest.
             last = list(await store.uncompacted(time_of(2)))
             assert [table for table, _ in last] == ["DIAObjectLast"]
         assert list(await store.uncompacted(time_of(2))) == last
@@ -204,7 +204,7 @@ async def test_expired_periods_are_gone_as_partitions(postgresql_dsn: str, schem
     await run_visits(store, range(4))
     connection = await asyncpg.connect(postgresql_dsn)
     count = (
-        f"SELECT count(*) FROM pg_class WHERE relnamespace = '{schema}'::regnamespace AND relname LIKE '%Pieces$%'"
+        f"SELECT count(*) FROM pg_class WHERE relnamespace = '{schema}'::regnamespace AND relname LIKE '%Packs$%'"
         " AND relkind = 'r'"
     )
     try:
@@ -213,7 +213,7 @@ async def test_expired_periods_are_gone_as_partitions(postgresql_dsn: str, schem
         assert await connection.fetchval(count) == 4
         # One that is being read is left for another time, and nobody waits for it.
         async with connection.transaction():
-            await connection.fetch(f"SELECT n FROM {quoted(schema, 'DIASourcePieces')} LIMIT 1")
+            await connection.fetch(f"SELECT n FROM {quoted(schema, 'DIASourcePacks')} LIMIT 1")
             await store.expire(time_of(4))
         assert await connection.fetchval(count) >= 1
         await store.expire(time_of(4))

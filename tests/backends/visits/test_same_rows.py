@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.visits.base import open_visit_store
+from backends import open_visit_store
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends import open_visit_store
 from backends.base import SchemaMismatch
 from backends.memory.visits import MemoryVisitStore, Schema
-from backends.visits.base import VisitDone, VisitsLocked, VisitStore, open_visit_store
+from backends.visits.base import VisitDone, VisitsLocked, VisitStore
 from backends.visits.compaction import COMPACTED
 from backends.visits.rows import in_ranges
 from schemas.config import DatabaseConfig
@@ -59,7 +60,7 @@ LAST = {"mongodb": "last-delete_insert"}
 FEW = [f"{server}/{mode}" for server in SERVERS for mode in ("baseline", LAST.get(server, "last-wide"), "partitioned")]
 PARTITIONED = [f"{server}/partitioned" for server in SERVERS]
 COMPACTING = [kind for kind in PARTITIONED if kind.startswith(("postgresql", "mariadb"))]
-"""MongoDB and the memory leave pieces as they were written."""
+"""MongoDB and the memory leave packs as they were written."""
 
 Make = Callable[..., VisitStore]
 
@@ -194,8 +195,7 @@ async def test_a_visit_that_was_cut_short_is_completed(kind: str, make: Make) ->
 
 @pytest.mark.parametrize("kind", COMPACTING)
 async def test_one_run_at_a_time_holds_a_schema(kind: str, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.postgresql.visits.connection.HOLD_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("backends.mysql.visits.store.HOLD_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("backends.sql.visits.HOLD_TIMEOUT_S", 0.05)
     first, second = await created(make()), await created(make())
     await first.hold()
     await first.hold()
@@ -209,8 +209,7 @@ async def test_one_run_at_a_time_holds_a_schema(kind: str, make: Make, monkeypat
         await second.hold()
     await first.release()
     await first.connect()
-    monkeypatch.setattr("backends.postgresql.visits.connection.HOLD_TIMEOUT_S", 5.0)
-    monkeypatch.setattr("backends.mysql.visits.store.HOLD_TIMEOUT_S", 5.0)
+    monkeypatch.setattr("backends.sql.visits.HOLD_TIMEOUT_S", 5.0)
     await second.hold()
 
 
@@ -307,7 +306,7 @@ async def test_compacted_periods_answer_as_before(kind: str, make: Make) -> None
     for table, period in found:
         made = await store.compact(table, period)
         assert made is not None
-        assert 0 < made.after.pieces < made.before.pieces
+        assert 0 < made.after.packs < made.before.packs
         assert made.after.records == made.before.records or table == "DIAObjectLast"
         again = await store.compact(table, period)
         assert again is not None

@@ -10,10 +10,11 @@ import asyncpg
 import numpy as np
 import pytest
 
-from backends.base import Reading, StoreUnavailable
+from backends import open_visit_store
+from backends.base import ReadOnly, StoreUnavailable
 from backends.memory.visits import MemoryVisitStore, Schema
 from backends.mysql.server.address import address_of, connect
-from backends.visits.base import VisitStore, open_visit_store
+from backends.visits.base import VisitStore
 from daemon.workloads.readers.visit_questions import VisitQuestions
 from schemas.config import DatabaseConfig, VisitsConfig, Workload
 from schemas.readings import Array
@@ -23,7 +24,7 @@ from tests.support.visit_runs import run_here, small
 DSNS = ["postgresql_dsn", "mariadb_dsn", "mongodb_dsn"]
 EVERYTHING = {"kind": "cone", "radius_deg": 20}
 ASKED = [EVERYTHING, {"kind": "cone", "radius_deg": 0.5}, {"kind": "light_curve"}]
-READING = Reading(connections=1, give_up_s=60)
+READING = ReadOnly(connections=1, give_up_s=60)
 
 
 def questions(visits: VisitsConfig, *stores: VisitStore, **workload: object) -> VisitQuestions:
@@ -61,8 +62,8 @@ async def stores(dsn: str, visits: VisitsConfig, folder: Path) -> AsyncIterator[
     """Makes stores of one schema, which is dropped afterwards."""
     made: list[VisitStore] = []
 
-    def make(reading: Reading | None = None) -> VisitStore:
-        made.append(open_visit_store(DatabaseConfig(dsn=dsn), visits, state_dir=folder, reading=reading))
+    def make(read_only: ReadOnly | None = None) -> VisitStore:
+        made.append(open_visit_store(DatabaseConfig(dsn=dsn), visits, state_dir=folder, read_only=read_only))
         return made[-1]
 
     try:
@@ -199,7 +200,7 @@ async def test_a_question_is_given_up_here_and_by_the_server(
     visits = small(schema)
     async with stores(dsn, visits, tmp_path) as make:
         await make().create()
-        cones = questions(visits, make(Reading(connections=1, give_up_s=3)), kind="cone")
+        cones = questions(visits, make(ReadOnly(connections=1, give_up_s=3)), kind="cone")
         assert await cones.ask(0) == 0
         async with locked(dsn, schema) as waiting:
             with pytest.raises(StoreUnavailable, match=r"took longer than 3 s, and was given up"):
@@ -217,4 +218,4 @@ async def test_a_question_to_a_mongodb_is_given_up(mongodb_dsn: str, schema: str
     async with stores(mongodb_dsn, visits, tmp_path) as make:
         await make().create()
         with pytest.raises(StoreUnavailable, match=r"took longer than 1e-06 s, and was given up"):
-            await questions(visits, make(Reading(connections=1, give_up_s=1e-6)), kind="cone").ask(0)
+            await questions(visits, make(ReadOnly(connections=1, give_up_s=1e-6)), kind="cone").ask(0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backends import open_store
-from backends.base import Reading, Store, StoreUnavailable
+from backends.base import ReadOnly, Store, StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.workloads.readers.workloads import Questions
 from schemas.batch import Layout
@@ -53,7 +53,7 @@ async def stores(dsn: str, schema: str, layout: Layout) -> AsyncIterator[tuple[S
     common = {"logger": "main", "groups": by_group(GROUP), "layouts": {"bpm": layout}, "state_dir": Path("/nowhere")}
     database = DatabaseConfig(dsn=dsn, schema=schema)
     writing = open_store(database, **common)
-    reading = open_store(database, **common, reading=Reading(connections=2, give_up_s=60))
+    reading = open_store(database, **common, read_only=ReadOnly(connections=2, give_up_s=60))
     try:
         await writing.open()
         yield writing, reading

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from backends.visits.base import open_visit_store
+from backends import open_visit_store
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.expected import mean_overlap, rows
 from daemon.workloads.visits.sky import Sky
@@ -84,7 +84,7 @@ def dsn(request, server):
 async def test_visits_leave_in_each_database_the_same_rows_and_what_the_formula_says(
     model, dsn, server, mode, schema, tmp_path
 ):
-    # FerretDB takes long over many documents, so there the pieces are larger.
+    # FerretDB takes long over many documents, so there the packs are larger.
     level = 4 if server == "mongodb" else 8
     visits = small(schema, survey=RUN_SURVEY, **RUN, index_mode=mode, pixel_level=level)
     store = open_visit_store(DatabaseConfig(dsn=dsn), visits, state_dir=tmp_path)
@@ -97,7 +97,7 @@ async def test_visits_leave_in_each_database_the_same_rows_and_what_the_formula_
         await store.close()
     expected = rows(visits.survey, visits.visits, visits.tiles, mode)
     assert {name: counts[name] for name in expected} == pytest.approx(expected, rel=0.02)
-    # A piece of last versions has what one visit detected, and nothing of forced photometry.
+    # A pack of last versions has what one visit detected, and nothing of forced photometry.
     alike = [name for name in found if name != "DIAObjectLast" or mode is IndexMode.LAST_OBJECT_TABLE]
     assert_same({name: found[name] for name in alike}, {name: model[name] for name in alike})
     by_hand = counted(visits.survey, visits.visits, visits.tiles)
@@ -138,8 +138,8 @@ def test_the_overlap_of_random_fields_is_the_mean_of_many():
 def test_each_index_mode_has_the_tables_it_has():
     survey = Survey(scale=0.02)
     assert set(rows(survey, 10, 1, IndexMode.BASELINE)) == {"DIAObject", "DIASource", "DIAForcedSource"}
-    pieces = rows(survey, 10, 1, IndexMode.PARTITIONED)
-    assert "DIAObjectLast" not in pieces
-    assert pieces["DIASource"] == pytest.approx(10 * 303)
+    packs = rows(survey, 10, 1, IndexMode.PARTITIONED)
+    assert "DIAObjectLast" not in packs
+    assert packs["DIASource"] == pytest.approx(10 * 303)
     assert set(rows(survey, 0, 1).values()) == {0}
     assert time_of(survey, 480) - time_of(survey, 0) == 30 * DAY_NS

@@ -87,7 +87,7 @@ async def test_what_was_compacted_is_kept_also_of_a_run_that_was_killed_and_goes
     course = await course_of(kept, courses, visited(0))
     done = [
         Compaction(
-            table="DIASource", period=700 + number, after_visit=number, compact_s=0.25, pieces_before=9, pieces=3,
+            table="DIASource", period=700 + number, after_visit=number, compact_s=0.25, packs_before=9, packs=3,
             records_before=20, records=20,
         )
         for number in range(2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backends.visits.base import open_visit_store
+from backends import open_visit_store
 from daemon.workloads.visits.following import VisitsRefused, follow, spec_of
 from daemon.workloads.visits.messages import Begun, Message, Sizes, Visited, Waiting
 from schemas.api.visits import VisitMeasure

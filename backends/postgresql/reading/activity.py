@@ -5,7 +5,6 @@ others' sessions only that they wait for locks.
 """
 
 import re
-from collections.abc import Iterable
 
 from backends.base import Partition, ServerView
 from backends.postgresql.protocol.connection import Connection
@@ -18,14 +17,14 @@ OF_DATABASE = """
            sum(xact_commit)::float8 AS commits, sum(xact_rollback)::float8 AS rollbacks
     FROM pg_stat_database WHERE datname = current_database()
 """
-"""It, too, is told by a session only when its statement has ended."""
+"""A session reports it, too, only when its statement has ended."""
 OF_LOG = "SELECT wal_bytes::float8 AS wal_bytes, wal_buffers_full::float8 AS wal_buffers_full FROM pg_stat_wal"
 FSYNCS = {
     18: "SELECT sum(fsyncs)::float8 AS fsyncs FROM pg_stat_io",
     16: "SELECT wal_sync + (SELECT sum(fsyncs) FROM pg_stat_io)::float8 AS fsyncs FROM pg_stat_wal",
     14: "SELECT wal_sync::float8 AS fsyncs FROM pg_stat_wal",
 }
-"""By the version from which on it is told so: up to 15 of the log alone."""
+"""By the first version that counts it so: up to 15 of the log alone."""
 CHECKPOINTS = {
     17: """
         SELECT (num_timed + num_requested)::float8 AS checkpoints, buffers_written::float8 AS checkpoint_pages
@@ -62,23 +61,19 @@ async def view(connection: Connection) -> ServerView:
     """Ask what the server counts, and what sessions wait for now; without this connection's own."""
     version = connection.get_server_version().major
     counters: dict[str, float] = {}
-    for statement in (OF_DATABASE, OF_LOG, _told_in(version, FSYNCS), _told_in(version, CHECKPOINTS)):
+    for statement in (OF_DATABASE, OF_LOG, _for_version(version, FSYNCS), _for_version(version, CHECKPOINTS)):
         row = await connection.fetchrow(statement)
         counters |= {name: value for name, value in (row or {}).items() if value is not None}
     waits = {row["what"]: row["sessions"] for row in await connection.fetch(WAITS)}
     return ServerView(counters=counters, waits=waits)
 
 
-def _told_in(version: int, statements: dict[int, str]) -> str:
+def _for_version(version: int, statements: dict[int, str]) -> str:
     return next(statement for since, statement in statements.items() if version >= since)
 
 
-async def partitions(connection: Connection, groups: Iterable[GroupTables]) -> dict[str, tuple[Partition, ...]]:
-    """The partitions of groups by their name; rows are the server's estimate."""
-    return {of.group.name: await _of_group(connection, of) for of in groups}
-
-
-async def _of_group(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+    """The partitions of a group, in order of time; rows are the server's estimate."""
     found: dict[tuple[int, int], Partition] = {}
     for table in (of.ledger, of.data):
         for row in await connection.fetch(PARTITIONS, quoted(str(table.schema), table.name)):

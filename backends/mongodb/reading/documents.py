@@ -8,10 +8,9 @@ from bson import Binary, Int64, ObjectId
 from pymongo import ASCENDING, DESCENDING
 from pymongo.asynchronous.collection import AsyncCollection
 
+from backends.columns.stored import MISSING_OFFSET, SLACK_NS
 from backends.mongodb.protocol.documents import USER_DEFINED, DocumentFormat, id_bytes
-from backends.mongodb.server.server import Server
-from backends.sql.selects import SLACK_NS
-from backends.sql.tables import MISSING_OFFSET
+from backends.mongodb.server.facts import Server
 from schemas.batch import Layout
 from schemas.queries import InstrumentReadings, WindowReadings
 from schemas.readings import Array

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from backends.sql.tables import ACCOUNT
+from backends.columns.stored import ACCOUNT
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
 
@@ -19,7 +19,7 @@ class Stored:
 
 
 def difference(stored: Stored, group: InstrumentGroup, layout: Layout, logger: str) -> str | None:
-    """Say what differs between the database and the configuration, and the mend; None when nothing does.
+    """Say what differs between the database and the configuration, and the fix; None when nothing does.
 
     A changed unit is no difference: it changes no stored byte.
     """
@@ -40,7 +40,7 @@ def difference(stored: Stored, group: InstrumentGroup, layout: Layout, logger: s
 
 
 def without_account(schema: str, there: Collection[str], add: str) -> str | None:
-    """Say that `positions` was made before there was an account, and the mend; None when its columns are `there`.
+    """Say that `positions` was made before there was an account, and the fix; None when its columns are `there`.
 
     add: the statement that adds what is missing, up to the columns.
     """

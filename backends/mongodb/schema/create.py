@@ -11,12 +11,12 @@ from typing import Any
 from pymongo.errors import OperationFailure
 
 from backends.base import SchemaMismatch, StoreError
-from backends.checks.schema import Stored, difference
+from backends.columns.stored import STORED_DTYPES
+from backends.diagnosis.schema import Stored, difference
 from backends.mongodb.protocol.documents import array_bytes, number
 from backends.mongodb.schema.views import readings_view
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
-from backends.mongodb.server.server import Database, Server
-from backends.sql.tables import STORED_DTYPES
+from backends.mongodb.server.facts import Database, Server
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
 
@@ -181,7 +181,7 @@ async def check_rights(database: Database, target: str) -> None:
     """See that a login may do all that is NEEDED in a database.
 
     Raises:
-        StoreError: it lacks a right; the message has the mend.
+        StoreError: it lacks a right; the message has the fix.
     """
     status = await database.command({"connectionStatus": 1, "showPrivileges": True})
     info = status.get("authInfo", {})

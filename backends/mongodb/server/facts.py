@@ -65,7 +65,7 @@ class Server:
 async def meet_server(database: Database, timeout_s: float) -> Server:
     """Find the server and ask it who it is, with `timeout_s` for each command."""
     # Within a command's time the driver looks for a server for all of it, and not as long as its client says: who shows
-    # a certificate that is not trusted would be told of after half a minute.
+    # a certificate that is not trusted would be noticed after half a minute.
     with pymongo.timeout(min(timeout_s, SELECTION_S)):
         await database.command("ping")
     with pymongo.timeout(timeout_s):

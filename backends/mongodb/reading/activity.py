@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backends.base import ServerView
-from backends.mongodb.server.server import Database, may_say
+from backends.mongodb.server.facts import Database, may_say
 
 COUNTERS: dict[str, tuple[str, ...]] = {
     "wal_bytes": ("wiredTiger", "log", "log bytes written"),

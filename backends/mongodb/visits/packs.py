@@ -1,7 +1,7 @@
-"""`partitioned`: a document a piece, the packed records that a tile of a visit wrote into one coarse pixel.
+"""`partitioned`: a document a pack, the packed records that a tile of a visit wrote into one coarse pixel.
 
 MongoDB has no partitions, so a period is a collection: it is dropped whole, and its space goes back to the disk. `_id`
-is (pixel, visit, tile, part), big-endian: the pieces of neighbouring pixels stand side by side in its index.
+is (pixel, visit, tile, part), big-endian: the packs of neighbouring pixels stand side by side in its index.
 """
 
 import time
@@ -11,9 +11,18 @@ import numpy as np
 from bson import Binary, Int64
 
 from backends.mongodb.protocol.documents import USER_DEFINED, NotOurDocuments
-from backends.mongodb.visits.rows import TIMES, joined
+from backends.mongodb.visits.rows import joined
 from backends.mongodb.visits.session import Document, Session
-from backends.visits.rows import STEP_TABLES, by_pixel, in_key_order, newest_of_each, of_ids, tables_by_name, written
+from backends.visits.rows import (
+    SECONDS,
+    STEP_TABLES,
+    by_pixel,
+    in_key_order,
+    newest_of_each,
+    of_ids,
+    tables_by_name,
+    written,
+)
 from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -21,12 +30,12 @@ from schemas.visits.records import History, Region, TileWrite
 from schemas.visits.tables import DIA_OBJECT_LAST, IndexMode, Step, Table
 
 PART_BYTES = 8 * 1024 * 1024
-"""Most that the records of one document take: a piece with more is several, since a document has 16 MB at most."""
+"""Most that the records of one document take: a pack with more is several, since a document has 16 MB at most."""
 RECORDS: Document = {"_id": 0, "visit": 1, "records": 1}
 
 
-class PieceTables:
-    """The collections of pieces."""
+class PackTables:
+    """The collections of packs."""
 
     def __init__(self, visits: VisitsConfig) -> None:
         self._period_ns = visits.period_ns
@@ -65,13 +74,13 @@ class PieceTables:
         for name in STEP_TABLES[step]:
             began_s = time.perf_counter()
             rows, pixels = written(write, self._tables[name], IndexMode.PARTITIONED)
-            pieces = [
+            packs = [
                 _document(write, pixel, part, some)
                 for pixel, records in by_pixel(rows, pixels)
                 for part, some in enumerate(_parts(records))
             ]
-            await session.insert_objects(_collection(name, period), pieces)
-            seconds[TIMES[name]] = time.perf_counter() - began_s
+            await session.insert_objects(_collection(name, period), packs)
+            seconds[SECONDS[name]] = time.perf_counter() - began_s
         return seconds
 
     async def expire(self, session: Session, before_ns: int) -> None:
@@ -81,11 +90,11 @@ class PieceTables:
                 await session.drop(_collection(name, period))
 
     async def count(self, session: Session, name: str) -> int:
-        """Records in all pieces of a table."""
+        """Records in all packs of a table."""
         return sum([await session.total(each, "n") for each in await self._collections(session, name)])
 
     async def size(self, session: Session, name: str) -> TableSize:
-        """All pieces of a table on the server's disk."""
+        """All packs of a table on the server's disk."""
         stats = [await session.stats(each) for each in await self._collections(session, name)]
         return TableSize(
             rows=await self.count(session, name),
@@ -104,9 +113,9 @@ class PieceTables:
         parts: list[Array] = []
         visits: list[Array] = []
         for name in await self._collections(session, table.name, first):
-            for piece in await session.find(name, wanted, RECORDS):
-                parts.append(_records(piece, table, name))
-                visits.append(np.full(len(parts[-1]), piece["visit"], np.int64))
+            for pack in await session.find(name, wanted, RECORDS):
+                parts.append(_records(pack, table, name))
+                visits.append(np.full(len(parts[-1]), pack["visit"], np.int64))
         return joined(parts, table), np.concatenate([np.empty(0, np.int64), *visits])
 
     async def _collections(self, session: Session, name: str, first: int = 0) -> list[str]:
@@ -116,12 +125,12 @@ class PieceTables:
 
     async def _periods(self, session: Session) -> list[tuple[str, int]]:
         """Tables and periods that there are collections of."""
-        found = (name.rpartition("Pieces_") for name in await session.names())
+        found = (name.rpartition("Packs_") for name in await session.names())
         return [(table, int(period)) for table, _, period in found if table in self._tables and period.isdecimal()]
 
 
 def _collection(table: str, period: int) -> str:
-    return f"{table}Pieces_{period}"
+    return f"{table}Packs_{period}"
 
 
 def _id(pixel: int, visit: int = 0, tile: int = 0, part: int = 0) -> Binary:
@@ -147,15 +156,15 @@ def _parts(records: Array) -> list[Array]:
     return [records[start : start + most] for start in range(0, len(records), most)]
 
 
-def _records(piece: Document, table: Table, name: str) -> Array:
-    packed = piece["records"]
+def _records(pack: Document, table: Table, name: str) -> Array:
+    packed = pack["records"]
     if len(packed) % table.dtype.itemsize:
         raise NotOurDocuments(f"records of collection {name!r} are not {table.dtype.itemsize} bytes long")
     return np.frombuffer(packed, table.dtype)
 
 
 def _in_pixels(pixels: Array) -> Document:
-    """Look for the pieces of some pixels (int64, ascending): a range of `_id`s for each stretch of neighbours."""
+    """Look for the packs of some pixels (int64, ascending): a range of `_id`s for each stretch of neighbours."""
     if not len(pixels):
         return {"_id": {"$in": []}}
     breaks = np.flatnonzero(np.diff(pixels) != 1)

@@ -3,8 +3,6 @@
 https://mariadb.com/kb/en/server-status-variables/, https://mariadb.com/kb/en/general-thread-states/
 """
 
-from collections.abc import Iterable
-
 from pymysql.err import MySQLError
 
 from backends.base import Partition, ServerView
@@ -38,10 +36,10 @@ async def view(connection: Connection) -> ServerView:
     A login without the right PROCESS sees its own sessions alone.
     """
     names = ", ".join(literal(name) for name in (*COUNTERS, LOOKED_UP))
-    told = dict(await connection.fetch(f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"))
-    counters = {ours: float(told[name]) for name, ours in COUNTERS.items() if name in told}
-    if LOOKED_UP in told and "cache_misses" in counters:
-        counters["cache_hits"] = max(0.0, float(told[LOOKED_UP]) - counters["cache_misses"])
+    status = dict(await connection.fetch(f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"))
+    counters = {ours: float(status[name]) for name, ours in COUNTERS.items() if name in status}
+    if LOOKED_UP in status and "cache_misses" in counters:
+        counters["cache_hits"] = max(0.0, float(status[LOOKED_UP]) - counters["cache_misses"])
     return ServerView(counters=counters, waits=await _waits(connection))
 
 
@@ -70,12 +68,8 @@ async def _rows_locked(connection: Connection) -> int:
     return int(count)
 
 
-async def partitions(connection: Connection, groups: Iterable[GroupTables]) -> dict[str, tuple[Partition, ...]]:
-    """The partitions of groups by their name; rows are the server's estimate."""
-    return {of.group.name: await _of_group(connection, of) for of in groups}
-
-
-async def _of_group(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
+    """The partitions of a group, in order of time; rows are the server's estimate."""
     found: dict[str, Partition] = {}
     for table in (of.data, of.ledger):
         rows = await connection.fetch(

@@ -1,4 +1,4 @@
-"""One group as it is asked about: its ledger rows and readings, at once or in pieces."""
+"""One group as it is asked about: its ledger rows and readings, at once or in chunks."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends.mongodb.protocol.formats import arrays_format, data_format, decode_ledger, decode_readings, ledger_format
-from backends.mongodb.reading import reading
-from backends.mongodb.schema.schema import GroupCollections
-from backends.mongodb.server.server import Database, Server
+from backends.mongodb.reading import documents
+from backends.mongodb.schema.create import GroupCollections
+from backends.mongodb.server.facts import Database, Server
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array
 
-PIECE_BYTES = 2 * 1024 * 1024
+CHUNK_BYTES = 2 * 1024 * 1024
 """About so much is taken apart at once: the event loop has its turn in between."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class GroupReader:
     """The collections of a group, the server that has them, and the logger that writes them."""
 
     database: Database
@@ -27,32 +27,34 @@ class Asked:
     logger: str
 
     @property
-    def data(self) -> reading.Collection:
+    def data(self) -> documents.Collection:
         """The readings' collection."""
         return self.database.get_collection(self.of.data)
 
-    async def ledger(self, filter_: reading.Filter, sort: reading.Sort, most: int = 1) -> Array:
+    async def ledger(self, filter_: documents.Filter, sort: documents.Sort, most: int = 1) -> Array:
         """Find ledger rows, `most` at most; `ledger_dtype(size)`."""
         size = self.of.group.size
         if most < 1:
             return np.empty(0, ledger_dtype(size))
         form = ledger_format(size, self.logger)
-        found = await reading.found(self.database.get_collection(self.of.ledger), filter_, form, sort, most)
+        found = await documents.found(self.database.get_collection(self.of.ledger), filter_, form, sort, most)
         return decode_ledger(found, size, self.logger)
 
-    async def readings(self, filter_: reading.Filter, sort: reading.Sort = (), most: int = 0) -> Array:
+    async def readings(self, filter_: documents.Filter, sort: documents.Sort = (), most: int = 0) -> Array:
         """Find readings, all at once, of `most` documents at most; `answer_dtype(group)`."""
         form = data_format(self.of.group, self.of.layout)
-        found = await reading.found(self.data, filter_, form, sort, most)
+        found = await documents.found(self.data, filter_, form, sort, most)
         return decode_readings(found, self.of.group, self.of.layout)
 
-    async def pieces(self, filter_: reading.Filter, sort: reading.Sort = ()) -> AsyncGenerator[Array, None]:
+    async def chunks(self, filter_: documents.Filter, sort: documents.Sort = ()) -> AsyncGenerator[Array, None]:
         """Find readings, some at a time; `answer_dtype(group)`."""
         async with aclosing(self._batches(filter_, sort)) as batches:
             async for batch in batches:
                 yield decode_readings(batch, self.of.group, self.of.layout)
 
-    async def triggers(self, filter_: reading.Filter, sort: reading.Sort) -> AsyncGenerator[tuple[int, Array], None]:
+    async def triggers(
+        self, filter_: documents.Filter, sort: documents.Sort
+    ) -> AsyncGenerator[tuple[int, Array], None]:
         """Find triggers of the arrays layout, some at a time: the earliest one's time in ns, and their readings."""
         form = arrays_format(self.of.group)
         async with aclosing(self._batches(filter_, sort)) as batches:
@@ -61,6 +63,6 @@ class Asked:
                 if len(times):
                     yield int(times.min()), decode_readings(batch, self.of.group, self.of.layout)
 
-    def _batches(self, filter_: reading.Filter, sort: reading.Sort) -> AsyncGenerator[bytes, None]:
+    def _batches(self, filter_: documents.Filter, sort: documents.Sort) -> AsyncGenerator[bytes, None]:
         form = data_format(self.of.group, self.of.layout)
-        return reading.batches(self.data, filter_, form, sort, enough=max(1, PIECE_BYTES // form.width))
+        return documents.batches(self.data, filter_, form, sort, enough=max(1, CHUNK_BYTES // form.width))

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.checks.schema import Stored, difference, without_account
-from backends.columns.partitions import Stretch, partitions_of
+from backends.columns.partitions import PartitionUnit, partitions_of
+from backends.diagnosis.schema import Stored, difference, without_account
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.schema.partitions import initial, partition_by
 from backends.mysql.schema.tables import create_database, create_shared, create_tables, describe, mysql_tables
 from backends.mysql.schema.view import create_view
-from backends.mysql.server.locks import NotGranted, release, take
+from backends.mysql.server.locks import release, take
+from backends.sql.connection import LockNotGranted
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
@@ -35,16 +36,16 @@ class Schema:
     """A store's tables in one database.
 
     Args:
-        stretch, ahead: which partitions new tables get.
+        unit, ahead: which partitions new tables get.
     """
 
     def __init__(
-        self, schema: str, logger: str, groups: Iterable[GroupTables], *, stretch: Stretch = "day", ahead: int = 2
+        self, schema: str, logger: str, groups: Iterable[GroupTables], *, unit: PartitionUnit = "day", ahead: int = 2
     ) -> None:
         self._schema = schema
         self._logger = logger
         self._groups = list(groups)
-        self._stretch: Stretch = stretch
+        self._unit: PartitionUnit = unit
         self._ahead = ahead
 
     async def create_or_check(self, connection: Connection) -> None:
@@ -56,7 +57,7 @@ class Schema:
         name = f"schema {self._schema}"
         try:
             await take(connection, name, LOCK_TIMEOUT_S)
-        except NotGranted:
+        except LockNotGranted:
             raise StoreUnavailable(f"another daemon is making or checking schema {self._schema!r}") from None
         there = await self._tables_there(connection)
         new = await self._new_groups(connection, there)
@@ -132,7 +133,7 @@ class Schema:
 
     def _created(self, tables: GroupTables) -> list[tuple[str, str, str]]:
         now = time.time_ns()
-        partitions = partitions_of(np.array([now]), now, self._stretch, self._ahead)
+        partitions = partitions_of(np.array([now]), now, self._unit, self._ahead)
         return list(create_tables(tables, partition_by(initial(partitions))))
 
     async def _tables_there(self, connection: Connection) -> dict[str, str] | None:
@@ -236,9 +237,9 @@ def schema_statements(
     groups: Mapping[str, InstrumentGroup],
     layouts: Mapping[str, Layout],
     *,
-    stretch: Stretch = "day",
+    unit: PartitionUnit = "day",
     ahead: int = 2,
 ) -> list[str]:
     """What `MysqlStore.open` runs on an empty server, as a script for an administrator to read, or to run first."""
     tables = [mysql_tables(schema, group, layouts[name]) for name, group in groups.items()]
-    return Schema(schema, logger, tables, stretch=stretch, ahead=ahead).script()
+    return Schema(schema, logger, tables, unit=unit, ahead=ahead).script()

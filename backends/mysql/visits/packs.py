@@ -1,15 +1,15 @@
-"""`partitioned`: tables of pieces, each what one tile of one visit wrote into one coarse pixel, packed in one blob.
+"""`partitioned`: tables of packs, each what one tile of one visit wrote into one coarse pixel, packed in one blob.
 
-A visit reads the pieces of its pixels, whole, with one question a table, and trims to ids and visits here. No visit
-reads DIAObject, so that its pieces lie in order of visits and are appended.
+A visit reads the packs of its pixels, whole, with one question a table, and trims to ids and visits here. No visit
+reads DIAObject, so that its packs lie in order of visits and are appended.
 """
 
 import numpy as np
 
 from backends.mysql.protocol.sql import quoted
-from backends.mysql.visits.piece_rows import Piece, PiecePackets, send_pieces
+from backends.mysql.visits.pack_rows import Pack, PackPackets, send_packs
 from backends.mysql.visits.session import Session
-from backends.mysql.visits.tables import pieces_of
+from backends.mysql.visits.tables import packs_of
 from backends.visits.rows import by_pixel, in_key_order, newest_of_each, of_history, tables_by_name, written
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -17,8 +17,8 @@ from schemas.visits.records import History, Region, TileWrite
 from schemas.visits.tables import DIA_OBJECT_LAST, LAST_DTYPE
 
 
-class PieceTables:
-    """The tables of pieces."""
+class PackTables:
+    """The tables of packs."""
 
     def __init__(self, visits: VisitsConfig) -> None:
         self._schema = visits.schema_name
@@ -30,8 +30,8 @@ class PieceTables:
         """Last versions of the objects that were detected in the periods that are there; LAST_DTYPE."""
         if not len(region.pixels):
             return np.empty(0, LAST_DTYPE)
-        pieces = await self._read(session, DIA_OBJECT_LAST.name, f"WHERE {_among(region.pixels)}")
-        rows, heads = pieces.rows(LAST_DTYPE)
+        packs = await self._read(session, DIA_OBJECT_LAST.name, f"WHERE {_among(region.pixels)}")
+        rows, heads = packs.rows(LAST_DTYPE)
         return newest_of_each(rows, heads["visit"])
 
     async def history(self, session: Session, name: str, history: History) -> Array:
@@ -40,7 +40,7 @@ class PieceTables:
         if not len(history.ids) or not len(history.region.pixels):
             return np.empty(0, dtype)
         # As a bound of the key, a visit would make the server look up for each pixel and period how many rows it has.
-        # A compacted piece has the highest visit of its period, so that there is no bound on this side of it.
+        # A compacted pack has the highest visit of its period, so that there is no bound on this side of it.
         where = (
             f"WHERE {_among(history.region.pixels)} AND period >= {history.since_ns // self._period_ns}"
             f" AND visit + 0 >= {history.since_visit}"
@@ -49,23 +49,20 @@ class PieceTables:
         return of_history(rows, history)
 
     async def write(self, session: Session, name: str, write: TileWrite) -> None:
-        """Write what a tile has for one table, a piece a pixel, in ascending order of pixels."""
+        """Write what a tile has for one table, a pack a pixel, in ascending order of pixels."""
         rows, pixels = written(write, self._tables[name], self._mode)
         period = write.time_ns // self._period_ns
-        pieces = [
-            Piece(period, pixel, write.visit, write.tile, len(some), some.tobytes())
+        packs = [
+            Pack(period, pixel, write.visit, write.tile, len(some), some.tobytes())
             for pixel, some in by_pixel(rows, pixels)
         ]
-        await send_pieces(session, quoted(self._schema, pieces_of(self._tables[name])), pieces)
+        await send_packs(session, quoted(self._schema, packs_of(self._tables[name])), packs)
 
-    async def counts(self, session: Session) -> dict[str, int]:
-        """Rows packed in the pieces of each table."""
-        found = {}
-        for name, table in self._tables.items():
-            text = f"SELECT COALESCE(SUM(n), 0) FROM {quoted(self._schema, pieces_of(table))}"
-            ((count,),) = await session.fetch(text)
-            found[name] = int(count)
-        return found
+    async def count(self, session: Session, name: str) -> int:
+        """Rows in the packs of a table."""
+        table = quoted(self._schema, packs_of(self._tables[name]))
+        ((count,),) = await session.fetch(f"SELECT COALESCE(SUM(n), 0) FROM {table}")
+        return int(count)
 
     async def whole(self, session: Session, name: str) -> Array:
         """All rows of a table; of DIAObjectLast the newest of each object."""
@@ -73,9 +70,9 @@ class PieceTables:
         rows, heads = (await self._read(session, name, "")).rows(table.dtype)
         return in_key_order(newest_of_each(rows, heads["visit"]) if name == DIA_OBJECT_LAST.name else rows, table)
 
-    async def _read(self, session: Session, name: str, where: str) -> PiecePackets:
-        packets = PiecePackets()
-        table = quoted(self._schema, pieces_of(self._tables[name]))
+    async def _read(self, session: Session, name: str, where: str) -> PackPackets:
+        packets = PackPackets()
+        table = quoted(self._schema, packs_of(self._tables[name]))
         await session.select(f"SELECT visit, n, records FROM {table} {where}", packets)
         return packets
 

@@ -1,4 +1,4 @@
-"""Pieces in the binary protocol: rows with a blob, so of any length; a Python object a piece, and none a record."""
+"""Packs in the binary protocol: rows with a blob, so of any length; a Python object a pack, and none a record."""
 
 import struct
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ PARAMETER_TYPES = b"".join(bytes([code, 0]) for code in (*(TYPES[dtype] for dtyp
 INDICATED = struct.Struct("<xixqxqxixix")
 """With a byte before each value that says it is no NULL, that before the blob included."""
 PLAIN = struct.Struct("<iqqii")
-STATEMENT_PIECES = 64
+STATEMENT_PACKS = 64
 
 HEAD = np.dtype([("visit", "<i8"), ("n", "<i4")])
 PLACED = np.dtype([("pixel", "<i8"), ("visit", "<i8"), ("n", "<i4")])
-"""What a question asks of a piece beside its records, which come last."""
+"""What a question asks of a pack beside its records, which come last."""
 HEAD_AT = HEADER + 2
 """Where it begins: behind the packet's header, a zero, and the bitmap of NULLs of up to six columns."""
 LONGEST_PREFIX = 9
 
 
-class Piece(NamedTuple):
+class Pack(NamedTuple):
     """What one tile of one visit wrote into one coarse pixel: `n` packed records."""
 
     period: int
@@ -40,12 +40,12 @@ class Piece(NamedTuple):
     records: bytes
 
 
-async def send_pieces(session: Session, table: str, pieces: Sequence[Piece]) -> None:
-    """Insert pieces, and wait until the server has them."""
+async def send_packs(session: Session, table: str, packs: Sequence[Pack]) -> None:
+    """Insert packs, and wait until the server has them."""
     into = f"INSERT INTO {table} ({COLUMNS}) VALUES "
     values = f"({','.join('?' * PARAMETERS)})"
     head = INDICATED if session.bulk else PLAIN
-    rows = [head.pack(*piece[:-1]) + length_prefix(len(piece.records)) + piece.records for piece in pieces]
+    rows = [head.pack(*pack[:-1]) + length_prefix(len(pack.records)) + pack.records for pack in packs]
     longest = max(map(len, rows), default=0)
     most = max(1, min(COMMAND_BYTES, session.connection.max_packet - ROOM - longest))
     for chunk in _chunks(rows, most, session.bulk):
@@ -67,13 +67,13 @@ def _chunks(rows: Sequence[bytes], most_bytes: int, bulk: bool) -> list[Sequence
     found: list[Sequence[bytes]] = []
     for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
         at = begin
-        for size in [end - begin] if bulk else powers(end - begin, STATEMENT_PIECES):
+        for size in [end - begin] if bulk else powers(end - begin, STATEMENT_PACKS):
             found.append(rows[at : at + size])
             at += size
     return [chunk for chunk in found if chunk]
 
 
-class PiecePackets(Packets):
+class PackPackets(Packets):
     """Rows of any length: what `head` has, then the records."""
 
     def __init__(self, head: np.dtype[np.void] = HEAD) -> None:
@@ -84,9 +84,9 @@ class PiecePackets(Packets):
     def __len__(self) -> int:
         return len(self._starts)
 
-    def feed(self, piece: bytes) -> None:
+    def feed(self, chunk: bytes) -> None:
         """Take more bytes."""
-        self.data += piece
+        self.data += chunk
         data, at, size, starts = self.data, self._at, len(self.data), self._starts
         while size - at > HEADER:
             length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
@@ -105,10 +105,10 @@ class PiecePackets(Packets):
         self._at = at
 
     def rows(self, dtype: np.dtype[np.void]) -> tuple[Array, Array]:
-        """All records, shape (records,), and the head of the piece of each.
+        """All records, shape (records,), and the head of the pack of each.
 
         Raises:
-            NotAsMade: a piece has not the bytes that its number of records needs.
+            NotAsMade: a pack has not the bytes that its number of records needs.
         """
         if not self._starts:
             return np.empty(0, dtype), np.empty(0, self._head)
@@ -119,7 +119,7 @@ class PiecePackets(Packets):
         begins = ends - n * np.int64(dtype.itemsize)
         prefixes = begins - starts - HEAD_AT - self._head.itemsize
         if (n < 0).any() or (prefixes < 1).any() or (prefixes > LONGEST_PREFIX).any():
-            raise NotAsMade("a piece has not the bytes of its records")
+            raise NotAsMade("a pack has not the bytes of its records")
         with memoryview(self.data) as data:
             joined = b"".join([data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)])
         return np.frombuffer(joined, dtype), np.repeat(heads, n)

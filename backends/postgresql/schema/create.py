@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.checks.schema import Stored, difference, without_account
+from backends.diagnosis.schema import Stored, difference, without_account
 from backends.postgresql.protocol.sql import create_group, create_schema, create_shared, describe_group, literal, quoted
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.readings import Channel

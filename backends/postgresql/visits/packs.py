@@ -1,7 +1,7 @@
 """The index mode `partitioned`: packed records by period, coarse pixel, visit and tile, a partition a period.
 
 What a tile of a visit wrote into one coarse pixel is one row of six columns, whose `records` hold the rows of the
-paper's table as they are in memory (little-endian, no padding). A read takes whole pieces of the pixels of its region
+paper's table as they are in memory (little-endian, no padding). A read takes whole packs of the pixels of its region
 and trims them here; neither end touches a record by itself. Decision 0037 has the measurements.
 """
 
@@ -13,8 +13,9 @@ import asyncpg
 
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
-from backends.postgresql.schema.schema import lock_schema
+from backends.postgresql.schema.create import lock_schema
 from backends.postgresql.visits.compaction import NOTES, Compaction
+from backends.postgresql.visits.pack_copy import COLUMNS, encode_packs
 from backends.postgresql.visits.partitions import (
     DROP_LOCK_TIMEOUT,
     INLINE,
@@ -22,15 +23,15 @@ from backends.postgresql.visits.partitions import (
     SAMPLE_BYTES,
     joined,
     of_each,
-    pieces_name,
-    quoted_pieces,
+    packs_name,
+    quoted_packs,
 )
-from backends.postgresql.visits.piece_copy import COLUMNS, encode_pieces
 from backends.postgresql.visits.schema import has_table
 from backends.postgresql.visits.tables import copy_in
 from backends.postgresql.visits.views import create_views
 from backends.visits.compaction import Part
 from backends.visits.rows import (
+    SECONDS,
     STEP_TABLES,
     by_pixel,
     in_key_order,
@@ -54,20 +55,14 @@ COLUMNS_SQL = """
 SIZE = """
     SELECT coalesce(sum(pg_table_size(p.relid)), 0)::int8 AS table_bytes,
            coalesce(sum(pg_indexes_size(p.relid)), 0)::int8 AS index_bytes,
-           coalesce(sum(greatest(c.reltuples, s.n_live_tup, 0)), 0)::int8 AS pieces
+           coalesce(sum(greatest(c.reltuples, s.n_live_tup, 0)), 0)::int8 AS packs
     FROM pg_partition_tree(to_regclass($1)) p JOIN pg_class c ON c.oid = p.relid
     LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid WHERE p.isleaf
 """
-SECONDS = {
-    "DIAObjectLast": "store_last_s",
-    "DIAObject": "store_object_s",
-    "DIASource": "store_source_s",
-    "DIAForcedSource": "store_forced_s",
-}
 
 
-class PieceTables:
-    """A table of pieces for each of the four tables, and a view of its rows by the table's own name."""
+class PackTables:
+    """A table of packs for each of the four tables, and a view of its rows by the table's own name."""
 
     def __init__(self, visits: VisitsConfig) -> None:
         self._schema = visits.schema_name
@@ -81,7 +76,7 @@ class PieceTables:
         self._made.clear()
         statements = []
         for table in self._tables.values():
-            name = self._pieces(table.name)
+            name = self._packs(table.name)
             statements += [
                 f"CREATE TABLE {name} ({COLUMNS_SQL}) PARTITION BY LIST (period)",
                 # Random mantissas do not compress, and what is not compressed can be read in part.
@@ -106,56 +101,56 @@ class PieceTables:
         self._made.add(period)
 
     async def _is_there(self, connection: Connection, period: int) -> bool:
-        return await has_table(connection, self._schema, pieces_name(next(iter(self._tables)), period))
+        return await has_table(connection, self._schema, packs_name(next(iter(self._tables)), period))
 
     def _create_partitions(self, period: int) -> list[str]:
         # Attached and not made in place: that lets others read and write the table meanwhile.
         return [
             statement
-            for table, whole in ((table, self._pieces(table)) for table in self._tables)
+            for table, whole in ((table, self._packs(table)) for table in self._tables)
             for statement in (
-                f"CREATE TABLE {self._pieces(table, period)} (LIKE {whole} INCLUDING ALL) {INLINE}",
-                f"ALTER TABLE {whole} ATTACH PARTITION {self._pieces(table, period)} FOR VALUES IN ({period})",
+                f"CREATE TABLE {self._packs(table, period)} (LIKE {whole} INCLUDING ALL) {INLINE}",
+                f"ALTER TABLE {whole} ATTACH PARTITION {self._packs(table, period)} FOR VALUES IN ({period})",
             )
         ]
 
     async def objects(self, connection: Connection, region: Region) -> Array:
         """The newest versions that are packed, LAST_DTYPE."""
         found = await connection.fetch(
-            f"SELECT visit, n, records FROM {self._pieces(DIA_OBJECT_LAST.name)} WHERE pixel = ANY($1::int8[])",
+            f"SELECT visit, n, records FROM {self._packs(DIA_OBJECT_LAST.name)} WHERE pixel = ANY($1::int8[])",
             region.pixels.tolist(),
         )
         return newest_of_each(joined(found, DIA_OBJECT_LAST), of_each(found, "visit"))
 
     async def history(self, connection: Connection, table: str, history: History) -> Array:
-        """Rows of the ids, out of the pieces of the pixels they lie in."""
+        """Rows of the ids, out of the packs of the pixels they lie in."""
         # The sum keeps the plan a bitmap, which reads the table in its own order and ahead: a plan for any visits takes
-        # their range to be small, and would then jump from piece to piece. A compacted piece has other visits, too.
+        # their range to be small, and would then jump from pack to pack. A compacted pack has other visits, too.
         found = await connection.fetch(
-            f"SELECT visit, n, records FROM {self._pieces(table)}"
+            f"SELECT visit, n, records FROM {self._packs(table)}"
             " WHERE pixel = ANY($1::int8[]) AND period >= $2 AND visit + 0 >= $3",
             *(history.region.pixels.tolist(), history.since_ns // self._period_ns, history.since_visit),
         )
         return of_history(joined(found, self._tables[table]), history)
 
     async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
-        """Write a step's pieces."""
+        """Write a step's packs."""
         seconds = {}
         for name in STEP_TABLES[step]:
             began = time.perf_counter()
             rows, pixels = written(write, self._tables[name], IndexMode.PARTITIONED)
             if len(rows):
                 period = write.time_ns // self._period_ns
-                pieces = (Part(pixel, write.tile, records) for pixel, records in by_pixel(rows, pixels))
-                payload = encode_pieces(pieces, period=period, visit=write.visit)
-                await copy_in(connection, pieces_name(name, period), payload, schema=self._schema, columns=COLUMNS)
+                packs = (Part(pixel, write.tile, records) for pixel, records in by_pixel(rows, pixels))
+                payload = encode_packs(packs, period=period, visit=write.visit)
+                await copy_in(connection, packs_name(name, period), payload, schema=self._schema, columns=COLUMNS)
             seconds[SECONDS[name]] = time.perf_counter() - began
         return seconds
 
     async def expire(self, connection: Connection, before_ns: int) -> None:
         """Drop the partitions of periods that end before a time."""
         for table in self._tables:
-            for partition in await connection.fetch(PARTITIONS, self._pieces(table)):
+            for partition in await connection.fetch(PARTITIONS, self._packs(table)):
                 if (partition["period"] + 1) * self._period_ns <= before_ns:
                     await self._drop(connection, table, partition)
 
@@ -180,29 +175,29 @@ class PieceTables:
         return await self._compaction.compact(connection, table, period)
 
     async def count(self, connection: Connection, table: str) -> int:
-        """Records that are packed in a table's pieces."""
-        return int(await connection.fetchval(f"SELECT coalesce(sum(n), 0)::int8 FROM {self._pieces(table)}"))
+        """Records that are packed in a table's packs."""
+        return int(await connection.fetchval(f"SELECT coalesce(sum(n), 0)::int8 FROM {self._packs(table)}"))
 
     async def size(self, connection: Connection, table: str) -> TableSize:
-        """Records by the statistics' pieces and a sample of them, and bytes with TOAST and its index."""
-        found = await connection.fetchrow(SIZE, self._pieces(table))
+        """Records by the statistics' packs and a sample of them, and bytes with TOAST and its index."""
+        found = await connection.fetchrow(SIZE, self._packs(table))
         assert found is not None
         percent = 100 * SAMPLE_BYTES / max(SAMPLE_BYTES, found["table_bytes"])
-        rows, pieces = await connection.fetchrow(
-            f"SELECT coalesce(sum(n), 0)::int8, count(*) FROM {self._pieces(table)} TABLESAMPLE SYSTEM ($1)", percent
+        rows, packs = await connection.fetchrow(
+            f"SELECT coalesce(sum(n), 0)::int8, count(*) FROM {self._packs(table)} TABLESAMPLE SYSTEM ($1)", percent
         ) or (0, 0)
-        if percent < 100 and pieces:
-            rows = rows * found["pieces"] // pieces
+        if percent < 100 and packs:
+            rows = rows * found["packs"] // packs
         return TableSize(rows=rows, table_bytes=found["table_bytes"], index_bytes=found["index_bytes"])
 
     async def whole(self, connection: Connection, table: str) -> Array:
         """All rows of a table, in the order of its key; of DIAObjectLast the newest of each object."""
         declared = self._tables[table]
-        found = await connection.fetch(f"SELECT visit, n, records FROM {self._pieces(table)}")
+        found = await connection.fetch(f"SELECT visit, n, records FROM {self._packs(table)}")
         rows = joined(found, declared)
         if table == DIA_OBJECT_LAST.name:
             rows = newest_of_each(rows, of_each(found, "visit"))
         return in_key_order(rows, declared)
 
-    def _pieces(self, table: str, period: int | None = None) -> str:
-        return quoted_pieces(self._schema, table, period)
+    def _packs(self, table: str, period: int | None = None) -> str:
+        return quoted_packs(self._schema, table, period)

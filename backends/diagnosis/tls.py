@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from backends.base import StoreError, StoreUnavailable
 
 REFUSED = re.compile(r"certificate verify failed: (?P<why>.*?)\.? \(_ssl", re.IGNORECASE)
-"""As Python's ssl says it; drivers put it into texts of their own."""
+"""How Python's ssl words it; drivers put it into texts of their own."""
 
 
 @contextmanager
 def certificate_refused(ca_option: str) -> Iterator[None]:
-    """Where the server's certificate is not trusted, say so with the mend: at a start no waiting mends it.
+    """Where the server's certificate is not trusted, say so with the fix: at a start no waiting helps.
 
     ca_option: of the DSN, that names the authority.
     """
@@ -23,10 +23,10 @@ def certificate_refused(ca_option: str) -> Iterator[None]:
         if why is None:
             raise
         target = str(error).partition(" ")[0]
-        mend = f"name the authority that signed it in `dsn` ({ca_option}=/path/of/ca.crt)"
+        fix = f"name the authority that signed it in `dsn` ({ca_option}=/path/of/ca.crt)"
         if "mismatch" in why or "not valid for" in why:
-            mend = "name the host in `dsn` as the certificate does"
-        raise StoreError(f"{target} shows a certificate that is not trusted ({why}); {mend}") from None
+            fix = "name the host in `dsn` as the certificate does"
+        raise StoreError(f"{target} shows a certificate that is not trusted ({why}); {fix}") from None
 
 
 def why_refused(error: BaseException | None) -> str | None:

@@ -1,0 +1,13 @@
+"""How an operator opens the database: mongosh."""
+
+from pathlib import Path
+
+from schemas.checking.problems import without_passwords
+from schemas.config import DatabaseConfig
+
+
+def terminal_of(database: DatabaseConfig, _state_dir: Path) -> tuple[list[str], str]:
+    """The command, which asks for the password, and what names the schema there."""
+    assert database.dsn is not None
+    dsn = without_passwords(database.dsn).replace(":***@", "@")
+    return ["mongosh", dsn], f"use {database.schema_name}"

@@ -1,0 +1,102 @@
+"""Connections to a SQL database, whatever its driver: what is needed of the driver, and a connection of one owner."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+
+class SqlConnection(Protocol):
+    """A connection of a driver."""
+
+    def terminate(self) -> None:
+        """End it now, whatever is under way; the server rolls back what was not committed."""
+
+
+C = TypeVar("C", bound=SqlConnection)
+
+
+class LockNotGranted(Exception):
+    """Another connection holds the lock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver(Generic[C]):
+    """What the SQL stores need of a database's driver.
+
+    translated: of a target, and `otherwise`: turns what the driver raises into StoreUnavailable where trying again can
+        help, else into `otherwise`.
+    login_refused: says what to do where a login was turned away.
+    taken_too_long: of a target and seconds: says that a question was given up after that time.
+    is_closed: whether a connection is closed, by either side as far as known.
+    give_back: closes a connection in order, or at once where the server does not answer.
+    take_lock: of a name and seconds: takes a lock that goes with the connection; raises LockNotGranted.
+    """
+
+    translated: Callable[..., AbstractContextManager[None]]
+    login_refused: Callable[[], AbstractContextManager[None]]
+    taken_too_long: Callable[[str, float], AbstractContextManager[None]]
+    is_closed: Callable[[C], bool]
+    give_back: Callable[[C], Awaitable[None]]
+    take_lock: Callable[[C, str, float], Awaitable[None]]
+
+
+class OwnedConnection(Generic[C]):
+    """A connection of one owner, made when it is needed; calls are put one after the other.
+
+    Whatever goes wrong ends it: half a COPY or half a transaction must never be met again.
+
+    Args:
+        driver: of the database.
+        connect: makes one.
+        prepare: is called with each new one: takes locks, forgets what was known of the one before.
+        guarded: made anew around each session; translates what the driver raises.
+    """
+
+    def __init__(
+        self,
+        driver: Driver[C],
+        *,
+        connect: Callable[[], Awaitable[C]],
+        prepare: Callable[[C], Awaitable[None]],
+        guarded: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._driver = driver
+        self._connect = connect
+        self._prepare = prepare
+        self._guarded = guarded
+        self._connection: C | None = None
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def session(self, timeout_s: float | None) -> AsyncIterator[C]:
+        """The connection, for at most `timeout_s`, or without a limit."""
+        async with self._turn:
+            try:
+                with self._guarded():
+                    async with asyncio.timeout(timeout_s):
+                        yield await self._connected()
+            except BaseException:
+                self._end()
+                raise
+
+    async def close(self) -> None:
+        """Give the connection back, with its locks; the next session makes another."""
+        async with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await self._driver.give_back(connection)
+
+    async def _connected(self) -> C:
+        if self._connection is not None and self._driver.is_closed(self._connection):
+            self._end()
+        if self._connection is None:
+            self._connection = await self._connect()
+            await self._prepare(self._connection)
+        return self._connection
+
+    def _end(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

@@ -1,0 +1,60 @@
+"""The questions of `schemas.queries` asked of a SQL database: what the selects of `backends.sql.selects` answer."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Generic
+
+import sqlalchemy as sa
+
+from backends.columns.windows import between, in_order, rows_to_know, see_not_too_large
+from backends.questions import Questions
+from backends.sql import selects
+from backends.sql.connection import C
+from backends.sql.tables import GroupTables
+from schemas.queries import WindowReadings
+from schemas.readings import Array
+
+
+class SqlQuestions(Questions, Generic[C]):
+    """Answers questions about one group over one connection."""
+
+    sorts_here: ClassVar[bool]
+    """Whether readings are put in order here, where that is cheaper than at the server."""
+
+    def __init__(self, connection: C, tables: GroupTables) -> None:
+        self._connection = connection
+        self._tables = tables
+
+    @abstractmethod
+    async def _ledger(self, select: sa.SelectBase) -> Array:
+        """The ledger rows that a select finds; `ledger_dtype(group.size)`."""
+
+    @abstractmethod
+    async def _readings(self, select: sa.SelectBase) -> Array:
+        """The readings of the rows of the group's table that a select finds; `answer_dtype(group)`."""
+
+    async def _newest_complete(self) -> Array:
+        return await self._ledger(selects.newest_complete(self._tables))
+
+    async def _ledger_row(self, trigger: int, run: int | None) -> Array:
+        return await self._ledger(selects.ledger_row(self._tables, trigger, run))
+
+    async def _ledger_tail(self, most: int) -> Array:
+        return (await self._ledger(selects.ledger_tail(self._tables, most)))[::-1]
+
+    async def _trigger(self, row: Array) -> Array:
+        # Two steps, so that the times are constants to the planner: it then touches no partition but theirs.
+        key = {name: int(row[name][0]) for name in ("run", "trigger", "time_ns", "first_ns", "last_ns")}
+        found = selects.readings_of_trigger(self._tables, **key)
+        if not self.sorts_here:
+            return await self._readings(found)
+        return in_order(await self._readings(found.order_by(None)))
+
+    async def _window(self, query: WindowReadings) -> Array:
+        in_any_order = self.sorts_here or query.most is not None
+        found: sa.Select[Any] = selects.readings_in_window(
+            self._tables, query, rows_to_know(query, self._tables.layout)
+        )
+        readings = await self._readings(found.order_by(None) if in_any_order else found)
+        see_not_too_large(readings, query, self._tables.layout)
+        within = between(readings, query.start_ns, query.end_ns)
+        return in_order(within) if in_any_order else within

@@ -1,0 +1,159 @@
+"""A store in a SQL database: a writer for each group, and connections that answer questions."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from typing import Generic
+
+from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
+from backends.questions import Questions
+from backends.sql.connection import C, Driver
+from backends.sql.tables import GroupTables
+from backends.sql.writing import GroupWriter
+from schemas.batch import Batch, JournalPosition, Stream
+from schemas.config import DatabaseConfig
+from schemas.queries import Query, Totals
+from schemas.readings import Array
+
+READERS = 4
+"""Connections that answer questions at the same time."""
+
+
+class SqlStore(ABC, Generic[C]):
+    """What the SQL stores have in common; see `backends.base.Store` for what its methods promise.
+
+    Args:
+        driver: of the database.
+        writer, questions: make what writes a group, and what answers about one over a connection.
+        database: names the schema, and how long a call may take.
+        logger: whose readings are written.
+        tables: of each group, by its name.
+        target: what messages call the server.
+        read_only: makes a store that is only asked.
+    """
+
+    def __init__(
+        self,
+        driver: Driver[C],
+        *,
+        writer: Callable[..., GroupWriter[C]],
+        questions: Callable[[C, GroupTables], Questions],
+        database: DatabaseConfig,
+        logger: str,
+        tables: Mapping[str, GroupTables],
+        target: str,
+        read_only: ReadOnly | None,
+    ) -> None:
+        self._driver = driver
+        self._questions = questions
+        self._database = database
+        self._logger = logger
+        self._target = target
+        self._tables = tables
+        self._read_only = read_only
+        self._writers = {
+            name: writer(each, database, logger=logger, target=target, connect=self._connect)
+            for name, each in tables.items()
+        }
+        self._give_up_s = read_only.give_up_s if read_only else database.command_timeout_s
+        self._turns = asyncio.Semaphore(read_only.connections if read_only else READERS)
+        self._idle: list[C] = []
+
+    async def open(self) -> None:
+        """Create the schema or check it, and take the lock of every group."""
+        try:
+            with self._driver.login_refused():
+                async with self._reader() as connection:
+                    await self._create_or_check(connection)
+                for writer in self._writers.values():
+                    await writer.open()
+        except GroupLocked as error:
+            await self.close()
+            raise SchemaMismatch(str(error)) from None
+        except StoreError:
+            await self.close()
+            raise
+
+    async def commit(self, batch: Batch) -> None:
+        """Commit a batch in one transaction: position, readings, ledger."""
+        await self._writers[batch.group.name].commit(batch)
+
+    async def rehearse(self, batch: Batch) -> None:
+        """Do all of a commit but its end."""
+        await self._writers[batch.group.name].rehearse(batch)
+
+    async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
+        """Up to where the database holds the group."""
+        return await self._writers[group].position(stream)
+
+    async def ask(self, query: Query) -> Array:
+        """Answer a question; readings never become Python objects one by one."""
+        within_s = query.within_s if isinstance(query, Totals) else None
+        async with self._reader(within_s) as connection:
+            return await self._questions(connection, self._tables[query.group.name]).answer(query)
+
+    async def view(self) -> ServerView:
+        """What the server counts of its own work, and what its sessions wait for now."""
+        async with self._reader() as connection:
+            return await self._view(connection)
+
+    async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
+        """The partitions of every group, in order of time; `rows` is the server's estimate."""
+        async with self._reader() as connection:
+            return {name: await self._partitions_of(connection, tables) for name, tables in self._tables.items()}
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        for writer in self._writers.values():
+            await writer.close()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.terminate()
+
+    @abstractmethod
+    async def _connect(self) -> C:
+        """Make a connection."""
+
+    @abstractmethod
+    async def _create_or_check(self, connection: C) -> None:
+        """Create the schema, or check the one that is there."""
+
+    @abstractmethod
+    async def _view(self, connection: C) -> ServerView:
+        """Ask the server for its view of itself."""
+
+    @abstractmethod
+    async def _partitions_of(self, connection: C, tables: GroupTables) -> tuple[Partition, ...]:
+        """Ask for the partitions of one group."""
+
+    def _abandoned(self, connection: C) -> None:
+        """Note that nobody waits any more for what is under way over a connection."""
+
+    @asynccontextmanager
+    async def _reader(self, within_s: float | None = None) -> AsyncIterator[C]:
+        async with self._turns:
+            connection: C | None = None
+            try:
+                with self._driver.translated(self._target), self._given_up():
+                    async with asyncio.timeout(within_s or self._give_up_s):
+                        connection = self._take_idle() or await self._connect()
+                        yield connection
+                self._idle.append(connection)
+            except BaseException as error:
+                if connection is not None:
+                    connection.terminate()
+                    if isinstance(error, asyncio.CancelledError):
+                        self._abandoned(connection)
+                raise
+
+    def _given_up(self) -> AbstractContextManager[None]:
+        return self._driver.taken_too_long(self._target, self._give_up_s) if self._read_only else nullcontext()
+
+    def _take_idle(self) -> C | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not self._driver.is_closed(connection):
+                return connection
+            connection.terminate()
+        return None

@@ -1,0 +1,60 @@
+"""backends.kinds: each descriptor leads to a database that is there, and no two claim the same."""
+
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+from backends.kinds import KINDS, PRODUCTS, DatabaseKind, product_of
+from backends.throwaway.base import ThrowawayServer
+from schemas.checking.dsn import SCHEMES, Backend, backend_of, wrong_dsn
+
+ALL = list(KINDS.values())
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.backend)
+class TestKind:
+    def test_its_package_has_what_the_descriptor_promises(self, kind: DatabaseKind) -> None:
+        found = kind.implementation()
+        for name in ("open_store", "schema_statements", "drop_schema", "terminal_of"):
+            assert callable(getattr(found, name)), name
+        assert callable(kind.implementation("visits").open_visit_store)
+
+    def test_its_throwaway_server_is_one(self, kind: DatabaseKind) -> None:
+        module, name = kind.throwaway
+        assert issubclass(getattr(import_module(module), name), ThrowawayServer)
+
+    def test_its_example_is_a_dsn_of_its_own(self, kind: DatabaseKind) -> None:
+        form = kind.dsn
+        assert form.example.endswith((f":{form.port}", f":{form.port}/name"))
+        assert backend_of(form.example) is kind.backend
+        assert list(wrong_dsn(form.example)) == []
+
+    def test_it_has_strategies_and_a_server_to_be_measured(self, kind: DatabaseKind) -> None:
+        assert find_spec(f"benchmarks.strategies.{kind.backend}") is not None
+        assert find_spec(f"benchmarks.servers.{kind.backend}") is not None
+
+
+def test_every_database_of_the_configuration_has_a_descriptor() -> None:
+    assert list(KINDS) == list(Backend)
+
+
+def test_no_scheme_and_no_product_is_of_two_databases() -> None:
+    assert len(SCHEMES) == sum(len(kind.dsn.schemes) for kind in ALL)
+    assert len(PRODUCTS) == sum(len(kind.products) for kind in ALL)
+
+
+def test_one_database_alone_runs_without_a_dsn() -> None:
+    assert [kind.backend for kind in ALL if kind.has_embedded] == [backend_of(None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "probe"),
+    [
+        ("mariadb", "MariaDB", "mariadb-admin ping"),
+        ("ferretdb", "FerretDB", "mongosh --eval 'db.hello()'"),
+        ("memory", "memory", ""),
+    ],
+)
+def test_products_by_the_name_that_a_store_gives(name: str, title: str, probe: str) -> None:
+    assert (product_of(name).title, product_of(name).probe) == (title, probe)
