@@ -16,7 +16,7 @@ from itertools import islice
 from backends.columns.filling import readings_in
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.keeper import Keeper, Kept
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 
 RESUME_AT = 0.5
 """Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
@@ -26,10 +26,10 @@ READ_AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A piece in memory. put_ns: when it closed (CLOCK_MONOTONIC); None for what was read back from the journal."""
+    """A block in memory. put_ns: when it closed (CLOCK_MONOTONIC); None for what was read back from the journal."""
 
     number: int
-    piece: ClosedTriggers
+    block: ClosedBlock
     nbytes: int
     readings: int
     put_ns: int | None
@@ -37,7 +37,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A piece that the database has. until_s: when it is safe there (CLOCK_MONOTONIC, s)."""
+    """A block that the database has. until_s: when it is safe there (CLOCK_MONOTONIC, s)."""
 
     number: int
     triggers: int
@@ -46,13 +46,13 @@ class _Held:
 
 
 class Backlog:
-    """Numbers pieces, keeps them, and hands them out in order.
+    """Numbers blocks, keeps them, and hands them out in order.
 
     Args:
         keeper: of the journal; None keeps everything in memory, as much as may be.
         last: the highest number handed out so far.
         recovered: what the journal held at the start and the database lacks, with numbers above `position`.
-        position: up to which number the database has the pieces.
+        position: up to which number the database has the blocks.
         full: called with True when nothing more should come in, and with False when there is room again.
         lost: called with what the journal held and could not be read any more.
 
@@ -82,7 +82,7 @@ class Backlog:
         self._lost = lost
         self._first = last + 1
         self._last = last
-        self._loaded = position  # the pieces up to this number are, or were, in memory
+        self._loaded = position  # the blocks up to this number are, or were, in memory
         self._memory: deque[Waiting] = deque()
         self._in_memory = Amount()
         self._in_journal = recovered  # and not in memory
@@ -97,7 +97,7 @@ class Backlog:
     def waiting(self) -> Amount:
         """All that waits, in memory or in the journal alone."""
         return Amount(
-            pieces=self._in_memory.pieces + self._in_journal.pieces,
+            blocks=self._in_memory.blocks + self._in_journal.blocks,
             triggers=self._in_memory.triggers + self._in_journal.triggers,
             readings=self._in_memory.readings + self._in_journal.readings,
         )
@@ -114,29 +114,29 @@ class Backlog:
         self._max_memory = max_memory
         self._look()
 
-    def put(self, pieces: Sequence[ClosedTriggers]) -> None:
-        """Take pieces in. Never refuses: what is closed is not lost; `full` slows down the sources."""
+    def put(self, blocks: Sequence[ClosedBlock]) -> None:
+        """Take blocks in. Never refuses: what is closed is not lost; `full` slows down the sources."""
         now = time.monotonic_ns()
-        if self._keeper is not None and pieces:
-            self._keeper.put(pieces)
-        for piece in pieces:
+        if self._keeper is not None and blocks:
+            self._keeper.put(blocks)
+        for block in blocks:
             self._last += 1
-            if self._in_journal.pieces or (self._keeper is not None and self.memory_bytes >= self._max_memory):
-                self._in_journal.change(piece.triggers, readings_in(piece), 1)
+            if self._in_journal.blocks or (self._keeper is not None and self.memory_bytes >= self._max_memory):
+                self._in_journal.change(block.triggers, readings_in(block), 1)
             else:
-                self._remember(self._last, piece, now)
-        if pieces:
-            self._weigh(pieces)
+                self._remember(self._last, block, now)
+        if blocks:
+            self._weigh(blocks)
             self._look()
 
     async def take(self, most_bytes: int) -> list[Waiting]:
-        """The oldest pieces, about so many bytes of them and at least one; waits until there is any.
+        """The oldest blocks, about so many bytes of them and at least one; waits until there is any.
 
         After `end` it returns none once nothing is left.
         """
         self._look()
         while not self._memory:
-            if self._is_ended and not self._in_journal.pieces:
+            if self._is_ended and not self._in_journal.blocks:
                 return []
             self._arrived.clear()
             await self._arrived.wait()
@@ -149,12 +149,12 @@ class Backlog:
         return list(islice(self._memory, taken))
 
     def settle(self, count: int) -> int:
-        """The oldest so many pieces in memory are dealt with; return how many of them closed in this process."""
+        """The oldest so many blocks in memory are dealt with; return how many of them closed in this process."""
         mine, now = 0, time.monotonic()
         for _ in range(count):
             waiting = self._memory.popleft()
             self.memory_bytes -= waiting.nbytes
-            self._in_memory.change(-waiting.piece.triggers, -waiting.readings, -1)
+            self._in_memory.change(-waiting.block.triggers, -waiting.readings, -1)
             # What is committed a second time was dealt with before, as far as its sender is concerned.
             mine += waiting.number >= self._first and waiting.number > self._settled
             self._settled = max(self._settled, waiting.number)
@@ -187,14 +187,14 @@ class Backlog:
             held = self._held.pop()
             back.change(held.triggers, held.readings, 1)
         for amount in (back, self._in_memory):
-            self._in_journal.change(amount.triggers, amount.readings, amount.pieces)
+            self._in_journal.change(amount.triggers, amount.readings, amount.blocks)
         self._memory.clear()
         self.memory_bytes, self._in_memory, self._loaded = 0, Amount(), position
         self._look()
         return back
 
     def _hold(self, waiting: Waiting, now: float) -> None:
-        self._held.append(_Held(waiting.number, waiting.piece.triggers, waiting.readings, now + self._hold_s))
+        self._held.append(_Held(waiting.number, waiting.block.triggers, waiting.readings, now + self._hold_s))
 
     def _release(self, now: float) -> None:
         """Let go of what is safe in the database, which has just shown that it still has all before this commit.
@@ -223,23 +223,23 @@ class Backlog:
             self._refill.cancel()
             await asyncio.gather(self._refill, return_exceptions=True)
 
-    def _weigh(self, pieces: Sequence[ClosedTriggers]) -> None:
-        readings = sum(readings_in(piece) for piece in pieces)
+    def _weigh(self, blocks: Sequence[ClosedBlock]) -> None:
+        readings = sum(readings_in(block) for block in blocks)
         if readings:
             # Of those that came last: what one weighs depends on how many are missing from their triggers.
-            self.bytes_a_reading = sum(piece.nbytes for piece in pieces) / readings
+            self.bytes_a_reading = sum(block.nbytes for block in blocks) / readings
 
-    def _remember(self, number: int, piece: ClosedTriggers, put_ns: int | None) -> None:
-        waiting = Waiting(number, piece, piece.nbytes, readings_in(piece), put_ns)
+    def _remember(self, number: int, block: ClosedBlock, put_ns: int | None) -> None:
+        waiting = Waiting(number, block, block.nbytes, readings_in(block), put_ns)
         self._memory.append(waiting)
         self._arrived.set()
         self._loaded = number
         self.memory_bytes += waiting.nbytes
-        self._in_memory.change(piece.triggers, waiting.readings, 1)
+        self._in_memory.change(block.triggers, waiting.readings, 1)
 
     def _look(self) -> None:
         """See what has to be done, after any change."""
-        wants_more = bool(self._in_journal.pieces) and self.memory_bytes <= RESUME_AT * self._max_memory
+        wants_more = bool(self._in_journal.blocks) and self.memory_bytes <= RESUME_AT * self._max_memory
         if wants_more and self._keeper is not None and (self._refill is None or self._refill.done()):
             self._refill = asyncio.get_running_loop().create_task(self._read_back(self._keeper), name="read back")
         is_full = self._is_full_now()
@@ -253,7 +253,7 @@ class Backlog:
         if self._keeper is None:
             return is_memory_full
         # With the journal full, or slower than what comes in, that would have no place but memory.
-        is_stuck = self.problem is not None and (is_memory_full or bool(self._in_journal.pieces))
+        is_stuck = self.problem is not None and (is_memory_full or bool(self._in_journal.blocks))
         return is_stuck or self._keeper.is_behind
 
     async def _read_back(self, keeper: Keeper) -> None:
@@ -264,13 +264,13 @@ class Backlog:
             self.problem = f"the journal cannot be read: {error}"
             asyncio.get_running_loop().call_later(READ_AGAIN_S, self._look)
             return
-        for number, piece in found:
-            self._remember(number, piece, None)
-            self._in_journal.change(-piece.triggers, -self._memory[-1].readings, -1)
+        for number, block in found:
+            self._remember(number, block, None)
+            self._in_journal.change(-block.triggers, -self._memory[-1].readings, -1)
         if not found and self.problem is None:
             # All that was put before is written, and nothing of it could be read.
             self._loaded = max(self._loaded, upto)
-        if self._loaded == self._last and self._in_journal.pieces:
+        if self._loaded == self._last and self._in_journal.blocks:
             gone, self._in_journal = self._in_journal, Amount()
             self._arrived.set()
             self._lost(gone)

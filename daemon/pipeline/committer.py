@@ -18,11 +18,11 @@ from backends.columns.filling import readings_in
 from daemon.core.events import Events
 from daemon.core.metrics import Latencies, Recent
 from daemon.pipeline.backlog import Backlog, Waiting
+from daemon.pipeline.closed_blocks import keys_of, merge, split
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.dead_letters.announcement import Announcement
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.pieces import keys_of, merge, split
-from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition, Stream
+from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
 from schemas.queries import LedgerTail
 from schemas.readings import InstrumentGroup
@@ -52,9 +52,9 @@ class CommitCounts:
 
 
 class Committer:
-    """Commits the pieces of one group's backlog in order.
+    """Commits the blocks of one group's backlog in order.
 
-    settled: called with the number of pieces that are committed (or kept as dead letters) now, of those that closed in
+    settled: called with the number of blocks that are committed (or kept as dead letters) now, of those that closed in
     this process.
     noticed: called when `problem` comes or goes, however short it was.
     went_back: called when the database has lost what it acknowledged, with how much of it comes again, how much does
@@ -123,10 +123,10 @@ class Committer:
 
     async def run(self) -> None:
         """Commit until the backlog has ended and nothing is left of it."""
-        while pieces := await self._backlog.take(min(self._most, self._max_batch)):
+        while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
             try:
-                await self._commit(pieces)
+                await self._commit(blocks)
             except CommitsLost as error:
                 try:
                     await self._go_back(error.position)
@@ -156,48 +156,48 @@ class Committer:
             readings=to.readings - self.counts.readings,
         )
         gone = Amount(triggers=max(0, triggers - regained.triggers), readings=max(0, readings - regained.readings))
-        # What comes again beyond what was lost are dead letters of its pieces, which are left out again.
+        # What comes again beyond what was lost are dead letters of its blocks, which are left out again.
         self.counts.dead_triggers -= max(0, regained.triggers - triggers)
         self.counts.dead_readings -= max(0, regained.readings - readings)
         self._went_back(regained, gone, was.readings - to.readings - readings)
 
-    async def _commit(self, pieces: list[Waiting]) -> None:
-        if any(self._dead_letters.concerns(waiting.number, waiting.piece) for waiting in pieces):
-            await self._commit_parts(pieces, None)
+    async def _commit(self, blocks: list[Waiting]) -> None:
+        if any(self._dead_letters.concerns(waiting.number, waiting.block) for waiting in blocks):
+            await self._commit_parts(blocks, None)
             return
         try:
-            batch = self._batch([waiting.piece for waiting in pieces], pieces[-1].number)
-            is_committed = await self._persist(self._store.commit, batch, DIVIDE_AFTER if len(pieces) > 1 else math.inf)
+            batch = self._batch([waiting.block for waiting in blocks], blocks[-1].number)
+            is_committed = await self._persist(self._store.commit, batch, DIVIDE_AFTER if len(blocks) > 1 else math.inf)
         except BatchRejected as error:
-            await self._commit_parts(pieces, str(error))
+            await self._commit_parts(blocks, str(error))
             return
         if is_committed:
-            self._settle(pieces)
+            self._settle(blocks)
         else:
-            await self._commit_less(pieces)
+            await self._commit_less(blocks)
 
-    def _settle(self, pieces: list[Waiting]) -> None:
-        self._count([waiting.piece for waiting in pieces], pieces[-1].number)
-        self._measure(pieces)
-        self._settled(self._backlog.settle(len(pieces)))
+    def _settle(self, blocks: list[Waiting]) -> None:
+        self._count([waiting.block for waiting in blocks], blocks[-1].number)
+        self._measure(blocks)
+        self._settled(self._backlog.settle(len(blocks)))
 
-    async def _commit_less(self, pieces: list[Waiting]) -> None:
+    async def _commit_less(self, blocks: list[Waiting]) -> None:
         """Commit by halves what may be too much for the time that the database has for a transaction."""
-        half = len(pieces) // 2
-        self._most = max(1, min(self._most, sum(waiting.nbytes for waiting in pieces[:half])))
-        await self._commit(pieces[:half])
+        half = len(blocks) // 2
+        self._most = max(1, min(self._most, sum(waiting.nbytes for waiting in blocks[:half])))
+        await self._commit(blocks[:half])
         # What was given up on may be in the database all the same, whole. Asked after a commit, since a store lets
         # none begin before the one given up on has ended.
         held = await self._held()
-        done = [waiting for waiting in pieces[half:] if waiting.number <= held]
+        done = [waiting for waiting in blocks[half:] if waiting.number <= held]
         if done:
             self._settle(done)
-        rest = pieces[half + len(done) :]
+        rest = blocks[half + len(done) :]
         if rest:
             await self._commit(rest)
 
     async def _held(self) -> int:
-        """Up to which number the store has the pieces, asked again for as long as it is not available."""
+        """Up to which number the store has the blocks, asked again for as long as it is not available."""
         pause = self._retry_first_s
         while True:
             try:
@@ -208,14 +208,14 @@ class Committer:
                 self._note(None)
                 return position.sequence if position else 0
 
-    async def _commit_parts(self, pieces: list[Waiting], reason: str | None) -> None:
+    async def _commit_parts(self, blocks: list[Waiting], reason: str | None) -> None:
         """Commit what cannot be committed together: one bad trigger must not take any other with it."""
-        if len(pieces) > 1:
-            half = len(pieces) // 2
-            await self._commit(pieces[:half])
-            await self._commit(pieces[half:])
+        if len(blocks) > 1:
+            half = len(blocks) // 2
+            await self._commit(blocks[:half])
+            await self._commit(blocks[half:])
             return
-        (waiting,) = pieces
+        (waiting,) = blocks
         good = await self._without_rejected(waiting, reason)
         if good:
             try:
@@ -227,17 +227,17 @@ class Committer:
             else:
                 self._count(good, waiting.number)
         # All at the same moment, or the status would not add up in between.
-        self.counts.dead_triggers += waiting.piece.triggers - sum(part.triggers for part in good)
+        self.counts.dead_triggers += waiting.block.triggers - sum(part.triggers for part in good)
         self.counts.dead_readings += waiting.readings - sum(readings_in(part) for part in good)
         self._settled(self._backlog.settle(1))
 
-    async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedTriggers]:
-        """Keep as dead letters what the store rejects of a piece; return the rest, which is not committed yet.
+    async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedBlock]:
+        """Keep as dead letters what the store rejects of a block; return the rest, which is not committed yet.
 
-        After a crash in between, the piece comes again; what of it was kept by then is left out.
+        After a crash in between, the block comes again; what of it was kept by then is left out.
         """
-        kept = self._dead_letters.of_piece(waiting.number)
-        parts = [(part, keys_of(part)[0]) for part in split(waiting.piece)]
+        kept = self._dead_letters.of_block(waiting.number)
+        parts = [(part, keys_of(part)[0]) for part in split(waiting.block)]
         # In order: what comes late for a trigger is committed after it.
         following = [part for part, key in parts if key not in kept and self._dead_letters.has(key)]
         others = [part for part, key in parts if key not in kept and not self._dead_letters.has(key)]
@@ -251,7 +251,7 @@ class Committer:
         bad = {k for k, _ in rejected}
         return [part for k, part in enumerate(others) if k not in bad]
 
-    async def _rejected(self, parts: list[ClosedTriggers], number: int, first: int = 0) -> list[tuple[int, str]]:
+    async def _rejected(self, parts: list[ClosedBlock], number: int, first: int = 0) -> list[tuple[int, str]]:
         """Which of the parts the store rejects, by their index, and why: asked by halves, so that few take long."""
         if not parts:
             return []
@@ -292,7 +292,7 @@ class Committer:
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
         return min(2 * pause, self._retry_most_s)
 
-    async def _bury(self, parts: list[tuple[ClosedTriggers, str]], number: int) -> None:
+    async def _bury(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
         if not parts:
             return
         pause = self._retry_first_s
@@ -309,7 +309,7 @@ class Committer:
                 self._announcement.buried([letter for letter, _ in letters])
                 return
 
-    def _batch(self, parts: list[ClosedTriggers], number: int) -> Batch:
+    def _batch(self, parts: list[ClosedBlock], number: int) -> Batch:
         return Batch(
             **merge(parts).parts,
             group=self._group,
@@ -319,7 +319,7 @@ class Committer:
             follows=self._follows,
         )
 
-    def _position(self, parts: list[ClosedTriggers], number: int) -> JournalPosition:
+    def _position(self, parts: list[ClosedBlock], number: int) -> JournalPosition:
         """Where the store will be once it has these, too."""
         before, since = self.account_at_start, self.counts
         return JournalPosition(
@@ -328,7 +328,7 @@ class Committer:
             readings=before.readings + since.readings + sum(readings_in(part) for part in parts),
         )
 
-    def _count(self, parts: list[ClosedTriggers], number: int) -> None:
+    def _count(self, parts: list[ClosedBlock], number: int) -> None:
         self._acknowledged = self._follows = self._position(parts, number)
         self._dead_letters.passed(number)
         now = time.monotonic_ns()
@@ -339,11 +339,11 @@ class Committer:
         self.counts.readings += readings
         self._recent.add(readings, now)
 
-    def _measure(self, pieces: list[Waiting]) -> None:
+    def _measure(self, blocks: list[Waiting]) -> None:
         now = self.committed_ns
-        closing = [waiting for waiting in pieces if waiting.piece.triggers]
+        closing = [waiting for waiting in blocks if waiting.block.triggers]
         # How long something waited that was read back from the journal says nothing of how commits do now.
-        fresh = [(now - waiting.put_ns, waiting.piece.triggers) for waiting in closing if waiting.put_ns is not None]
+        fresh = [(now - waiting.put_ns, waiting.block.triggers) for waiting in closing if waiting.put_ns is not None]
         if fresh:
             waited, triggers = np.array(fresh).T
             self.latencies.add(waited / 1e6, triggers, now)

@@ -18,7 +18,7 @@ from daemon.pipeline.journal import Amount, Journal, Recovered
 from daemon.pipeline.journal.keeper import Keeper, Kept
 from daemon.pipeline.runs import Runs
 from daemon.pipeline.watch import Watch
-from schemas.batch import ClosedTriggers, Durability, JournalPosition, Layout
+from schemas.batch import ClosedBlock, Durability, JournalPosition, Layout
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
 
@@ -101,7 +101,7 @@ class Pipeline:
         self.desync = Desync(group.size, limit_ns=int(config.alarms.clock_offset_ms * 1e6))
         self._announcer = Announcer(group.name, group.instruments)
         self._events = events
-        self._settled_pieces = 0
+        self._settled_blocks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._full_ns = -QUIET_NS  # when backpressure began or ended last
         self._on_settled: list[Callable[[], None]] = []
@@ -201,7 +201,7 @@ class Pipeline:
 
     def parts(self) -> list[Part]:
         """What has to move while the daemon runs, for the watchdog."""
-        group, waiting = self.group.name, self.backlog.waiting.pieces
+        group, waiting = self.group.name, self.backlog.waiting.blocks
         deadline = self.assembly.deadline_ns
         is_overdue = deadline is not None and deadline < now().monotonic_ns and not self.is_full
         can_commit = self.backlog.memory_bytes > 0 or (waiting > 0 and self.backlog.problem is None)
@@ -252,7 +252,7 @@ class Pipeline:
     async def discard(self) -> Amount:
         """Throw the dead letters away; raises OSError."""
         gone = await self.dead_letters.discard()
-        if gone.pieces:
+        if gone.blocks:
             self._events.say(
                 "warning",
                 f"group {self.group.name}: {gone.readings} readings of {gone.triggers} triggers were discarded from the"
@@ -260,13 +260,13 @@ class Pipeline:
             )
         return gone
 
-    def _handle(self, pieces: Sequence[ClosedTriggers], *, rearm: bool = True) -> None:
-        if pieces:
+    def _handle(self, blocks: Sequence[ClosedBlock], *, rearm: bool = True) -> None:
+        if blocks:
             moment = now().monotonic_ns
-            for piece in pieces:
-                self.watch.note(piece, moment)
-                self.desync.note(piece)
-            self.backlog.put(pieces)
+            for block in blocks:
+                self.watch.note(block, moment)
+                self.desync.note(block)
+            self.backlog.put(blocks)
         if rearm and self._timer is None:
             self._arm()
 
@@ -293,7 +293,7 @@ class Pipeline:
         self.backlog.told(kept)
         if (kept.problem is None) != (before is None):
             self._say_journal(kept.problem)
-        self.assembly.receipts.spooled(max(0, kept.synced + 1 - self._first - self._settled_pieces))
+        self.assembly.receipts.spooled(max(0, kept.synced + 1 - self._first - self._settled_blocks))
         self._tell_settled()
 
     def _say_journal(self, problem: str | None) -> None:
@@ -303,7 +303,7 @@ class Pipeline:
             self._events.say("error", f"group {self.group.name}: the journal takes nothing: {problem}")
 
     def _lost(self, amount: Amount) -> None:
-        self.lost.change(amount.triggers, amount.readings, amount.pieces)
+        self.lost.change(amount.triggers, amount.readings, amount.blocks)
         self._events.say(
             "error",
             f"group {self.group.name}: {amount.readings} readings in the journal could not be read any more; what was"
@@ -311,7 +311,7 @@ class Pipeline:
         )
 
     def _went_back(self, regained: Amount, gone: Amount, before: int) -> None:
-        self.lost.change(gone.triggers, gone.readings, gone.pieces)
+        self.lost.change(gone.triggers, gone.readings, gone.blocks)
         if not regained.readings + gone.readings + before:
             text = f"group {self.group.name}: its position in the database was gone, and is written again"
             self._events.say("warning", text)
@@ -326,9 +326,9 @@ class Pipeline:
             )
         self._events.say("error" if gone.readings + before else "warning", text)
 
-    def _settled(self, pieces: int) -> None:
-        self._settled_pieces += pieces
-        self.assembly.receipts.committed(pieces)
+    def _settled(self, blocks: int) -> None:
+        self._settled_blocks += blocks
+        self.assembly.receipts.committed(blocks)
         self._tell_settled()
 
     def _tell_settled(self) -> None:

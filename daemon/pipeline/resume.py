@@ -12,7 +12,7 @@ from daemon.core.outcome import CommandFailed, reason_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of, said_of
 from daemon.pipeline.history import history_of
 from daemon.pipeline.journal import Amount, Journal, JournalError, Recovered
-from schemas.batch import ClosedTriggers, JournalPosition, Stream
+from schemas.batch import ClosedBlock, JournalPosition, Stream
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail
@@ -66,14 +66,14 @@ async def what_was_left(store: Store, group: InstrumentGroup, config: Config, st
     )
     try:
         recovered = await asyncio.to_thread(journal.open, position.sequence if position else 0)
-        pieces = await asyncio.to_thread(journal.read_last, most)
+        blocks = await asyncio.to_thread(journal.read_last, most)
     except JournalError as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
         raise CommandFailed(f"the journal under {state_dir} cannot be used: {reason_of(error)}") from None
     _say(group.name, recovered, events)
     return Left(
-        history=history_of(tail, [*buried, *pieces], most),
+        history=history_of(tail, [*buried, *blocks], most),
         position=position,
         journal=journal,
         recovered=recovered,
@@ -81,9 +81,7 @@ async def what_was_left(store: Store, group: InstrumentGroup, config: Config, st
     )
 
 
-def _open_dead_letters(
-    letters: DeadLetters, held: tuple[int, int], most: int
-) -> tuple[list[Found], list[ClosedTriggers]]:
+def _open_dead_letters(letters: DeadLetters, held: tuple[int, int], most: int) -> tuple[list[Found], list[ClosedBlock]]:
     """Open them; return what cannot be read, and the last ones: what comes late for them is to find its trigger."""
     try:
         return letters.open(position=held[0], retried=held[1]), letters.read_last(most)
@@ -94,7 +92,7 @@ def _open_dead_letters(
 def _say_dead(group: str, unread: list[Found], lying: Amount, events: Events) -> None:
     for found in unread:
         events.say("error", f"group {group}: {said_of(found)}")
-    if lying.pieces:
+    if lying.blocks:
         events.say(
             "warning",
             f"group {group}: {lying.readings} readings of {lying.triggers} triggers lie in the dead letters; see"
@@ -104,7 +102,7 @@ def _say_dead(group: str, unread: list[Found], lying: Amount, events: Events) ->
 
 def _say(group: str, recovered: Recovered, events: Events) -> None:
     amount = recovered.amount
-    if amount.pieces:
+    if amount.blocks:
         events.say(
             "info",
             f"group {group}: {amount.readings} readings of {amount.triggers} triggers were left in the journal, and are"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from daemon.core.words import listing
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup
 
 _SECONDS = 5
@@ -32,16 +32,16 @@ class Watch:
         """Call an instrument silent after so long from now on."""
         self._stale_ns = stale_ns
 
-    def note(self, piece: ClosedTriggers, monotonic_ns: int) -> None:
+    def note(self, block: ClosedBlock, monotonic_ns: int) -> None:
         """Take note of closed triggers and late readings."""
         row = self._row(monotonic_ns)
-        if piece.triggers:
-            self._closed[row] += piece.triggers
-            self._missing[row] += piece.triggers - np.count_nonzero(piece.present, axis=0)
-            self._seen_ns[piece.present.any(axis=0)] = monotonic_ns
+        if block.triggers:
+            self._closed[row] += block.triggers
+            self._missing[row] += block.triggers - np.count_nonzero(block.present, axis=0)
+            self._seen_ns[block.present.any(axis=0)] = monotonic_ns
             self._newest_ns = monotonic_ns
-        if len(piece.late):
-            instruments = piece.late["instrument"]
+        if len(block.late):
+            instruments = block.late["instrument"]
             np.add.at(self._late[row], instruments, 1)
             np.add.at(self.late, instruments, 1)
             np.subtract.at(self._missing[row], instruments, 1)

@@ -226,7 +226,7 @@ def _triggers(pipeline: Pipeline, rates: Sequence[float]) -> TriggerCounts:
 def _dead_letters(pipeline: Pipeline) -> DeadLetterCounts:
     lying = pipeline.dead_letters.amount
     return DeadLetterCounts(
-        letters=lying.pieces,
+        letters=lying.blocks,
         triggers=lying.triggers,
         readings=lying.readings,
         retried=pipeline.retrying.readings,

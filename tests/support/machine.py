@@ -103,9 +103,9 @@ class Machine:
     def _instant(self) -> Instant:
         return Instant(self.now_ns, self.now_ns)
 
-    def _note(self, pieces: list) -> None:
-        for piece in pieces:
-            self.alarm.note(piece)
+    def _note(self, closed_blocks: list) -> None:
+        for closed_block in closed_blocks:
+            self.alarm.note(closed_block)
 
 
 def beat(rate: float, count: int, start_ns: int = START_NS) -> Array:

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from daemon.pipeline.closed_blocks import Key, keys_of, revised_keys
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord
 from daemon.pipeline.journal.segment import SegmentWriter, sync_folder
-from daemon.pipeline.pieces import Key, keys_of, revised_keys
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
 
 SEGMENT_BYTES = 16 * 2**20
@@ -42,7 +42,7 @@ def said_of(found: Found) -> str:
 
 @dataclass(kw_only=True)
 class _Segment:
-    """A segment: how many of its letters still lie here, and the highest number of a piece that they were part of."""
+    """A segment: how many of its letters still lie here, and the highest number of a block that they were part of."""
 
     lying: int = 0
     number: int = 0
@@ -72,7 +72,7 @@ class DeadLetters:
     def open(self, *, position: int = 0, retried: int = 0) -> list[Found]:
         """Look through the folder; return the segments that cannot be read in whole.
 
-        position, retried: up to which number the database has the pieces of the journal, and up to which serial the
+        position, retried: up to which number the database has the blocks of the journal, and up to which serial the
         letters that were retried.
 
         Raises:
@@ -130,14 +130,14 @@ class DeadLetters:
         """Those up to a serial."""
         return itertools.takewhile(lambda letter: letter.serial <= serial, self._lying.values())
 
-    def concerns(self, number: int, piece: ClosedTriggers) -> bool:
-        """Whether a piece has to be taken apart before it is committed: a part of it, or what it revises, lies here."""
+    def concerns(self, number: int, block: ClosedBlock) -> bool:
+        """Whether a block has to be taken apart before it is committed: a part of it, or what it revises, lies here."""
         if number in self._of_number:
             return True
-        return bool(self._of_key) and any(key in self._of_key for key in revised_keys(piece))
+        return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
 
-    def of_piece(self, number: int) -> set[Key]:
-        """The triggers of a piece that were kept, whatever became of them since."""
+    def of_block(self, number: int) -> set[Key]:
+        """The triggers of a block that were kept, whatever became of them since."""
         return self._of_number.get(number, set())
 
     def has(self, key: Key) -> bool:
@@ -149,58 +149,58 @@ class DeadLetters:
         same = self._of_key.get(letter.key, ())
         return len(same) > 1 and any(other.origin < letter.origin and other not in among for other in same)
 
-    def read(self, letter: Letter) -> ClosedTriggers:
+    def read(self, letter: Letter) -> ClosedBlock:
         """Read what a letter holds; raises BadRecord or OSError where that cannot be."""
         return read(letter, self._group)
 
-    async def read_all(self, letters: Sequence[Letter]) -> list[tuple[Letter, ClosedTriggers]]:
+    async def read_all(self, letters: Sequence[Letter]) -> list[tuple[Letter, ClosedBlock]]:
         """Read letters; one that is damaged since is left out: its segment stays, and it lies here no more.
 
         Raises:
             OSError: the disk failed.
         """
         found = await asyncio.to_thread(lambda: [self._read_whole(letter) for letter in letters])
-        for letter, piece in zip(letters, found, strict=True):
-            if piece is None:
+        for letter, block in zip(letters, found, strict=True):
+            if block is None:
                 self._segments[letter.path].has_more = True
                 self._forget(letter)
-        return [(letter, piece) for letter, piece in zip(letters, found, strict=True) if piece is not None]
+        return [(letter, block) for letter, block in zip(letters, found, strict=True) if block is not None]
 
-    def _read_whole(self, letter: Letter) -> ClosedTriggers | None:
+    def _read_whole(self, letter: Letter) -> ClosedBlock | None:
         try:
             return self.read(letter)
         except BadRecord:
             return None
 
-    def read_last(self, most: int) -> list[ClosedTriggers]:
+    def read_last(self, most: int) -> list[ClosedBlock]:
         """Read the newest letters, at most so many, in order, without what is damaged since; raises OSError."""
         found = (self._read_whole(letter) for letter in self.lying[-most:])
-        return [piece for piece in found if piece is not None]
+        return [block for block in found if block is not None]
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
-    def address(self, parts: Sequence[tuple[ClosedTriggers, str]], number: int) -> list[tuple[Letter, ClosedTriggers]]:
-        """Make letters of rejected parts of a piece, each with the reason; `keep` may be tried with them repeatedly."""
+    def address(self, parts: Sequence[tuple[ClosedBlock, str]], number: int) -> list[tuple[Letter, ClosedBlock]]:
+        """Make letters of rejected parts of a block, each with the reason; `keep` may be tried with them repeatedly."""
         letters = []
-        for k, (piece, reason) in enumerate(parts):
+        for k, (block, reason) in enumerate(parts):
             serial = self._next
             self._next += 1
             letter = Letter(
                 serial=serial,
                 origin=serial,
                 number=number,
-                key=keys_of(piece)[0],
-                triggers=piece.triggers,
-                readings=int(piece.present.sum()) + len(piece.late),
+                key=keys_of(block)[0],
+                triggers=block.triggers,
+                readings=int(block.present.sum()) + len(block.late),
                 kept_ns=time.time_ns(),
                 reason=reason,
                 part=k,
                 parts=len(parts),
             )
-            letters.append((letter, piece))
+            letters.append((letter, block))
         return letters
 
-    async def keep(self, letters: Sequence[tuple[Letter, ClosedTriggers]]) -> None:
+    async def keep(self, letters: Sequence[tuple[Letter, ClosedBlock]]) -> None:
         """Put letters on the disk; returns when they are there.
 
         Raises:
@@ -222,16 +222,16 @@ class DeadLetters:
             some = letters[start : start + MOVED_TOGETHER]
             whole = await self.read_all(some)
             again = []
-            for k, (letter, piece) in enumerate(whole):
-                again.append((replace(letter, serial=self._next, part=k, parts=len(whole)), piece))
+            for k, (letter, block) in enumerate(whole):
+                again.append((replace(letter, serial=self._next, part=k, parts=len(whole)), block))
                 self._next += 1
             if again:
                 await self.keep(again)
             for letter, _ in whole:
                 self._forget(letter)
 
-    def _write(self, letters: Sequence[tuple[Letter, ClosedTriggers]]) -> list[Letter]:
-        records = [(letter.serial, encode_letter(letter, piece, self._group)) for letter, piece in letters]
+    def _write(self, letters: Sequence[tuple[Letter, ClosedBlock]]) -> list[Letter]:
+        records = [(letter.serial, encode_letter(letter, block, self._group)) for letter, block in letters]
         writer = self._writer_for(letters[0][0].serial)
         at, placed = writer.nbytes, []
         try:
@@ -291,7 +291,7 @@ class DeadLetters:
         partial.replace(self._folder / RETRIED)
 
     def passed(self, position: int) -> None:
-        """The database has the pieces up to this number: none of them comes again after a crash."""
+        """The database has the blocks up to this number: none of them comes again after a crash."""
         self._passed = position
         if not self._turn.locked():
             for path in list(self._done(position)):

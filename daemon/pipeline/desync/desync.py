@@ -12,7 +12,7 @@ from daemon.pipeline.desync.rows import LEAST, NONE, Rows, references, tame
 from daemon.pipeline.desync.timeline import KEPT, Timeline
 from daemon.pipeline.desync.verdicts import EVIDENCE, NEAR, Kind, Verdicts, judge, too_early
 from daemon.pipeline.desync.words import Finding
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import Array, join
 
 ROWS = 256
@@ -42,7 +42,7 @@ class _Calm:
 class Desync:
     """Tells which instruments' trigger numbers or clocks have gone from those of the others.
 
-    `note` copies the timestamps of a piece and is cheap; `look` does the work. The reference is the median timestamp of
+    `note` copies the timestamps of a block and is cheap; `look` does the work. The reference is the median timestamp of
     a trigger, so that a majority that slips is the reference itself, and of two instruments neither can be blamed.
     """
 
@@ -78,16 +78,16 @@ class Desync:
             for i in np.flatnonzero(record.decided != Kind.IN_STEP)
         }
 
-    def note(self, piece: ClosedTriggers) -> None:
+    def note(self, block: ClosedBlock) -> None:
         """Take note of closed triggers and late readings."""
-        if not piece.triggers and not len(piece.late):
+        if not block.triggers and not len(block.late):
             return
-        late = piece.late
-        if piece.triggers:
-            self._begin(int(piece.ledger["run"][-1]))
+        late = block.late
+        if block.triggers:
+            self._begin(int(block.ledger["run"][-1]))
         if len(late):  # readings of the run before still come for a while
-            late = late[piece.revised["run"][piece.late_of] == self._run]
-        if self._is_calm(piece):
+            late = late[block.revised["run"][block.late_of] == self._run]
+        if self._is_calm(block):
             if not len(late):
                 return
             newest = slice(0, 0)
@@ -95,9 +95,9 @@ class Desync:
             newest = slice(-self.most, None)
         self._closed.append(
             _Closed(
-                piece.ledger["trigger"][newest].copy(),
-                piece.readings["time_ns"][newest].copy(),
-                piece.present[newest],
+                block.ledger["trigger"][newest].copy(),
+                block.readings["time_ns"][newest].copy(),
+                block.present[newest],
                 late[-self.most * self._instruments :],
             )
         )
@@ -125,9 +125,9 @@ class Desync:
         self._record.take(evidence, verdicts)
         self._remember(evidence, verdicts)
 
-    def _is_calm(self, piece: ClosedTriggers) -> bool:
+    def _is_calm(self, block: ClosedBlock) -> bool:
         """Whether nothing in these triggers needs a closer look; then all that is kept of them is when they were."""
-        ledger = piece.ledger
+        ledger = block.ledger
         if not len(ledger) or self._calm_ns < 0:
             return False
         width_ns, arrived = ledger["last_ns"] - ledger["first_ns"], int(ledger["arrived"].min())
@@ -166,9 +166,9 @@ class Desync:
         return len(closed.trigger) * self._instruments + len(closed.late)
 
     def _rows(self, in_hand: InHand) -> Rows:
-        parts = [(piece.trigger, np.where(piece.present, tame(piece.times), NONE)) for piece in self._closed]
+        parts = [(block.trigger, np.where(block.present, tame(block.times), NONE)) for block in self._closed]
         parts.append((in_hand.trigger, np.where(in_hand.present, tame(in_hand.times), NONE)))
-        late = join([in_hand.strays[:0], *(piece.late for piece in self._closed if len(piece.late))])
+        late = join([in_hand.strays[:0], *(block.late for block in self._closed if len(block.late))])
         self._closed.clear()
         self._waiting = 0
         return Rows.join(parts, late, self._instruments)

@@ -1,6 +1,6 @@
 """The journal of one group: closed triggers on disk until the database has them.
 
-Pieces are numbered in the order in which they closed, in ascending order and never twice, and a number that was ever
+Blocks are numbered in the order in which they closed, in ascending order and never twice, and a number that was ever
 handed out is not handed out again: up to which number the database has them says which are still to be committed.
 
 Everything here blocks, and is called from one thread at a time; the event loop talks to `keeper`.
@@ -19,15 +19,15 @@ import numpy as np
 from backends.columns.filling import readings_in
 from daemon.pipeline.journal.format import BadRecord, Buffer, encode, group_checksum, segment_head
 from daemon.pipeline.journal.segment import ENDING, INDEX, Damage, Scan, SegmentWriter, read, scan, sync_folder
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup
 
 DAMAGED = "damaged"
 """Folder beside the segments for what could not be read."""
 
 OFF_LIMITS = 2**20
-"""Numbers left out after a start. A piece may have been committed whose record was lost with the power: its number is
-in the database and not here. More pieces than this never wait at once."""
+"""Numbers left out after a start. A block may have been committed whose record was lost with the power: its number is
+in the database and not here. More blocks than this never wait at once."""
 
 LOCK = "lock"
 
@@ -44,15 +44,15 @@ class JournalFull(Exception):
 class Amount:
     """How much waits somewhere."""
 
-    pieces: int = 0
+    blocks: int = 0
     triggers: int = 0
     readings: int = 0
 
-    def change(self, triggers: int, readings: int, pieces: int) -> None:
+    def change(self, triggers: int, readings: int, blocks: int) -> None:
         """Add, or take away what is negative."""
         self.triggers += triggers
         self.readings += readings
-        self.pieces += pieces
+        self.blocks += blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ class Journal:
     def open(self, position: int) -> Recovered:
         """Take the folder, look through its segments, and set aside what is damaged.
 
-        position: up to which number the database has the pieces.
+        position: up to which number the database has the blocks.
 
         Raises:
             JournalError: another process has the journal, or it holds readings of a group laid out otherwise.
@@ -181,7 +181,7 @@ class Journal:
         waiting_in = [segment.records for segment in self._sealed]
         return Recovered(
             amount=Amount(
-                pieces=sum(len(records) for records in waiting_in),
+                blocks=sum(len(records) for records in waiting_in),
                 triggers=sum(int(records["triggers"].sum()) for records in waiting_in),
                 readings=sum(int(records["readings"].sum()) for records in waiting_in),
             ),
@@ -211,8 +211,8 @@ class Journal:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def append(self, pieces: Sequence[ClosedTriggers], first: int | None = None) -> int:
-        """Append pieces, all of them or none; they get the numbers from `first` on. Return the last number.
+    def append(self, blocks: Sequence[ClosedBlock], first: int | None = None) -> int:
+        """Append blocks, all of them or none; they get the numbers from `first` on. Return the last number.
 
         first: `next`, if it is not given; a higher one leaves numbers out.
 
@@ -224,7 +224,7 @@ class Journal:
         """
         first = self.next if first is None else first
         assert first >= self.next, "a number is never used twice"
-        records = [(first + k, encode(first + k, piece, self._group)) for k, piece in enumerate(pieces)]
+        records = [(first + k, encode(first + k, block, self._group)) for k, block in enumerate(blocks)]
         size = sum(_size(buffers) for _, buffers in records)
         if size > self.room:
             raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
@@ -237,12 +237,12 @@ class Journal:
                 self._end_segment()
                 raise JournalFull(f"the disk of {self._folder} is full") from error
             raise
-        for (sequence, buffers), piece in zip(records, pieces, strict=True):
+        for (sequence, buffers), block in zip(records, blocks, strict=True):
             end = start + _size(buffers)
-            self._written.append((sequence, start, end, piece.triggers, readings_in(piece)))
+            self._written.append((sequence, start, end, block.triggers, readings_in(block)))
             start = end
         self.nbytes += size
-        self.next = first + len(pieces)
+        self.next = first + len(blocks)
         return self.next - 1
 
     def _writer_for(self, size: int, first: int) -> SegmentWriter:
@@ -288,28 +288,28 @@ class Journal:
 
     # --- reading and trimming -----------------------------------------------------------------------------------
 
-    def read(self, after: int, most_bytes: int) -> list[tuple[int, ClosedTriggers]]:
-        """Read the first pieces with numbers above `after`: about so many bytes of them, and at least one if any is.
+    def read(self, after: int, most_bytes: int) -> list[tuple[int, ClosedBlock]]:
+        """Read the first blocks with numbers above `after`: about so many bytes of them, and at least one if any is.
 
         One that is not whole any more is left out, set aside, and noted in `unreadable`.
 
         Raises:
             OSError: the disk failed.
         """
-        found: list[tuple[int, ClosedTriggers]] = []
+        found: list[tuple[int, ClosedBlock]] = []
         taken = 0
         for path, records in self._in_order():
             for sequence, start, end, *_ in records[records["sequence"] > after].tolist():
                 if found and taken + end - start > most_bytes:
                     return found
                 taken += end - start
-                piece = self._read(path, start, end)
-                if piece is not None:
-                    found.append((sequence, piece))
+                block = self._read(path, start, end)
+                if block is not None:
+                    found.append((sequence, block))
         return found
 
-    def read_last(self, triggers: int) -> list[ClosedTriggers]:
-        """Read the last pieces, as many as hold so many triggers, in order; raises OSError as `read`."""
+    def read_last(self, triggers: int) -> list[ClosedBlock]:
+        """Read the last blocks, as many as hold so many triggers, in order; raises OSError as `read`."""
         wanted: list[tuple[Path, list[int]]] = []
         left = triggers
         for path, records in reversed(list(self._in_order())):
@@ -318,10 +318,10 @@ class Journal:
                     break
                 left -= record[3]
                 wanted.append((path, record))
-        pieces = (self._read(path, start, end) for path, (_, start, end, *_) in reversed(wanted))
-        return [piece for piece in pieces if piece is not None]
+        blocks = (self._read(path, start, end) for path, (_, start, end, *_) in reversed(wanted))
+        return [block for block in blocks if block is not None]
 
-    def _read(self, path: Path, start: int, end: int) -> ClosedTriggers | None:
+    def _read(self, path: Path, start: int, end: int) -> ClosedBlock | None:
         try:
             return read(path, start, end, self._group)
         except BadRecord:

@@ -1,6 +1,6 @@
 """The keeper: what the event loop has of a journal. Its thread writes, syncs and reads, so that a disk holds up nobody.
 
-Waking a thread for every piece would cost more than writing it, so pieces are written together: at once only where a
+Waking a thread for every block would cost more than writing it, so blocks are written together: at once only where a
 sender waits for `spooled`, else after a few milliseconds, in which a database that is well has taken most of them;
 these are not written at all. What is written survives the end of the daemon; that it survives the end of the machine
 costs a sync, done at once, too, only where a sender waits for it: the database syncs on the same disk as often as not.
@@ -20,14 +20,14 @@ from typing import Any
 
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.journal.journal import Journal, JournalFull
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 
 log = logging.getLogger(__name__)
 
-Pieces = list[tuple[int, ClosedTriggers]]
+Blocks = list[tuple[int, ClosedBlock]]
 
 TOGETHER = 16 * 2**20
-"""Bytes of pieces written as one; who reads or trims waits for no more than this."""
+"""Bytes of blocks written as one; who reads or trims waits for no more than this."""
 
 WRITE_WITHIN_S = 0.02
 WRITE_FROM = 8 * 2**20
@@ -50,7 +50,7 @@ AGAIN_S = 1.0
 class Kept:
     """How far the journal is.
 
-    written, synced: all pieces up to these numbers survive the end of this process, and of this machine.
+    written, synced: all blocks up to these numbers survive the end of this process, and of this machine.
     nbytes, room: what the journal takes of the disk, and what more it may; the room is looked at every few seconds.
     problem: why no more are written, else None.
     """
@@ -63,7 +63,7 @@ class Kept:
 
 
 class Keeper:
-    """Hands pieces to a journal in a thread of its own.
+    """Hands blocks to a journal in a thread of its own.
 
     told: called on the event loop whenever something of `Kept` has changed.
     """
@@ -73,9 +73,9 @@ class Keeper:
         self._told = told
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
-        self._pending: deque[ClosedTriggers] = deque()
+        self._pending: deque[ClosedBlock] = deque()
         self._pending_bytes = 0
-        self._reads: deque[tuple[int, int, Future[Pieces]]] = deque()
+        self._reads: deque[tuple[int, int, Future[Blocks]]] = deque()
         self._trimmed = 0
         self._trim_to = 0
         self._is_ended = False
@@ -123,11 +123,11 @@ class Keeper:
             self._changed.notify()
         return part
 
-    def put(self, pieces: Sequence[ClosedTriggers]) -> None:
-        """Keep pieces; in the order in which they come they get the journal's next numbers."""
+    def put(self, blocks: Sequence[ClosedBlock]) -> None:
+        """Keep blocks; in the order in which they come they get the journal's next numbers."""
         with self._changed:
-            self._pending.extend(pieces)
-            self._pending_bytes += sum(piece.nbytes for piece in pieces)
+            self._pending.extend(blocks)
+            self._pending_bytes += sum(block.nbytes for block in blocks)
             if self._syncs_at_once or self._pending_bytes >= WRITE_FROM:
                 self._ripen()
         self._plan()
@@ -166,15 +166,15 @@ class Keeper:
         self._pending_bytes -= self._pending.popleft().nbytes
         self._next += 1
 
-    async def read(self, after: int, most_bytes: int) -> Pieces:
-        """Read the first pieces with numbers above `after`, of those put before; see `Journal.read`.
+    async def read(self, after: int, most_bytes: int) -> Blocks:
+        """Read the first blocks with numbers above `after`, of those put before; see `Journal.read`.
 
         Those that a full disk does not take come from memory, when the journal has none before them.
 
         Raises:
             OSError: the disk failed.
         """
-        future: Future[Pieces] = Future()
+        future: Future[Blocks] = Future()
         with self._changed:
             self._reads.append((after, most_bytes, future))
             self._changed.notify()
@@ -209,12 +209,12 @@ class Keeper:
         """Wait for something to do, and do it; return whether there is more to come."""
         with self._changed:
             self._changed.wait_for(self._has_work, self._idle_s())
-            pieces, reads, first = list(self._pending), list(self._reads), self._next
+            blocks, reads, first = list(self._pending), list(self._reads), self._next
             self._reads.clear()
             trim_to, is_ended, asked = self._trim_to, self._is_ended, self._asked
             self._is_ripe, self._is_writing = False, True
         problem = self._trim(trim_to)
-        self._say(self._write(first, pieces) or self._sync() or problem)
+        self._say(self._write(first, blocks) or self._sync() or problem)
         for after, most_bytes, future in reads:
             self._answer(future, after, most_bytes)
         self._answered = asked
@@ -240,12 +240,12 @@ class Keeper:
             return f"a segment cannot be removed: {error}"
         return None
 
-    def _write(self, first: int, pieces: Sequence[ClosedTriggers]) -> str | None:
+    def _write(self, first: int, blocks: Sequence[ClosedBlock]) -> str | None:
         # What the database has by now needs no writing.
-        written = max(0, min(len(pieces), self._trimmed + 1 - first))
+        written = max(0, min(len(blocks), self._trimmed + 1 - first))
         try:
-            while written < len(pieces):
-                together = self._that_fit(pieces[written:])
+            while written < len(blocks):
+                together = self._that_fit(blocks[written:])
                 self._written = self._journal.append(together, first + written)
                 written += len(together)
             self._again_at = math.inf
@@ -261,11 +261,11 @@ class Keeper:
                 self._sync_at = min(self._sync_at, time.monotonic() + SYNC_WITHIN_S)
         return None
 
-    def _that_fit(self, pieces: Sequence[ClosedTriggers]) -> Sequence[ClosedTriggers]:
+    def _that_fit(self, blocks: Sequence[ClosedBlock]) -> Sequence[ClosedBlock]:
         """As many as there is room for, and at least one, which finds out whether there is any."""
-        sizes = itertools.accumulate(piece.nbytes for piece in pieces)
+        sizes = itertools.accumulate(block.nbytes for block in blocks)
         room = min(self._journal.room, TOGETHER)
-        return pieces[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= room, sizes)))]
+        return blocks[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= room, sizes)))]
 
     def _sync(self) -> str | None:
         if self._written <= max(self._synced, self._trimmed):
@@ -313,9 +313,9 @@ class Keeper:
         except OSError as error:
             future.set_exception(error)
 
-    def _unwritten(self, after: int, most_bytes: int) -> Pieces:
-        """The first pieces above `after` that wait to be written; their numbers are above all in the journal."""
+    def _unwritten(self, after: int, most_bytes: int) -> Blocks:
+        """The first blocks above `after` that wait to be written; their numbers are above all in the journal."""
         with self._changed:
-            waiting = [(self._next + k, piece) for k, piece in enumerate(self._pending) if self._next + k > after]
-        sizes = itertools.accumulate(piece.nbytes for _, piece in waiting)
+            waiting = [(self._next + k, block) for k, block in enumerate(self._pending) if self._next + k > after]
+        sizes = itertools.accumulate(block.nbytes for _, block in waiting)
         return waiting[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= most_bytes, sizes)))]

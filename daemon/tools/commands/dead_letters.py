@@ -51,7 +51,7 @@ def list_(
     if as_json:
         typer.echo(json.dumps([{"group": each.name, **told(letter)} for each, mine in kept for letter in mine.lying]))
         return
-    if not any(letters.amount.pieces for _, letters in kept):
+    if not any(letters.amount.blocks for _, letters in kept):
         typer.echo("There are no dead letters.")
         return
     make_console().print(_table(kept))
@@ -72,7 +72,7 @@ def export(
     """Write what lies there into a file for numpy or a spreadsheet; it stays where it is."""
     from daemon.tools.dead_letters.export import export_csv, export_npz  # noqa: PLC0415
 
-    kept = [(each, letters) for each, letters in _opened(load_config(file), group) if letters.amount.pieces]
+    kept = [(each, letters) for each, letters in _opened(load_config(file), group) if letters.amount.blocks]
     if not kept:
         raise CommandFailed("there are no dead letters to export")
     match to.suffix:
@@ -85,7 +85,7 @@ def export(
             count = export_csv(to, *kept[0])
         case _:
             raise CommandFailed(f"--to: {to} ends in neither .npz nor .csv; name one that does")
-    typer.echo(f"{to}: {count} readings of {sum(letters.amount.pieces for _, letters in kept)} dead letters")
+    typer.echo(f"{to}: {count} readings of {sum(letters.amount.blocks for _, letters in kept)} dead letters")
 
 
 @app.command(

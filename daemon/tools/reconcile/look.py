@@ -78,7 +78,7 @@ class Looker:
         group = _of_group(status, section.name)
         if group is not None:
             lying = group.dead_letters
-            return Amount(pieces=lying.letters, triggers=lying.triggers, readings=lying.readings)
+            return Amount(blocks=lying.letters, triggers=lying.triggers, readings=lying.readings)
         letters = DeadLetters(folder_of(self._loaded.state_dir, section.name), section.group())
         try:
             await asyncio.to_thread(lambda: letters.open(position=position))

@@ -173,14 +173,14 @@ async def test_a_rejected_trigger_is_kept_on_disk_and_takes_no_other_with_it(tmp
         column = pipeline.assembly.receipts.connect()
         logger.store.serving.clear()
         logger.store.__class__ = Picky
-        # A piece of five triggers, and three of one.
+        # A block of five triggers, and three of one.
         pipeline.receive(whole(GROUP, *range(1, 6)), Origin.of(column, 0, 25))
         for trigger in (6, 7, 8):
             pipeline.receive(whole(GROUP, trigger), Origin.of(column, 5 * trigger - 5, 5))
         logger.store.serving.set()
         await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
         assert (pipeline.committer.counts.dead_triggers, pipeline.committer.counts.dead_readings) == (1, 5)
-        assert pipeline.dead_letters.amount == Amount(pieces=1, triggers=1, readings=5)
+        assert pipeline.dead_letters.amount == Amount(blocks=1, triggers=1, readings=5)
         assert pipeline.assembly.receipts.acknowledged()[0][column] == 40
         assert "trigger 3 is not welcome" in logger.events.newest()[0].text
         assert "trigger 3 of run 1" in logger.events.newest()[0].text
@@ -189,9 +189,9 @@ async def test_a_rejected_trigger_is_kept_on_disk_and_takes_no_other_with_it(tmp
     letters = letters_in(tmp_path)
     (letter,) = letters.lying
     assert (letter.key, letter.reason, letter.number) == ((1, 3), "trigger 3 is not welcome", 1)
-    piece = letters.read(letter)
-    assert piece.readings["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
-    assert piece.ledger["time_ns"].tolist() == [time_of(3)]
+    block = letters.read(letter)
+    assert block.readings["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
+    assert block.ledger["time_ns"].tolist() == [time_of(3)]
 
 
 async def test_one_bad_trigger_of_many_is_found_by_halves(tmp_path: Path) -> None:
@@ -209,17 +209,17 @@ async def test_what_comes_late_for_a_dead_letter_follows_it_and_both_are_retried
         pipeline = logger.pipelines["bpm"]
         logger.store.__class__ = Picky
         pipeline.receive(make_block(GROUP, [(3, 0), (3, 1)]))
-        await eventually(lambda: pipeline.dead_letters.amount.pieces == 1)
+        await eventually(lambda: pipeline.dead_letters.amount.blocks == 1)
         logger.store.__class__ = MemoryStore
         # The database would take it now, but not before the trigger itself.
         pipeline.receive(make_block(GROUP, [(3, 2)]))
-        await eventually(lambda: pipeline.dead_letters.amount.pieces == 2)
+        await eventually(lambda: pipeline.dead_letters.amount.blocks == 2)
         pipeline.receive(make_block(GROUP, [(3, 3), (3, 4)]))
-        await eventually(lambda: pipeline.dead_letters.amount.pieces == 3)
+        await eventually(lambda: pipeline.dead_letters.amount.blocks == 3)
         assert len(await logger.stored(GROUP)) == 0
         outcome = await pipeline.retrying.round()
         assert (outcome.committed, outcome.readings, outcome.rejected) == (3, 5, 0)
-        assert pipeline.dead_letters.amount.pieces == 0
+        assert pipeline.dead_letters.amount.blocks == 0
         # From now on what comes for it goes its way.
         pipeline.receive(make_block(GROUP, [(3, 4)]))
         await eventually(lambda: pipeline.assembly.counts.duplicate == 1)
@@ -272,7 +272,7 @@ async def test_the_account_counts_on_and_leaves_out_what_was_rejected(tmp_path: 
         assert position == JournalPosition(sequence=14, triggers=104, readings=520)
 
 
-async def test_a_rejected_piece_waits_while_it_cannot_be_kept(tmp_path: Path) -> None:
+async def test_a_rejected_block_waits_while_it_cannot_be_kept(tmp_path: Path) -> None:
     blocked = tmp_path / "dead"
     blocked.write_text("a file where the folder should be")
     settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}

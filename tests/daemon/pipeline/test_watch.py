@@ -3,7 +3,7 @@
 import numpy as np
 
 from daemon.pipeline.watch import Watch
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array
 from tests.support.readings import make_block, make_group, whole
@@ -12,9 +12,9 @@ GROUP = make_group()
 SECOND = 1_000_000_000
 
 
-def closed(present: Array, late: Array | None = None) -> ClosedTriggers:
+def closed(present: Array, late: Array | None = None) -> ClosedBlock:
     triggers = len(present)
-    return ClosedTriggers(
+    return ClosedBlock(
         readings=whole(GROUP, *range(triggers)).reshape(triggers, GROUP.size),
         present=present,
         ledger=np.zeros(triggers, ledger_dtype(GROUP.size)),

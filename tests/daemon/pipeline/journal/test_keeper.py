@@ -10,7 +10,7 @@ import pytest
 
 from daemon.pipeline.journal import Journal
 from daemon.pipeline.journal.keeper import Keeper, Kept
-from tests.daemon.pipeline.journal.test_journal import GROUP, piece_of, same
+from tests.daemon.pipeline.journal.test_journal import GROUP, block_of, same
 
 ON_BOTH_LOOPS = True
 WITHIN_S = 10.0
@@ -52,23 +52,23 @@ async def keeping(folder: Path, **limits: int) -> AsyncIterator[Watched]:
 async def test_what_is_put_is_kept_in_order(tmp_path: Path) -> None:
     async with keeping(tmp_path) as watched:
         for number in range(1, 30):
-            watched.keeper.put([piece_of(number)])
+            watched.keeper.put([block_of(number)])
         found = await watched.keeper.read(0, 2**30)
         assert [number for number, _ in found] == list(range(watched.first, watched.first + 29))
-        assert all(same(piece_of(k), piece) for k, (_, piece) in enumerate(found, 1))
+        assert all(same(block_of(k), block) for k, (_, block) in enumerate(found, 1))
         await watched.until(lambda kept: kept.written == watched.first + 28)
     async with keeping(tmp_path) as again:
-        assert again.recovered.amount.pieces == 29
+        assert again.recovered.amount.blocks == 29
 
 
 async def test_a_sync_is_done_at_once_for_who_waits_and_soon_for_the_others(tmp_path: Path) -> None:
     async with keeping(tmp_path) as watched:
-        watched.keeper.put([piece_of(1)])
+        watched.keeper.put([block_of(1)])
         kept = await watched.until(lambda kept: kept.written == watched.first)
         assert kept.synced == 0
         await watched.until(lambda kept: kept.synced == watched.first)
         watched.keeper.sync_at_once(True)
-        watched.keeper.put([piece_of(2)])
+        watched.keeper.put([block_of(2)])
         # Written and synced in one step: nobody is told of one without the other.
         await watched.until(lambda kept: kept.written > watched.first)
         assert watched.told[-1].synced == watched.told[-1].written
@@ -78,7 +78,7 @@ async def test_a_full_journal_goes_on_when_it_is_trimmed(tmp_path: Path) -> None
     async with keeping(tmp_path, max_bytes=30_000, segment_bytes=4096) as watched:
         count = 60
         for number in range(1, count + 1):
-            watched.keeper.put([piece_of(number)])
+            watched.keeper.put([block_of(number)])
             await asyncio.sleep(0)
         seen: list[int] = []
         full = False
@@ -100,7 +100,7 @@ async def test_a_full_disk_is_told_and_mended(tmp_path: Path) -> None:
     async with keeping(tmp_path) as watched:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
         try:
-            watched.keeper.put([piece_of(1)])
+            watched.keeper.put([block_of(1)])
             kept = await watched.until(lambda kept: kept.problem is not None)
             assert kept.problem is not None
             assert "is full" in kept.problem
@@ -119,22 +119,22 @@ async def test_what_a_sync_failed_for_is_never_called_synced(tmp_path: Path, mon
             raise failing
 
         monkeypatch.setattr(watched.journal, "sync", fail)
-        watched.keeper.put([piece_of(1)])
+        watched.keeper.put([block_of(1)])
         kept = await watched.until(lambda kept: kept.problem is not None)
         assert (kept.written, kept.synced) == (watched.first, 0)
         monkeypatch.undo()
-        watched.keeper.put([piece_of(2)])
+        watched.keeper.put([block_of(2)])
         kept = await watched.until(lambda kept: kept.problem is None and kept.written == watched.first + 1)
         assert kept.synced == 0
         # Once the database has it there is nothing to doubt.
         watched.keeper.trim(watched.first)
-        watched.keeper.put([piece_of(3)])
+        watched.keeper.put([block_of(3)])
         await watched.until(lambda kept: kept.synced == watched.first + 2)
 
 
-@pytest.mark.parametrize("pieces", [0, 3])
-async def test_the_end_keeps_what_was_put(tmp_path: Path, pieces: int) -> None:
+@pytest.mark.parametrize("blocks", [0, 3])
+async def test_the_end_keeps_what_was_put(tmp_path: Path, blocks: int) -> None:
     async with keeping(tmp_path) as watched:
-        watched.keeper.put([piece_of(number) for number in range(1, pieces + 1)])
+        watched.keeper.put([block_of(number) for number in range(1, blocks + 1)])
     async with keeping(tmp_path) as again:
-        assert again.recovered.amount.pieces == pieces
+        assert again.recovered.amount.blocks == blocks
