@@ -8,7 +8,6 @@ import signal
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from backends.base import Store, StoreError, StoreUnavailable
 from daemon.api import api_server
@@ -23,14 +22,13 @@ from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.resume import what_was_left
-from daemon.pipeline.runs import Runs
+from daemon.pipeline.recovery import Runs, recover_group
 from daemon.sources.base import Source
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
 from daemon.sources.tls import contexts_of
 from daemon.sources.udp import UdpSource
-from daemon.telemetry.reporting import Reporter
+from daemon.telemetry.reporting import Reporter, WorkloadsStatus
 from daemon.telemetry.storage_report import StorageReport
 from daemon.telemetry.store_report import StoreReport
 from daemon.telemetry.stream import StatusStream
@@ -38,7 +36,7 @@ from daemon.workloads.interference.experiments import Experiments
 from daemon.workloads.readers.governor.governing import Governing
 from daemon.workloads.readers.manager import Readers, WorkloadRefused
 from daemon.workloads.visits.visiting import Visiting
-from schemas.api.status import State
+from schemas.api.status import State, Status
 from schemas.config import Config, Workload
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig
@@ -105,28 +103,32 @@ class Service:
         self.events = Events()
         asked = {section.name: durability_of(section, self.config) for section in self.config.groups}
         self.store_report = StoreReport(self.config.database.backend, loaded.target, asked, self.events)
-        self.reporter = Reporter(self.config, self.store_report, self.events)
-        self.stream = StatusStream(self.reporter)
-        self.readers = Readers(loaded, self.events)
-        self.reporter.readers = self.readers.statuses
-        self.experiments = Experiments(loaded, self.readers, self.events, self.reporter.status)
-        self.reporter.experiment = self.experiments.status
-        self.governing = Governing(self.config.readers.governor, self.readers, self.events)
-        self.reporter.governor = self.governing.status
-        self.visiting = Visiting(loaded, self.events, lambda: self.store_report.facts)
-        self.reporter.visits = self.visiting.status
         self.groups = {section.name: section.group() for section in self.config.groups}
-        self.pipelines: dict[str, Pipeline] = {}
+        self.pipelines: dict[str, Pipeline] = {}  # they fill up at the start, as the sources do
+        self._sources: list[Source] = []
         try:
             self.store: Store = store_of(loaded)
         except StoreError as error:
             raise CommandFailed(in_its_field(error, self.config)) from None
+        self.readers = Readers(loaded, self.events)
+        self.governing = Governing(self.config.readers.governor, self.readers, self.events, pipelines=self.pipelines)
+        self.experiments = Experiments(loaded, self.readers, self.events, pipelines=self.pipelines, status=self._status)
+        self.visiting = Visiting(loaded, self.events, lambda: self.store_report.facts)
+        self.reporter = Reporter(
+            self.config,
+            self.store_report,
+            self.events,
+            pipelines=self.pipelines,
+            sources=self._sources,
+            workloads=self._workloads_status,
+            state_dir=loaded.state_dir,
+        )
+        self.stream = StatusStream(self.reporter)
         self.storage = StorageReport(self.store, self.store_report, self.reporter)
         self._tls = contexts_of(loaded)
-        self._state_dir = self.reporter.folder = loaded.state_dir
+        self._state_dir = loaded.state_dir
         self._notifier = notifier or Notifier({})
         self._supervision = Supervision(self._notifier, self.reporter.status, self._parts, self.events)
-        self._sources: list[Source] = []
         self._api = api_server(self, loaded)
         self._background: list[asyncio.Task[None]] = []
         self._committing: list[asyncio.Task[None]] = []
@@ -159,8 +161,7 @@ class Service:
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
         await self.experiments.open()
-        self.reporter.pipelines = self.experiments.pipelines = self.governing.pipelines = self.pipelines
-        self._tell_risk()
+        self._note_risk()
         await self._start_sources()
         self.reporter.state = State.RUNNING
         self._background.append(tasks.create_task(self._reloader.run(self.reload_wanted), name="reloads"))
@@ -168,7 +169,7 @@ class Service:
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
         gc.freeze()
-        self.events.say("info", f"taking readings at {', '.join(self.addresses.sources)}; API at {self._api.address}")
+        self.events.info(f"taking readings at {', '.join(self.addresses.sources)}; API at {self._api.address}")
         for workload in self.config.readers.workloads:
             await self._start_reader(workload)
         await self.visiting.open()
@@ -208,6 +209,17 @@ class Service:
         for source, section in zip(self._sources, config.sources, strict=True):
             source.change(section)
 
+    def _status(self) -> Status:
+        return self.reporter.status()
+
+    def _workloads_status(self) -> WorkloadsStatus:
+        return WorkloadsStatus(
+            readers=self.readers.statuses(),
+            experiment=self.experiments.status(),
+            governor=self.governing.status(),
+            visits=self.visiting.status(),
+        )
+
     def _parts(self) -> list[Part]:
         """What has to move while the daemon runs, for the watchdog."""
         pipelines = (part for pipeline in self.pipelines.values() for part in pipeline.parts())
@@ -222,7 +234,7 @@ class Service:
                 self.store_report.answered(await self.store.facts())
             except StoreUnavailable as error:
                 if self.store_report.problem != str(error):
-                    self.events.say("error", f"the database is away, no readings are taken yet: {error}")
+                    self.events.error(f"the database is away, no readings are taken yet: {error}")
                 self.store_report.failed(str(error))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), OPEN_RETRY_S)
@@ -233,13 +245,12 @@ class Service:
                 return
 
     async def _make_pipelines(self) -> None:
-        left = {
-            name: await what_was_left(self.store, group, self.config, self._state_dir, self.events)
+        recovered = {
+            name: await recover_group(self.store, group, self.config, self._state_dir, self.events)
             for name, group in self.groups.items()
         }
-        runs = Runs(max((found.run for found in left.values() if found.run is not None), default=1))
+        runs = Runs(max((group.run for group in recovered.values() if group.run is not None), default=1))
         for section in self.config.groups:
-            found = left[section.name]
             self.pipelines[section.name] = Pipeline(
                 self.groups[section.name],
                 self.config,
@@ -247,14 +258,9 @@ class Service:
                 layout=layout_of(section, self.config),
                 durability=durability_of(section, self.config),
                 runs=runs,
-                run=found.run or runs.current,
-                history=found.history,
-                position=found.position,
-                journal=found.journal,
-                recovered=found.recovered,
-                dead_letters=found.dead_letters,
+                recovered=recovered[section.name],
                 events=self.events,
-                noticed=self.reporter.look_at_store,
+                availability_changed=self.reporter.look_at_store,
             )
 
     async def _start_sources(self) -> None:
@@ -268,13 +274,12 @@ class Service:
                     f"({reason_of(error)}); stop what uses it, or give another port"
                 ) from None
             self._sources.append(source)
-        self.reporter.sources = self._sources
 
     async def _start_reader(self, workload: Workload) -> None:
         try:
             await self.readers.start(workload)
         except WorkloadRefused as error:
-            self.events.say("error", f"reader workload {workload.name} does not start: {error}")
+            self.events.error(f"reader workload {workload.name} does not start: {error}")
 
     # --- running and stopping -----------------------------------------------------------------------------------
 
@@ -283,19 +288,19 @@ class Service:
             await asyncio.sleep(FACTS_EVERY_S)
             try:
                 self.store_report.answered(await self.store.facts())
-                self._tell_risk()
+                self._note_risk()
                 self._unknown = None
             except StoreUnavailable as error:
                 self.store_report.failed(str(error))
             except StoreError as error:
                 # Readings may well be committed all the same; an operator has to know that the facts are old ones.
                 if self._unknown != str(error):
-                    self.events.say("warning", f"the database does not say how it is: {error}")
+                    self.events.warning(f"the database does not say how it is: {error}")
                 self._unknown = str(error)
 
-    def _tell_risk(self) -> None:
+    def _note_risk(self) -> None:
         for pipeline in self.pipelines.values():
-            pipeline.committer.note_risk(self.store_report.risk_ms(pipeline.durability))
+            pipeline.note_risk(self.store_report.risk_ms(pipeline.durability))
 
     async def _finish_committing(self) -> None:
         if not self._committing:
@@ -312,17 +317,18 @@ class Service:
         try:
             await pipeline.close()
         except OSError as error:
-            self.events.say("error", f"group {pipeline.group.name}: the journal is not on the disk: {error}")
-        left = pipeline.backlog.waiting.readings
+            self.events.error(f"group {pipeline.group.name}: the journal is not on the disk: {error}")
+        figures = pipeline.figures()
+        left = figures.waiting.readings
         if not left:
             return
         where = "stay in the journal, and are committed after the next start"
-        if not pipeline.has_journal or pipeline.backlog.problem is not None:
+        if not pipeline.has_journal or figures.journal_problem is not None:
             where = "are not in the database; TCP senders that ask for acknowledgements still have theirs"
-        self.events.say(
-            "warning" if pipeline.has_journal else "error",
+        report = self.events.warning if pipeline.has_journal else self.events.error
+        report(
             f"group {pipeline.group.name}: {left} readings could not be committed within {COMMIT_WITHIN_S:g} s and"
-            f" {where}",
+            f" {where}"
         )
 
 
@@ -333,7 +339,7 @@ def make_source(
     tls: ssl.SSLContext | None = None,
 ) -> Source:
     """Make the source that a section of the configuration describes; `tls` for one that has a certificate."""
-    say = partial(events.say, "warning")
+    say = events.warning
     if isinstance(section, TcpConfig):
         return TcpSource(section, pipelines, tls=tls, say=say)
     if isinstance(section, UdpConfig):

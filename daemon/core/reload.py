@@ -77,7 +77,7 @@ class Reloader:
             found = await asyncio.to_thread(load_config, self._path)
         except ConfigError as error:
             for problem in error.problems:
-                self._events.say("error", f"the configuration stays as it was: {problem}")
+                self._events.error(f"the configuration stays as it was: {problem}")
             return
         changed = list(differences(self._config, found.config))
         self._config = applicable(self._config, found.config)
@@ -86,11 +86,11 @@ class Reloader:
         left = set(differences(self._config, found.config))
         for field in changed:
             if field in left or field in passwords:
-                self._events.say("warning", f"{field} has changed in the file; it needs a restart, the old one is used")
+                self._events.warning(f"{field} has changed in the file; it needs a restart, the old one is used")
             else:
-                self._events.say("info", f"{field} has changed, and is used from now on")
+                self._events.info(f"{field} has changed, and is used from now on")
         self._apply(self._config)
-        self._events.say("info", f"the configuration was read again: {_counted(len(changed))}")
+        self._events.info(f"the configuration was read again: {_counted(len(changed))}")
 
 
 def _passwords(loaded: LoadedConfig) -> dict[str, str | None]:

@@ -1,11 +1,10 @@
 """The state folder belongs to one process at a time: to the daemon, or to a command that changes what lies in it."""
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from backends.folder_lock import FolderInUse, FolderLock
 from daemon.core.outcome import CommandFailed, reason_of
 
 
@@ -23,18 +22,14 @@ def only_one(state_dir: Path) -> Iterator[None]:
     """
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = FolderLock(state_dir / "lock")
+    except FolderInUse:
+        raise StateFolderInUse(
+            f"state_dir: another daemon uses {state_dir}; stop it, or give this one a folder of its own"
+        ) from None
     except OSError as error:
         raise CommandFailed(
             f"state_dir: {state_dir} cannot be used ({reason_of(error)}); name a folder the daemon may write to"
         ) from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StateFolderInUse(
-                f"state_dir: another daemon uses {state_dir}; stop it, or give this one a folder of its own"
-            ) from None
+    with lock:
         yield
-    finally:
-        os.close(descriptor)

@@ -4,9 +4,7 @@ Natural batching: while one transaction is under way the next batch gathers, and
 trigger at once. The committer owns batching, retry and backoff; the store only writes.
 """
 
-import asyncio
 import math
-import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,13 +13,13 @@ import numpy as np
 
 from backends.base import BatchRejected, CommitsLost, Store, StoreError, StoreUnavailable
 from backends.columns.filling import readings_in
-from daemon.core.events import Events
 from daemon.core.metrics import Latencies, Recent
+from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
 from daemon.pipeline.closed_blocks import keys_of, merge, split
 from daemon.pipeline.dead_letters import DeadLetters
-from daemon.pipeline.dead_letters.announcement import Announcement
 from daemon.pipeline.journal import Amount
+from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
 from schemas.queries import LedgerTail
@@ -56,9 +54,8 @@ class Committer:
 
     settled: called with the number of blocks that are committed (or kept as dead letters) now, of those that closed in
     this process.
-    noticed: called when `problem` comes or goes, however short it was.
-    went_back: called when the database has lost what it acknowledged, with how much of it comes again, how much does
-    not, and how many readings it lost of what was committed before this process began.
+    availability_changed: called when `problem` comes or goes, however short it was.
+    lost: what the database acknowledged in this process, has lost since, and does not get again.
     account: how much the store said at the start that this logger ever committed; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
@@ -72,14 +69,14 @@ class Committer:
         settings: CommitterConfig,
         backlog: Backlog,
         dead_letters: DeadLetters,
-        events: Events,
+        announcements: Announcements,
         settled: Callable[[int], None],
-        noticed: Callable[[], None],
+        availability_changed: Callable[[], None],
         account: JournalPosition | None = None,
-        went_back: Callable[[Amount, Amount, int], None],
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
+        self.lost = Amount()
         self.problem: str | None = None
         self.problem_since_ns = 0
         self.committed_ns = 0
@@ -92,12 +89,11 @@ class Committer:
         self.change(settings)
         self._backlog = backlog
         self._dead_letters = dead_letters
-        self._announcement = Announcement(group.name, events)
+        self._announcements = announcements
         self._settled = settled
-        self._noticed = noticed
+        self._availability_changed = availability_changed
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
         self._follows: JournalPosition | None = self._acknowledged
-        self._went_back = went_back
 
     def change(self, settings: CommitterConfig) -> None:
         """Batch and pause so from now on."""
@@ -105,6 +101,9 @@ class Committer:
         self._most = self._max_batch  # and less while the store does not manage as much in its time
         self._retry_first_s = settings.retry_first_ms / 1e3
         self._retry_most_s = settings.retry_most_ms / 1e3
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._retry_first_s, self._retry_most_s)
 
     def note_risk(self, risk_ms: float) -> None:
         """Be told how young an acknowledged reading may be, in ms, and still be lost with the server."""
@@ -133,7 +132,7 @@ class Committer:
                 except StoreError as away:
                     # It comes to the same place again.
                     self._note(str(away))
-                    await asyncio.sleep(self._retry_first_s)
+                    await self._backoff().pause()
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)
 
@@ -159,7 +158,9 @@ class Committer:
         # What comes again beyond what was lost are dead letters of its blocks, which are left out again.
         self.counts.dead_triggers -= max(0, regained.triggers - triggers)
         self.counts.dead_readings -= max(0, regained.readings - readings)
-        self._went_back(regained, gone, was.readings - to.readings - readings)
+        self.lost.change(gone.triggers, gone.readings, gone.blocks)
+        before = was.readings - to.readings - readings
+        self._announcements.commits_lost(self._durability, regained, gone.readings + before)
 
     async def _commit(self, blocks: list[Waiting]) -> None:
         if any(self._dead_letters.concerns(waiting.number, waiting.block) for waiting in blocks):
@@ -198,12 +199,12 @@ class Committer:
 
     async def _held(self) -> int:
         """Up to which number the store has the blocks, asked again for as long as it is not available."""
-        pause = self._retry_first_s
+        backoff = self._backoff()
         while True:
             try:
                 position = await self._store.position(self._group.name)
             except StoreUnavailable as error:
-                pause = await self._pause(error, pause)
+                await self._wait_for_store(error, backoff)
             else:
                 self._note(None)
                 return position.sequence if position else 0
@@ -222,7 +223,7 @@ class Committer:
                 await self._persist(self._store.commit, self._batch(good, waiting.number))
             except BatchRejected as error:
                 # The database has changed its mind since the rehearsal.
-                await self._bury([(part, str(error)) for part in good], waiting.number)
+                await self._keep_rejected([(part, str(error)) for part in good], waiting.number)
                 good = []
             else:
                 self._count(good, waiting.number)
@@ -245,7 +246,7 @@ class Committer:
             rejected = [(0, reason)]
         else:
             rejected = await self._rejected(others, waiting.number)
-        await self._bury(
+        await self._keep_rejected(
             [*((part, FOLLOWS) for part in following), *((others[k], why) for k, why in rejected)], waiting.number
         )
         bad = {k for k, _ in rejected}
@@ -269,12 +270,12 @@ class Committer:
 
     async def _persist(self, what: Callable[[Batch], Awaitable[None]], batch: Batch, tries: float = math.inf) -> bool:
         """Commit or rehearse, trying again while the store is not available; False after so many tries in vain."""
-        pause = self._retry_first_s
+        backoff = self._backoff()
         while tries > 0:
             try:
                 await what(batch)
             except StoreUnavailable as error:
-                pause = await self._pause(error, pause)
+                await self._wait_for_store(error, backoff)
                 tries -= 1
             except BatchRejected:
                 self.steps += 1
@@ -284,29 +285,25 @@ class Committer:
                 return True
         return False
 
-    async def _pause(self, error: StoreUnavailable, pause: float) -> float:
-        """Wait before the store is asked again; return for how long the next time."""
+    async def _wait_for_store(self, error: StoreUnavailable, backoff: Backoff) -> None:
         self._note(str(error))
         self.counts.retries += 1
-        # Spread, so that several groups and daemons do not knock at the same moment.
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
-        return min(2 * pause, self._retry_most_s)
+        await backoff.pause()
 
-    async def _bury(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
+    async def _keep_rejected(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
         if not parts:
             return
-        pause = self._retry_first_s
+        backoff = self._backoff()
         letters = self._dead_letters.address(parts, number)
         while True:
             try:
                 await self._dead_letters.keep(letters)
             except OSError as error:
                 self._note(f"the store rejected a trigger ({parts[0][1]}), and it cannot be kept on disk: {error}")
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, self._retry_most_s)
+                await backoff.pause()
             else:
                 self._note(None)
-                self._announcement.buried([letter for letter, _ in letters])
+                self._announcements.rejected([letter for letter, _ in letters])
                 return
 
     def _batch(self, parts: list[ClosedBlock], number: int) -> Batch:
@@ -355,4 +352,4 @@ class Committer:
             self.problem_since_ns = time.monotonic_ns()
         self.problem = problem
         if is_news:
-            self._noticed()
+            self._availability_changed()

@@ -200,7 +200,7 @@ class TcpSource:
             self._timer = loop.call_later(max(self._every_s, AGAIN_S), self._round)
 
     def _acknowledge(self, group: str, columns: dict[int, Connection]) -> None:
-        done, refused = self.pipelines[group].assembly.receipts.acknowledged()
+        done, refused = self.pipelines[group].acknowledged()
         told, again = self._told[group], self._again[group]
         told = np.pad(told, (0, len(done) - len(told)), constant_values=-1)
         for column in {*np.flatnonzero(done != told).tolist(), *again}:

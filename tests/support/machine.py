@@ -7,7 +7,7 @@ import numpy as np
 
 from daemon.core.clock import Instant
 from daemon.pipeline.assembly import Assembly
-from daemon.pipeline.desync import Desync, Finding
+from daemon.pipeline.instruments.desync import Desync, Finding
 from schemas.readings import Array
 from tests.support.readings import START_NS, make_group
 

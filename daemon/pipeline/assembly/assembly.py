@@ -30,7 +30,7 @@ NO_SLOTS = np.empty(0, np.intp)
 
 
 @dataclass(kw_only=True)
-class Counts:
+class AssemblyCounts:
     """Counts since the start. Readings: received = accepted + duplicate + refused + held back as strays."""
 
     received: int = 0
@@ -68,7 +68,7 @@ class Assembly:
         history: Array | None = None,
     ) -> None:
         self.group = group
-        self.counts = Counts()
+        self.counts = AssemblyCounts()
         self.receipts = Receipts()
         self._timeout_ns = timeout_ns
         self._next_run = next_run

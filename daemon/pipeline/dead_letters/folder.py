@@ -27,19 +27,6 @@ def folder_of(state_dir: Path, group: str) -> Path:
     return state_dir / "dead-letters" / group
 
 
-def said_of(found: Found) -> str:
-    """Say what of a segment cannot be read, in one line."""
-    if found.is_other:
-        return (
-            f"{found.path} holds dead letters of other instruments or channels than the configuration has; retry or"
-            " export them with the configuration of then, or move the file away"
-        )
-    return (
-        f"{found.damaged} bytes of {found.path} are no whole dead letter: it is damaged, or the daemon was killed while"
-        " it wrote; the file stays until you remove it"
-    )
-
-
 @dataclass(kw_only=True)
 class _Segment:
     """A segment: how many of its letters still lie here, and the highest number of a block that they were part of."""

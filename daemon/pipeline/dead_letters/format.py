@@ -66,6 +66,19 @@ class Found:
     damaged: int = 0
     is_other: bool = False
 
+    @property
+    def problem(self) -> str:
+        """What of it cannot be read, and what to do, in one line."""
+        if self.is_other:
+            return (
+                f"{self.path} holds dead letters of other instruments or channels than the configuration has; retry or"
+                " export them with the configuration of then, or move the file away"
+            )
+        return (
+            f"{self.damaged} bytes of {self.path} are no whole dead letter: it is damaged, or the daemon was killed"
+            " while it wrote; the file stays until you remove it"
+        )
+
 
 def kind_of(reason: str) -> str:
     """What reasons have in common that differ in numbers only: databases name the row."""

@@ -38,7 +38,7 @@ class Outcome:
     reasons: dict[str, int] = field(default_factory=dict)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """In one line."""
         parts = [f"{self.committed:,} committed ({self.readings:,} readings)", f"{self.rejected:,} rejected again"]
         if self.unreadable:

@@ -3,11 +3,10 @@
 Blocks are numbered in the order in which they closed, in ascending order and never twice, and a number that was ever
 handed out is not handed out again: up to which number the database has them says which are still to be committed.
 
-Everything here blocks, and is called from one thread at a time; the event loop talks to `keeper`.
+Everything here blocks, and is called from one thread at a time; the event loop uses `thread`.
 """
 
 import errno
-import fcntl
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.columns.filling import readings_in
+from backends.folder_lock import FolderInUse, FolderLock
 from daemon.pipeline.journal.format import BadRecord, Buffer, encode, group_checksum, segment_head
 from daemon.pipeline.journal.segment import ENDING, INDEX, Damage, Scan, SegmentWriter, read, scan, sync_folder
 from schemas.batch import ClosedBlock
@@ -56,15 +56,15 @@ class Amount:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovered:
+class JournalRecovery:
     """What was found at the start.
 
-    amount: what the database lacks. damages: what could not be read, and is set aside in `kept`.
+    amount: what the database lacks. damages: what could not be read, and is set aside in `copies`.
     """
 
     amount: Amount
     damages: tuple[Damage, ...]
-    kept: tuple[Path, ...]
+    copies: tuple[Path, ...]
 
 
 @dataclass(kw_only=True)
@@ -111,7 +111,7 @@ class Journal:
         self._sealed: deque[_Sealed] = deque()
         self._writer: SegmentWriter | None = None
         self._written: deque[tuple[int, ...]] = deque()  # as INDEX
-        self._lock: int | None = None
+        self._lock: FolderLock | None = None
 
     @property
     def room(self) -> int:
@@ -131,7 +131,7 @@ class Journal:
         self._max_bytes = max_bytes
         self._segment_bytes = min(segment_bytes, max(1, max_bytes // 4))
 
-    def open(self, position: int) -> Recovered:
+    def open(self, position: int) -> JournalRecovery:
         """Take the folder, look through its segments, and set aside what is damaged.
 
         position: up to which number the database has the blocks.
@@ -149,19 +149,16 @@ class Journal:
             raise
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            self._lock = None
+            self._lock = FolderLock(self._folder / LOCK)
+        except FolderInUse:
             raise JournalError(
                 f"{self._folder} is used by another daemon; stop it, or set another `state_dir`"
             ) from None
 
-    def _recover(self, position: int) -> Recovered:
+    def _recover(self, position: int) -> JournalRecovery:
         damages: list[Damage] = []
-        kept: list[Path] = []
+        copies: list[Path] = []
         last = position
         for path in sorted(self._folder.glob(f"*{ENDING}")):
             found = scan(path)
@@ -169,7 +166,7 @@ class Journal:
             last = max(last, int(found.records["sequence"].max(initial=0)))
             for damage in found.damages:
                 damages.append(damage)
-                kept.append(self._set_aside(damage))
+                copies.append(self._set_aside(damage))
             waiting = found.records[found.records["sequence"] > position]
             if len(waiting):
                 self._sealed.append(_Sealed(path=path, nbytes=found.nbytes, records=waiting))
@@ -179,14 +176,14 @@ class Journal:
         sync_folder(self._folder)
         self.next = last + OFF_LIMITS
         waiting_in = [segment.records for segment in self._sealed]
-        return Recovered(
+        return JournalRecovery(
             amount=Amount(
                 blocks=sum(len(records) for records in waiting_in),
                 triggers=sum(int(records["triggers"].sum()) for records in waiting_in),
                 readings=sum(int(records["readings"].sum()) for records in waiting_in),
             ),
             damages=tuple(damages),
-            kept=tuple(kept),
+            copies=tuple(copies),
         )
 
     def _check_group(self, found: Scan) -> None:
@@ -377,7 +374,7 @@ class Journal:
                     writer.close()
         finally:
             if self._lock is not None:
-                os.close(self._lock)
+                self._lock.release()
                 self._lock = None
 
 

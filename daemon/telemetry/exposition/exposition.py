@@ -52,7 +52,7 @@ class StatusCollector(Collector):
             labels=["group"],
         )
         for name, pipeline in self._reporter.pipelines.items():
-            latencies = pipeline.committer.latencies
+            latencies = pipeline.latencies
             upto = latencies.buckets.cumsum()
             bounds = [*(str(bound / 1e3) for bound in BOUNDS_MS), "+Inf"]
             buckets = [(bound, float(count)) for bound, count in zip(bounds, upto, strict=True)]

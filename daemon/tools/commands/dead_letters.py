@@ -16,7 +16,7 @@ from daemon.client.reach import DaemonUrl, Reach, TokenFile, reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed, examples
 from daemon.core.state_folder import StateFolderInUse, only_one
-from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of, said_of
+from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
 from daemon.pipeline.dead_letters.format import kind_of
 from daemon.tools.console import make_console
 from schemas.readings import InstrumentGroup
@@ -109,7 +109,7 @@ def retry(
     )
     outcomes = {name: Outcome(**answer) for name, answer in answers.items()}
     for name, outcome in outcomes.items():
-        typer.echo(f"{name}: {outcome.told}")
+        typer.echo(f"{name}: {outcome.summary}")
     if any(outcome.rejected or outcome.unreadable for outcome in outcomes.values()):
         raise typer.Exit(1)
 
@@ -146,7 +146,7 @@ def _opened(loaded: LoadedConfig, group: str | None) -> Kept:
     for each in _chosen(loaded, group):
         letters = DeadLetters(folder_of(loaded.state_dir, each.name), each)
         for found in letters.open():
-            typer.echo(f"warning: {said_of(found)}", err=True)
+            typer.echo(f"warning: {found.problem}", err=True)
         kept.append((each, letters))
     return kept
 

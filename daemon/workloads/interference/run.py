@@ -245,7 +245,7 @@ class Run:
 
     def _see_commits(self) -> None:
         for pipeline in self._pipelines:
-            problem = pipeline.committer.problem
+            problem = pipeline.figures().store_problem
             if problem is not None and not self._is_away_noted:
                 self._is_away_noted = True
                 block = f"the first time in block {self._number}"

@@ -65,17 +65,17 @@ class Reader:
 
     Args:
         log: where the process says what goes wrong.
-        say: tells an operator something, with its severity.
+        report: records what an operator has to act on.
         pause_s: before a process that died is started again the first time.
     """
 
-    def __init__(self, spec: Spec, log: Path, say: Callable[[str, str], None], pause_s: float) -> None:
+    def __init__(self, spec: Spec, log: Path, report: Callable[[str], None], pause_s: float) -> None:
         self.workload = spec.workload
         self.wanted = spec.admitted
         self._held: Admission | None = None
         self._spec = spec
         self._log = log
-        self._say = say
+        self._record_error = report
         self._pause_s = pause_s
         self._since_ns = time.time_ns()
         self._state = "starting"
@@ -166,7 +166,7 @@ class Reader:
                 pause_s = self._pause_s
             self._state, self._problem = "failed", problem
             name = self.workload.name
-            self._say("error", f"reader workload {name} failed: {problem}; it starts again in {pause_s:g} s")
+            self._record_error(f"reader workload {name} failed: {problem}; it starts again in {pause_s:g} s")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MOST_S)
 

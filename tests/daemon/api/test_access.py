@@ -36,7 +36,7 @@ async def test_on_loopback_anyone_reads_and_only_the_token_changes() -> None:
             "state_dir, or where token_file or token_env in [api] says"
         )
         assert (await api.client.post("/api/v1/run", headers=WRONG)).status_code == 401
-        assert api.logger.pipelines["bpm"].assembly.run == 1
+        assert api.logger.pipelines["bpm"].figures().run == 1
         assert (await api.client.post("/api/v1/run", headers=WITH_TOKEN)).json() == {"bpm": 2}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from backends.base import StoreUnavailable
 from daemon.core.supervision.progress_watch import Part, ProgressWatch
 from daemon.pipeline.journal import Journal
-from daemon.pipeline.journal.keeper import Keeper
+from daemon.pipeline.journal.thread import JournalThread
 from daemon.pipeline.pipeline import Pipeline, longest_attempt_s
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
@@ -77,7 +77,7 @@ async def test_a_committer_that_hangs_stands_still_and_one_that_commits_moves() 
         pipeline = logger.pipelines["bpm"]
         assert not part_of(pipeline, "committer").is_busy, "nothing waits"
         pipeline.receive(whole(GROUP, 1))
-        await eventually(lambda: pipeline.committer.counts.commits == 1)
+        await eventually(lambda: pipeline.figures().committed.commits == 1)
         moved = part_of(pipeline, "committer").steps
         assert moved == 1
         logger.store.serving.clear()
@@ -126,19 +126,19 @@ async def test_triggers_that_should_have_closed_are_work() -> None:
 async def test_the_journals_thread_answers_until_it_is_dead(tmp_path: Path) -> None:
     journal = Journal(tmp_path, GROUP, max_bytes=2**20, segment_bytes=2**18)
     journal.open(0)
-    keeper = Keeper(journal, lambda _: None)
-    keeper.start()
-    keeper.part("thread")
+    thread = JournalThread(journal, lambda _: None)
+    thread.start()
+    thread.part("thread")
     for _ in range(3):
-        steps = keeper.part("thread").steps
-        await eventually(lambda steps=steps: keeper.part("thread").steps > steps)
-    await keeper.end()
-    dead = keeper.part("thread")
+        steps = thread.part("thread").steps
+        await eventually(lambda steps=steps: thread.part("thread").steps > steps)
+    await thread.end()
+    dead = thread.part("thread")
     watch = ProgressWatch(0.5)
     for now in (0.0, 0.5, 1.0):
-        stuck = watch.look([keeper.part("thread")], now)
+        stuck = watch.look([thread.part("thread")], now)
     assert stuck
-    assert keeper.part("thread").steps == dead.steps
+    assert thread.part("thread").steps == dead.steps
 
 
 async def test_sources_that_do_not_receive_are_stuck() -> None:

@@ -103,9 +103,9 @@ async def test_open_triggers_close_after_the_new_timeout() -> None:
         pipeline = logger.pipelines["bpm"]
         pipeline.receive(whole(group, 1))
         pipeline.receive(make_block(group, [(2, 0)]))
-        assert pipeline.assembly.open == 1
+        assert pipeline.figures().open == 1
         pipeline.change(config_with(assembly={"timeout_ms": 10.0}))
-        await eventually(lambda: pipeline.committer.counts.triggers == 2)
+        await eventually(lambda: pipeline.figures().committed.triggers == 2)
 
 
 async def test_more_memory_ends_backpressure_and_less_begins_it() -> None:
@@ -133,15 +133,15 @@ async def test_the_committer_and_the_watch_take_over_their_settings() -> None:
         )
         pipeline.receive(make_block(group, [(1, i) for i in range(group.size)]))
         pipeline.change(new)
-        committer = pipeline.committer
+        committer = pipeline._committer
         assert (committer._max_batch, committer._retry_first_s, committer._retry_most_s) == (2**20, 0.002, 3.0)
         assert {part.extra_s for part in pipeline.parts()} == {0.0, longest_attempt_s(new)}
-        await eventually(lambda: pipeline.committer.counts.triggers == 1)
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
         seen_ns = time.monotonic_ns()
         await eventually(lambda: time.monotonic_ns() > seen_ns + 10_000_000)
         pipeline.receive(make_block(group, [(2, i) for i in range(group.size - 1)]))
         pipeline.end()
-        assert pipeline.watch.states(time.monotonic_ns()) == "oooos"
+        assert pipeline.instruments.figures(time.monotonic_ns()).states == "oooos"
 
 
 # --- a daemon -----------------------------------------------------------------------------------------------------

@@ -12,13 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.columns.filling import readings_in
+from daemon.core.events import Events
+from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.journal import Amount, Journal
-from daemon.pipeline.journal.keeper import Keeper, Kept
 from tests.daemon.pipeline.journal.test_journal import GROUP, block_of, flip, same, segments
 
 WITHIN_S = 20.0
-PIECE_BYTES = max(block_of(number).nbytes for number in range(1, 20))
+BLOCK_BYTES = max(block_of(number).nbytes for number in range(1, 20))
 
 
 class Opened:
@@ -26,31 +27,27 @@ class Opened:
 
     def __init__(self, folder: Path | None, *, position: int = 0, memory: int, **limits: int) -> None:
         self.calls: list[bool] = []
-        self.lost: list[Amount] = []
-        self.kept: Kept | None = None
-        self.keeper: Keeper | None = None
-        last, recovered = 0, Amount()
+        self.spooled: list[int] = []
+        journal, recovered = None, Amount()
         if folder is not None:
             journal = Journal(folder, GROUP, **{"max_bytes": 2**30, "segment_bytes": 2**16, **limits})
-            found = journal.open(position)
-            last = journal.next - 1
-            recovered = found.amount
-            self.keeper = Keeper(journal, self._told)
+            recovered = journal.open(position).amount
         self.backlog = Backlog(
-            self.keeper,
+            journal,
             position=position,
-            last=last,
             recovered=recovered,
             max_memory=memory,
+            announcements=Announcements(GROUP.name, Events()),
             full=self.calls.append,
-            lost=self.lost.append,
+            spooled=self.spooled.append,
         )
-        if self.keeper is not None:
-            self.keeper.start()
+        self.backlog.start()
 
-    def _told(self, kept: Kept) -> None:
-        self.kept = kept
-        self.backlog.told(kept)
+    @property
+    def written(self) -> int:
+        """The last number that is in the journal's files."""
+        assert self.backlog._journal is not None
+        return self.backlog._journal.state.written
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WITHIN_S):
@@ -62,7 +59,7 @@ class Opened:
         numbers = []
         async with asyncio.timeout(WITHIN_S):
             while len(numbers) < count:
-                taken = await self.backlog.take(4 * PIECE_BYTES)
+                taken = await self.backlog.take(4 * BLOCK_BYTES)
                 numbers += [waiting.number for waiting in taken]
                 self.backlog.settle(len(taken))
         return numbers
@@ -70,13 +67,11 @@ class Opened:
 
 @asynccontextmanager
 async def opened(folder: Path | None, **settings: int) -> AsyncIterator[Opened]:
-    here = Opened(folder, **{"memory": 10 * PIECE_BYTES, **settings})
+    here = Opened(folder, **{"memory": 10 * BLOCK_BYTES, **settings})
     try:
         yield here
     finally:
         await here.backlog.close()
-        if here.keeper is not None:
-            await here.keeper.end()
 
 
 async def test_while_the_database_keeps_up_all_is_in_memory(tmp_path: Path) -> None:
@@ -98,16 +93,16 @@ async def test_beyond_its_share_of_memory_it_waits_on_disk(tmp_path: Path) -> No
         count = 300
         for number in range(1, count + 1):
             here.backlog.put([block_of(number)])
-            assert here.backlog.memory_bytes <= 11 * PIECE_BYTES
+            assert here.backlog.memory_bytes <= 11 * BLOCK_BYTES
         assert here.backlog.waiting.blocks == count
         assert here.backlog.waiting.readings == sum(readings_in(block_of(k)) for k in range(1, count + 1))
         seen = []
         async with asyncio.timeout(WITHIN_S):
             while len(seen) < count:
-                taken = await here.backlog.take(3 * PIECE_BYTES)
+                taken = await here.backlog.take(3 * BLOCK_BYTES)
                 seen += [waiting.block for waiting in taken]
                 here.backlog.settle(len(taken))
-                assert here.backlog.memory_bytes <= 17 * PIECE_BYTES
+                assert here.backlog.memory_bytes <= 17 * BLOCK_BYTES
         assert all(same(block, block_of(k)) for k, block in enumerate(seen, 1))
         assert here.backlog.waiting == Amount()
         assert here.calls == []
@@ -155,7 +150,7 @@ async def test_what_cannot_be_read_any_more_is_told_and_stops_nothing(tmp_path: 
     async with opened(tmp_path, segment_bytes=2**20) as here:
         for number in range(1, 61):
             here.backlog.put([block_of(number)])
-        await here.until(lambda: here.kept is not None and here.kept.written == here.backlog._last)
+        await here.until(lambda: here.written == here.backlog._last)
         (path,) = segments(tmp_path)
         flip(path, path.stat().st_size - 100, 4)
         numbers = await here.drained(59)
@@ -163,7 +158,7 @@ async def test_what_cannot_be_read_any_more_is_told_and_stops_nothing(tmp_path: 
         (last,) = await here.backlog.take(2**20)
         assert same(last.block, block_of(99))
         assert numbers[-1] == last.number - 2
-        assert here.lost == [Amount(blocks=1, triggers=3, readings=readings_in(block_of(60)))]
+        assert here.backlog.lost == Amount(blocks=1, triggers=3, readings=readings_in(block_of(60)))
 
 
 async def test_without_a_journal_memory_is_the_limit() -> None:
@@ -184,7 +179,7 @@ def test_any_order_of_events_loses_and_repeats_nothing(tmp_path: Path, seed: int
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
 
     async def go() -> None:
-        async with opened(folder, memory=memory * PIECE_BYTES, max_bytes=disk, segment_bytes=8_192) as here:
+        async with opened(folder, memory=memory * BLOCK_BYTES, max_bytes=disk, segment_bytes=8_192) as here:
             first, put, seen = here.backlog._last + 1, 0, 0
             for _ in range(60):
                 if rng.random() < 0.6 and not here.backlog.is_full:
@@ -192,7 +187,7 @@ def test_any_order_of_events_loses_and_repeats_nothing(tmp_path: Path, seed: int
                     here.backlog.put([block_of(put + k) for k in range(1, count + 1)])
                     put += count
                 elif seen < put:
-                    taken = await asyncio.wait_for(here.backlog.take(int(rng.integers(1, 5)) * PIECE_BYTES), WITHIN_S)
+                    taken = await asyncio.wait_for(here.backlog.take(int(rng.integers(1, 5)) * BLOCK_BYTES), WITHIN_S)
                     for waiting in taken:
                         seen += 1
                         assert waiting.number == first + seen - 1
@@ -206,7 +201,7 @@ def test_any_order_of_events_loses_and_repeats_nothing(tmp_path: Path, seed: int
 
 
 async def test_what_the_database_lost_again_comes_again(tmp_path: Path) -> None:
-    async with opened(tmp_path, memory=100 * PIECE_BYTES) as here:
+    async with opened(tmp_path, memory=100 * BLOCK_BYTES) as here:
         first = here.backlog._last + 1
         here.backlog.hold_for(60.0)
         here.backlog.put([block_of(number) for number in range(1, 21)])
@@ -222,13 +217,13 @@ async def test_what_the_database_lost_again_comes_again(tmp_path: Path) -> None:
         numbers, mine = [], 0
         async with asyncio.timeout(WITHIN_S):
             while len(numbers) < 15:
-                for waiting in await here.backlog.take(4 * PIECE_BYTES):
+                for waiting in await here.backlog.take(4 * BLOCK_BYTES):
                     assert same(waiting.block, block_of(waiting.number - first + 1))
                     numbers.append(waiting.number)
                     mine += here.backlog.settle(1)
         assert numbers == list(range(first + 5, first + 20))
         assert mine == 5  # the other ten were acknowledged before
-        assert here.lost == []
+        assert here.backlog.lost == Amount()
 
 
 async def test_what_is_safe_in_the_database_is_held_no_longer(tmp_path: Path) -> None:
@@ -262,7 +257,7 @@ async def test_what_is_held_is_left_to_the_next_daemon(tmp_path: Path) -> None:
         here.backlog.put([block_of(number) for number in range(1, 6)])
         await here.backlog.take(2**30)
         here.backlog.settle(5)
-        await here.until(lambda: here.kept is not None and here.kept.written == first + 4)
+        await here.until(lambda: here.written == first + 4)
     async with opened(tmp_path, position=first + 1) as again:
         assert again.backlog.waiting.blocks == 3
         assert await again.drained(3) == [first + 2, first + 3, first + 4]
@@ -275,7 +270,7 @@ def test_going_back_any_number_of_times_loses_and_repeats_nothing(tmp_path: Path
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
 
     async def go() -> None:
-        async with opened(folder, memory=memory * PIECE_BYTES, segment_bytes=8_192) as here:
+        async with opened(folder, memory=memory * BLOCK_BYTES, segment_bytes=8_192) as here:
             here.backlog.hold_for(60.0)
             first, put, at, reached, mine = here.backlog._last + 1, 0, 0, 0, 0
             for _ in range(50):
@@ -288,7 +283,7 @@ def test_going_back_any_number_of_times_loses_and_repeats_nothing(tmp_path: Path
                     assert here.backlog.rewind(first + to - 1).blocks == at - to
                     at = to
                 elif at < put:
-                    taken = await asyncio.wait_for(here.backlog.take(3 * PIECE_BYTES), WITHIN_S)
+                    taken = await asyncio.wait_for(here.backlog.take(3 * BLOCK_BYTES), WITHIN_S)
                     for waiting in taken:
                         at += 1
                         assert waiting.number == first + at - 1
@@ -297,7 +292,7 @@ def test_going_back_any_number_of_times_loses_and_repeats_nothing(tmp_path: Path
                     reached = max(reached, at)
                     assert mine == reached
                 assert here.backlog.waiting.blocks == put - at
-            assert here.lost == []
+            assert here.backlog.lost == Amount()
 
     asyncio.run(go())
 
@@ -314,7 +309,7 @@ async def test_taking_waits_until_there_is_something(tmp_path: Path, blocks: int
 
 async def test_what_a_full_disk_never_takes_is_committed_all_the_same(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with opened(tmp_path, memory=2 * PIECE_BYTES) as here:
+    async with opened(tmp_path, memory=2 * BLOCK_BYTES) as here:
         first = here.backlog._last + 1
         # Somebody else has filled the disk, and keeps it so.
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
@@ -325,6 +320,6 @@ async def test_what_a_full_disk_never_takes_is_committed_all_the_same(tmp_path: 
             assert await here.drained(30) == list(range(first, first + 30))
             await here.until(lambda: not here.backlog.is_full)
             assert here.backlog.waiting == Amount()
-            assert here.lost == []
+            assert here.backlog.lost == Amount()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from daemon.pipeline.closed_blocks import merge, split
-from daemon.pipeline.dead_letters import DeadLetters, said_of
+from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
 from schemas.batch import ClosedBlock
 from schemas.ledger import ledger_dtype
@@ -119,7 +119,7 @@ async def test_damage_costs_the_letters_it_hits_and_is_said(tmp_path: Path) -> N
     again = DeadLetters(tmp_path / "bpm", GROUP)
     (found,) = again.open()
     assert [letter.key for letter in again.lying] == [(1, 1), (1, 3)]
-    assert "no whole dead letter" in said_of(found)
+    assert "no whole dead letter" in found.problem
     # What cannot be read is never removed with the rest.
     await again.committed(again.lying)
     again.passed(10)
@@ -131,7 +131,7 @@ async def test_letters_of_other_channels_are_said_and_left_alone(tmp_path: Path)
     other = DeadLetters(tmp_path / "bpm", group_of(dtypes=("float32",)))
     (found,) = other.open()
     assert found.is_other
-    assert "other instruments or channels" in said_of(found)
+    assert "other instruments or channels" in found.problem
     assert other.amount == Amount()
     assert (await other.discard()) == Amount()
     assert found.path.exists()

@@ -124,7 +124,7 @@ async def test_one_instrument_a_connection_makes_whole_triggers() -> None:
                 client.send(make_block(GROUP, [(trigger, instrument)]))
         for client in clients:
             await client.acknowledged(20)
-        counts = logger.pipelines["bpm"].assembly.counts
+        counts = logger.pipelines["bpm"].figures().assembled
         assert (counts.complete, counts.duplicate) == (20, 0)
 
 
@@ -136,8 +136,8 @@ async def test_acknowledgement_stops_at_the_first_reading_that_is_not_committed(
         await client.acknowledged(5)
         client.send(make_block(GROUP, [(2, 0), (2, 1)]))
         client.send(whole(GROUP, 3))
-        await eventually(lambda: logger.pipelines["bpm"].committer.counts.triggers == 2)
-        assert logger.pipelines["bpm"].assembly.receipts.acknowledged()[0].max() == 5
+        await eventually(lambda: logger.pipelines["bpm"].figures().committed.triggers == 2)
+        assert logger.pipelines["bpm"].acknowledged()[0].max() == 5
         await client.acknowledged(12)
 
 
@@ -182,7 +182,7 @@ async def test_sent_again_after_a_broken_connection_is_stored_once() -> None:
         second.send(whole(GROUP, 1, 2, 3, 4))
         await second.acknowledged(20)
         assert len(await logger.stored(GROUP)) == 20
-        assert logger.pipelines["bpm"].assembly.counts.duplicate == 15
+        assert logger.pipelines["bpm"].figures().assembled.duplicate == 15
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ async def test_a_full_backlog_holds_senders_back_and_loses_nothing() -> None:
         assert received < 5 * triggers
         logger.store.serving.set()
         await sending
-        await eventually(lambda: pipeline.committer.counts.triggers == triggers, timeout_s=30)
+        await eventually(lambda: pipeline.figures().committed.triggers == triggers, timeout_s=30)
     assert len(await logger.stored(GROUP)) == 5 * triggers
 
 
@@ -408,7 +408,7 @@ async def test_a_sender_that_never_reads_its_acknowledgements_cannot_fill_the_me
         connection = source._admission.connections()[0]
         for trigger in range(1, 300):
             client.send(whole(GROUP, trigger))
-            await eventually(lambda t=trigger: logger.pipelines["bpm"].committer.counts.triggers >= t)
+            await eventually(lambda t=trigger: logger.pipelines["bpm"].figures().committed.triggers >= t)
         assert connection._transport is not None
         assert connection._transport.get_write_buffer_size() <= 2 * 65_536
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.core.clock import Instant
@@ -142,6 +142,7 @@ def test_a_latecomer_whose_clock_is_behind_those_that_voted_is_of_the_new_run() 
     assert assembly.counts.duplicate == 0
 
 
+@settings(deadline=None)
 @given(
     length=st.integers(5, 12),
     clocks=st.lists(st.integers(-PERIOD_NS // 4, PERIOD_NS // 4), min_size=5, max_size=5),

@@ -189,11 +189,11 @@ def test_a_flipped_bit_costs_its_own_record_and_no_other(
     found = everything(journal)
     assert list(found) == [first + k for k in range(len(blocks)) if k != hit]
     assert all(same(blocks[sequence - first], kept) for sequence, kept in found.items())
-    assert len(recovered.damages) == len(recovered.kept) == 1
+    assert len(recovered.damages) == len(recovered.copies) == 1
     (damage,) = recovered.damages
     if hit is not None:
         assert (damage.start, damage.end) == (starts[hit], starts[hit + 1])
-        bad = recovered.kept[0].read_bytes()
+        bad = recovered.copies[0].read_bytes()
         assert bad == path.read_bytes()[damage.start : damage.end]
     journal.close()
 

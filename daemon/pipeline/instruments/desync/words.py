@@ -1,10 +1,11 @@
-"""Words: what the alarm says of the instruments it found, in one line."""
+"""The findings of the alarm in words: one line each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from daemon.core.events import Severity
 from daemon.core.words import listing
-from daemon.pipeline.desync.verdicts import Kind
+from daemon.pipeline.instruments.desync.verdicts import Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,37 +25,37 @@ class Finding:
 
     @property
     def what(self) -> tuple[Kind, int]:
-        """What it is said to be: as long as that stays, there is nothing new to say."""
+        """What is reported of it: as long as that stays, there is nothing new."""
         return self.kind, self.triggers
 
 
 class Announcer:
-    """Says what is new, once: many instruments in one line, and of one whose size keeps growing only the beginning."""
+    """Words what is new, once: many instruments in one line, and of one whose size keeps growing only the beginning."""
 
     def __init__(self, group: str, names: Sequence[str]) -> None:
         self._group, self._names = group, names
-        self._said: dict[int, Finding] = {}
+        self._reported: dict[int, Finding] = {}
         self._last: Mapping[int, Finding] = {}
 
-    def lines(self, now: Mapping[int, Finding]) -> list[tuple[str, str]]:
-        """What there is to say of the findings now: (severity, text)."""
-        if not now and not self._said:
+    def lines(self, now: Mapping[int, Finding]) -> list[tuple[Severity, str]]:
+        """What is new in the findings now: (severity, text)."""
+        if not now and not self._reported:
             return []
         new = [finding for finding in now.values() if self._is_news(finding)]
-        gone = [self._names[i] for i in self._said if i not in now]
-        self._said = {i: self._said[i] for i in self._said if i in now} | {
+        gone = [self._names[i] for i in self._reported if i not in now]
+        self._reported = {i: self._reported[i] for i in self._reported if i in now} | {
             finding.instrument: finding for finding in new
         }
         self._last = now
         return [*self._found(new), *self._in_step(gone)]
 
     def _is_news(self, finding: Finding) -> bool:
-        said, last = self._said.get(finding.instrument), self._last.get(finding.instrument)
-        if said is None:
+        reported, last = self._reported.get(finding.instrument), self._last.get(finding.instrument)
+        if reported is None:
             return True
-        return said.what != finding.what and last is not None and last.what == finding.what
+        return reported.what != finding.what and last is not None and last.what == finding.what
 
-    def _found(self, new: Sequence[Finding]) -> list[tuple[str, str]]:
+    def _found(self, new: Sequence[Finding]) -> list[tuple[Severity, str]]:
         if not new:
             return []
         if len(new) == 1:
@@ -62,12 +63,14 @@ class Announcer:
         else:
             sizes = (f"{self._names[finding.instrument]} ({_size(finding)})" for finding in new)
             text = f"{len(new):,} instruments are out of step with the others: {listing(sizes)}"
-        return [("warning", f"group {self._group}: {text}")]
+        return [(Severity.WARNING, f"group {self._group}: {text}")]
 
-    def _in_step(self, gone: Sequence[str]) -> list[tuple[str, str]]:
+    def _in_step(self, gone: Sequence[str]) -> list[tuple[Severity, str]]:
         if not gone:
             return []
-        return [("info", f"group {self._group}: {listing(gone)} {'is' if len(gone) == 1 else 'are'} in step again")]
+        return [
+            (Severity.INFO, f"group {self._group}: {listing(gone)} {'is' if len(gone) == 1 else 'are'} in step again")
+        ]
 
 
 def sentence(name: str, finding: Finding) -> str:

@@ -1,4 +1,4 @@
-"""The keeper: what the event loop has of a journal. Its thread writes, syncs and reads, so that a disk holds up nobody.
+"""The journal's thread: it writes, syncs and reads, so that a slow disk does not hold up the event loop.
 
 Waking a thread for every block would cost more than writing it, so blocks are written together: at once only where a
 sender waits for `spooled`, else after a few milliseconds, in which a database that is well has taken most of them;
@@ -47,8 +47,8 @@ AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
-    """How far the journal is.
+class JournalState:
+    """How far the journal is, and what room it has.
 
     written, synced: all blocks up to these numbers survive the end of this process, and of this machine.
     nbytes, room: what the journal takes of the disk, and what more it may; the room is looked at every few seconds.
@@ -62,17 +62,17 @@ class Kept:
     problem: str | None
 
 
-class Keeper:
-    """Hands blocks to a journal in a thread of its own.
+class JournalThread:
+    """Hands closed blocks to a journal in a thread of its own.
 
-    told: called on the event loop whenever something of `Kept` has changed.
+    changed: called on the event loop with every new state.
     """
 
-    def __init__(self, journal: Journal, told: Callable[[Kept], None]) -> None:
+    def __init__(self, journal: Journal, changed: Callable[[JournalState], None]) -> None:
         self._journal = journal
-        self._told = told
+        self._report_change = changed
         self._loop = asyncio.get_running_loop()
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._pending: deque[ClosedBlock] = deque()
         self._pending_bytes = 0
         self._reads: deque[tuple[int, int, Future[Blocks]]] = deque()
@@ -85,17 +85,17 @@ class Keeper:
         self._sync_at = math.inf
         self._syncs_at_once = False
         self._next = journal.next  # number of the first that is pending
-        self._is_ripe = self._is_writing = False
+        self._is_write_due = self._is_writing = False
         self._room_at = time.monotonic()
-        self._said = Kept(written=0, synced=0, nbytes=journal.nbytes, room=journal.free_room(), problem=None)
+        self._state = JournalState(written=0, synced=0, nbytes=journal.nbytes, room=journal.free_room(), problem=None)
         self._timer: asyncio.TimerHandle | None = None
         self._asked = self._answered = 0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     @property
-    def kept(self) -> Kept:
-        """How far the journal was when it was told of last."""
-        return self._said
+    def state(self) -> JournalState:
+        """How far the journal is, as it was reported last."""
+        return self._state
 
     @property
     def pending_bytes(self) -> int:
@@ -118,29 +118,29 @@ class Keeper:
     def part(self, name: str) -> Part:
         """How the thread does, for the watchdog; asks it for a sign of life, which the next look sees."""
         part = Part(name=name, steps=self._answered, is_busy=self._asked > self._answered)
-        with self._changed:
+        with self._condition:
             self._asked += 1
-            self._changed.notify()
+            self._condition.notify()
         return part
 
     def put(self, blocks: Sequence[ClosedBlock]) -> None:
         """Keep blocks; in the order in which they come they get the journal's next numbers."""
-        with self._changed:
+        with self._condition:
             self._pending.extend(blocks)
             self._pending_bytes += sum(block.nbytes for block in blocks)
             if self._syncs_at_once or self._pending_bytes >= WRITE_FROM:
-                self._ripen()
+                self._request_write()
         self._plan()
 
     def sync_at_once(self, wanted: bool) -> None:
         """Whether a sender waits for what is put to be on the disk."""
-        with self._changed:
+        with self._condition:
             self._syncs_at_once = wanted
-            self._changed.notify()
+            self._condition.notify()
 
     def trim(self, position: int) -> None:
         """The database has everything up to this number; what of it is not written yet needs no writing."""
-        with self._changed:
+        with self._condition:
             self._trim_to = position
             while self._pending and self._next <= position and not self._is_writing:
                 self._take_first()
@@ -154,13 +154,13 @@ class Keeper:
 
     def _due(self) -> None:
         self._timer = None
-        with self._changed:
+        with self._condition:
             if self._pending or self._trim_to > self._trimmed:
-                self._ripen()
+                self._request_write()
 
-    def _ripen(self) -> None:
-        self._is_ripe = True
-        self._changed.notify()
+    def _request_write(self) -> None:
+        self._is_write_due = True
+        self._condition.notify()
 
     def _take_first(self) -> None:
         self._pending_bytes -= self._pending.popleft().nbytes
@@ -175,9 +175,9 @@ class Keeper:
             OSError: the disk failed.
         """
         future: Future[Blocks] = Future()
-        with self._changed:
+        with self._condition:
             self._reads.append((after, most_bytes, future))
-            self._changed.notify()
+            self._condition.notify()
         return await asyncio.wrap_future(future)
 
     async def end(self) -> None:
@@ -188,9 +188,9 @@ class Keeper:
         """
         if self._timer is not None:
             self._timer.cancel()
-        with self._changed:
+        with self._condition:
             self._is_ended = True
-            self._changed.notify()
+            self._condition.notify()
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._journal.close)
 
@@ -201,20 +201,20 @@ class Keeper:
             while self._step():
                 pass
         except Exception as error:
-            # A defect; what is committed from memory goes on without a journal, and everybody is told.
+            # A defect; what is committed from memory goes on without a journal.
             log.exception("the journal's thread ended")
             self._problem(f"the journal's thread ended: {error}")
 
     def _step(self) -> bool:
         """Wait for something to do, and do it; return whether there is more to come."""
-        with self._changed:
-            self._changed.wait_for(self._has_work, self._idle_s())
+        with self._condition:
+            self._condition.wait_for(self._has_work, self._idle_s())
             blocks, reads, first = list(self._pending), list(self._reads), self._next
             self._reads.clear()
             trim_to, is_ended, asked = self._trim_to, self._is_ended, self._asked
-            self._is_ripe, self._is_writing = False, True
+            self._is_write_due, self._is_writing = False, True
         problem = self._trim(trim_to)
-        self._say(self._write(first, blocks) or self._sync() or problem)
+        self._report(self._write(first, blocks) or self._sync() or problem)
         for after, most_bytes, future in reads:
             self._answer(future, after, most_bytes)
         self._answered = asked
@@ -227,7 +227,7 @@ class Keeper:
     def _has_work(self) -> bool:
         is_time = time.monotonic() >= self._again_at or math.isinf(self._again_at)
         has_to_sync = self._syncs_at_once and max(self._synced, self._trimmed) < self._written
-        return (is_time and (self._is_ripe or has_to_sync)) or self._is_asked()
+        return (is_time and (self._is_write_due or has_to_sync)) or self._is_asked()
 
     def _is_asked(self) -> bool:
         return bool(self._reads) or self._is_ended or self._asked > self._answered
@@ -253,7 +253,7 @@ class Keeper:
             self._again_at = time.monotonic() + AGAIN_S
             return str(error)
         finally:
-            with self._changed:
+            with self._condition:
                 for _ in range(written):
                     self._take_first()
                 self._is_writing = False
@@ -284,26 +284,26 @@ class Keeper:
         return None
 
     def _problem(self, problem: str) -> None:
-        with self._changed:
+        with self._condition:
             reads = list(self._reads)
             self._reads.clear()
-        self._say(problem)
+        self._report(problem)
         for _, _, future in reads:
             future.set_exception(OSError(problem))
 
-    def _say(self, problem: str | None) -> None:
-        kept = self._kept(problem)
-        if kept != self._said:
-            self._said = kept
-            self._loop.call_soon_threadsafe(self._told, kept)
+    def _report(self, problem: str | None) -> None:
+        state = self._new_state(problem)
+        if state != self._state:
+            self._state = state
+            self._loop.call_soon_threadsafe(self._report_change, state)
 
-    def _kept(self, problem: str | None) -> Kept:
+    def _new_state(self, problem: str | None) -> JournalState:
         nbytes = self._journal.nbytes
         if time.monotonic() - self._room_at >= ROOM_EVERY_S:
             room, self._room_at = self._journal.free_room(), time.monotonic()
         else:
-            room = max(0, self._said.room + self._said.nbytes - nbytes)
-        return Kept(written=self._written, synced=self._synced, nbytes=nbytes, room=room, problem=problem)
+            room = max(0, self._state.room + self._state.nbytes - nbytes)
+        return JournalState(written=self._written, synced=self._synced, nbytes=nbytes, room=room, problem=problem)
 
     def _answer(self, future: "Future[Any]", after: int, most_bytes: int) -> None:
         if not future.set_running_or_notify_cancel():
@@ -315,7 +315,7 @@ class Keeper:
 
     def _unwritten(self, after: int, most_bytes: int) -> Blocks:
         """The first blocks above `after` that wait to be written; their numbers are above all in the journal."""
-        with self._changed:
+        with self._condition:
             waiting = [(self._next + k, block) for k, block in enumerate(self._pending) if self._next + k > after]
         sizes = itertools.accumulate(block.nbytes for _, block in waiting)
         return waiting[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= most_bytes, sizes)))]

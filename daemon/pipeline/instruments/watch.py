@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from daemon.core.events import Severity
 from daemon.core.words import listing
 from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup
@@ -20,7 +21,7 @@ class Watch:
         self._stale_ns = stale_ns
         self._seen_ns = np.zeros(instruments, np.int64)
         self._newest_ns = 0
-        self._said_silent = np.zeros(instruments, bool)
+        self._was_silent = np.zeros(instruments, bool)
         self._second = np.full(_SECONDS, -1, np.int64)
         self._closed = np.zeros(_SECONDS, np.int64)
         self._missing = np.zeros((_SECONDS, instruments), np.int64)
@@ -66,20 +67,22 @@ class Watch:
         letters[self._seen_ns == 0] = "n"
         return "".join(letters.tolist())
 
-    def changes(self, group: InstrumentGroup, monotonic_ns: int) -> list[tuple[str, str]]:
-        """What there is to say, (severity, text): who fell silent or was heard again since the last call."""
+    def changes(self, group: InstrumentGroup, monotonic_ns: int) -> list[tuple[Severity, str]]:
+        """Who fell silent or was heard again since the last call: (severity, text)."""
         silent = self._silent()
-        fell, back = np.flatnonzero(silent & ~self._said_silent), np.flatnonzero(self._said_silent & ~silent)
-        self._said_silent = silent
+        fell, back = np.flatnonzero(silent & ~self._was_silent), np.flatnonzero(self._was_silent & ~silent)
+        self._was_silent = silent
         lines = []
         if len(fell):
             names = listing(group.instruments[i] for i in fell)
             quiet_s = (monotonic_ns - int(self._seen_ns[fell].max())) / 1e9
             verb = "is" if len(fell) == 1 else "are"
-            lines.append(("warning", f"group {group.name}: {names} {verb} silent, for {quiet_s:.1f} s now"))
+            lines.append((Severity.WARNING, f"group {group.name}: {names} {verb} silent, for {quiet_s:.1f} s now"))
         if len(back):
             names = listing(group.instruments[i] for i in back)
-            lines.append(("info", f"group {group.name}: {names} {'is' if len(back) == 1 else 'are'} heard again"))
+            lines.append(
+                (Severity.INFO, f"group {group.name}: {names} {'is' if len(back) == 1 else 'are'} heard again")
+            )
         return lines
 
     def _silent(self) -> Array:

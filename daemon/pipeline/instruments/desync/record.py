@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from daemon.pipeline.desync.verdicts import Kind, Verdicts
+from daemon.pipeline.instruments.desync.verdicts import Kind, Verdicts
 from schemas.readings import Array
 
 LEAST_SPAN_NS = {Kind.IN_STEP: 195_000_000, Kind.SLIPPED: 195_000_000, Kind.CLOCK_OFF: 295_000_000}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from daemon.pipeline.watch import Watch
+from daemon.pipeline.instruments.watch import Watch
 from schemas.batch import ClosedBlock
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array

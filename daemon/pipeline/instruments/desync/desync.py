@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from daemon.pipeline.assembly import InHand
-from daemon.pipeline.desync.record import Record
-from daemon.pipeline.desync.rows import LEAST, NONE, Rows, references, tame
-from daemon.pipeline.desync.timeline import KEPT, Timeline
-from daemon.pipeline.desync.verdicts import EVIDENCE, NEAR, Kind, Verdicts, judge, too_early
-from daemon.pipeline.desync.words import Finding
+from daemon.pipeline.instruments.desync.record import Record
+from daemon.pipeline.instruments.desync.rows import LEAST, NONE, Rows, references, tame
+from daemon.pipeline.instruments.desync.timeline import KEPT, Timeline
+from daemon.pipeline.instruments.desync.verdicts import EVIDENCE, NEAR, Kind, Verdicts, judge, too_early
+from daemon.pipeline.instruments.desync.words import Finding
 from schemas.batch import ClosedBlock
 from schemas.readings import Array, join
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.pipeline.desync import Announcer, Finding, Kind
+from daemon.pipeline.instruments.desync import Announcer, Finding, Kind
 from tests.support.machine import MS, Machine, beat
 from tests.support.readings import START_NS
 

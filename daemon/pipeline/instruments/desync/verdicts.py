@@ -5,8 +5,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from daemon.pipeline.desync.rows import MOST
-from daemon.pipeline.desync.timeline import Timeline
+from daemon.pipeline.instruments.desync.rows import MOST
+from daemon.pipeline.instruments.desync.timeline import Timeline
 from schemas.readings import Array
 
 APART = 4
