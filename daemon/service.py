@@ -5,8 +5,7 @@ import contextlib
 import gc
 import os
 import signal
-import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from backends.base import Store, StoreError, StoreUnavailable
@@ -24,10 +23,7 @@ from daemon.core.supervision.supervision import Supervision, status_line
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import Runs, recover_group
 from daemon.sources.base import Source
-from daemon.sources.simulated import SimulatedSource
-from daemon.sources.tcp import TcpSource
-from daemon.sources.tls import contexts_of
-from daemon.sources.udp import UdpSource
+from daemon.sources.kinds import make_source, tls_contexts
 from daemon.telemetry.reporting import Reporter, WorkloadsStatus
 from daemon.telemetry.storage_report import StorageReport
 from daemon.telemetry.store_report import StoreReport
@@ -38,9 +34,6 @@ from daemon.workloads.readers.manager import Readers, WorkloadRefused
 from daemon.workloads.visits.visiting import Visiting
 from schemas.api.status import State, Status
 from schemas.config import Config, Workload
-from schemas.config import Source as SourceConfig
-from schemas.config import TcpSource as TcpConfig
-from schemas.config import UdpSource as UdpConfig
 
 FACTS_EVERY_S = 5.0
 """Time between two looks at the store; an idle daemon notices within it that the database is gone."""
@@ -125,7 +118,7 @@ class Service:
         )
         self.stream = StatusStream(self.reporter)
         self.storage = StorageReport(self.store, self.store_report, self.reporter)
-        self._tls = contexts_of(loaded)
+        self._tls = tls_contexts(loaded)
         self._state_dir = loaded.state_dir
         self._notifier = notifier or Notifier({})
         self._supervision = Supervision(self._notifier, self.reporter.status, self._parts, self.events)
@@ -265,7 +258,7 @@ class Service:
 
     async def _start_sources(self) -> None:
         for index, section in enumerate(self.config.sources):
-            source = make_source(section, self.pipelines, self.events, self._tls.get(index))
+            source = make_source(section, self.pipelines, self.events, self._tls[index])
             try:
                 await source.start()
             except OSError as error:
@@ -330,18 +323,3 @@ class Service:
             f"group {pipeline.group.name}: {left} readings could not be committed within {COMMIT_WITHIN_S:g} s and"
             f" {where}"
         )
-
-
-def make_source(
-    section: SourceConfig,
-    pipelines: Mapping[str, Pipeline],
-    events: Events,
-    tls: ssl.SSLContext | None = None,
-) -> Source:
-    """Make the source that a section of the configuration describes; `tls` for one that has a certificate."""
-    say = events.warning
-    if isinstance(section, TcpConfig):
-        return TcpSource(section, pipelines, tls=tls, say=say)
-    if isinstance(section, UdpConfig):
-        return UdpSource(section, pipelines, say=say)
-    return SimulatedSource(section, pipelines)

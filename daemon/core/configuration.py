@@ -11,7 +11,7 @@ from daemon.web.tls import Identity
 from schemas.checking.addresses import is_loopback
 from schemas.checking.dsn import CHECKED, backend_of, files_of, is_private
 from schemas.checking.problems import without_passwords, wrong
-from schemas.config import Config, ConfigError, DatabaseConfig, Problem, ReadersConfig, SimulatedSource, parse_config
+from schemas.config import Config, ConfigError, DatabaseConfig, Problem, ReadersConfig, parse_config
 from schemas.config.doors import Door
 
 CREDENTIAL = "credential:"
@@ -172,6 +172,7 @@ def _open_to_all(config: Config) -> Iterator[Problem]:
             )
             yield wrong(problem, "give `tls_certificate` and `tls_key` (docs/security.md)", f"{name}.host")
     for i, source in enumerate(config.sources):
-        if not isinstance(source, SimulatedSource) and not is_loopback(source.host):
-            problem = f"{source.host} is reachable from other machines, and whoever reaches it may send readings"
+        at = source.listening
+        if at is not None and not is_loopback(at.host):
+            problem = f"{at.host} is reachable from other machines, and whoever reaches it may send readings"
             yield wrong(problem, "see that only those you trust do, or use 127.0.0.1", f"sources[{i}].host")

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.events import Events
-from schemas.config import Config, ConfigError
+from schemas.config import SOURCES, Config, ConfigError
 
 RELOADABLE = frozenset(
     {
@@ -31,10 +31,7 @@ RELOADABLE = frozenset(
         "journal.segment_mib",
         "readers.governor.backlog_triggers",
         "readers.governor.commit_p99_ms",
-        "sources[].acknowledge_every_ms",
-        "sources[].max_connections",
-        "sources[].max_connections_per_address",
-        "sources[].max_ungreeted",
+        *(f"sources[].{name}" for source in SOURCES for name in source.RELOADABLE),
     }
 )
 """Fields that change while the daemon runs; each other one needs a restart."""

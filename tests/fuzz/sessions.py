@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from daemon.pipeline.gather import WAIT_S
-from daemon.sources.connection import Connection
 from daemon.sources.tcp import TcpSource
+from daemon.sources.tcp.connection import Connection
 from daemon.sources.udp import UdpSource
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig

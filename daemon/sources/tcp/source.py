@@ -10,12 +10,11 @@ import numpy as np
 
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.gather import NOBODY, Gather
-from daemon.sources.accepting import Acceptor
-from daemon.sources.admission import Admission
 from daemon.sources.base import Pipelines
-from daemon.sources.connection import Connection
-from daemon.sources.networks import Networks
-from daemon.sources.refusals import Refusals
+from daemon.sources.limits import Networks, Refusals
+from daemon.sources.tcp.acceptor import Acceptor
+from daemon.sources.tcp.admission import Admission
+from daemon.sources.tcp.connection import Connection
 from schemas.api.status import SourceStatus
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
@@ -30,7 +29,7 @@ FAREWELL_S = 5.0
 class TcpSource:
     """A listening socket and the senders connected to it.
 
-    tls: what it speaks; None is plain TCP. say: told now and then, in one line, what was turned away.
+    tls: what it speaks; None is plain TCP. report: called now and then with one line, what was turned away.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class TcpSource:
         pipelines: Pipelines,
         *,
         tls: ssl.SSLContext | None = None,
-        say: Callable[[str], None] = lambda line: None,
+        report: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.pipelines = pipelines
         self.groups = {name: pipeline.group for name, pipeline in pipelines.items()}
@@ -52,7 +51,7 @@ class TcpSource:
             most_of_address=config.max_connections_per_address,
             most_ungreeted=config.max_ungreeted,
         )
-        self._refusals = Refusals(lambda: f"source tcp {self._address}", say)
+        self._refusals = Refusals(lambda: f"source tcp {self._address}", report)
         self._acceptor = Acceptor(
             networks=Networks(config.allow),
             make=self._arrived,
@@ -62,7 +61,7 @@ class TcpSource:
         )
         self._deserted = asyncio.Event()
         self._columns: dict[str, dict[int, Connection]] = {name: {} for name in pipelines}
-        self._told: dict[str, Array] = {name: np.empty(0, np.int64) for name in pipelines}
+        self._acknowledged: dict[str, Array] = {name: np.empty(0, np.int64) for name in pipelines}
         self._again: dict[str, set[int]] = {name: set() for name in pipelines}
         self._every_s = config.acknowledge_every_ms / 1e3
         self._timer: asyncio.TimerHandle | None = None
@@ -83,7 +82,7 @@ class TcpSource:
             gather.flush()
 
     async def close(self) -> None:
-        """Say the last acknowledgements and hang up."""
+        """Send the last acknowledgements and close all connections."""
         self._round()
         if self._timer is not None:
             self._timer.cancel()
@@ -148,7 +147,7 @@ class TcpSource:
         assert connection.group is not None
         if connection.column != NOBODY:
             self._columns[connection.group][connection.column] = connection
-            self._told[connection.group][connection.column : connection.column + 1] = -1
+            self._acknowledged[connection.group][connection.column : connection.column + 1] = -1
         if self.pipelines[connection.group].is_full:
             connection.pause(paused=True)
 
@@ -182,14 +181,14 @@ class TcpSource:
     # --- acknowledgements and backpressure ----------------------------------------------------------------------
 
     def settled(self) -> None:
-        """Plan to tell senders how far they are, not more often than they were promised."""
+        """Plan to send acknowledgements, not more often than the settings allow."""
         if self._timer is not None or not len(self._admission):
             return
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(max(loop.time(), self._last_round + self._every_s), self._round)
 
     def _round(self) -> None:
-        """Tell every sender what is new to it."""
+        """Send every sender the acknowledgement that is new to it."""
         loop = asyncio.get_running_loop()
         self._timer = None
         self._last_round = loop.time()
@@ -201,16 +200,16 @@ class TcpSource:
 
     def _acknowledge(self, group: str, columns: dict[int, Connection]) -> None:
         done, refused = self.pipelines[group].acknowledged()
-        told, again = self._told[group], self._again[group]
-        told = np.pad(told, (0, len(done) - len(told)), constant_values=-1)
-        for column in {*np.flatnonzero(done != told).tolist(), *again}:
+        before, again = self._acknowledged[group], self._again[group]
+        before = np.pad(before, (0, len(done) - len(before)), constant_values=-1)
+        for column in {*np.flatnonzero(done != before).tolist(), *again}:
             connection = columns.get(column)
             if connection is None:
                 continue
             again.discard(column)
             if not connection.acknowledge(int(done[column]), int(refused[column])):
                 again.add(column)
-        self._told[group] = done
+        self._acknowledged[group] = done
 
     def _full(self, group: str, is_full: bool) -> None:
         for connection in self._admission.connections():

@@ -5,8 +5,8 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from daemon.sources.datagram_numbers import GAP_MOST, SENDERS_MOST, DatagramNumbers
 from daemon.sources.udp import UdpSource
+from daemon.sources.udp.datagram_numbers import GAP_MOST, SENDERS_MOST, DatagramNumbers
 from schemas.config import UdpSource as UdpConfig
 from schemas.readings import Array
 from schemas.wire import datagram_header

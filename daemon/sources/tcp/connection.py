@@ -60,7 +60,7 @@ class Listener(Protocol):
         """The connection sends nothing more, and waits for its last acknowledgement."""
 
     def refuse(self, reason: str, address: str) -> None:
-        """Count something that was turned away, and whence it came."""
+        """Count something that was turned away, and where it came from."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -84,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._greeted = 0
         self._gather: Gather | None = None
         self._carried = b""
-        self._told = (0, 0)
+        self._acknowledged = (0, 0)
         self._is_tls = False
         self._is_held = False
         self._is_giving_way = False
@@ -138,21 +138,21 @@ class Connection(asyncio.BufferedProtocol):
         self._read_or_not()
 
     def stop(self) -> None:
-        """Read nothing more; a sender that has not greeted yet is told to come again."""
+        """Read nothing more; a sender that has not greeted yet is asked to connect again."""
         if self._gather is None:
             self._refuse(ProtocolError(ErrorCode.STOPPING, "the daemon is stopping; connect again in a while"))
         else:
             self.pause(paused=True)
 
     def acknowledge(self, done: int, refused: int) -> bool:
-        """Tell the sender how far it is, unless it knows; return whether nothing is left to be told for now."""
+        """Send the sender its acknowledgement, if it is new; return whether nothing is left to be sent for now."""
         if self._transport is None or self._transport.is_closing():
             return True
-        if (done, refused) != self._told:
+        if (done, refused) != self._acknowledged:
             if self._transport.get_write_buffer_size() > WRITE_MOST:
                 return False
             self._transport.write(Acknowledgement(done=done, refused=refused).frame())
-            self._told = (done, refused)
+            self._acknowledged = (done, refused)
         if not self.is_ended:
             return True
         if done < self.received:

@@ -1,4 +1,4 @@
-"""Refusals: what a source turned away, counted by reason and by address in bounded memory, and told now and then.
+"""Refusals: what a source turned away, counted by reason and by address in bounded memory, and reported now and then.
 
 A sender must not be able to fill the log or the memory: there are a fixed few reasons, a fixed number of addresses,
 and one line a minute for each reason.
@@ -10,8 +10,8 @@ from collections.abc import Callable
 ADDRESSES_KEPT = 64
 """Addresses counted at once; a new one then takes the place, and the count, of the one refused least."""
 
-ADDRESSES_TOLD = 8
-SAID_EVERY_S = 60.0
+ADDRESSES_LISTED = 8
+REPORT_EVERY_S = 60.0
 
 
 class Refusals:
@@ -23,15 +23,15 @@ class Refusals:
 
     Args:
         source: its kind and address, for the log.
-        say: told in one line, at most once in `SAID_EVERY_S` for each reason.
+        report: called with one line, at most once in `REPORT_EVERY_S` for each reason.
     """
 
-    def __init__(self, source: Callable[[], str], say: Callable[[str], None]) -> None:
+    def __init__(self, source: Callable[[], str], report: Callable[[str], None]) -> None:
         self._source = source
-        self._say = say
+        self._report = report
         self._counts: dict[str, int] = {}
         self._addresses: dict[str, int] = {}
-        self._said: dict[str, tuple[float, int]] = {}  # by reason: when it was said last, and the count then
+        self._reported: dict[str, tuple[float, int]] = {}  # by reason: when it was reported last, and the count then
 
     def count(self, reason: str, address: str | None = None) -> None:
         """Count one refusal."""
@@ -39,12 +39,12 @@ class Refusals:
         if address is not None:
             self._count_address(address)
         moment = time.monotonic()
-        before, told = self._said.get(reason, (-SAID_EVERY_S, 0))
-        if moment - before >= SAID_EVERY_S:
-            self._said[reason] = moment, self._counts[reason]
-            new = self._counts[reason] - told
+        before, reported = self._reported.get(reason, (-REPORT_EVERY_S, 0))
+        if moment - before >= REPORT_EVERY_S:
+            self._reported[reason] = moment, self._counts[reason]
+            new = self._counts[reason] - reported
             last = "" if address is None else f", the last from {address}"
-            self._say(f"{self._source()}: refused {new} x {reason}{last}")
+            self._report(f"{self._source()}: refused {new} x {reason}{last}")
 
     def _count_address(self, address: str) -> None:
         taken_over = 0
@@ -58,6 +58,6 @@ class Refusals:
         return dict(self._counts)
 
     def by_address(self) -> dict[str, int]:
-        """The addresses refused most, and how often, at most `ADDRESSES_TOLD`."""
+        """The addresses refused most, and how often, at most `ADDRESSES_LISTED`."""
         most = sorted(self._addresses.items(), key=lambda item: -item[1])
-        return dict(most[:ADDRESSES_TOLD])
+        return dict(most[:ADDRESSES_LISTED])

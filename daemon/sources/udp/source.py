@@ -8,9 +8,8 @@ from typing import Any
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.gather import NOBODY, Gather
 from daemon.sources.base import Pipelines
-from daemon.sources.datagram_numbers import DatagramNumbers
-from daemon.sources.networks import Networks
-from daemon.sources.refusals import Refusals
+from daemon.sources.limits import Networks, Refusals
+from daemon.sources.udp.datagram_numbers import DatagramNumbers
 from schemas.api.status import SourceStatus
 from schemas.config import UdpSource as UdpConfig
 from schemas.wire import DATAGRAM_MAX, ProtocolError, parse_datagram
@@ -22,11 +21,11 @@ DATAGRAMS_AT_ONCE = 256
 class UdpSource:
     """A bound datagram socket.
 
-    say: told now and then, in one line, what was turned away.
+    report: called now and then with one line, what was turned away.
     """
 
     def __init__(
-        self, config: UdpConfig, pipelines: Pipelines, *, say: Callable[[str], None] = lambda line: None
+        self, config: UdpConfig, pipelines: Pipelines, *, report: Callable[[str], None] = lambda line: None
     ) -> None:
         self._config = config
         self._pipelines = pipelines
@@ -36,7 +35,7 @@ class UdpSource:
         self._buffer = bytearray(DATAGRAM_MAX)
         self._bytes = 0
         self._networks = Networks(config.allow)
-        self._refusals = Refusals(lambda: f"source udp {self._address}", say)
+        self._refusals = Refusals(lambda: f"source udp {self._address}", report)
         self._numbers = DatagramNumbers()
 
     async def start(self) -> None:

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from daemon.core import descriptors
-from daemon.sources.connection import Connection
 from daemon.sources.tcp import TcpSource
+from daemon.sources.tcp.connection import Connection
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
 from tests.support.pipelines import Logger, eventually, logging_to_memory
@@ -59,7 +59,7 @@ class Client:
 async def listening(
     logger: Logger, say: Callable[[str], None] = lambda line: None, **changes: object
 ) -> AsyncIterator[tuple[TcpSource, Callable]]:
-    source = TcpSource(TcpConfig.model_validate({"kind": "tcp", "port": 0, **changes}), logger.pipelines, say=say)
+    source = TcpSource(TcpConfig.model_validate({"kind": "tcp", "port": 0, **changes}), logger.pipelines, report=say)
     await source.start()
     port = int(source.status().address.rpartition(":")[2])
     clients: list[Client] = []
@@ -290,7 +290,7 @@ async def test_one_that_is_turned_away_while_it_is_being_opened_is_forgotten(mon
             super().__init__(*args)
             arrived.append(self)
 
-    monkeypatch.setattr("daemon.sources.tcp.Connection", Arriving)
+    monkeypatch.setattr("daemon.sources.tcp.source.Connection", Arriving)
     async with logging_to_memory(GROUP) as logger, listening(logger) as (source, _):
         port = int(source.status().address.rpartition(":")[2])
         for turns in range(6):

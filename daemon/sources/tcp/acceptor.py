@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from daemon.core import descriptors
-from daemon.sources.connection import Connection
-from daemon.sources.networks import Networks
+from daemon.sources.limits.networks import Networks
+from daemon.sources.tcp.connection import Connection
 
 BACKLOG = 1024
 """Connections the kernel holds until they are accepted: all instruments of a machine may connect at once."""
@@ -37,7 +37,7 @@ class Acceptor:
 
     Args:
         make: makes a connection for an address, and counts it.
-        refuse: told why, and whence, something was turned away.
+        refuse: called with why something was turned away, and from which address.
         tls: what connections speak; None is plain TCP.
         handshake_timeout_s: time for the handshake of TLS, in seconds.
     """

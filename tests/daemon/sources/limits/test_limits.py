@@ -2,9 +2,9 @@
 
 import pytest
 
-from daemon.sources import refusals
-from daemon.sources.networks import Networks
-from daemon.sources.refusals import ADDRESSES_KEPT, ADDRESSES_TOLD, Refusals
+from daemon.sources.limits import refusals
+from daemon.sources.limits.networks import Networks
+from daemon.sources.limits.refusals import ADDRESSES_KEPT, ADDRESSES_LISTED, Refusals
 from schemas.config import ConfigError, parse_config
 
 GROUP = """
@@ -45,7 +45,7 @@ def test_the_addresses_refused_most_are_told_in_bounded_memory() -> None:
         counts.count("timeout")
     assert counts.by_reason() == {"bad-datagram": 20 * ADDRESSES_KEPT, "timeout": 10 * ADDRESSES_KEPT}
     most = counts.by_address()
-    assert len(most) == ADDRESSES_TOLD
+    assert len(most) == ADDRESSES_LISTED
     assert next(iter(most.items())) == ("10.9.9.9", 10 * ADDRESSES_KEPT)
     assert len(counts._addresses) == ADDRESSES_KEPT
 
