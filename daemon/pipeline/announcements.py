@@ -62,6 +62,20 @@ class Announcements:
         else:
             self._error(f"the journal takes nothing: {problem}")
 
+    def journal_not_synced(self, error: OSError) -> None:
+        """What is in the journal may be lost with the machine."""
+        self._error(f"the journal is not on the disk: {error}")
+
+    def left(self, readings: int, within_s: float, *, in_journal: bool) -> None:
+        """So many readings are not committed at the end."""
+        if not readings:
+            return
+        text = f"{readings} readings could not be committed within {within_s:g} s and"
+        if in_journal:
+            self._warning(f"{text} stay in the journal, and are committed after the next start")
+        else:
+            self._error(f"{text} are not in the database; TCP senders that ask for acknowledgements still have theirs")
+
     def journal_unreadable(self, amount: Amount) -> None:
         """The journal held this, and it could not be read any more."""
         self._error(

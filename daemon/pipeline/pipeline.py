@@ -115,13 +115,17 @@ class Pipeline:
         self._handle(self._assembly.flush(now()), rearm=False)
         self._backlog.end()
 
-    async def close(self) -> None:
-        """Put what is not committed on the disk, and let go of the journal.
+    async def close(self, within_s: float) -> None:
+        """Put what is not committed on the disk, let go of the journal, and report what is left.
 
-        Raises:
-            OSError: the disk failed.
+        within_s: for how long `run` was waited for.
         """
-        await self._backlog.close()
+        try:
+            await self._backlog.close()
+        except OSError as error:
+            self._announcements.journal_not_synced(error)
+        is_safe = self.has_journal and self._backlog.problem is None
+        self._announcements.left(self.waiting.readings, within_s, in_journal=is_safe)
 
     # --- for sources --------------------------------------------------------------------------------------------
 
