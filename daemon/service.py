@@ -10,13 +10,13 @@ from typing import Any
 
 from backends.base import Store, StoreError
 from daemon.api import api_server
-from daemon.core import descriptors
 from daemon.core.configuration import LoadedConfig
-from daemon.core.database import durability_of, in_its_field, layout_of, store_of
-from daemon.core.events import Events
+from daemon.core.configuration.database import durability_of, in_its_field, layout_of, store_of
+from daemon.core.configuration.reload import Reloader
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, reason_of
-from daemon.core.reload import Reloader
-from daemon.core.state_folder import only_one
+from daemon.core.process import descriptors
+from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line

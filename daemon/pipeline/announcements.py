@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.pipeline.dead_letters import Letter, Outcome
 from daemon.pipeline.journal import Amount
 from schemas.batch import Durability

@@ -13,7 +13,7 @@ import numpy as np
 
 from backends.base import BatchRejected, CommitsLost, Store, StoreError, StoreUnavailable
 from backends.columns.filling import readings_in
-from daemon.core.metrics import Latencies, Recent
+from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
 from daemon.pipeline.closed_blocks import keys_of, merge, split

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from backends.base import Store
 from daemon.core.clock import now
-from daemon.core.events import Events
-from daemon.core.metrics import Latencies
+from daemon.core.monitoring.events import Events
+from daemon.core.monitoring.metrics import Latencies
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.assembly import Assembly, Origin
@@ -91,7 +91,7 @@ class Pipeline:
         self._on_full: list[Callable[[bool], None]] = []
 
     def change(self, config: Config) -> None:
-        """Take over what of a configuration can change while the daemon runs; see `daemon.core.reload`."""
+        """Take over what of a configuration can change while the daemon runs."""
         self._committer.change(config.committer)
         self._attempt_s = longest_attempt_s(config)
         self.instruments.change(config.alarms)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon.core.configuration import LoadedConfig
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.sources.base import Pipelines, Source
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
-from daemon.core.events import Events
-from daemon.core.metrics import Rates
+from daemon.core.monitoring.events import Events
+from daemon.core.monitoring.metrics import Rates
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Finding
 from daemon.pipeline.pipeline import Pipeline

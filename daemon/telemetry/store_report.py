@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterable, Mapping
 
 from backends.base import StoreFacts
-from daemon.core.database import in_use
-from daemon.core.events import Events
+from daemon.core.configuration.database import in_use
+from daemon.core.monitoring.events import Events
 from daemon.pipeline.figures import PipelineFigures
 from daemon.telemetry.growth import Growth
 from schemas.api.status import StoreStatus

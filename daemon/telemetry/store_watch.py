@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import Callable
 
 from backends.base import Store, StoreError, StoreUnavailable
-from daemon.core.database import in_its_field, why_refused
-from daemon.core.events import Events
+from daemon.core.configuration.database import in_its_field, why_refused
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
 from daemon.telemetry.store_report import StoreReport
 from daemon.web.backoff import Backoff

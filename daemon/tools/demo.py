@@ -20,8 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from daemon.client.terminal import DaemonGone, ask_status
-from daemon.core.children import Child
 from daemon.core.outcome import CommandFailed
+from daemon.core.process.children import Child
 from schemas.api.status import State
 
 CONFIGURATION = """\

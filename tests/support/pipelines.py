@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.memory.store import MemoryStore
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline

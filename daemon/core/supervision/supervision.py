@@ -4,7 +4,7 @@ import asyncio
 import faulthandler
 from collections.abc import Callable
 
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part, ProgressWatch, Stuck
 from schemas.api.status import State, Status

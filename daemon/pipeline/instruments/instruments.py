@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.pipeline.assembly import InHand
 from daemon.pipeline.instruments.desync import Announcer, Desync, Finding
 from daemon.pipeline.instruments.watch import Watch

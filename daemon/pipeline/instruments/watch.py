@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daemon.core.events import Severity
+from daemon.core.monitoring.events import Severity
 from daemon.core.words import listing
 from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.base import Store
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from daemon.core import descriptors
+from daemon.core.process import descriptors
 from daemon.sources.limits.networks import Networks
 from daemon.sources.tcp.connection import Connection
 

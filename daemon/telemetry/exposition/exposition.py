@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from daemon.core.metrics import BOUNDS_MS
+from daemon.core.monitoring.metrics import BOUNDS_MS
 from daemon.sources.kinds import KINDS
 from daemon.telemetry.exposition.visits import visiting
 from daemon.telemetry.exposition.workloads import reading

@@ -9,9 +9,17 @@ from typing import Annotated
 import typer
 
 from backends.base import StoreError
-from daemon.core.api_token import FILE, configured_token
 from daemon.core.configuration import LoadedConfig, identity_of, load_config, warnings
-from daemon.core.database import Look, durability_of, in_its_field, in_use, layout_of, look_at_database, look_at_readers
+from daemon.core.configuration.api_token import FILE, configured_token
+from daemon.core.configuration.database import (
+    Look,
+    durability_of,
+    in_its_field,
+    in_use,
+    layout_of,
+    look_at_database,
+    look_at_readers,
+)
 from daemon.core.outcome import examples
 from daemon.sources.kinds import tls_contexts
 from daemon.tools.commands.dashboard import page_password

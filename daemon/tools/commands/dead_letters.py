@@ -15,7 +15,7 @@ from rich.table import Table
 from daemon.client.reach import DaemonUrl, Reach, TokenFile, reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed, examples
-from daemon.core.state_folder import StateFolderInUse, only_one
+from daemon.core.process.state_folder import StateFolderInUse, only_one
 from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
 from daemon.pipeline.dead_letters.format import kind_of
 from daemon.tools.console import make_console

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 
-from daemon.core.children import Child
+from daemon.core.process.children import Child
 from schemas.api.status import GroupStatus, Status
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from backends.throwaway.base import free_port
 from daemon.client.reach import Reach
-from daemon.core.api_token import kept_token
-from daemon.core.children import Child
+from daemon.core.configuration.api_token import kept_token
 from daemon.core.outcome import CommandFailed
+from daemon.core.process.children import Child
 from daemon.tools.drill.process import DaemonProcess
 from daemon.tools.drill.target import throwaway
 from schemas.batch import Layout

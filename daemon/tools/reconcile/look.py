@@ -8,7 +8,7 @@ from backends.base import Store, StoreError, StoreUnavailable
 from daemon.client.reach import Reach
 from daemon.client.terminal import DaemonGone, fetch
 from daemon.core.configuration import LoadedConfig
-from daemon.core.database import in_its_field, layout_of
+from daemon.core.configuration.database import in_its_field, layout_of
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.journal import Amount

@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 
-from daemon.core.children import Child
 from daemon.core.configuration import LoadedConfig
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
+from daemon.core.process.children import Child
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.interference.blocks import staffed
 from daemon.workloads.interference.conditions import conditions_of, governor_words

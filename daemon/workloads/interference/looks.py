@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from daemon.core.metrics import percentile_of, percentile_within
+from daemon.core.monitoring.metrics import percentile_of, percentile_within
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.readers.measuring import percentiles_ms
 from daemon.workloads.readers.reader import Figures

@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Mapping
 
 from daemon.core.configuration import LoadedConfig
-from daemon.core.database import layout_of, reading_from
-from daemon.core.events import Events
+from daemon.core.configuration.database import layout_of, reading_from
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.workloads.readers.governor.governor import Admission
 from daemon.workloads.readers.messages import GroupSpec, Spec, VisitsSpec

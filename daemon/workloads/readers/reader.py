@@ -10,8 +10,8 @@ from pathlib import Path
 import orjson
 from hdrh.histogram import HdrHistogram
 
-from daemon.core.children import Child
 from daemon.core.outcome import reason_of
+from daemon.core.process.children import Child
 from daemon.workloads.readers.governor.governor import Admission
 from daemon.workloads.readers.measuring import Lately, new_histogram
 from daemon.workloads.readers.messages import LONGEST_LINE, Report, Spec, read_report

@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from daemon.core.children import Child
+from daemon.core.process.children import Child
 from daemon.workloads.visits.messages import HEARD, LONGEST_LINE, STOP, Failed, Message, Spec, read_message
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from backends.base import StoreFacts
 from daemon.core.configuration import LoadedConfig
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.workloads.visits.course import Course
 from daemon.workloads.visits.facts import facts_of

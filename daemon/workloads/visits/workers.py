@@ -9,8 +9,8 @@ from typing import Protocol
 
 from backends.base import StoreError, StoreUnavailable
 from backends.visits.base import VisitStore
-from daemon.core.children import Child
 from daemon.core.outcome import reason_of
+from daemon.core.process.children import Child
 from daemon.workloads.visits.association import Detections, detections
 from daemon.workloads.visits.messages import LONGEST_LINE, Spec
 from daemon.workloads.visits.orders import Answer, Do, Draw, Drawn, Refused, Tiled, read_answer

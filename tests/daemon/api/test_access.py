@@ -10,8 +10,8 @@ import pytest
 import websockets
 
 from daemon.api import gate, guard, status
-from daemon.core.api_token import api_token, kept_token
 from daemon.core.configuration import load_config
+from daemon.core.configuration.api_token import api_token, kept_token
 from daemon.web.tls import Identity, client_context
 from schemas.config import ConfigError
 from tests.daemon.api.test_api import TOKEN, WITH_TOKEN, served

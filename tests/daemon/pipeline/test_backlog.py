@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.columns.filling import readings_in
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.journal import Amount, Journal

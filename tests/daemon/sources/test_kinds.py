@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from daemon.core.events import Events
-from daemon.core.reload import RELOADABLE
+from daemon.core.configuration.reload import RELOADABLE
+from daemon.core.monitoring.events import Events
 from daemon.sources.base import Source
 from daemon.sources.kinds import KINDS, make_source
 from schemas.config import SOURCES, SourceSection

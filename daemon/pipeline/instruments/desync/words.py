@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from daemon.core.events import Severity
+from daemon.core.monitoring.events import Severity
 from daemon.core.words import listing
 from daemon.pipeline.instruments.desync.verdicts import Kind
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.readers.governor.governor import Admission, Governor
 from daemon.workloads.readers.governor.writing import Counted, Writing

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from daemon.core import descriptors
+from daemon.core.process import descriptors
 from daemon.sources.tcp import TcpSource
 from daemon.sources.tcp.connection import Connection
 from schemas.config import TcpSource as TcpConfig

@@ -10,7 +10,7 @@ from typing import get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from daemon.core.reload import RELOADABLE, applicable, differences
+from daemon.core.configuration.reload import RELOADABLE, applicable, differences
 from daemon.pipeline.pipeline import longest_attempt_s
 from schemas.checking.fields import keys, sections_of
 from schemas.config import Config, parse_config
@@ -84,7 +84,7 @@ def test_every_field_that_can_change_is_one_of_the_configuration() -> None:
 
 
 def test_the_document_names_the_fields_that_can_change() -> None:
-    text = (Path(__file__).parents[3] / "systemd/README.md").read_text()
+    text = (Path(__file__).parents[4] / "systemd/README.md").read_text()
     listed = text.partition("change while the daemon runs: ")[2].partition(". Each other")[0]
     assert set(re.findall(r"`([^`]+)`", listed)) == RELOADABLE
 

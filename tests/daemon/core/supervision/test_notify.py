@@ -18,7 +18,7 @@ from tests.support.service_manager import Ear
 
 pytestmark = pytest.mark.slow
 
-STOPPER = str(Path(__file__).parents[2] / "support" / "stopped_threads.py")
+STOPPER = str(Path(__file__).parents[3] / "support" / "stopped_threads.py")
 STUCK = "journal's thread of group bpm"
 
 

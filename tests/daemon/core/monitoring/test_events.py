@@ -2,8 +2,8 @@
 
 import pytest
 
-from daemon.core import events
-from daemon.core.events import Events
+from daemon.core.monitoring import events
+from daemon.core.monitoring.events import Events
 
 
 def test_what_can_be_provoked_is_recorded_seldom_with_how_often_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
-"""daemon.core.database: what a look at the readers' database tells."""
+"""daemon.core.configuration.database: what a look at the readers' database tells."""
 
 from pathlib import Path
 
 from daemon.core.configuration import load_config
-from daemon.core.database import look_at_readers, store_of
+from daemon.core.configuration.database import look_at_readers, store_of
 from tests.support.processes import free_port
 
 GROUP = '[[groups]]\nname = "bpm"\ncount = 3\nchannels = [{ name = "x" }]\n'

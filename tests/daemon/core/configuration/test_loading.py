@@ -1,4 +1,4 @@
-"""daemon.core.configuration: the file, the paths relative to it, and the password's place."""
+"""daemon.core.configuration.loading: the file, the paths relative to it, and the password's place."""
 
 import os
 import stat

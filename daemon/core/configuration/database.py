@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from backends import open_store
 from backends.base import Reading, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
-from daemon.core.configuration import LoadedConfig
+from daemon.core.configuration.loading import LoadedConfig
 from schemas.batch import Durability, Layout
 from schemas.checking.problems import Problem, without_passwords, wrong
 from schemas.config import Config, DatabaseConfig, GroupConfig

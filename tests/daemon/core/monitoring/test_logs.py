@@ -1,4 +1,4 @@
-"""daemon.core.logs: plain lines for people, priorities for the journal."""
+"""daemon.core.monitoring.logs: plain lines for people, priorities for the journal."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 SPEAK = """
 import logging
-from daemon.core.logs import (LogLevel, start_logging)
+from daemon.core.monitoring.logs import (LogLevel, start_logging)
 start_logging(LogLevel.INFO)
 log = logging.getLogger("triggerlog")
 log.debug("not this")

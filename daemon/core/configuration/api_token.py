@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from daemon.core.configuration import LoadedConfig
+from daemon.core.configuration.loading import LoadedConfig
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.web.secrets import from_either
 

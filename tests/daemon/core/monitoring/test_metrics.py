@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.core.metrics import BOUNDS_MS, Latencies, Rates, Recent
+from daemon.core.monitoring.metrics import BOUNDS_MS, Latencies, Rates, Recent
 
 SECOND = 1_000_000_000
 

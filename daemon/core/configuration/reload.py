@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from daemon.core.configuration import LoadedConfig, load_config
-from daemon.core.events import Events
+from daemon.core.configuration.loading import LoadedConfig, load_config
+from daemon.core.monitoring.events import Events
 from schemas.config import SOURCES, Config, ConfigError
 
 RELOADABLE = frozenset(
