@@ -56,7 +56,7 @@ class Committer:
     this process.
     availability_changed: called when `problem` comes or goes, however short it was.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
-    account: how much the store said at the start that this logger ever committed; each batch counts on from there.
+    account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
 
@@ -106,7 +106,7 @@ class Committer:
         return Backoff(self._retry_first_s, self._retry_most_s)
 
     def note_risk(self, risk_ms: float) -> None:
-        """Be told how young an acknowledged reading may be, in ms, and still be lost with the server."""
+        """Take note of how young an acknowledged reading may be, in ms, and still be lost with the server."""
         self.risk_ms = risk_ms
         # Where nothing is at risk nothing is held.
         self._backlog.hold_for(HOLD_TIMES * risk_ms / 1e3)
@@ -115,7 +115,7 @@ class Committer:
     def at_risk(self, monotonic_ns: int) -> int:
         """How many acknowledged readings a crash of the server now could lose; of unlimited risk, all since the start.
 
-        What waits in memory is not among them: nobody was told that it is safe. Nor is what an earlier process of the
+        What waits in memory is not among them: it is not acknowledged. Nor is what an earlier process of the
         daemon committed, nor what was lost already in a crash that has happened.
         """
         return self.counts.readings if math.isinf(self.risk_ms) else self._recent.count(monotonic_ns)

@@ -15,7 +15,7 @@ from schemas.batch import Layout
 from schemas.config import JournalConfig
 
 PARTITIONS_EVERY_S = 30.0
-"""Asking for them looks at every partition's size: seldom enough not to be noticed by the writing."""
+"""Asking for them looks at every partition's size: seldom enough not to slow the writing."""
 
 MIB = 2**20
 

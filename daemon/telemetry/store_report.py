@@ -19,7 +19,7 @@ class StoreReport:
     backend: the kind of database, as long as no facts tell the product.
     target: where it is, without a password.
     groups: the durability that each group asks for, by the group's name.
-    events: are told where the server keeps less than is asked of it, and when that changes.
+    events: get it where the server keeps less than is asked of it, and when that changes.
     """
 
     def __init__(self, backend: str, target: str, groups: Mapping[str, Durability], events: Events) -> None:

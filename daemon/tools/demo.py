@@ -152,7 +152,7 @@ class Demo:
         if stop in done:
             return False
         for task in ends.keys() & done:
-            raise CommandFailed(ends[task].obituary())
+            raise CommandFailed(ends[task].ending())
         goal.result()
         return True
 

@@ -1,4 +1,4 @@
-"""The database of a configuration: its store, and what can be said of it before anything is written."""
+"""The database of a configuration: its store, and what is known of it before anything is written."""
 
 import asyncio
 from collections.abc import Collection, Iterator
@@ -92,7 +92,7 @@ async def look_at_database(loaded: LoadedConfig) -> Look:
     """Ask the database whether the daemon could use it as configured, and change nothing in it.
 
     Raises:
-        StoreError: it could not, and waiting will not mend it.
+        StoreError: it could not, and waiting will not help.
     """
     store = store_of(loaded, timeout_s=LOOK_S)
     try:
@@ -132,8 +132,8 @@ async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
         problem = str(error) or f"{without_passwords(config.readers.dsn)} does not answer in time"
         return (wrong(problem, "readers would fail until it does", "readers.dsn"),)
     except StoreError as error:
-        mend = f"see that it holds schema {database.schema_name} as it is written, and that its user may read that"
-        return (wrong(str(error), mend, "readers.dsn"),)
+        fix = f"see that it holds schema {database.schema_name} as it is written, and that its user may read that"
+        return (wrong(str(error), fix, "readers.dsn"),)
     finally:
         await store.close()
     return ()
@@ -164,5 +164,5 @@ def _shortfalls(facts: StoreFacts | None, config: Config) -> Iterator[Problem]:
         if shortfall is not None:
             index = asked.index(durability)
             field = f"groups[{index}].durability" if config.groups[index].durability else "database.durability"
-            what, _, mend = shortfall.rpartition("; ")
-            yield wrong(f"{durability} is not kept: {what or mend}", mend, field)
+            what, _, fix = shortfall.rpartition("; ")
+            yield wrong(f"{durability} is not kept: {what or fix}", fix, field)

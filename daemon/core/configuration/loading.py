@@ -56,7 +56,7 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks
     asks_database: whether the database's password is needed; who only asks the daemon may not be able to read it.
 
     Raises:
-        ConfigError: with every problem found, each naming the field and the mend.
+        ConfigError: with every problem found, each naming the field and the fix.
     """
     config = parse_config(_text(path, str(path), "", "give the path of a configuration file"))
     if asks_database:
@@ -74,15 +74,15 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks
     )
 
 
-def identity_of(loaded: LoadedConfig, door: Door, field: str) -> Identity | None:
-    """The certificate of a door; None where it has none.
+def identity_of(loaded: LoadedConfig, listener: Door, field: str) -> Identity | None:
+    """The certificate of a listener; None where it has none.
 
     Raises:
         ConfigError: a file cannot be used.
     """
-    if door.tls_certificate is None or door.tls_key is None:
+    if listener.tls_certificate is None or listener.tls_key is None:
         return None
-    return Identity(loaded.beside(door.tls_certificate), loaded.beside(door.tls_key), field)
+    return Identity(loaded.beside(listener.tls_certificate), loaded.beside(listener.tls_key), field)
 
 
 def warnings(loaded: LoadedConfig) -> list[Problem]:
@@ -90,14 +90,14 @@ def warnings(loaded: LoadedConfig) -> list[Problem]:
     return [*_inline_password(loaded.config), *_readable_on_the_way(loaded.config), *_open_to_all(loaded.config)]
 
 
-def _text(path: Path, field: str, subject: str, mend: str) -> str:
+def _text(path: Path, field: str, subject: str, fix: str) -> str:
     """Read a file; `field` and `subject` say in a message which setting and which file it is about."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        problem = wrong(f"{subject}is not UTF-8 text", mend, field)
+        problem = wrong(f"{subject}is not UTF-8 text", fix, field)
     except OSError as error:
-        problem = wrong(f"{subject}cannot be read ({(error.strerror or str(error)).lower()})", mend, field)
+        problem = wrong(f"{subject}cannot be read ({(error.strerror or str(error)).lower()})", fix, field)
     raise ConfigError([problem])
 
 
@@ -129,8 +129,8 @@ def _inline_password(config: Config) -> Iterator[Problem]:
     for field_, dsn in _dsns(config):
         parts = urlsplit(dsn)
         if parts.password or "password" in dict(parse_qsl(parts.query)):
-            mend = "move it out, into `password_env` or `password_file`"
-            yield wrong("holds a password that every reader of this file sees", mend, field_)
+            fix = "move it out, into `password_env` or `password_file`"
+            yield wrong("holds a password that every reader of this file sees", fix, field_)
 
 
 def _readable_on_the_way(config: Config) -> Iterator[Problem]:
@@ -165,10 +165,10 @@ def _why_unusable(option: str, path: str) -> tuple[str, str] | None:
 
 
 def _open_to_all(config: Config) -> Iterator[Problem]:
-    for name, door, what in (("api", config.api, "the token"), ("dashboard", config.dashboard, "the password")):
-        if not door.is_local and door.tls_certificate is None:
+    for name, listener, what in (("api", config.api, "the token"), ("dashboard", config.dashboard, "the password")):
+        if not listener.is_local and listener.tls_certificate is None:
             problem = (
-                f"{door.host} is reachable from other machines, and without TLS whoever is between can read {what}"
+                f"{listener.host} is reachable from other machines, and without TLS whoever is between can read {what}"
             )
             yield wrong(problem, "give `tls_certificate` and `tls_key` (docs/security.md)", f"{name}.host")
     for i, source in enumerate(config.sources):

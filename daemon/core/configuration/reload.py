@@ -69,7 +69,7 @@ class Reloader:
             self._ended()
 
     async def reload(self) -> None:
-        """Read the file and apply it; one with a problem changes nothing, and each problem is told."""
+        """Read the file and apply it; one with a problem changes nothing, and each problem is reported."""
         try:
             found = await asyncio.to_thread(load_config, self._path)
         except ConfigError as error:

@@ -32,10 +32,10 @@ class Child:
 
     @classmethod
     async def start(cls, name: str, command: Sequence[str], log: Path, *, piped: int = 0) -> Self:
-        """Start it, with whatever it says going into `log`.
+        """Start it, with all its output going into `log`.
 
-        piped: with it the process is told things by `tell`, and what it writes to its standard output comes from
-            `said`, in lines of at most so many bytes. It has to call `end_with` itself, because nothing may run between
+        piped: with it `write_line` writes to the standard input of the process, and `read_line` reads its standard
+            output, in lines of at most so many bytes. It has to call `end_with` itself, because nothing may run between
             fork and exec in a process with threads, as a daemon is; and it sees its input end.
         """
         parent = os.getpid()
@@ -56,13 +56,13 @@ class Child:
                 )
         return cls(name, process, log)
 
-    def tell(self, line: bytes) -> None:
+    def write_line(self, line: bytes) -> None:
         """Write a line to its standard input; nothing where it has ended."""
         assert self._process.stdin is not None
         if self.running:
             self._process.stdin.write(line)
 
-    async def said(self) -> bytes:
+    async def read_line(self) -> bytes:
         """The next line of its standard output; empty when there will be none.
 
         Raises:
@@ -110,13 +110,13 @@ class Child:
             self._process.kill()
         await self._process.wait()
 
-    def obituary(self) -> str:
-        """Say in one line how it ended, with the last that it said."""
+    def ending(self) -> str:
+        """How it ended, in one line, with the last line of its log."""
         code = self._process.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"ended with exit code {code}"
         lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
         last = f": {lines[-1].strip()}" if lines else ""
-        return f"the {self.name} {how}{last} (all it said: {self.log})"
+        return f"the {self.name} {how}{last} (its log: {self.log})"
 
 
 def go_first() -> None:
@@ -124,7 +124,7 @@ def go_first() -> None:
     try:
         Path("/proc/self/oom_score_adj").write_text("500")
     except OSError as error:
-        log.warning("the kernel is not told that this process may go first: %s", error.strerror)
+        log.warning("the kernel does not take it that this process may be killed first: %s", error.strerror)
 
 
 def give_way() -> None:

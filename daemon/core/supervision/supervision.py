@@ -1,4 +1,4 @@
-"""What the service manager is told while the daemon runs: how it is, and that the pipeline makes progress."""
+"""What the service manager hears while the daemon runs: how it is, and that the pipeline makes progress."""
 
 import asyncio
 import faulthandler

@@ -1,4 +1,4 @@
-"""Receipts: up to which reading each connection can be told that all is committed, or spooled.
+"""Receipts: up to which reading of each connection all is committed, or spooled.
 
 A reading is unsettled while its trigger is open or waits for its commit; for a connection that asked for `spooled`,
 only until its closed block is on the disk, in the journal. A connection's acknowledgement is the sequence of its first
@@ -19,8 +19,8 @@ SETTLED = np.iinfo(np.int64).max
 OWED_MOST = 1024
 """Refused stretches a connection is remembered for while earlier readings of it wait; then the newest grow together.
 
-A sender of nothing but refused readings must not fill the memory. What grew together is told when all of it is dealt
-with."""
+A sender of nothing but refused readings must not fill the memory. What grew together is acknowledged when all of it is
+dealt with."""
 
 
 class Receipts:
@@ -125,7 +125,7 @@ class Receipts:
         self._compact()
 
     def _compact(self) -> None:
-        # What is not in the journal yet is told block by block to those who wait for that.
+        # What is not in the journal yet is kept block by block for those who wait for that.
         self._blocks.compact(self._in_journal if self.wants_spooled else self._blocks.blocks)
 
     def acknowledged(self) -> tuple[Array, Array]:

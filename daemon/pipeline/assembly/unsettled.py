@@ -1,7 +1,7 @@
 """Closed blocks on their way to the database, oldest first, with the smallest unsettled sequence of each connection.
 
 After a day without a database there are millions of them. Those that are on the disk, and behind the oldest, are
-remembered together: a connection that waits for the database is then told in larger steps, and none too early.
+remembered together: a connection that waits for the database is then acknowledged in larger steps, and none too early.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""The dead letters of one group: a folder of segments, and what lies in them."""
+"""The dead letters of one group: a folder of segments, and the letters in them."""
 
 import asyncio
 import itertools
@@ -29,9 +29,9 @@ def folder_of(state_dir: Path, group: str) -> Path:
 
 @dataclass(kw_only=True)
 class _Segment:
-    """A segment: how many of its letters still lie here, and the highest number of a block that they were part of."""
+    """A segment: how many of its letters are pending, and the highest number of a block that they were part of."""
 
-    lying: int = 0
+    pending: int = 0
     number: int = 0
     has_more: bool = False  # what cannot be read, and must not be removed with the rest
 
@@ -46,7 +46,7 @@ class DeadLetters:
         self.amount = Amount()
         self._folder = folder
         self._group = group
-        self._lying: dict[int, Letter] = {}  # by serial, ascending
+        self._pending: dict[int, Letter] = {}  # by serial, ascending
         self._of_key: dict[Key, list[Letter]] = {}
         self._of_number: dict[int, set[Key]] = {}
         self._segments: dict[Path, _Segment] = {}
@@ -72,7 +72,7 @@ class DeadLetters:
         for segment in ours:
             self._segments[segment.path] = _Segment(has_more=bool(segment.damaged))
             for letter in segment.letters:
-                self._remember(letter, lies=newest[letter.origin] == letter.serial and letter.serial > self._retried)
+                self._remember(letter, pending=newest[letter.origin] == letter.serial and letter.serial > self._retried)
         self._next = max([self._retried, *(letter.serial for segment in found for letter in segment.letters)]) + 1
         return [segment for segment in found if segment.is_other or segment.damaged]
 
@@ -82,19 +82,19 @@ class DeadLetters:
         except FileNotFoundError:
             return 0
 
-    def _remember(self, letter: Letter, *, lies: bool) -> None:
+    def _remember(self, letter: Letter, *, pending: bool) -> None:
         segment = self._segments[letter.path]
         segment.number = max(segment.number, letter.number)
         self._of_number.setdefault(letter.number, set()).add(letter.key)
-        if lies:
-            segment.lying += 1
-            self._lying[letter.serial] = letter
+        if pending:
+            segment.pending += 1
+            self._pending[letter.serial] = letter
             self._of_key.setdefault(letter.key, []).append(letter)
             self.amount.change(letter.triggers, letter.readings, 1)
 
     def _forget(self, letter: Letter) -> None:
-        del self._lying[letter.serial]
-        self._segments[letter.path].lying -= 1
+        del self._pending[letter.serial]
+        self._segments[letter.path].pending -= 1
         same = self._of_key[letter.key]
         same.remove(letter)
         if not same:
@@ -104,21 +104,21 @@ class DeadLetters:
     # --- looking up ---------------------------------------------------------------------------------------------
 
     @property
-    def lying(self) -> list[Letter]:
-        """All that lies here, by serial."""
-        return list(self._lying.values())
+    def pending(self) -> list[Letter]:
+        """All that is neither committed nor discarded, by serial."""
+        return list(self._pending.values())
 
     @property
     def first(self) -> Letter | None:
         """The first of them."""
-        return next(iter(self._lying.values()), None)
+        return next(iter(self._pending.values()), None)
 
     def upto(self, serial: int) -> Iterator[Letter]:
         """Those up to a serial."""
-        return itertools.takewhile(lambda letter: letter.serial <= serial, self._lying.values())
+        return itertools.takewhile(lambda letter: letter.serial <= serial, self._pending.values())
 
     def concerns(self, number: int, block: ClosedBlock) -> bool:
-        """Whether a block has to be taken apart before it is committed: a part of it, or what it revises, lies here."""
+        """Whether a block has to be taken apart before it is committed: it, or what it revises, is in part rejected."""
         if number in self._of_number:
             return True
         return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
@@ -128,11 +128,11 @@ class DeadLetters:
         return self._of_number.get(number, set())
 
     def has(self, key: Key) -> bool:
-        """Whether anything of a trigger lies here."""
+        """Whether anything of a trigger is pending."""
         return key in self._of_key
 
     def is_blocked(self, letter: Letter, among: Collection[Letter]) -> bool:
-        """Whether something of the same trigger that came before it lies here and is not among those."""
+        """Whether something of the same trigger that came before it is pending and not among those."""
         same = self._of_key.get(letter.key, ())
         return len(same) > 1 and any(other.origin < letter.origin and other not in among for other in same)
 
@@ -141,7 +141,7 @@ class DeadLetters:
         return read(letter, self._group)
 
     async def read_all(self, letters: Sequence[Letter]) -> list[tuple[Letter, ClosedBlock]]:
-        """Read letters; one that is damaged since is left out: its segment stays, and it lies here no more.
+        """Read letters; one that is damaged since is left out: its segment stays, and it is pending no more.
 
         Raises:
             OSError: the disk failed.
@@ -161,7 +161,7 @@ class DeadLetters:
 
     def read_last(self, most: int) -> list[ClosedBlock]:
         """Read the newest letters, at most so many, in order, without what is damaged since; raises OSError."""
-        found = (self._read_whole(letter) for letter in self.lying[-most:])
+        found = (self._read_whole(letter) for letter in self.pending[-most:])
         return [block for block in found if block is not None]
 
     # --- keeping ------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class DeadLetters:
             written = await asyncio.to_thread(self._write, letters)
         for letter in written:
             self._segments.setdefault(letter.path, _Segment())
-            self._remember(letter, lies=True)
+            self._remember(letter, pending=True)
 
     async def move(self, letters: Sequence[Letter]) -> None:
         """Write letters again, behind all others, with their origin.
@@ -286,7 +286,7 @@ class DeadLetters:
 
     def _done(self, position: int) -> Iterator[Path]:
         for path, segment in self._segments.items():
-            if not segment.lying and segment.number <= position and not segment.has_more:
+            if not segment.pending and segment.number <= position and not segment.has_more:
                 yield path
 
     def _remove(self, path: Path) -> None:
@@ -298,7 +298,7 @@ class DeadLetters:
             self._of_number.clear()
 
     async def discard(self) -> Amount:
-        """Throw away all that lies here; return how much it was.
+        """Throw away all that is pending; return how much it was.
 
         Raises:
             OSError: a segment cannot be removed.
@@ -307,7 +307,7 @@ class DeadLetters:
             gone = replace(self.amount)
             self._end_segment()
             await asyncio.to_thread(self._unlink, list(self._segments))
-            for letter in self.lying:
+            for letter in self.pending:
                 self._forget(letter)
             self._segments.clear()
             self._of_number.clear()

@@ -62,7 +62,7 @@ class Retrying:
         """Offer all letters that lie there now.
 
         Raises:
-            StoreUnavailable: the database went away; what was not committed by then lies where it was.
+            StoreUnavailable: the database went away; what was not committed by then stays where it was.
             OSError: the disk failed; as above.
         """
         async with self._turn:
@@ -74,10 +74,10 @@ class Retrying:
             # What belongs to a rejected trigger is held back; once that one is in, it may follow.
             while round_.outcome.committed > committed:
                 committed = round_.outcome.committed
-                left = [letter for letter in self._letters.lying if letter.origin not in round_.rejected]
+                left = [letter for letter in self._letters.pending if letter.origin not in round_.rejected]
                 for start in range(0, len(left), TOGETHER):
                     await self._offer(left[start : start + TOGETHER], round_)
-            round_.outcome.rejected = len(self._letters.lying)
+            round_.outcome.rejected = len(self._letters.pending)
             return round_.outcome
 
     async def _offer(self, letters: Sequence[Letter], round_: "_Round") -> None:

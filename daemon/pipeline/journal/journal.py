@@ -33,7 +33,7 @@ LOCK = "lock"
 
 
 class JournalError(Exception):
-    """The journal cannot be used; the message is one line that says the mend."""
+    """The journal cannot be used; the message is one line: what is wrong, and what to do."""
 
 
 class JournalFull(Exception):
@@ -274,7 +274,7 @@ class Journal:
         """Wait until all that was appended is on the disk; return its last number.
 
         Raises:
-            OSError: it may not be; after that nothing more can be said of what was appended since the last sync.
+            OSError: it may not be; after that nothing is known of what was appended since the last sync.
         """
         last = self.next - 1
         for segment in self._sealed:

@@ -34,7 +34,7 @@ WRITE_FROM = 8 * 2**20
 """What nobody waits for is written after this time, or when so many bytes have gathered, if the database lacks it."""
 
 UNWRITTEN_MOST = 64 * 2**20
-"""Bytes that may wait in memory to be written before it is said that the disk cannot keep up."""
+"""Bytes that may wait in memory to be written before the disk counts as too slow."""
 
 SYNC_WITHIN_S = 5.0
 """What nobody waits for is on the disk after this time all the same, unless the database has it by then."""

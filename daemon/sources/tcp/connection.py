@@ -118,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
             self._carried = b""
         if self.column == NOBODY or self._is_tls:  # TLS ends both ways at once
             return False
-        # A sender that has said all it has to say may still wait for its acknowledgements.
+        # A sender that has sent all its readings may still wait for its acknowledgements.
         self._listener.ended(self)
         return True
 

@@ -49,7 +49,7 @@ def list_(
 
     kept = _opened(load_config(file), group)
     if as_json:
-        typer.echo(json.dumps([{"group": each.name, **told(letter)} for each, mine in kept for letter in mine.lying]))
+        typer.echo(json.dumps([{"group": each.name, **told(letter)} for each, mine in kept for letter in mine.pending]))
         return
     if not any(letters.amount.blocks for _, letters in kept):
         typer.echo("There are no dead letters.")
@@ -188,7 +188,7 @@ def _table(kept: Kept) -> Table:
 
     table = Table("group", "kept", "run", "triggers", "letters", "readings", "reason", box=None, pad_edge=False)
     for group, letters in kept:
-        for alike in _alike(letters.lying):
+        for alike in _alike(letters.pending):
             first, last = alike[0], alike[-1]
             triggers = str(first.key[1]) if first.key == last.key else f"{first.key[1]} to {last.key[1]}"
             readings = sum(letter.readings for letter in alike)

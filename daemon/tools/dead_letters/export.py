@@ -101,7 +101,7 @@ def clock(time_ns: int) -> str:
 
 
 def _whole(letters: DeadLetters) -> Iterator[tuple[Letter, ClosedBlock]]:
-    for letter in letters.lying:
+    for letter in letters.pending:
         try:
             yield letter, letters.read(letter)
         except (BadRecord, FileNotFoundError):

@@ -105,7 +105,7 @@ async def staged(
             try:
                 yield Reach(url=daemon.url, token=kept_token(folder / "state"))
                 if not sender.running:
-                    raise CommandFailed(sender.obituary())
+                    raise CommandFailed(sender.ending())
             finally:
                 await sender.stop()
             await daemon.stop()
@@ -142,7 +142,7 @@ async def _fill(scenery: Scenery, port: int, folder: Path, stop: asyncio.Event) 
             wait.cancel()
         await child.stop()
     if child.exit_code and not stop.is_set():
-        raise CommandFailed(child.obituary())
+        raise CommandFailed(child.ending())
 
 
 def _sender(port: int, rate: float, first: int) -> list[str]:

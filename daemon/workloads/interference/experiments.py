@@ -289,7 +289,7 @@ class Experiments:
         finally:
             await child.kill()
         if child.exit_code:
-            self._events.error(f"experiment {record.id} is not reported: {child.obituary()}")
+            self._events.error(f"experiment {record.id} is not reported: {child.ending()}")
             return
         self._remember(await asyncio.to_thread(self.keeper.read, record.id))
 

@@ -182,8 +182,8 @@ class Reader:
         self._child = child
         try:
             now = {"admitted": self.admission.clients, "share": self.admission.share}
-            child.tell(self._spec.model_copy(update=now).line())
-            return await self._listen(child) or child.obituary()
+            child.write_line(self._spec.model_copy(update=now).line())
+            return await self._listen(child) or child.ending()
         finally:
             self._child = None
             await child.kill()
@@ -193,7 +193,7 @@ class Reader:
         while True:
             try:
                 async with asyncio.timeout(SILENT_S):
-                    line = await child.said()
+                    line = await child.read_line()
                     if not line:
                         await child.ended()
                         return None
@@ -208,4 +208,4 @@ class Reader:
 
     def _order(self, order: Mapping[str, float]) -> None:
         if self._child is not None:
-            self._child.tell(orjson.dumps(order) + b"\n")
+            self._child.write_line(orjson.dumps(order) + b"\n")

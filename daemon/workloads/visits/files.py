@@ -81,7 +81,7 @@ class Files:
         finally:
             await child.kill()
         if child.exit_code:
-            raise NotMade(child.obituary())
+            raise NotMade(child.ending())
 
 
 async def _pieces(path: Path, size: int) -> AsyncIterator[bytes]:

@@ -187,7 +187,7 @@ async def test_a_rejected_trigger_is_kept_on_disk_and_takes_no_other_with_it(tmp
         assert await logger.store.position("bpm") == JournalPosition(sequence=4, triggers=7, readings=35)
     assert sorted(set((await logger.stored(GROUP))["trigger"].tolist())) == [1, 2, 4, 5, 6, 7, 8]
     letters = letters_in(tmp_path)
-    (letter,) = letters.lying
+    (letter,) = letters.pending
     assert (letter.key, letter.reason, letter.number) == ((1, 3), "trigger 3 is not welcome", 1)
     block = letters.read(letter)
     assert block.readings["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
@@ -249,11 +249,11 @@ async def test_retrying_what_is_rejected_again_keeps_it_and_commits_the_others(t
         position = await logger.store.position("bpm", Stream.DEAD_LETTERS)
         assert (position.triggers, position.readings) == (9, 45)
         # The database's position says which of them it has; the one that stays has made way.
-        (letter,) = pipeline._dead_letters.lying
+        (letter,) = pipeline._dead_letters.pending
         assert letter.serial > position.sequence
         assert (letter.key, letter.origin) == ((1, 3), 3)
         again = letters_in(tmp_path)
-        assert [each.key for each in again.lying] == [(1, 3)]
+        assert [each.key for each in again.pending] == [(1, 3)]
         logger.store.__class__ = MemoryStore
         assert (await pipeline.retry()).committed == 1
         assert (await pipeline.retry()).committed == 0

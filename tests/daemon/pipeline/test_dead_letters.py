@@ -83,9 +83,9 @@ async def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (7, own), (9, late_of(own, 1)))
     for found in (letters, opened(tmp_path)):
         assert found.amount == Amount(blocks=6, triggers=3, readings=3 * 10 + 3)
-        assert [letter.key for letter in found.lying] == [(1, 1), (1, 2), (1, 3)] * 2
-        assert {letter.reason for letter in found.lying} == {REASON}
-        assert same(merge([found.read(letter) for letter in found.lying]), merge([own, late_of(own, 1)]))
+        assert [letter.key for letter in found.pending] == [(1, 1), (1, 2), (1, 3)] * 2
+        assert {letter.reason for letter in found.pending} == {REASON}
+        assert same(merge([found.read(letter) for letter in found.pending]), merge([own, late_of(own, 1)]))
         assert found.of_block(7) == {(1, 1), (1, 2), (1, 3)}
         assert found.of_block(8) == set()
         assert found.concerns(20, late_of(own, 0))
@@ -104,7 +104,7 @@ async def test_what_ends_in_the_middle_of_letters_that_were_kept_together_counts
         counts.add(letters.amount.triggers)
         # Those behind have numbers of their own, whatever is left of those before.
         (more,) = letters.address([(block_of(9, 1), REASON)], 3)
-        assert more[0].serial > max((letter.serial for letter in letters.lying), default=0)
+        assert more[0].serial > max((letter.serial for letter in letters.pending), default=0)
     assert counts == {0, 1}
     path.write_bytes(whole)
     assert opened(tmp_path).amount.triggers == 4
@@ -112,16 +112,16 @@ async def test_what_ends_in_the_middle_of_letters_that_were_kept_together_counts
 
 async def test_damage_costs_the_letters_it_hits_and_is_said(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 3)))
-    path = letters.lying[1].path
+    path = letters.pending[1].path
     data = bytearray(path.read_bytes())
-    data[letters.lying[1].end - 30] ^= 1
+    data[letters.pending[1].end - 30] ^= 1
     path.write_bytes(data)
     again = DeadLetters(tmp_path / "bpm", GROUP)
     (found,) = again.open()
-    assert [letter.key for letter in again.lying] == [(1, 1), (1, 3)]
+    assert [letter.key for letter in again.pending] == [(1, 1), (1, 3)]
     assert "no whole dead letter" in found.problem
     # What cannot be read is never removed with the rest.
-    await again.committed(again.lying)
+    await again.committed(again.pending)
     again.passed(10)
     assert path.exists()
 
@@ -139,7 +139,7 @@ async def test_letters_of_other_channels_are_said_and_left_alone(tmp_path: Path)
 
 async def test_a_segment_goes_once_no_block_of_it_can_come_again(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (5, block_of(1, 2)))
-    await letters.committed(letters.lying)
+    await letters.committed(letters.pending)
     assert len(list((tmp_path / "bpm").glob("*.dead"))) == 1
     # After a crash the journal would give block 5 again: what of it was kept, and committed since, is left out.
     again = opened(tmp_path, position=4)
@@ -151,26 +151,26 @@ async def test_a_segment_goes_once_no_block_of_it_can_come_again(tmp_path: Path)
 
 async def test_what_made_way_is_found_once(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 3)))
-    first, second, third = letters.lying
+    first, second, third = letters.pending
     await letters.move([first, second])
-    assert [letter.key for letter in letters.lying] == [(1, 3), (1, 1), (1, 2)]
-    assert [letter.key for letter in opened(tmp_path).lying] == [(1, 3), (1, 1), (1, 2)]
+    assert [letter.key for letter in letters.pending] == [(1, 3), (1, 1), (1, 2)]
+    assert [letter.key for letter in opened(tmp_path).pending] == [(1, 3), (1, 1), (1, 2)]
     await letters.committed([third])
     # Not only by what is noted here: the database may have been asked.
     (tmp_path / "bpm" / "retried").unlink()
-    assert [letter.key for letter in opened(tmp_path, retried=third.serial).lying] == [(1, 1), (1, 2)]
+    assert [letter.key for letter in opened(tmp_path, retried=third.serial).pending] == [(1, 1), (1, 2)]
 
 
 async def test_a_crash_while_letters_make_way_doubles_none(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 3)))
-    await letters.move(letters.lying[:2])
+    await letters.move(letters.pending[:2])
     (path,) = (tmp_path / "bpm").glob("*.dead")
     whole = path.read_bytes()
-    for end in range(letters.lying[0].end, len(whole) + 1, 8):
+    for end in range(letters.pending[0].end, len(whole) + 1, 8):
         path.write_bytes(whole[:end])
         found = DeadLetters(tmp_path / "bpm", GROUP)
         found.open()
-        assert sorted(letter.key for letter in found.lying) == [(1, 1), (1, 2), (1, 3)]
+        assert sorted(letter.key for letter in found.pending) == [(1, 1), (1, 2), (1, 3)]
 
 
 async def test_what_could_not_be_kept_is_kept_once_when_it_is_tried_again(

@@ -188,10 +188,10 @@ class Desync:
             self._calm.clear()
         if not len(rows.trigger):
             return
-        told = references(rows, self._active)
-        if told.known.any():
-            self._spread_ns = told.spread_ns
-            self._timeline.add(rows.trigger[told.known], told.time_ns[told.known])
+        found = references(rows, self._active)
+        if found.known.any():
+            self._spread_ns = found.spread_ns
+            self._timeline.add(rows.trigger[found.known], found.time_ns[found.known])
 
     def _evidence(self, rows: Rows, unplaced: Array) -> Array:
         """The readings that may say something: not those plainly in step, but of watched instruments.

@@ -1,4 +1,4 @@
-"""The record of each instrument: what its last readings said, and what has been decided of it."""
+"""The record of each instrument: what its last readings showed, and what has been decided of it."""
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Record:
         self._run[:] = 0
 
     def take(self, evidence: Array, verdicts: Verdicts) -> None:
-        """Take what readings said, EVIDENCE (n,) with its verdicts, in any order."""
+        """Take what readings showed, EVIDENCE (n,) with its verdicts, in any order."""
         telling = np.flatnonzero(verdicts.kind != Kind.UNKNOWN)
         order = telling[np.lexsort((evidence["time_ns"][telling], evidence["instrument"][telling]))]
         instrument = evidence["instrument"][order]

@@ -7,7 +7,7 @@ import numpy as np
 from schemas.readings import Array
 
 KEPT = 4096
-"""Triggers kept. A slip of more than these is still seen, but its offset is then reckoned from the rate."""
+"""Triggers kept. A slip of more than these is still seen, but its offset is then computed from the rate."""
 
 ENDLESS_NS = 1 << 62
 

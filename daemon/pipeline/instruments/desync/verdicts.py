@@ -34,7 +34,7 @@ class Verdicts:
     """One verdict a reading, all of shape (n,).
 
     kind: int8. triggers: int64, how many its number is ahead of its timestamp (negative: behind), 0 unless SLIPPED.
-    off_ns: int64, its timestamp less that of the trigger it names; reckoned from the rate where that is not known.
+    off_ns: int64, its timestamp less that of the trigger it names; computed from the rate where that is not known.
     """
 
     kind: Array
@@ -51,7 +51,7 @@ def judge(evidence: Array, timeline: Timeline, *, limit_ns: int, spread_ns: int)
     found = timeline.match(times)
     own_ns, known = timeline.when(numbers)
     ahead = numbers - found.trigger
-    off = np.where(known, times - own_ns, _reckoned(-ahead * timeline.period_ns))
+    off = np.where(known, times - own_ns, _computed(-ahead * timeline.period_ns))
     near = np.abs(found.off_ns) <= np.minimum(limit_ns, found.gap_ns // NEAR)
     slipped = near & (ahead != 0) & (found.gap_ns >= APART * spread_ns)
     # Between two triggers that do not follow each other there may be one of which nobody knows when it was.
@@ -62,7 +62,7 @@ def judge(evidence: Array, timeline: Timeline, *, limit_ns: int, spread_ns: int)
     return Verdicts(kind=kind.astype(np.int8), triggers=np.where(slipped, ahead, 0), off_ns=off)
 
 
-def _reckoned(off_ns: Array) -> Array:
+def _computed(off_ns: Array) -> Array:
     return np.asarray(np.rint(np.clip(off_ns, -float(MOST), float(MOST))).astype(np.int64))
 
 
