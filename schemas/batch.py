@@ -1,4 +1,4 @@
-"""What flows from assembly to a store: closed triggers, and batches of them."""
+"""What flows from assembly to a store: closed blocks, and batches of them."""
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -36,7 +36,7 @@ def position_owner(logger: str, stream: Stream) -> str:
 class JournalPosition:
     """Up to where a store holds what a logger closed for a group, and the account of it.
 
-    sequence: pieces are numbered in ascending order, never twice.
+    sequence: closed blocks are numbered in ascending order, never twice.
     triggers, readings: all that this logger ever committed into the group. They are totals and no increments, so that
     writing a position again changes nothing. Dead letters are not among them; those that were retried are in the
     account of their own stream.
@@ -54,7 +54,7 @@ class JournalPosition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClosedTriggers:
+class ClosedBlock:
     """What one step of assembly closed, in ascending order of triggers; any part may be empty.
 
     readings: record dtype, shape (triggers, instruments); undefined where not present.
@@ -85,11 +85,11 @@ class ClosedTriggers:
     @property
     def parts(self) -> dict[str, Array]:
         """Its arrays by name, without what a batch adds to them."""
-        return {field.name: getattr(self, field.name) for field in fields(ClosedTriggers)}
+        return {field.name: getattr(self, field.name) for field in fields(ClosedBlock)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch(ClosedTriggers):
+class Batch(ClosedBlock):
     """What one transaction commits: closed triggers, their ledger rows, and the journal position they end at.
 
     A revised row may belong to a trigger of the same batch: a store writes `ledger` first, then `revised`.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.queries import answer_dtype
 from schemas.readings import Array, InstrumentGroup
 
@@ -24,12 +24,12 @@ of shape (readings,). Arrays: run, trigger_id, time_ns of shape (triggers,); tim
 _KEY = np.dtype([("run", "<i8"), ("trigger", "<i8")])
 
 
-def readings_in(batch: ClosedTriggers) -> int:
+def readings_in(batch: ClosedBlock) -> int:
     """How many readings a batch has, late ones included."""
     return int(np.count_nonzero(batch.present)) + len(batch.late)
 
 
-def fill_readings(columns: Columns, batch: ClosedTriggers, group: InstrumentGroup) -> None:
+def fill_readings(columns: Columns, batch: ClosedBlock, group: InstrumentGroup) -> None:
     """Assign all readings of a batch, `readings_in(batch)` of them: those of its triggers, then the late ones."""
     readings, counts = _present_readings(batch)
     on_time, late = ({name: column[part] for name, column in columns.items()} for part in _parts(len(readings)))
@@ -47,7 +47,7 @@ def fill_readings(columns: Columns, batch: ClosedTriggers, group: InstrumentGrou
         _fill_values(late, batch.late, group)
 
 
-def array_rows(batch: ClosedTriggers) -> Array:
+def array_rows(batch: ClosedBlock) -> Array:
     """The triggers whose arrays a batch writes, as ledger rows: its own, then `revised_with_late`.
 
     The latter may be in the table already, and then have to be taken out and merged.
@@ -56,14 +56,14 @@ def array_rows(batch: ClosedTriggers) -> Array:
     return np.concatenate([batch.ledger, again]) if len(again) else batch.ledger
 
 
-def revised_with_late(batch: ClosedTriggers) -> Array:
+def revised_with_late(batch: ClosedBlock) -> Array:
     """Ledger rows of the triggers of earlier batches that get late readings in this one."""
     if not len(batch.late):
         return batch.revised[:0]
     return _not_among(batch.revised[np.unique(batch.late_of)], batch.ledger)
 
 
-def fill_arrays(columns: Columns, batch: ClosedTriggers, group: InstrumentGroup, earlier: Columns | None) -> None:
+def fill_arrays(columns: Columns, batch: ClosedBlock, group: InstrumentGroup, earlier: Columns | None) -> None:
     """Assign the arrays of `array_rows(batch)`, late readings in their places.
 
     Missing instruments get MISSING_OFFSET, and NaN or 0.
@@ -87,7 +87,7 @@ def fill_arrays(columns: Columns, batch: ClosedTriggers, group: InstrumentGroup,
     _merge_late(columns, rows, batch, group)
 
 
-def ledger_rows(batch: ClosedTriggers) -> Array:
+def ledger_rows(batch: ClosedBlock) -> Array:
     """Put the ledger rows of a batch together, revised ones in place of those they revise."""
     if not len(batch.revised):
         return batch.ledger
@@ -136,7 +136,7 @@ def _parts(on_time: int) -> tuple[slice, slice]:
     return slice(None, on_time), slice(on_time, None)
 
 
-def _present_readings(batch: ClosedTriggers) -> tuple[Array, Array | None]:
+def _present_readings(batch: ClosedBlock) -> tuple[Array, Array | None]:
     if batch.present.all():
         return batch.readings.reshape(-1), None
     return batch.readings[batch.present], batch.present.sum(axis=1)
@@ -147,7 +147,7 @@ def _fill_values(columns: Columns, readings: Array, group: InstrumentGroup) -> N
         columns[name][:] = readings[name]
 
 
-def _fill_own(columns: Columns, batch: ClosedTriggers, group: InstrumentGroup) -> None:
+def _fill_own(columns: Columns, batch: ClosedBlock, group: InstrumentGroup) -> None:
     offsets = _offsets(batch.readings["time_ns"], batch.ledger["time_ns"][:, None])
     complete = bool(batch.present.all())
     columns["time_offset_ns"][:] = offsets if complete else np.where(batch.present, offsets, MISSING_OFFSET)
@@ -167,7 +167,7 @@ def _offsets(times: Array, of: Array) -> Array:
     return offsets
 
 
-def _merge_late(columns: Columns, rows: Array, batch: ClosedTriggers, group: InstrumentGroup) -> None:
+def _merge_late(columns: Columns, rows: Array, batch: ClosedBlock, group: InstrumentGroup) -> None:
     at = _find(_key_of(batch.revised)[batch.late_of], _key_of(rows))
     position = batch.late["instrument"].astype(np.intp)
     columns["time_offset_ns"][at, position] = _offsets(batch.late["time_ns"], batch.revised["time_ns"][batch.late_of])

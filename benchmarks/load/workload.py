@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from schemas.batch import ClosedTriggers, Layout
+from schemas.batch import ClosedBlock, Layout
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
 
@@ -39,7 +39,7 @@ def number(records: Array, first: int, begun_ns: int) -> None:
     records["time_ns"] = (begun_ns + numbers * PERIOD_NS)[:, None]
 
 
-def closed_triggers(records: Array) -> ClosedTriggers:
+def closed_triggers(records: Array) -> ClosedBlock:
     """What assembly would make of complete triggers, ready to be encoded."""
     count, now = len(records), time.time_ns()
     ledger = np.zeros(count, ledger_dtype(INSTRUMENTS))
@@ -50,7 +50,7 @@ def closed_triggers(records: Array) -> ClosedTriggers:
         ledger[name] = records["time_ns"][:, 0]
     for name in COUNTS[:2]:  # expected, arrived
         ledger[name] = INSTRUMENTS
-    return ClosedTriggers(
+    return ClosedBlock(
         readings=records,
         present=np.ones(records.shape, bool),
         ledger=ledger,

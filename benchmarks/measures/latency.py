@@ -27,7 +27,7 @@ BARE = "bare loop"
 DAEMON = "daemon"
 
 HISTOGRAM_S = 10.0
-"""What the daemon's percentiles are over (`daemon.core.metrics`)."""
+"""What the daemon's percentiles are over (`daemon.core.monitoring.metrics`)."""
 
 PROBE_S = 0.5
 HEADROOM = 1.5

@@ -8,7 +8,7 @@ import psutil
 
 from benchmarks.report.wording import number
 from benchmarks.servers.disk import fdatasync_ms
-from daemon.core.processor import processor
+from daemon.core.process.processor import processor
 
 
 def machine(folder: Path) -> dict[str, str]:

@@ -40,10 +40,10 @@ def missing_routes(service: Told) -> APIRouter:
         only = None if instrument is None else number_of(asked, instrument)
         rows = await service.store.ask(LedgerTail(group=asked, most=last))
         answer = await asyncio.to_thread(missing_answer, asked, rows, only)
-        watch = service.pipelines[group].watch
+        instruments = service.pipelines[group].instruments
         chosen = slice(None) if only is None else slice(only, only + 1)
-        answer["late"] = watch.late[chosen].copy()
-        answer["heard_s"] = np.round(watch.heard_s(time.monotonic_ns())[chosen], 2)
+        answer["late"] = instruments.late()[chosen]
+        answer["heard_s"] = np.round(instruments.heard_s(time.monotonic_ns())[chosen], 2)
         return json_answer(answer)
 
     return routes

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from daemon.api.app import make_app
 from daemon.api.service import Told
-from daemon.core.api_token import api_token
 from daemon.core.configuration import LoadedConfig, identity_of
+from daemon.core.configuration.api_token import api_token
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.web.http import Limits
 from daemon.web.server import DoorServer, bound

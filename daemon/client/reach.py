@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from daemon.core.api_token import configured_token, kept_token
 from daemon.core.configuration import LoadedConfig, load_config
+from daemon.core.configuration.api_token import configured_token, kept_token
 from daemon.core.outcome import CommandFailed
 from daemon.web.secrets import from_file
 from daemon.web.tls import client_context, pinned_context

@@ -1,8 +1,8 @@
 """The backlog of one group: what is closed and not yet committed.
 
-All of it is in the journal; the oldest part of it is in memory, too, where the committer takes it from. While the
-database keeps up that is everything. When memory has its share, what closes is in the journal alone, and is read back,
-oldest first, as the committer makes room.
+All of it goes to the journal, which is the backlog's own; the oldest part of it is in memory, too, where the committer
+takes it from. While the database keeps up that is everything. When memory has its share, what closes is in the journal
+alone, and is read back, oldest first, as the committer makes room.
 """
 
 import asyncio
@@ -10,13 +10,15 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from backends.columns.filling import readings_in
-from daemon.pipeline.journal import Amount
-from daemon.pipeline.journal.keeper import Keeper, Kept
-from schemas.batch import ClosedTriggers
+from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.announcements import Announcements
+from daemon.pipeline.journal import Amount, Journal
+from daemon.pipeline.journal.thread import JournalState, JournalThread
+from schemas.batch import ClosedBlock
 
 RESUME_AT = 0.5
 """Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
@@ -26,18 +28,18 @@ READ_AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A piece in memory. put_ns: when it closed (CLOCK_MONOTONIC); None for what was read back from the journal."""
+    """A block in memory. put_ns: when it closed (CLOCK_MONOTONIC); None for what was read back from the journal."""
 
     number: int
-    piece: ClosedTriggers
+    block: ClosedBlock
     nbytes: int
     readings: int
     put_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """A piece that the database has. until_s: when it is safe there (CLOCK_MONOTONIC, s)."""
+class _Revocable:
+    """A block that the database has. until_s: when it is safe there (CLOCK_MONOTONIC, s)."""
 
     number: int
     triggers: int
@@ -46,58 +48,62 @@ class _Held:
 
 
 class Backlog:
-    """Numbers pieces, keeps them, and hands them out in order.
+    """Numbers blocks, keeps them, and hands them out in order.
 
     Args:
-        keeper: of the journal; None keeps everything in memory, as much as may be.
-        last: the highest number handed out so far.
+        journal: opened; closed with the backlog. None keeps everything in memory, as much as may be.
         recovered: what the journal held at the start and the database lacks, with numbers above `position`.
-        position: up to which number the database has the pieces.
+        position: up to which number the database has the blocks.
         full: called with True when nothing more should come in, and with False when there is room again.
-        lost: called with what the journal held and could not be read any more.
+        spooled: called when the journal has written or synced more, with how many blocks are on the disk now: of those
+            that closed in this process and are not settled, so many of the oldest.
 
     What the database has, and may lose again in a crash for some time, stays in the journal as long; see `hold_for`.
+    lost: what the journal held and could not be read any more.
     """
 
     def __init__(
         self,
-        keeper: Keeper | None,
+        journal: Journal | None,
         *,
         position: int,
-        last: int,
         recovered: Amount,
         max_memory: int,
+        announcements: Announcements,
         full: Callable[[bool], None],
-        lost: Callable[[Amount], None],
+        spooled: Callable[[int], None],
     ) -> None:
+        self._journal = None if journal is None else JournalThread(journal, self._on_journal)
         self.memory_bytes = 0
-        self.journal_bytes = 0 if keeper is None else keeper.kept.nbytes
+        self.journal_bytes = 0 if self._journal is None else self._journal.state.nbytes
         self.bytes_a_reading = 0.0
-        self._journal_room = 0 if keeper is None else keeper.kept.room
+        self.lost = Amount()
+        self._journal_room = 0 if self._journal is None else self._journal.state.room
         self.is_full = False
         self.problem: str | None = None
-        self._keeper = keeper
         self._max_memory = max_memory
+        self._announcements = announcements
         self._full = full
-        self._lost = lost
-        self._first = last + 1
-        self._last = last
-        self._loaded = position  # the pieces up to this number are, or were, in memory
+        self._spooled = spooled
+        self._first = position + 1 if journal is None else journal.next
+        self._last = self._first - 1
+        self._loaded = position  # the blocks up to this number are, or were, in memory
         self._memory: deque[Waiting] = deque()
         self._in_memory = Amount()
-        self._in_journal = recovered  # and not in memory
+        self._in_journal = replace(recovered)  # and not in memory
         self._arrived = asyncio.Event()
         self._is_ended = False
         self._refill: asyncio.Task[None] | None = None
         self._settled = position
+        self._settled_here = 0  # blocks that closed in this process
         self._hold_s = 0.0
-        self._held: deque[_Held] = deque()
+        self._held: deque[_Revocable] = deque()
 
     @property
     def waiting(self) -> Amount:
         """All that waits, in memory or in the journal alone."""
         return Amount(
-            pieces=self._in_memory.pieces + self._in_journal.pieces,
+            blocks=self._in_memory.blocks + self._in_journal.blocks,
             triggers=self._in_memory.triggers + self._in_journal.triggers,
             readings=self._in_memory.readings + self._in_journal.readings,
         )
@@ -105,38 +111,64 @@ class Backlog:
     @property
     def room_bytes(self) -> int:
         """What is free of the place where triggers wait: of the journal, or of memory where there is none."""
-        if self._keeper is None:
+        if self._journal is None:
             return self._max_memory - self.memory_bytes
-        return self._journal_room - self._keeper.pending_bytes
+        return self._journal_room - self._journal.pending_bytes
 
-    def change_limit(self, max_memory: int) -> None:
-        """Let so many bytes wait in memory from now on."""
+    @property
+    def has_work(self) -> bool:
+        """Whether the committer has something to take, now or as soon as it is read back."""
+        return self.memory_bytes > 0 or (self.waiting.blocks > 0 and self.problem is None)
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether blocks survive the end of this process."""
+        return self._journal is not None
+
+    def start(self) -> None:
+        """Let the journal be written from now on."""
+        if self._journal is not None:
+            self._journal.start()
+
+    def change_limits(self, *, max_memory: int, max_journal: int, segment: int) -> None:
+        """Let so many bytes wait in memory, and in the journal, from now on; a segment of it has so many."""
         self._max_memory = max_memory
+        if self._journal is not None:
+            self._journal.change_limits(max_bytes=max_journal, segment_bytes=segment)
         self._look()
 
-    def put(self, pieces: Sequence[ClosedTriggers]) -> None:
-        """Take pieces in. Never refuses: what is closed is not lost; `full` slows down the sources."""
+    def sync_at_once(self, wanted: bool) -> None:
+        """Whether a sender waits for what is put to be on the disk."""
+        if self._journal is not None:
+            self._journal.sync_at_once(wanted)
+
+    def parts(self, group: str) -> list[Part]:
+        """What of it has to move, for the watchdog."""
+        return [] if self._journal is None else [self._journal.part(f"the journal's thread of group {group}")]
+
+    def put(self, blocks: Sequence[ClosedBlock]) -> None:
+        """Take blocks in. Never refuses: what is closed is not lost; `full` slows down the sources."""
         now = time.monotonic_ns()
-        if self._keeper is not None and pieces:
-            self._keeper.put(pieces)
-        for piece in pieces:
+        if self._journal is not None and blocks:
+            self._journal.put(blocks)
+        for block in blocks:
             self._last += 1
-            if self._in_journal.pieces or (self._keeper is not None and self.memory_bytes >= self._max_memory):
-                self._in_journal.change(piece.triggers, readings_in(piece), 1)
+            if self._in_journal.blocks or (self._journal is not None and self.memory_bytes >= self._max_memory):
+                self._in_journal.change(block.triggers, readings_in(block), 1)
             else:
-                self._remember(self._last, piece, now)
-        if pieces:
-            self._weigh(pieces)
+                self._remember(self._last, block, now)
+        if blocks:
+            self._weigh(blocks)
             self._look()
 
     async def take(self, most_bytes: int) -> list[Waiting]:
-        """The oldest pieces, about so many bytes of them and at least one; waits until there is any.
+        """The oldest blocks, about so many bytes of them and at least one; waits until there is any.
 
         After `end` it returns none once nothing is left.
         """
         self._look()
         while not self._memory:
-            if self._is_ended and not self._in_journal.pieces:
+            if self._is_ended and not self._in_journal.blocks:
                 return []
             self._arrived.clear()
             await self._arrived.wait()
@@ -149,16 +181,17 @@ class Backlog:
         return list(islice(self._memory, taken))
 
     def settle(self, count: int) -> int:
-        """The oldest so many pieces in memory are dealt with; return how many of them closed in this process."""
+        """The oldest so many blocks in memory are dealt with; return how many of them closed in this process."""
         mine, now = 0, time.monotonic()
         for _ in range(count):
             waiting = self._memory.popleft()
             self.memory_bytes -= waiting.nbytes
-            self._in_memory.change(-waiting.piece.triggers, -waiting.readings, -1)
+            self._in_memory.change(-waiting.block.triggers, -waiting.readings, -1)
             # What is committed a second time was dealt with before, as far as its sender is concerned.
             mine += waiting.number >= self._first and waiting.number > self._settled
             self._settled = max(self._settled, waiting.number)
             self._hold(waiting, now)
+        self._settled_here += mine
         self._release(now)
         self._look()
         return mine
@@ -177,7 +210,7 @@ class Backlog:
 
         What was taken and is not settled yet is to be taken anew.
         """
-        if self._keeper is None:
+        if self._journal is None:
             return Amount()
         if self._refill is not None:
             self._refill.cancel()
@@ -187,14 +220,14 @@ class Backlog:
             held = self._held.pop()
             back.change(held.triggers, held.readings, 1)
         for amount in (back, self._in_memory):
-            self._in_journal.change(amount.triggers, amount.readings, amount.pieces)
+            self._in_journal.change(amount.triggers, amount.readings, amount.blocks)
         self._memory.clear()
         self.memory_bytes, self._in_memory, self._loaded = 0, Amount(), position
         self._look()
         return back
 
     def _hold(self, waiting: Waiting, now: float) -> None:
-        self._held.append(_Held(waiting.number, waiting.piece.triggers, waiting.readings, now + self._hold_s))
+        self._held.append(_Revocable(waiting.number, waiting.block.triggers, waiting.readings, now + self._hold_s))
 
     def _release(self, now: float) -> None:
         """Let go of what is safe in the database, which has just shown that it still has all before this commit.
@@ -202,46 +235,55 @@ class Backlog:
         Time alone does not make it safe: the server may have crashed since, and nobody has asked it.
         """
         last = None
-        while self._held and (self._held[0].until_s <= now or self._keeper is None):
+        while self._held and (self._held[0].until_s <= now or self._journal is None):
             last = self._held.popleft().number
-        if last is not None and self._keeper is not None:
-            self._keeper.trim(last)
+        if last is not None and self._journal is not None:
+            self._journal.trim(last)
 
     def end(self) -> None:
         """Nothing more will be put."""
         self._is_ended = True
         self._arrived.set()
 
-    def told(self, kept: Kept) -> None:
-        """The journal's keeper has news."""
-        self.journal_bytes, self._journal_room, self.problem = kept.nbytes, kept.room, kept.problem
+    def _on_journal(self, state: JournalState) -> None:
+        was_well = self.problem is None
+        self.journal_bytes, self._journal_room, self.problem = state.nbytes, state.room, state.problem
+        if (state.problem is None) != was_well:
+            self._announcements.journal_problem(state.problem)
         self._look()
+        self._spooled(max(0, state.synced + 1 - self._first - self._settled_here))
 
     async def close(self) -> None:
-        """Read nothing back any more; what is held is left in the journal for the next daemon to decide about."""
+        """Put what is not committed on the disk; what is held is left there for the next daemon to decide about.
+
+        Raises:
+            OSError: the disk failed.
+        """
         if self._refill is not None:
             self._refill.cancel()
             await asyncio.gather(self._refill, return_exceptions=True)
+        if self._journal is not None:
+            await self._journal.end()
 
-    def _weigh(self, pieces: Sequence[ClosedTriggers]) -> None:
-        readings = sum(readings_in(piece) for piece in pieces)
+    def _weigh(self, blocks: Sequence[ClosedBlock]) -> None:
+        readings = sum(readings_in(block) for block in blocks)
         if readings:
             # Of those that came last: what one weighs depends on how many are missing from their triggers.
-            self.bytes_a_reading = sum(piece.nbytes for piece in pieces) / readings
+            self.bytes_a_reading = sum(block.nbytes for block in blocks) / readings
 
-    def _remember(self, number: int, piece: ClosedTriggers, put_ns: int | None) -> None:
-        waiting = Waiting(number, piece, piece.nbytes, readings_in(piece), put_ns)
+    def _remember(self, number: int, block: ClosedBlock, put_ns: int | None) -> None:
+        waiting = Waiting(number, block, block.nbytes, readings_in(block), put_ns)
         self._memory.append(waiting)
         self._arrived.set()
         self._loaded = number
         self.memory_bytes += waiting.nbytes
-        self._in_memory.change(piece.triggers, waiting.readings, 1)
+        self._in_memory.change(block.triggers, waiting.readings, 1)
 
     def _look(self) -> None:
         """See what has to be done, after any change."""
-        wants_more = bool(self._in_journal.pieces) and self.memory_bytes <= RESUME_AT * self._max_memory
-        if wants_more and self._keeper is not None and (self._refill is None or self._refill.done()):
-            self._refill = asyncio.get_running_loop().create_task(self._read_back(self._keeper), name="read back")
+        wants_more = bool(self._in_journal.blocks) and self.memory_bytes <= RESUME_AT * self._max_memory
+        if wants_more and self._journal is not None and (self._refill is None or self._refill.done()):
+            self._refill = asyncio.get_running_loop().create_task(self._read_back(self._journal), name="read back")
         is_full = self._is_full_now()
         if is_full != self.is_full:
             self.is_full = is_full
@@ -250,29 +292,30 @@ class Backlog:
     def _is_full_now(self) -> bool:
         limit = self._max_memory * (RESUME_AT if self.is_full else 1.0)
         is_memory_full = self.memory_bytes >= limit and self.memory_bytes > 0
-        if self._keeper is None:
+        if self._journal is None:
             return is_memory_full
         # With the journal full, or slower than what comes in, that would have no place but memory.
-        is_stuck = self.problem is not None and (is_memory_full or bool(self._in_journal.pieces))
-        return is_stuck or self._keeper.is_behind
+        is_stuck = self.problem is not None and (is_memory_full or bool(self._in_journal.blocks))
+        return is_stuck or self._journal.is_behind
 
-    async def _read_back(self, keeper: Keeper) -> None:
+    async def _read_back(self, journal: JournalThread) -> None:
         upto = self._last
         try:
-            found = await keeper.read(self._loaded, int(RESUME_AT * self._max_memory))
+            found = await journal.read(self._loaded, int(RESUME_AT * self._max_memory))
         except OSError as error:
             self.problem = f"the journal cannot be read: {error}"
             asyncio.get_running_loop().call_later(READ_AGAIN_S, self._look)
             return
-        for number, piece in found:
-            self._remember(number, piece, None)
-            self._in_journal.change(-piece.triggers, -self._memory[-1].readings, -1)
+        for number, block in found:
+            self._remember(number, block, None)
+            self._in_journal.change(-block.triggers, -self._memory[-1].readings, -1)
         if not found and self.problem is None:
             # All that was put before is written, and nothing of it could be read.
             self._loaded = max(self._loaded, upto)
-        if self._loaded == self._last and self._in_journal.pieces:
+        if self._loaded == self._last and self._in_journal.blocks:
             gone, self._in_journal = self._in_journal, Amount()
             self._arrived.set()
-            self._lost(gone)
+            self.lost.change(gone.triggers, gone.readings, gone.blocks)
+            self._announcements.journal_unreadable(gone)
         self._refill = None
         self._look()

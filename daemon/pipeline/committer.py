@@ -4,9 +4,7 @@ Natural batching: while one transaction is under way the next batch gathers, and
 trigger at once. The committer owns batching, retry and backoff; the store only writes.
 """
 
-import asyncio
 import math
-import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,14 +13,14 @@ import numpy as np
 
 from backends.base import BatchRejected, CommitsLost, Store, StoreError, StoreUnavailable
 from backends.columns.filling import readings_in
-from daemon.core.events import Events
-from daemon.core.metrics import Latencies, Recent
+from daemon.core.monitoring.metrics import Latencies, Recent
+from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
+from daemon.pipeline.closed_blocks import keys_of, merge, split
 from daemon.pipeline.dead_letters import DeadLetters
-from daemon.pipeline.dead_letters.announcement import Announcement
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.pieces import keys_of, merge, split
-from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition, Stream
+from daemon.web.backoff import Backoff
+from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
 from schemas.queries import LedgerTail
 from schemas.readings import InstrumentGroup
@@ -52,14 +50,13 @@ class CommitCounts:
 
 
 class Committer:
-    """Commits the pieces of one group's backlog in order.
+    """Commits the blocks of one group's backlog in order.
 
-    settled: called with the number of pieces that are committed (or kept as dead letters) now, of those that closed in
+    settled: called with the number of blocks that are committed (or kept as dead letters) now, of those that closed in
     this process.
-    noticed: called when `problem` comes or goes, however short it was.
-    went_back: called when the database has lost what it acknowledged, with how much of it comes again, how much does
-    not, and how many readings it lost of what was committed before this process began.
-    account: how much the store said at the start that this logger ever committed; each batch counts on from there.
+    availability_changed: called when `problem` comes or goes, however short it was.
+    lost: what the database acknowledged in this process, has lost since, and does not get again.
+    account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
 
@@ -72,14 +69,14 @@ class Committer:
         settings: CommitterConfig,
         backlog: Backlog,
         dead_letters: DeadLetters,
-        events: Events,
+        announcements: Announcements,
         settled: Callable[[int], None],
-        noticed: Callable[[], None],
+        availability_changed: Callable[[], None],
         account: JournalPosition | None = None,
-        went_back: Callable[[Amount, Amount, int], None],
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
+        self.lost = Amount()
         self.problem: str | None = None
         self.problem_since_ns = 0
         self.committed_ns = 0
@@ -92,12 +89,11 @@ class Committer:
         self.change(settings)
         self._backlog = backlog
         self._dead_letters = dead_letters
-        self._announcement = Announcement(group.name, events)
+        self._announcements = announcements
         self._settled = settled
-        self._noticed = noticed
+        self._availability_changed = availability_changed
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
         self._follows: JournalPosition | None = self._acknowledged
-        self._went_back = went_back
 
     def change(self, settings: CommitterConfig) -> None:
         """Batch and pause so from now on."""
@@ -106,8 +102,11 @@ class Committer:
         self._retry_first_s = settings.retry_first_ms / 1e3
         self._retry_most_s = settings.retry_most_ms / 1e3
 
+    def _backoff(self) -> Backoff:
+        return Backoff(self._retry_first_s, self._retry_most_s)
+
     def note_risk(self, risk_ms: float) -> None:
-        """Be told how young an acknowledged reading may be, in ms, and still be lost with the server."""
+        """Take note of how young an acknowledged reading may be, in ms, and still be lost with the server."""
         self.risk_ms = risk_ms
         # Where nothing is at risk nothing is held.
         self._backlog.hold_for(HOLD_TIMES * risk_ms / 1e3)
@@ -116,24 +115,24 @@ class Committer:
     def at_risk(self, monotonic_ns: int) -> int:
         """How many acknowledged readings a crash of the server now could lose; of unlimited risk, all since the start.
 
-        What waits in memory is not among them: nobody was told that it is safe. Nor is what an earlier process of the
+        What waits in memory is not among them: it is not acknowledged. Nor is what an earlier process of the
         daemon committed, nor what was lost already in a crash that has happened.
         """
         return self.counts.readings if math.isinf(self.risk_ms) else self._recent.count(monotonic_ns)
 
     async def run(self) -> None:
         """Commit until the backlog has ended and nothing is left of it."""
-        while pieces := await self._backlog.take(min(self._most, self._max_batch)):
+        while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
             try:
-                await self._commit(pieces)
+                await self._commit(blocks)
             except CommitsLost as error:
                 try:
                     await self._go_back(error.position)
                 except StoreError as away:
                     # It comes to the same place again.
                     self._note(str(away))
-                    await asyncio.sleep(self._retry_first_s)
+                    await self._backoff().pause()
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)
 
@@ -156,88 +155,90 @@ class Committer:
             readings=to.readings - self.counts.readings,
         )
         gone = Amount(triggers=max(0, triggers - regained.triggers), readings=max(0, readings - regained.readings))
-        # What comes again beyond what was lost are dead letters of its pieces, which are left out again.
+        # What comes again beyond what was lost are dead letters of its blocks, which are left out again.
         self.counts.dead_triggers -= max(0, regained.triggers - triggers)
         self.counts.dead_readings -= max(0, regained.readings - readings)
-        self._went_back(regained, gone, was.readings - to.readings - readings)
+        self.lost.change(gone.triggers, gone.readings, gone.blocks)
+        before = was.readings - to.readings - readings
+        self._announcements.commits_lost(self._durability, regained, gone.readings + before)
 
-    async def _commit(self, pieces: list[Waiting]) -> None:
-        if any(self._dead_letters.concerns(waiting.number, waiting.piece) for waiting in pieces):
-            await self._commit_parts(pieces, None)
+    async def _commit(self, blocks: list[Waiting]) -> None:
+        if any(self._dead_letters.concerns(waiting.number, waiting.block) for waiting in blocks):
+            await self._commit_parts(blocks, None)
             return
         try:
-            batch = self._batch([waiting.piece for waiting in pieces], pieces[-1].number)
-            is_committed = await self._persist(self._store.commit, batch, DIVIDE_AFTER if len(pieces) > 1 else math.inf)
+            batch = self._batch([waiting.block for waiting in blocks], blocks[-1].number)
+            is_committed = await self._persist(self._store.commit, batch, DIVIDE_AFTER if len(blocks) > 1 else math.inf)
         except BatchRejected as error:
-            await self._commit_parts(pieces, str(error))
+            await self._commit_parts(blocks, str(error))
             return
         if is_committed:
-            self._settle(pieces)
+            self._settle(blocks)
         else:
-            await self._commit_less(pieces)
+            await self._commit_less(blocks)
 
-    def _settle(self, pieces: list[Waiting]) -> None:
-        self._count([waiting.piece for waiting in pieces], pieces[-1].number)
-        self._measure(pieces)
-        self._settled(self._backlog.settle(len(pieces)))
+    def _settle(self, blocks: list[Waiting]) -> None:
+        self._count([waiting.block for waiting in blocks], blocks[-1].number)
+        self._measure(blocks)
+        self._settled(self._backlog.settle(len(blocks)))
 
-    async def _commit_less(self, pieces: list[Waiting]) -> None:
+    async def _commit_less(self, blocks: list[Waiting]) -> None:
         """Commit by halves what may be too much for the time that the database has for a transaction."""
-        half = len(pieces) // 2
-        self._most = max(1, min(self._most, sum(waiting.nbytes for waiting in pieces[:half])))
-        await self._commit(pieces[:half])
+        half = len(blocks) // 2
+        self._most = max(1, min(self._most, sum(waiting.nbytes for waiting in blocks[:half])))
+        await self._commit(blocks[:half])
         # What was given up on may be in the database all the same, whole. Asked after a commit, since a store lets
         # none begin before the one given up on has ended.
         held = await self._held()
-        done = [waiting for waiting in pieces[half:] if waiting.number <= held]
+        done = [waiting for waiting in blocks[half:] if waiting.number <= held]
         if done:
             self._settle(done)
-        rest = pieces[half + len(done) :]
+        rest = blocks[half + len(done) :]
         if rest:
             await self._commit(rest)
 
     async def _held(self) -> int:
-        """Up to which number the store has the pieces, asked again for as long as it is not available."""
-        pause = self._retry_first_s
+        """Up to which number the store has the blocks, asked again for as long as it is not available."""
+        backoff = self._backoff()
         while True:
             try:
                 position = await self._store.position(self._group.name)
             except StoreUnavailable as error:
-                pause = await self._pause(error, pause)
+                await self._wait_for_store(error, backoff)
             else:
                 self._note(None)
                 return position.sequence if position else 0
 
-    async def _commit_parts(self, pieces: list[Waiting], reason: str | None) -> None:
+    async def _commit_parts(self, blocks: list[Waiting], reason: str | None) -> None:
         """Commit what cannot be committed together: one bad trigger must not take any other with it."""
-        if len(pieces) > 1:
-            half = len(pieces) // 2
-            await self._commit(pieces[:half])
-            await self._commit(pieces[half:])
+        if len(blocks) > 1:
+            half = len(blocks) // 2
+            await self._commit(blocks[:half])
+            await self._commit(blocks[half:])
             return
-        (waiting,) = pieces
+        (waiting,) = blocks
         good = await self._without_rejected(waiting, reason)
         if good:
             try:
                 await self._persist(self._store.commit, self._batch(good, waiting.number))
             except BatchRejected as error:
                 # The database has changed its mind since the rehearsal.
-                await self._bury([(part, str(error)) for part in good], waiting.number)
+                await self._keep_rejected([(part, str(error)) for part in good], waiting.number)
                 good = []
             else:
                 self._count(good, waiting.number)
         # All at the same moment, or the status would not add up in between.
-        self.counts.dead_triggers += waiting.piece.triggers - sum(part.triggers for part in good)
+        self.counts.dead_triggers += waiting.block.triggers - sum(part.triggers for part in good)
         self.counts.dead_readings += waiting.readings - sum(readings_in(part) for part in good)
         self._settled(self._backlog.settle(1))
 
-    async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedTriggers]:
-        """Keep as dead letters what the store rejects of a piece; return the rest, which is not committed yet.
+    async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedBlock]:
+        """Keep as dead letters what the store rejects of a block; return the rest, which is not committed yet.
 
-        After a crash in between, the piece comes again; what of it was kept by then is left out.
+        After a crash in between, the block comes again; what of it was kept by then is left out.
         """
-        kept = self._dead_letters.of_piece(waiting.number)
-        parts = [(part, keys_of(part)[0]) for part in split(waiting.piece)]
+        kept = self._dead_letters.of_block(waiting.number)
+        parts = [(part, keys_of(part)[0]) for part in split(waiting.block)]
         # In order: what comes late for a trigger is committed after it.
         following = [part for part, key in parts if key not in kept and self._dead_letters.has(key)]
         others = [part for part, key in parts if key not in kept and not self._dead_letters.has(key)]
@@ -245,13 +246,13 @@ class Committer:
             rejected = [(0, reason)]
         else:
             rejected = await self._rejected(others, waiting.number)
-        await self._bury(
+        await self._keep_rejected(
             [*((part, FOLLOWS) for part in following), *((others[k], why) for k, why in rejected)], waiting.number
         )
         bad = {k for k, _ in rejected}
         return [part for k, part in enumerate(others) if k not in bad]
 
-    async def _rejected(self, parts: list[ClosedTriggers], number: int, first: int = 0) -> list[tuple[int, str]]:
+    async def _rejected(self, parts: list[ClosedBlock], number: int, first: int = 0) -> list[tuple[int, str]]:
         """Which of the parts the store rejects, by their index, and why: asked by halves, so that few take long."""
         if not parts:
             return []
@@ -269,12 +270,12 @@ class Committer:
 
     async def _persist(self, what: Callable[[Batch], Awaitable[None]], batch: Batch, tries: float = math.inf) -> bool:
         """Commit or rehearse, trying again while the store is not available; False after so many tries in vain."""
-        pause = self._retry_first_s
+        backoff = self._backoff()
         while tries > 0:
             try:
                 await what(batch)
             except StoreUnavailable as error:
-                pause = await self._pause(error, pause)
+                await self._wait_for_store(error, backoff)
                 tries -= 1
             except BatchRejected:
                 self.steps += 1
@@ -284,32 +285,28 @@ class Committer:
                 return True
         return False
 
-    async def _pause(self, error: StoreUnavailable, pause: float) -> float:
-        """Wait before the store is asked again; return for how long the next time."""
+    async def _wait_for_store(self, error: StoreUnavailable, backoff: Backoff) -> None:
         self._note(str(error))
         self.counts.retries += 1
-        # Spread, so that several groups and daemons do not knock at the same moment.
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
-        return min(2 * pause, self._retry_most_s)
+        await backoff.pause()
 
-    async def _bury(self, parts: list[tuple[ClosedTriggers, str]], number: int) -> None:
+    async def _keep_rejected(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
         if not parts:
             return
-        pause = self._retry_first_s
+        backoff = self._backoff()
         letters = self._dead_letters.address(parts, number)
         while True:
             try:
                 await self._dead_letters.keep(letters)
             except OSError as error:
                 self._note(f"the store rejected a trigger ({parts[0][1]}), and it cannot be kept on disk: {error}")
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, self._retry_most_s)
+                await backoff.pause()
             else:
                 self._note(None)
-                self._announcement.buried([letter for letter, _ in letters])
+                self._announcements.rejected([letter for letter, _ in letters])
                 return
 
-    def _batch(self, parts: list[ClosedTriggers], number: int) -> Batch:
+    def _batch(self, parts: list[ClosedBlock], number: int) -> Batch:
         return Batch(
             **merge(parts).parts,
             group=self._group,
@@ -319,7 +316,7 @@ class Committer:
             follows=self._follows,
         )
 
-    def _position(self, parts: list[ClosedTriggers], number: int) -> JournalPosition:
+    def _position(self, parts: list[ClosedBlock], number: int) -> JournalPosition:
         """Where the store will be once it has these, too."""
         before, since = self.account_at_start, self.counts
         return JournalPosition(
@@ -328,7 +325,7 @@ class Committer:
             readings=before.readings + since.readings + sum(readings_in(part) for part in parts),
         )
 
-    def _count(self, parts: list[ClosedTriggers], number: int) -> None:
+    def _count(self, parts: list[ClosedBlock], number: int) -> None:
         self._acknowledged = self._follows = self._position(parts, number)
         self._dead_letters.passed(number)
         now = time.monotonic_ns()
@@ -339,11 +336,11 @@ class Committer:
         self.counts.readings += readings
         self._recent.add(readings, now)
 
-    def _measure(self, pieces: list[Waiting]) -> None:
+    def _measure(self, blocks: list[Waiting]) -> None:
         now = self.committed_ns
-        closing = [waiting for waiting in pieces if waiting.piece.triggers]
+        closing = [waiting for waiting in blocks if waiting.block.triggers]
         # How long something waited that was read back from the journal says nothing of how commits do now.
-        fresh = [(now - waiting.put_ns, waiting.piece.triggers) for waiting in closing if waiting.put_ns is not None]
+        fresh = [(now - waiting.put_ns, waiting.block.triggers) for waiting in closing if waiting.put_ns is not None]
         if fresh:
             waited, triggers = np.array(fresh).T
             self.latencies.add(waited / 1e6, triggers, now)
@@ -355,4 +352,4 @@ class Committer:
             self.problem_since_ns = time.monotonic_ns()
         self.problem = problem
         if is_news:
-            self._noticed()
+            self._availability_changed()

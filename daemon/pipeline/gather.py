@@ -99,7 +99,7 @@ class Gather:
         self._end = 0
         self._pipeline.receive(block, origin)
         self.handed += len(block)
-        self._wanted = self._pipeline.assembly.wanted * self._record.itemsize
+        self._wanted = self._pipeline.wanted * self._record.itemsize
 
     def _plan(self) -> None:
         if self._soon is not None:

@@ -1,38 +1,36 @@
-"""The pipeline of one group: assembly, committer and watch, joined. Sources put blocks in; the store gets batches."""
+"""The pipeline of one group: its parts, joined in the order of the data's way. Sources put blocks in."""
 
 import asyncio
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 
 from backends.base import Store
 from daemon.core.clock import now
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
+from daemon.core.monitoring.metrics import Latencies
 from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.assembly import Assembly, Origin
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.committer import Committer
-from daemon.pipeline.dead_letters import DeadLetters
-from daemon.pipeline.dead_letters.retrying import Outcome, Retrying
-from daemon.pipeline.desync import Announcer, Desync
-from daemon.pipeline.journal import Amount, Journal, Recovered
-from daemon.pipeline.journal.keeper import Keeper, Kept
-from daemon.pipeline.runs import Runs
-from daemon.pipeline.watch import Watch
-from schemas.batch import ClosedTriggers, Durability, JournalPosition, Layout
+from daemon.pipeline.dead_letters import Outcome, Retrying
+from daemon.pipeline.figures import PipelineFigures
+from daemon.pipeline.instruments import Instruments
+from daemon.pipeline.journal import Amount
+from daemon.pipeline.recovery import RecoveredGroup, Runs
+from schemas.batch import ClosedBlock, Durability, Layout
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
-
-QUIET_NS = 10_000_000_000
-"""After so long without backpressure, its beginning is news."""
-
-LONG_NS = 1_000_000_000
-"""After so long in it, its end is."""
 
 
 class Pipeline:
     """One group on its way from block to commit.
 
-    Everything but `run` is called on the event loop and returns at once.
+    Everything but `run`, `close`, `retry` and `discard` is called on the event loop and returns at once.
+
+    availability_changed: called when the store goes away or comes back, as commits show it.
+    instruments: how each instrument is.
     """
 
     def __init__(
@@ -44,195 +42,161 @@ class Pipeline:
         layout: Layout,
         durability: Durability,
         runs: Runs,
-        run: int,
-        history: Array,
-        position: JournalPosition | None,
-        journal: Journal | None = None,
-        recovered: Recovered | None = None,
-        dead_letters: DeadLetters,
+        recovered: RecoveredGroup,
         events: Events,
-        noticed: Callable[[], None] = lambda: None,
+        availability_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.group = group
         self.layout = layout
         self.durability = durability
-        self.dropped: dict[str, int] = {}
-        self.dropped_total = 0
-        self.assembly = Assembly(
+        self.instruments = Instruments(group, config.alarms, events)
+        self._announcements = Announcements(group.name, events)
+        self._recovered = recovered.amount
+        self._dropped: dict[str, int] = {}
+        self._assembly = Assembly(
             group,
             timeout_ns=int(config.assembly.timeout_ms * 1e6),
             window=config.assembly.window,
             max_open=config.assembly.max_open,
-            run=run,
+            run=recovered.run or runs.current,
             next_run=runs.after,
-            history=history,
+            history=recovered.history,
         )
-        self._keeper = None if journal is None else Keeper(journal, self._kept)
-        held = position.sequence if position else 0
-        self._first = held + 1 if journal is None else journal.next
-        self.recovered = Amount() if recovered is None else recovered.amount
-        self.backlog = Backlog(
-            self._keeper,
-            position=held,
-            last=self._first - 1,
-            recovered=dataclasses.replace(self.recovered),
-            max_memory=int(config.committer.max_waiting_mib * 2**20),
+        self._backlog = Backlog(
+            recovered.journal,
+            position=recovered.position.sequence,
+            recovered=recovered.amount,
+            max_memory=_bytes(config.committer.max_waiting_mib),
+            announcements=self._announcements,
             full=self._full,
-            lost=self._lost,
+            spooled=self._spooled,
         )
-        self.lost = Amount()
-        self.dead_letters = dead_letters
-        self.retrying = Retrying(store, group, dead_letters)
-        self.committer = Committer(
+        self._dead_letters = recovered.dead_letters
+        self._retrying = Retrying(store, group, recovered.dead_letters)
+        self._committer = Committer(
             store,
             group,
             durability=durability,
             settings=config.committer,
-            backlog=self.backlog,
-            dead_letters=dead_letters,
-            events=events,
+            backlog=self._backlog,
+            dead_letters=recovered.dead_letters,
+            announcements=self._announcements,
             settled=self._settled,
-            noticed=noticed,
-            account=position,
-            went_back=self._went_back,
+            availability_changed=availability_changed,
+            account=recovered.position,
         )
         self._attempt_s = longest_attempt_s(config)
-        self.watch = Watch(group.size, int(config.alarms.stale_s * 1e9))
-        self.desync = Desync(group.size, limit_ns=int(config.alarms.clock_offset_ms * 1e6))
-        self._announcer = Announcer(group.name, group.instruments)
-        self._events = events
-        self._settled_pieces = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._full_ns = -QUIET_NS  # when backpressure began or ended last
         self._on_settled: list[Callable[[], None]] = []
         self._on_full: list[Callable[[bool], None]] = []
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the backlog is at its limit, so that sources hold back."""
-        return self.backlog.is_full
-
     def change(self, config: Config) -> None:
-        """Take over what of a configuration can change while the daemon runs; see `daemon.core.reload`."""
-        self.committer.change(config.committer)
+        """Take over what of a configuration can change while the daemon runs."""
+        self._committer.change(config.committer)
         self._attempt_s = longest_attempt_s(config)
-        self.watch.change_stale(int(config.alarms.stale_s * 1e9))
-        if self._keeper is not None:
-            max_bytes, segment_bytes = (
-                int(mib * 2**20) for mib in (config.journal.max_mib, config.journal.segment_mib)
-            )
-            self._keeper.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
-        self.backlog.change_limit(int(config.committer.max_waiting_mib * 2**20))
-        self.assembly.change_timeout(int(config.assembly.timeout_ms * 1e6))
+        self.instruments.change(config.alarms)
+        self._backlog.change_limits(
+            max_memory=_bytes(config.committer.max_waiting_mib),
+            max_journal=_bytes(config.journal.max_mib),
+            segment=_bytes(config.journal.segment_mib),
+        )
+        self._assembly.change_timeout(int(config.assembly.timeout_ms * 1e6))
         self._disarm()
         self._arm()
 
-    def subscribe(self, *, settled: Callable[[], None], full: Callable[[bool], None]) -> None:
-        """Be told when acknowledgements may have moved on, and when backpressure begins (True) and ends (False)."""
-        self._on_settled.append(settled)
-        self._on_full.append(full)
-
-    def receive(self, block: Array, origin: Origin | None = None) -> None:
-        """Take readings: record dtype, shape (n,); the block's memory may be used again afterwards."""
-        run = self.assembly.run
-        self._handle(self.assembly.receive(block, origin, now()))
-        if self.assembly.run != run:
-            self._events.say_seldom(
-                f"runs of {self.group.name}",
-                "warning",
-                f"group {self.group.name}: trigger numbers start again; run {run} ended, run {self.assembly.run} began",
-            )
-        if self._on_settled and self.assembly.receipts.owes_refusals:
-            self._tell_settled()
-
-    def look(self) -> None:
-        """Look after the instruments, a few times a second: say which fell silent, and which are out of step."""
-        in_hand = self.assembly.in_hand(self.desync.most)
-        moment = now().monotonic_ns
-        # Whose number falls back or stands still is heard, though nothing of it gets into a trigger.
-        self.watch.hear(in_hand.strays["instrument"], moment)
-        self.watch.hear(in_hand.doubles["instrument"], moment)
-        self.desync.look(in_hand)
-        for severity, text in self._announcer.lines(self.desync.findings):
-            self._events.say(severity, text)
-        for severity, text in self.watch.changes(self.group, moment):
-            self._events.say(severity, text)
-
-    def states(self, monotonic_ns: int) -> str:
-        """One letter an instrument, in order (see `schemas.api.status.STATE_LETTERS`)."""
-        return self.watch.states(monotonic_ns, out_of_step=list(self.desync.findings))
-
-    def drop(self, reason: str, count: int) -> None:
-        """Count readings that a source had to throw away."""
-        self.dropped[reason] = self.dropped.get(reason, 0) + count
-        self.dropped_total += count
-
-    def open_run(self) -> int:
-        """Begin a new run, as the timing system announced; return its number."""
-        self._handle(self.assembly.open_run(now()))
-        self._events.say("info", f"group {self.group.name}: run {self.assembly.run} was opened on request")
-        return self.assembly.run
-
-    @property
-    def has_journal(self) -> bool:
-        """Whether senders may ask for `spooled`."""
-        return self._keeper is not None
-
-    def connect(self, *, spooled: bool) -> int:
-        """Give a sender that wants acknowledgements its column of the receipts; `spooled`: the journal is enough."""
-        column = self.assembly.receipts.connect(spooled=spooled)
-        self._sync_for_spooled()
-        return column
-
-    def disconnect(self, column: int) -> None:
-        """Take a sender's column back."""
-        self.assembly.receipts.disconnect(column)
-        self._sync_for_spooled()
-
-    def _sync_for_spooled(self) -> None:
-        if self._keeper is not None:
-            self._keeper.sync_at_once(self.assembly.receipts.wants_spooled)
-
     async def run(self) -> None:
         """Commit until `end`, then until nothing is left."""
-        if self._keeper is not None:
-            self._keeper.start()
-        await self.committer.run()
-
-    def parts(self) -> list[Part]:
-        """What has to move while the daemon runs, for the watchdog."""
-        group, waiting = self.group.name, self.backlog.waiting.pieces
-        deadline = self.assembly.deadline_ns
-        is_overdue = deadline is not None and deadline < now().monotonic_ns and not self.is_full
-        can_commit = self.backlog.memory_bytes > 0 or (waiting > 0 and self.backlog.problem is None)
-        parts = [
-            Part(name=f"the closing of triggers of group {group}", steps=deadline or 0, is_busy=is_overdue),
-            Part(
-                name=f"the committer of group {group}",
-                steps=self.committer.steps,
-                is_busy=can_commit,
-                extra_s=self._attempt_s,
-            ),
-        ]
-        if self._keeper is not None:
-            parts.append(self._keeper.part(f"the journal's thread of group {group}"))
-        return parts
-
-    async def close(self) -> None:
-        """Put what is not committed on the disk, and let go of the journal.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        await self.backlog.close()
-        if self._keeper is not None:
-            await self._keeper.end()
+        self._backlog.start()
+        await self._committer.run()
 
     def end(self) -> None:
         """Close the open triggers and let `run` return when all is committed."""
         self._disarm()
-        self._handle(self.assembly.flush(now()), rearm=False)
-        self.backlog.end()
+        self._handle(self._assembly.flush(now()), rearm=False)
+        self._backlog.end()
+
+    async def close(self, within_s: float) -> None:
+        """Put what is not committed on the disk, let go of the journal, and report what is left.
+
+        within_s: for how long `run` was waited for.
+        """
+        try:
+            await self._backlog.close()
+        except OSError as error:
+            self._announcements.journal_not_synced(error)
+        is_safe = self.has_journal and self._backlog.problem is None
+        self._announcements.left(self.waiting.readings, within_s, in_journal=is_safe)
+
+    # --- for sources --------------------------------------------------------------------------------------------
+
+    def receive(self, block: Array, origin: Origin | None = None) -> None:
+        """Take readings: record dtype, shape (n,); the block's memory may be used again afterwards."""
+        run = self._assembly.run
+        self._handle(self._assembly.receive(block, origin, now()))
+        if self._assembly.run != run:
+            self._announcements.run_restarted(run, self._assembly.run)
+        if self._on_settled and self._assembly.receipts.owes_refusals:
+            self._report_settled()
+
+    def drop(self, reason: str, count: int) -> None:
+        """Count readings that a source had to throw away."""
+        self._dropped[reason] = self._dropped.get(reason, 0) + count
+
+    @property
+    def wanted(self) -> int:
+        """How many readings the fullest open trigger still lacks: with fewer, nothing can become complete."""
+        return self._assembly.wanted
+
+    @property
+    def newest(self) -> int | None:
+        """The highest trigger number closed in this run."""
+        return self._assembly.newest
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the backlog is at its limit, so that sources hold back."""
+        return self._backlog.is_full
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether senders may ask for `spooled`."""
+        return self._backlog.has_journal
+
+    def subscribe(self, *, settled: Callable[[], None], full: Callable[[bool], None]) -> None:
+        """Call `settled` when acknowledgements may have moved on, `full` when backpressure begins (True) or ends."""
+        self._on_settled.append(settled)
+        self._on_full.append(full)
+
+    def connect(self, *, spooled: bool) -> int:
+        """Give a sender that wants acknowledgements its column of the receipts; `spooled`: the journal is enough."""
+        column = self._assembly.receipts.connect(spooled=spooled)
+        self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
+        return column
+
+    def disconnect(self, column: int) -> None:
+        """Take a sender's column back."""
+        self._assembly.receipts.disconnect(column)
+        self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
+
+    def acknowledged(self) -> tuple[Array, Array]:
+        """How many readings of each column are settled, and how many of these were refused; see `Receipts`."""
+        return self._assembly.receipts.acknowledged()
+
+    # --- for the operator ---------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Look after the instruments, a few times a second: report which fell silent, and which are out of step."""
+        self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), now().monotonic_ns)
+
+    def open_run(self) -> int:
+        """Begin a new run, as the timing system announced; return its number."""
+        self._handle(self._assembly.open_run(now()))
+        self._announcements.run_opened(self._assembly.run)
+        return self._assembly.run
+
+    def note_risk(self, risk_ms: float) -> None:
+        """Take note of how young an acknowledged reading may be, in ms, and still be lost with the server."""
+        self._committer.note_risk(risk_ms)
 
     async def retry(self) -> Outcome:
         """Offer the dead letters to the store again.
@@ -241,39 +205,86 @@ class Pipeline:
             StoreError: the store went away.
             OSError: the disk failed.
         """
-        outcome = await self.retrying.round()
-        if outcome.committed or outcome.rejected or outcome.unreadable:
-            self._events.say(
-                "warning" if outcome.rejected or outcome.unreadable else "info",
-                f"group {self.group.name}: dead letters were retried on request: {outcome.told}",
-            )
+        outcome = await self._retrying.round()
+        self._announcements.retried(outcome)
         return outcome
 
     async def discard(self) -> Amount:
         """Throw the dead letters away; raises OSError."""
-        gone = await self.dead_letters.discard()
-        if gone.pieces:
-            self._events.say(
-                "warning",
-                f"group {self.group.name}: {gone.readings} readings of {gone.triggers} triggers were discarded from the"
-                " dead letters on request",
-            )
-        return gone
+        amount = await self._dead_letters.discard()
+        self._announcements.discarded(amount)
+        return amount
 
-    def _handle(self, pieces: Sequence[ClosedTriggers], *, rearm: bool = True) -> None:
-        if pieces:
-            moment = now().monotonic_ns
-            for piece in pieces:
-                self.watch.note(piece, moment)
-                self.desync.note(piece)
-            self.backlog.put(pieces)
+    @property
+    def waiting(self) -> Amount:
+        """What is closed and not committed yet, in memory or in the journal alone."""
+        return self._backlog.waiting
+
+    @property
+    def latencies(self) -> Latencies:
+        """From a trigger's closing to the store's acknowledgement."""
+        return self._committer.latencies
+
+    def figures(self) -> PipelineFigures:
+        """All counts and amounts as they are now."""
+        assembly, backlog, committer = self._assembly, self._backlog, self._committer
+        lost = dataclasses.replace(backlog.lost)
+        lost.change(committer.lost.triggers, committer.lost.readings, committer.lost.blocks)
+        return PipelineFigures(
+            dropped=dict(self._dropped),
+            run=assembly.run,
+            newest=assembly.newest,
+            open=assembly.open,
+            assembling=assembly.held,
+            assembled=dataclasses.replace(assembly.counts, refused=dict(assembly.counts.refused)),
+            recovered=self._recovered,
+            waiting=backlog.waiting,
+            memory_bytes=backlog.memory_bytes,
+            journal_bytes=backlog.journal_bytes,
+            room_bytes=backlog.room_bytes,
+            bytes_a_reading=backlog.bytes_a_reading,
+            is_full=backlog.is_full,
+            journal_problem=backlog.problem,
+            committed=dataclasses.replace(committer.counts),
+            committed_ns=committer.committed_ns,
+            account_at_start=committer.account_at_start,
+            store_problem=committer.problem,
+            store_problem_since_ns=committer.problem_since_ns,
+            at_risk=committer.at_risk(time.monotonic_ns()),
+            risk_ms=committer.risk_ms,
+            lost=lost,
+            dead_letters=dataclasses.replace(self._dead_letters.amount),
+            retried=self._retrying.readings,
+        )
+
+    def parts(self) -> list[Part]:
+        """What has to move while the daemon runs, for the watchdog."""
+        group, deadline = self.group.name, self._assembly.deadline_ns
+        is_overdue = deadline is not None and deadline < now().monotonic_ns and not self.is_full
+        return [
+            Part(name=f"the closing of triggers of group {group}", steps=deadline or 0, is_busy=is_overdue),
+            Part(
+                name=f"the committer of group {group}",
+                steps=self._committer.steps,
+                is_busy=self._backlog.has_work,
+                extra_s=self._attempt_s,
+            ),
+            *self._backlog.parts(group),
+        ]
+
+    # --- from part to part --------------------------------------------------------------------------------------
+
+    def _handle(self, blocks: Sequence[ClosedBlock], *, rearm: bool = True) -> None:
+        if blocks:
+            self.instruments.note(blocks, now().monotonic_ns)
+            self._backlog.put(blocks)
         if rearm and self._timer is None:
             self._arm()
 
     def _arm(self) -> None:
         if self.is_full:
             return
-        deadline = self.assembly.deadline_ns
+        deadline = self._assembly.deadline_ns
         if deadline is not None:
             delay = max(0.0, (deadline - now().monotonic_ns) / 1e9)
             self._timer = asyncio.get_running_loop().call_later(delay, self._close_due)
@@ -285,53 +296,18 @@ class Pipeline:
 
     def _close_due(self) -> None:
         self._timer = None
-        self._handle(self.assembly.close_due(now()))
-        self._tell_settled()
+        self._handle(self._assembly.close_due(now()))
+        self._report_settled()
 
-    def _kept(self, kept: Kept) -> None:
-        before = self.backlog.problem
-        self.backlog.told(kept)
-        if (kept.problem is None) != (before is None):
-            self._say_journal(kept.problem)
-        self.assembly.receipts.spooled(max(0, kept.synced + 1 - self._first - self._settled_pieces))
-        self._tell_settled()
+    def _spooled(self, blocks: int) -> None:
+        self._assembly.receipts.spooled(blocks)
+        self._report_settled()
 
-    def _say_journal(self, problem: str | None) -> None:
-        if problem is None:
-            self._events.say("info", f"group {self.group.name}: the journal is written again")
-        else:
-            self._events.say("error", f"group {self.group.name}: the journal takes nothing: {problem}")
+    def _settled(self, blocks: int) -> None:
+        self._assembly.receipts.committed(blocks)
+        self._report_settled()
 
-    def _lost(self, amount: Amount) -> None:
-        self.lost.change(amount.triggers, amount.readings, amount.pieces)
-        self._events.say(
-            "error",
-            f"group {self.group.name}: {amount.readings} readings in the journal could not be read any more; what was"
-            " left of them is in its folder `damaged`",
-        )
-
-    def _went_back(self, regained: Amount, gone: Amount, before: int) -> None:
-        self.lost.change(gone.triggers, gone.readings, gone.pieces)
-        if not regained.readings + gone.readings + before:
-            text = f"group {self.group.name}: its position in the database was gone, and is written again"
-            self._events.say("warning", text)
-            return
-        text = f"group {self.group.name}: the database no longer has all that it acknowledged ({self.durability})"
-        if regained.readings:
-            text += f"; {regained.readings} readings were still in the journal, and are committed again"
-        if gone.readings + before:
-            text += (
-                f"; {gone.readings + before} readings are lost. Was it restored from a copy, or does its disk keep less"
-                " than the server believes? See `triggerlog reconcile`"
-            )
-        self._events.say("error" if gone.readings + before else "warning", text)
-
-    def _settled(self, pieces: int) -> None:
-        self._settled_pieces += pieces
-        self.assembly.receipts.committed(pieces)
-        self._tell_settled()
-
-    def _tell_settled(self) -> None:
+    def _report_settled(self) -> None:
         for callback in self._on_settled:
             callback()
 
@@ -341,20 +317,11 @@ class Pipeline:
         if is_full:
             self._disarm()
         else:
-            self.assembly.restart_timeouts(now())
+            self._assembly.restart_timeouts(now())
             self._arm()
-        self._say_full(is_full, now().monotonic_ns)
+        self._announcements.backpressure(is_full)
         for callback in self._on_full:
             callback(is_full)
-
-    def _say_full(self, is_full: bool, moment: int) -> None:
-        """Say when senders begin to be held back: not many times a second, as with a sender that is always faster."""
-        held_ns = moment - self._full_ns
-        if is_full and held_ns > QUIET_NS:
-            self._events.say("warning", f"group {self.group.name}: the backlog is full, senders are held back")
-        elif not is_full and held_ns > LONG_NS:
-            self._events.say("info", f"group {self.group.name}: senders were held back for {held_ns / 1e9:.1f} s")
-        self._full_ns = moment
 
 
 def longest_attempt_s(config: Config) -> float:
@@ -363,3 +330,7 @@ def longest_attempt_s(config: Config) -> float:
     That is a connection and a transaction, each given up after the database's time, and the pause before the next.
     """
     return 2 * config.database.command_timeout_s + config.committer.retry_most_ms / 1e3
+
+
+def _bytes(mib: float) -> int:
+    return int(mib * 2**20)

@@ -30,7 +30,7 @@ class Source(Protocol):
         """How it does."""
 
     def change(self, config: Any) -> None:
-        """Take over what of its section of the configuration can change while it runs; see `daemon.core.reload`."""
+        """Take over what of its section can change while it runs: the fields that it calls `RELOADABLE`."""
 
     def parts(self) -> list[Part]:
         """What of it has to move while the daemon runs, for the watchdog."""

@@ -31,7 +31,7 @@ class SimulatedSource:
 
     async def start(self) -> None:
         """Begin with the trigger after the newest one the store knows."""
-        first = (self._pipeline.assembly.newest or 0) + 1
+        first = (self._pipeline.newest or 0) + 1
         self._task = asyncio.create_task(self._run(first), name=f"simulated {self._config.group}")
 
     async def stop(self) -> None:

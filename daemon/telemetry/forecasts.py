@@ -1,6 +1,6 @@
 """The outlook of a group: how long an outage of the database may still last, and when one that is over is made up for.
 
-Both are reckoned with the rates of now, and say so by being None where these tell nothing.
+Both are computed with the rates of now, and are None where these tell nothing.
 """
 
 AT_ONCE_S = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 APART_S = 60.0
-"""Sizes are kept this far apart, and nothing is reckoned from less: tables grow by leaps."""
+"""Sizes are kept this far apart, and nothing is computed from less: tables grow by leaps."""
 
 OVER_S = 86_400.0
 DAY_S = 86_400.0

@@ -1,17 +1,19 @@
 """Reporting: the status of the whole daemon, put together from its parts."""
 
-import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
-from daemon.core.events import Events
-from daemon.core.metrics import Rates
+from daemon.core.monitoring.events import Events
+from daemon.core.monitoring.metrics import Rates
+from daemon.pipeline.figures import PipelineFigures
+from daemon.pipeline.instruments import Finding
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.base import Source
 from daemon.telemetry.forecasts import drained_in_s, full_in_s
@@ -28,14 +30,15 @@ from schemas.api.status import (
     Slip,
     State,
     Status,
+    StoreStatus,
     TriggerCounts,
 )
 from schemas.api.visits import VisitsStatus
 from schemas.config import Config
+from schemas.readings import InstrumentGroup
 
-SLIPS_TOLD = 100
+SLIPS_LISTED = 100
 """Instruments out of step that a status lists; it counts all of them."""
-
 
 LIMITS = (
     "commit_p99_ms",
@@ -48,22 +51,53 @@ LIMITS = (
     "visit_stands_s",
     "visits_are_critical",
 )
-"""Limits of `[alarms]` that a status tells, for whoever calls something wrong by it."""
+"""Limits of `[alarms]` that a status carries, for whoever judges by it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadsStatus:
+    """How each workload is: the part of the status that the workloads make."""
+
+    readers: dict[str, ReaderStatus] = field(default_factory=dict)
+    experiment: ExperimentStatus | None = None
+    governor: GovernorStatus | None = None
+    visits: VisitsStatus | None = None
+
+
+class GroupRates(NamedTuple):
+    """Of one group, a second, lately: triggers closed and committed, readings received and committed."""
+
+    closed_triggers: float
+    committed_triggers: float
+    received: float
+    committed: float
+
+
+NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
 
 
 class Reporter:
-    """Builds the status; `sample` has to be called a few times a second for its rates to be right."""
+    """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
-    def __init__(self, config: Config, store: StoreReport, events: Events) -> None:
-        self.pipelines: Mapping[str, Pipeline] = {}
-        self.sources: Sequence[Source] = ()
-        self.readers: Callable[[], dict[str, ReaderStatus]] = dict
-        self.experiment: Callable[[], ExperimentStatus | None] = lambda: None
-        self.governor: Callable[[], GovernorStatus | None] = lambda: None
-        self.visits: Callable[[], VisitsStatus | None] = lambda: None
+    pipelines, sources: they fill up while the daemon starts. state_dir: the folder whose disk is reported on.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: StoreReport,
+        events: Events,
+        *,
+        pipelines: Mapping[str, Pipeline],
+        sources: Sequence[Source],
+        workloads: Callable[[], WorkloadsStatus],
+        state_dir: Path,
+    ) -> None:
+        self.pipelines = pipelines
         self.state = State.STARTING
-        self.folder: Path | None = None
-        """The state folder, whose disk is told of."""
+        self._sources = sources
+        self._workloads = workloads
+        self._state_dir = state_dir
         self._disk: DiskStatus | None = None
         self._config = config
         self._store = store
@@ -73,7 +107,7 @@ class Reporter:
         self._started_ns = time.monotonic_ns()
         self._sequence = 0
         self._rates: dict[str, Rates] = {}
-        self._current: dict[str, list[float]] = {}
+        self._current: dict[str, GroupRates] = {}
         self._process = psutil.Process()
         self._process.cpu_percent()
         self._cpu = 0.0
@@ -92,10 +126,10 @@ class Reporter:
 
     def commit_rate(self, group: str) -> float:
         """Readings of a group committed a second, lately."""
-        return self._current.get(group, [0.0] * 4)[3]
+        return self._current.get(group, NO_RATES).committed
 
     def change(self, config: Config) -> None:
-        """Tell these limits from now on."""
+        """Report these limits from now on."""
         self._config = config
 
     def sample(self) -> None:
@@ -104,38 +138,43 @@ class Reporter:
         self.look_at_store()
         for name, pipeline in self.pipelines.items():
             pipeline.look()
-            assembly, committed = pipeline.assembly.counts, pipeline.committer.counts
-            rates = self._rates.setdefault(name, Rates())
-            self._current[name] = rates.sample(
-                moment,
-                assembly.complete + assembly.incomplete,
-                committed.triggers,
-                assembly.received,
-                committed.readings,
+            figures = pipeline.figures()
+            assembled, committed = figures.assembled, figures.committed
+            self._current[name] = GroupRates(
+                *self._rates.setdefault(name, Rates()).sample(
+                    moment,
+                    assembled.complete + assembled.incomplete,
+                    committed.triggers,
+                    assembled.received,
+                    committed.readings,
+                )
             )
         if moment - self._cpu_at_ns >= 1_000_000_000:
             self._cpu, self._cpu_at_ns = self._process.cpu_percent(), moment
-            self._disk = None if self.folder is None else _disk(self.folder)
+            self._disk = _disk(self._state_dir)
 
     def look_at_store(self) -> None:
-        """Say it when the store has gone away, or has come back."""
+        """Report it when the store has gone away, or has come back."""
         if self.state is not State.RUNNING:
             return
         moment = time.monotonic_ns()
-        problem = self._store.status(self.pipelines).problem
+        problem = self._store_status().problem
         if problem is not None and self._away_since_ns is None:
             self._away_since_ns = moment
-            self._events.say("error", f"the database is away, readings wait: {problem}")
+            self._events.error(f"the database is away, readings wait: {problem}")
         elif problem is None and self._away_since_ns is not None:
             away_s = (moment - self._away_since_ns) / 1e9
             self._away_since_ns = None
-            self._events.say("info", f"the database is back after {away_s:.1f} s")
+            self._events.info(f"the database is back after {away_s:.1f} s")
+
+    def _store_status(self) -> StoreStatus:
+        return self._store.status(pipeline.figures() for pipeline in self.pipelines.values())
 
     def status(self) -> Status:
         """The status now."""
         self._sequence += 1
         moment = time.monotonic_ns()
-        store = self._store.status(self.pipelines)
+        store, workloads = self._store_status(), self._workloads()
         return Status(
             epoch=self._epoch,
             sequence=self._sequence,
@@ -146,11 +185,11 @@ class Reporter:
             state=State.STORE_AWAY if self.state is State.RUNNING and not store.available else self.state,
             store=store,
             groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
-            sources=[source.status() for source in self.sources],
-            readers=self.readers(),
-            experiment=self.experiment(),
-            governor=self.governor(),
-            visits=self.visits(),
+            sources=[source.status() for source in self._sources],
+            readers=workloads.readers,
+            experiment=workloads.experiment,
+            governor=workloads.governor,
+            visits=workloads.visits,
             disk=self._disk,
             events=self._events.newest(),
             limits={name: float(getattr(self._config.alarms, name)) for name in LIMITS},
@@ -159,31 +198,30 @@ class Reporter:
         )
 
     def _group(self, pipeline: Pipeline, moment: int) -> GroupStatus:
-        rates = self._current.get(pipeline.group.name, [0.0] * 4)
-        p50, p99, most = pipeline.committer.latencies.percentiles(moment, 50, 99, 100)
-        states = pipeline.states(moment)
-        risk_ms = pipeline.committer.risk_ms
+        rates = self._current.get(pipeline.group.name, NO_RATES)
+        figures, instruments = pipeline.figures(), pipeline.instruments.figures(moment)
+        p50, p99, most = pipeline.latencies.percentiles(moment, 50, 99, 100)
         return GroupStatus(
-            run=pipeline.assembly.run,
+            run=figures.run,
             instruments=pipeline.group.size,
             layout=pipeline.layout,
             durability=pipeline.durability,
-            at_risk_ms=risk_ms if math.isfinite(risk_ms) else None,
-            triggers=_triggers(pipeline, rates),
-            readings=_readings(pipeline, rates, pipeline.committer.at_risk(moment)),
-            dead_letters=_dead_letters(pipeline),
+            at_risk_ms=figures.risk_ms if figures.has_risk_limit else None,
+            triggers=_triggers(figures, rates),
+            readings=_readings(figures, rates),
+            dead_letters=_dead_letters(figures),
             commit_ms=Latency(p50=p50, p99=p99, max=most),
-            missing_now=sum(states.count(letter) for letter in "msn"),
-            missing_a_trigger=pipeline.watch.missing_a_trigger(moment),
-            states=states,
-            quiet_s=pipeline.watch.quiet_s(moment),
-            desynchronised_now=len(pipeline.desync.findings),
-            slips=_slips(pipeline),
-            journal_mib=pipeline.backlog.journal_bytes / 2**20,
-            backlog_mib=pipeline.backlog.memory_bytes / 2**20,
-            backpressure=pipeline.is_full,
-            full_in_s=full_in_s(pipeline.backlog.room_bytes, pipeline.backlog.bytes_a_reading, rates[2]),
-            drained_in_s=drained_in_s(pipeline.backlog.waiting.readings, rates[2], rates[3]),
+            missing_now=sum(instruments.states.count(letter) for letter in "msn"),
+            missing_a_trigger=instruments.missing_a_trigger,
+            states=instruments.states,
+            quiet_s=instruments.quiet_s,
+            desynchronised_now=len(instruments.findings),
+            slips=[_slip(pipeline.group, finding) for finding in instruments.findings[:SLIPS_LISTED]],
+            journal_mib=figures.journal_bytes / 2**20,
+            backlog_mib=figures.memory_bytes / 2**20,
+            backpressure=figures.is_full,
+            full_in_s=full_in_s(figures.room_bytes, figures.bytes_a_reading, rates.received),
+            drained_in_s=drained_in_s(figures.waiting.readings, rates.received, rates.committed),
         )
 
 
@@ -195,61 +233,52 @@ def _disk(folder: Path) -> DiskStatus | None:
     return DiskStatus(total_bytes=disk.f_blocks * disk.f_frsize, free_bytes=disk.f_bavail * disk.f_frsize)
 
 
-def _slips(pipeline: Pipeline) -> list[Slip]:
-    return [
-        Slip(
-            instrument=pipeline.group.instruments[finding.instrument],
-            triggers=finding.triggers,
-            offset_ms=finding.offset_ms,
-            since_trigger=finding.since_trigger,
-        )
-        for finding in islice(pipeline.desync.findings.values(), SLIPS_TOLD)
-    ]
+def _slip(group: InstrumentGroup, finding: Finding) -> Slip:
+    return Slip(
+        instrument=group.instruments[finding.instrument],
+        triggers=finding.triggers,
+        offset_ms=finding.offset_ms,
+        since_trigger=finding.since_trigger,
+    )
 
 
-def _triggers(pipeline: Pipeline, rates: Sequence[float]) -> TriggerCounts:
-    counts, committer = pipeline.assembly.counts, pipeline.committer
+def _triggers(figures: PipelineFigures, rates: GroupRates) -> TriggerCounts:
     return TriggerCounts(
-        received=counts.opened,
-        open=pipeline.assembly.open,
-        complete=counts.complete,
-        incomplete=counts.incomplete,
-        committed=committer.counts.triggers,
-        account_at_start=committer.account_at_start.triggers,
-        waiting=pipeline.backlog.waiting.triggers,
-        newest=pipeline.assembly.newest,
-        rate=rates[0],
-        commit_rate=rates[1],
+        received=figures.assembled.opened,
+        open=figures.open,
+        complete=figures.assembled.complete,
+        incomplete=figures.assembled.incomplete,
+        committed=figures.committed.triggers,
+        account_at_start=figures.account_at_start.triggers,
+        waiting=figures.waiting.triggers,
+        newest=figures.newest,
+        rate=rates.closed_triggers,
+        commit_rate=rates.committed_triggers,
     )
 
 
-def _dead_letters(pipeline: Pipeline) -> DeadLetterCounts:
-    lying = pipeline.dead_letters.amount
+def _dead_letters(figures: PipelineFigures) -> DeadLetterCounts:
     return DeadLetterCounts(
-        letters=lying.pieces,
-        triggers=lying.triggers,
-        readings=lying.readings,
-        retried=pipeline.retrying.readings,
+        letters=figures.dead_letters.blocks,
+        triggers=figures.dead_letters.triggers,
+        readings=figures.dead_letters.readings,
+        retried=figures.retried,
     )
 
 
-def _readings(pipeline: Pipeline, rates: Sequence[float], at_risk: int) -> ReadingCounts:
-    counts, committer = pipeline.assembly.counts, pipeline.committer
-    refused = dict(counts.refused)
-    for reason, count in pipeline.dropped.items():
-        refused[reason] = refused.get(reason, 0) + count
+def _readings(figures: PipelineFigures, rates: GroupRates) -> ReadingCounts:
     return ReadingCounts(
-        received=counts.received + pipeline.dropped_total,
-        recovered=pipeline.recovered.readings,
-        committed=committer.counts.readings,
-        account_at_start=committer.account_at_start.readings,
-        late=counts.late,
-        duplicate=counts.duplicate,
-        refused=refused,
-        dead=committer.counts.dead_readings + pipeline.lost.readings,
-        waiting=pipeline.backlog.waiting.readings,
-        assembling=pipeline.assembly.held,
-        at_risk=at_risk,
-        rate=rates[2],
-        commit_rate=rates[3],
+        received=figures.received,
+        recovered=figures.recovered.readings,
+        committed=figures.committed.readings,
+        account_at_start=figures.account_at_start.readings,
+        late=figures.assembled.late,
+        duplicate=figures.assembled.duplicate,
+        refused=figures.refused,
+        dead=figures.committed.dead_readings + figures.lost.readings,
+        waiting=figures.waiting.readings,
+        assembling=figures.assembling,
+        at_risk=figures.at_risk,
+        rate=rates.received,
+        commit_rate=rates.committed,
     )

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 
 from backends.base import Partition, Store, StoreError
+from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.growth import DAY_S
 from daemon.telemetry.reporting import Reporter
@@ -14,7 +15,7 @@ from schemas.batch import Layout
 from schemas.config import JournalConfig
 
 PARTITIONS_EVERY_S = 30.0
-"""Asking for them looks at every partition's size: seldom enough not to be noticed by the writing."""
+"""Asking for them looks at every partition's size: seldom enough not to slow the writing."""
 
 MIB = 2**20
 
@@ -68,7 +69,8 @@ class StorageReport:
         facts = self._report.facts
         rows = facts.rows.get(name, 0) if facts else 0
         size = facts.size_bytes.get(name, 0) if facts else 0
-        readings = max(rows * _readings_a_row(pipeline), _account(pipeline))
+        figures = pipeline.figures()
+        readings = max(rows * _readings_a_row(pipeline), figures.account)
         each = size / readings if readings and size else None
         measured, over_s = self._report.growth.bytes_a_day(name)
         return GroupStorage(
@@ -80,17 +82,12 @@ class StorageReport:
             measured_bytes_a_day=measured,
             measured_over_s=over_s,
             partitions=[_partition(found) for found in self._partitions.get(name, ())],
-            journal=_journal(pipeline, self._reporter.config.journal) if pipeline.has_journal else None,
+            journal=_journal(figures, self._reporter.config.journal) if pipeline.has_journal else None,
         )
 
 
 def _readings_a_row(pipeline: Pipeline) -> int:
     return pipeline.group.size if pipeline.layout == Layout.ARRAYS else 1
-
-
-def _account(pipeline: Pipeline) -> int:
-    committer = pipeline.committer
-    return committer.account_at_start.readings + committer.counts.readings
 
 
 def _partition(found: Partition) -> PartitionStorage:
@@ -103,14 +100,13 @@ def _partition(found: Partition) -> PartitionStorage:
     )
 
 
-def _journal(pipeline: Pipeline, section: JournalConfig) -> JournalStorage:
-    backlog = pipeline.backlog
+def _journal(figures: PipelineFigures, section: JournalConfig) -> JournalStorage:
     return JournalStorage(
-        size_bytes=backlog.journal_bytes,
-        room_bytes=max(0, backlog.room_bytes),
+        size_bytes=figures.journal_bytes,
+        room_bytes=max(0, figures.room_bytes),
         limit_bytes=int(section.max_mib * MIB),
         segment_bytes=int(section.segment_mib * MIB),
-        problem=backlog.problem,
+        problem=figures.journal_problem,
     )
 
 

@@ -2,19 +2,16 @@
 
 import math
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from backends.base import StoreFacts
 from backends.kinds import product_of
-from daemon.core.database import in_use
-from daemon.core.events import Events
+from daemon.core.configuration.database import in_use
+from daemon.core.monitoring.events import Events
+from daemon.pipeline.figures import PipelineFigures
 from daemon.telemetry.growth import Growth
 from schemas.api.status import StoreStatus
 from schemas.batch import Durability
-
-if TYPE_CHECKING:
-    from daemon.pipeline.pipeline import Pipeline
 
 
 class StoreReport:
@@ -23,7 +20,7 @@ class StoreReport:
     backend: the kind of database, as long as no facts tell the product.
     target: where it is, without a password.
     groups: the durability that each group asks for, by the group's name.
-    events: are told where the server keeps less than is asked of it, and when that changes.
+    events: get it where the server keeps less than is asked of it, and when that changes.
     """
 
     def __init__(self, backend: str, target: str, groups: Mapping[str, Durability], events: Events) -> None:
@@ -55,14 +52,14 @@ class StoreReport:
         """How young an acknowledged reading may be and still be lost with the server; infinite while not known."""
         return self.facts.durability[durability].risk_ms if self.facts else math.inf
 
-    def status(self, pipelines: "Mapping[str, Pipeline]") -> StoreStatus:
-        """The store as it is now; a committer knows sooner than anyone that it is away."""
-        committers = [pipeline.committer for pipeline in pipelines.values()]
-        away = [c for c in committers if c.problem is not None]
-        if not away and any(c.committed_ns > self._failed_ns for c in committers):
+    def status(self, pipelines: Iterable[PipelineFigures]) -> StoreStatus:
+        """The store as it is now; a pipeline knows sooner than anyone that it is away."""
+        figures = list(pipelines)
+        away = [each for each in figures if each.store_problem is not None]
+        if not away and any(each.committed_ns > self._failed_ns for each in figures):
             self.problem = None
-        since = min([c.problem_since_ns for c in away], default=self._away_since_ns)
-        problem = away[0].problem if away else self.problem
+        since = min([each.store_problem_since_ns for each in away], default=self._away_since_ns)
+        problem = away[0].store_problem if away else self.problem
         facts = self.facts
         backend = facts.backend if facts else self._backend
         return StoreStatus(
@@ -77,8 +74,8 @@ class StoreReport:
             available=problem is None,
             problem=problem,
             away_s=0.0 if problem is None else (time.monotonic_ns() - since) / 1e9,
-            commits=sum(c.counts.commits for c in committers),
-            retries=sum(c.counts.retries for c in committers),
+            commits=sum(each.committed.commits for each in figures),
+            retries=sum(each.committed.retries for each in figures),
         )
 
     def _words(self) -> str:
@@ -94,9 +91,9 @@ class StoreReport:
         for durability, found in held.items():
             now, before = short.get(durability), self._short.get(durability)
             if now is not None and now != before:
-                self._events.say("warning", f"durability {durability} of {self._who(durability)} is not kept: {now}")
+                self._events.warning(f"durability {durability} of {self._who(durability)} is not kept: {now}")
             elif now is None and before is not None:
-                self._events.say("info", f"durability {durability} of {self._who(durability)} is kept: {found.words}")
+                self._events.info(f"durability {durability} of {self._who(durability)} is kept: {found.words}")
         self._short = short
 
     def _who(self, durability: Durability) -> str:

@@ -20,8 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from daemon.client.terminal import DaemonGone, ask_status
-from daemon.core.children import Child
 from daemon.core.outcome import CommandFailed
+from daemon.core.process.children import Child
 from schemas.api.status import State
 
 CONFIGURATION = """\
@@ -152,7 +152,7 @@ class Demo:
         if stop in done:
             return False
         for task in ends.keys() & done:
-            raise CommandFailed(ends[task].obituary())
+            raise CommandFailed(ends[task].ending())
         goal.result()
         return True
 

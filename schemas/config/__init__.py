@@ -19,11 +19,12 @@ from schemas.config.groups import GroupConfig
 from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConfig, JournalConfig
 from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.section import LoggerName, Section, twice
-from schemas.config.sources import SimulatedSource, Source, TcpSource, UdpSource
+from schemas.config.sources import SOURCES, SimulatedSource, Source, SourceSection, TcpSource, UdpSource
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
 
 __all__ = [
+    "SOURCES",
     "AlarmConfig",
     "ApiConfig",
     "AssemblyConfig",
@@ -39,6 +40,7 @@ __all__ = [
     "ReadersConfig",
     "SimulatedSource",
     "Source",
+    "SourceSection",
     "TcpSource",
     "UdpSource",
     "VisitsConfig",
@@ -107,8 +109,9 @@ def parse_config(text: str) -> Config:
 
 def _unknown_groups(sources: Iterable[Source], names: Sequence[str]) -> Iterator[Problem]:
     for i, source in enumerate(sources):
-        if isinstance(source, SimulatedSource) and source.group not in names:
-            yield wrong(f"there is no group {source.group!r}", suggestion(source.group, names), f"sources[{i}].group")
+        group = source.only_group
+        if group is not None and group not in names:
+            yield wrong(f"there is no group {group!r}", suggestion(group, names), f"sources[{i}].group")
 
 
 def _unread_groups(readers: ReadersConfig, names: Sequence[str]) -> Iterator[Problem]:
@@ -136,8 +139,9 @@ def _shared_ports(config: Config) -> Iterator[Problem]:
         ("dashboard.port", "tcp", config.dashboard.host, config.dashboard.port),
     ]
     for i, source in enumerate(config.sources):
-        if not isinstance(source, SimulatedSource):
-            listeners.append((f"sources[{i}].port", source.kind, source.host, source.port))
+        at = source.listening
+        if at is not None:
+            listeners.append((f"sources[{i}].port", at.transport, at.host, at.port))
     taken: dict[tuple[str, str, int], str] = {}
     for field, kind, host, port in listeners:
         first = taken.setdefault((kind, host, port), field)

@@ -1,8 +1,9 @@
 """Where readings come from."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,7 +19,39 @@ Networks = Annotated[
 ]
 
 
-class _Listening(Section):
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Where a source listens. transport: `tcp` or `udp`, whose ports do not get in each other's way."""
+
+    transport: str
+    host: str
+    port: int
+
+
+class SourceSection(Section):
+    """What all sources have in common. RELOADABLE: fields that change while the daemon runs."""
+
+    RELOADABLE: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def listening(self) -> Listening | None:
+        """Where it listens; None where it does not."""
+        return None
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        at = self.listening
+        assert at is not None, "one that does not listen has words of its own"
+        return f"{at.transport} {at.host}:{at.port}"
+
+    @property
+    def only_group(self) -> str | None:
+        """The one group that it has readings of; None where senders name theirs."""
+        return None
+
+
+class _Listening(SourceSection):
     """What sources that listen have in common."""
 
     @field_validator("allow", check_fields=False)
@@ -30,6 +63,10 @@ class _Listening(Section):
 
 class TcpSource(_Listening):
     """Readings over TCP: acknowledged, with backpressure."""
+
+    RELOADABLE: ClassVar[frozenset[str]] = frozenset(
+        {"acknowledge_every_ms", "max_connections", "max_connections_per_address", "max_ungreeted"}
+    )
 
     kind: Literal["tcp"] = Field(description="Says which kind of source this is.")
     host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
@@ -71,6 +108,11 @@ class TcpSource(_Listening):
         refuse(_incomplete_tls(self))
         return self
 
+    @property
+    def listening(self) -> Listening:
+        """Where it listens."""
+        return Listening(transport="tcp", host=self.host, port=self.port)
+
 
 class UdpSource(_Listening):
     """Readings over UDP: not acknowledged; what is lost on the way is seen as gaps and counted."""
@@ -86,8 +128,13 @@ class UdpSource(_Listening):
         description="Socket buffer asked of the kernel, in KiB (see net.core.rmem_max).",
     )
 
+    @property
+    def listening(self) -> Listening:
+        """Where it listens."""
+        return Listening(transport="udp", host=self.host, port=self.port)
 
-class SimulatedSource(Section):
+
+class SimulatedSource(SourceSection):
     """Simulated instruments inside the daemon, to try it out without any hardware."""
 
     kind: Literal["simulated"] = Field(description="Says which kind of source this is.")
@@ -96,8 +143,20 @@ class SimulatedSource(Section):
     missing: float = Field(default=0.0, ge=0, le=1, description="Fraction of readings left out.")
     seed: int = Field(default=1, ge=0, description="Seed of the random values.")
 
+    @property
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        return f"simulated: {self.group} at {self.rate:g} triggers/s"
+
+    @property
+    def only_group(self) -> str:
+        """The group that it simulates."""
+        return self.group
+
 
 Source = Annotated[TcpSource | UdpSource | SimulatedSource, Field(discriminator="kind")]
+
+SOURCES: tuple[type[SourceSection], ...] = (TcpSource, UdpSource, SimulatedSource)
 
 
 def _unknown_networks(allow: Sequence[str]) -> Iterator[Problem]:

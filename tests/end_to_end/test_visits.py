@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
-from daemon.core.children import NICENESS
+from daemon.core.process.children import NICENESS
 from tests.support.processes import Running, here, running, until
 from tests.support.servers import server_folder
 

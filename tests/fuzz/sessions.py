@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from daemon.pipeline.gather import WAIT_S
-from daemon.sources.connection import Connection
 from daemon.sources.tcp import TcpSource
+from daemon.sources.tcp.connection import Connection
 from daemon.sources.udp import UdpSource
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
@@ -226,10 +226,10 @@ def _nothing_left(logger: Logger, source: TcpSource) -> None:
     assert not any(source._columns.values())
     assert not any(source._again.values())
     for name, pipeline in logger.pipelines.items():
-        receipts, counts = pipeline.assembly.receipts, pipeline.assembly.counts
+        receipts, counts = pipeline._assembly.receipts, pipeline.figures().assembled
         assert len(receipts._free) == len(set(receipts._free)) == len(receipts._received)
         assert not receipts.owes_refusals
-        assert pipeline.assembly.held == 0
+        assert pipeline.figures().assembling == 0
         assert source.gathers[name].received == counts.received
         assert counts.received == counts.accepted + counts.duplicate + sum(counts.refused.values())
 
@@ -254,7 +254,7 @@ async def udp_session(datagrams: Iterable[tuple[int, bytes]]) -> None:
         status = source.status()
         assert 0 <= status.lost_datagrams < 2**63
         assert len(status.refused) <= 6
-        counts = logger.pipelines["bpm"].assembly.counts
+        counts = logger.pipelines["bpm"].figures().assembled
         assert status.received == counts.received >= received
         assert counts.received == counts.accepted + counts.duplicate + sum(counts.refused.values())
         if status.received == received:

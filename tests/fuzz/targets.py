@@ -10,7 +10,7 @@ import numpy as np
 
 from daemon.pipeline.journal.format import BadRecord, decode, encode, parse_segment_head, segment_head
 from daemon.pipeline.journal.segment import scan
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.config import ConfigError, parse_config
 from schemas.ledger import ledger_dtype
 from schemas.wire import (
@@ -132,18 +132,18 @@ def _segment(data: bytes) -> None:
         assert not data.startswith(segment_head(GROUP))
     # Behind the checksums: a body that was written like that, by an older or a newer daemon.
     try:
-        piece = decode(data, GROUP) if len(data) >= 16 else None
+        block = decode(data, GROUP) if len(data) >= 16 else None
     except BadRecord:
         return
-    if piece is not None:
-        again = b"".join(bytes(buffer) for buffer in encode(7, piece, GROUP)[1:])
-        assert np.array_equal(decode(again, GROUP).present, piece.present)
+    if block is not None:
+        again = b"".join(bytes(buffer) for buffer in encode(7, block, GROUP)[1:])
+        assert np.array_equal(decode(again, GROUP).present, block.present)
 
 
 def _segments() -> Iterator[bytes]:
     ledger = np.zeros(2, ledger_dtype(GROUP.size))
     ledger["trigger"] = [1, 2]
-    piece = ClosedTriggers(
+    block = ClosedBlock(
         readings=whole(GROUP, 1, 2).reshape(2, GROUP.size),
         present=np.array([[True] * GROUP.size, [True, False, True]]),
         ledger=ledger,
@@ -151,7 +151,7 @@ def _segments() -> Iterator[bytes]:
         late_of=np.zeros(1, np.intp),
         revised=ledger[:1],
     )
-    record = b"".join(bytes(buffer) for buffer in encode(1, piece, GROUP))
+    record = b"".join(bytes(buffer) for buffer in encode(1, block, GROUP))
     yield segment_head(GROUP) + record
     yield segment_head(GROUP) + record[:-9] + bytes(8 - len(record[:-9]) % 8) + record
     yield record[32:]

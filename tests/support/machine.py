@@ -7,7 +7,7 @@ import numpy as np
 
 from daemon.core.clock import Instant
 from daemon.pipeline.assembly import Assembly
-from daemon.pipeline.desync import Desync, Finding
+from daemon.pipeline.instruments.desync import Desync, Finding
 from schemas.readings import Array
 from tests.support.readings import START_NS, make_group
 
@@ -103,9 +103,9 @@ class Machine:
     def _instant(self) -> Instant:
         return Instant(self.now_ns, self.now_ns)
 
-    def _note(self, pieces: list) -> None:
-        for piece in pieces:
-            self.alarm.note(piece)
+    def _note(self, closed_blocks: list) -> None:
+        for closed_block in closed_blocks:
+            self.alarm.note(closed_block)
 
 
 def beat(rate: float, count: int, start_ns: int = START_NS) -> Array:

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from backends.memory.store import MemoryStore
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.pipeline.dead_letters import DeadLetters
+from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.runs import Runs
+from daemon.pipeline.recovery import RecoveredGroup, Runs
 from schemas.batch import Durability, JournalPosition, Layout
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
@@ -73,10 +74,13 @@ async def logging_to_memory(
             layout=Layout.ROWS,
             durability=Durability.SYNC,
             runs=runs,
-            run=1,
-            history=np.empty(0, ledger_dtype(group.size)),
-            position=position,
-            dead_letters=DeadLetters(folder / group.name, group),
+            recovered=RecoveredGroup(
+                history=np.empty(0, ledger_dtype(group.size)),
+                position=position or JournalPosition(sequence=0),
+                journal=None,
+                amount=Amount(),
+                dead_letters=DeadLetters(folder / group.name, group),
+            ),
             events=events,
         )
         for group in groups

@@ -26,7 +26,7 @@ from backends.mongodb.protocol.documents import (
     number,
     turned,
 )
-from schemas.batch import ClosedTriggers, Layout
+from schemas.batch import ClosedBlock, Layout
 from schemas.ledger import COUNTS, TIMES, bitmap_bytes, ledger_dtype
 from schemas.readings import Array, InstrumentGroup
 
@@ -85,7 +85,7 @@ def data_format(group: InstrumentGroup, layout: Layout) -> DocumentFormat:
     return arrays_format(group) if layout is Layout.ARRAYS else rows_format(group)
 
 
-def encode_rows(batch: ClosedTriggers, group: InstrumentGroup) -> Array:
+def encode_rows(batch: ClosedBlock, group: InstrumentGroup) -> Array:
     """All readings of a batch, late ones last; uint8, shape (readings, width)."""
     form = rows_format(group)
     documents = form.blank(readings_in(batch))
@@ -98,7 +98,7 @@ def encode_rows(batch: ClosedTriggers, group: InstrumentGroup) -> Array:
     return documents
 
 
-def encode_arrays(batch: ClosedTriggers, group: InstrumentGroup) -> Array:
+def encode_arrays(batch: ClosedBlock, group: InstrumentGroup) -> Array:
     """The arrays of `array_rows(batch)`, of earlier triggers only the late readings; uint8, shape (triggers, width)."""
     form, rows = arrays_format(group), array_rows(batch)
     arrays = np.empty(len(rows), arrays_dtype(group))

@@ -24,7 +24,7 @@ from backends.columns.filling import (
 )
 from backends.columns.stored import STORED_DTYPES
 from backends.mysql.protocol.packets import HEADER, Packets
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
 from schemas.readings import Array, InstrumentGroup
 
@@ -292,7 +292,7 @@ def ledger_fields(instruments: int) -> tuple[Field, ...]:
     return (*head, *(Field(name, "<i4") for name in COUNTS), Field("missing", "u1", bitmap))
 
 
-def lay_rows(batch: ClosedTriggers, formats: GroupFormats) -> tuple[ParameterFormat, Array, Array | None]:
+def lay_rows(batch: ClosedBlock, formats: GroupFormats) -> tuple[ParameterFormat, Array, Array | None]:
     """Lay out all readings of a batch in order of time, the key of the table; format, rows, NULLs."""
     group = formats.group
     rows = formats.rows.blank(readings_in(batch))
@@ -334,7 +334,7 @@ def _with_exact(rows: Array, formats: GroupFormats, floats: np.dtype[Any]) -> tu
     return wider, nulls
 
 
-def lay_arrays(batch: ClosedTriggers, formats: GroupFormats, earlier: Columns | None) -> Array:
+def lay_arrays(batch: ClosedBlock, formats: GroupFormats, earlier: Columns | None) -> Array:
     """Lay out a batch a trigger a row; `earlier` are rows taken out to be put back with late readings."""
     rows = formats.arrays.blank(len(array_rows(batch)))
     fill_arrays(fields_of(rows), batch, formats.group, earlier)

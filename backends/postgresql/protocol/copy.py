@@ -23,7 +23,7 @@ from backends.columns.filling import (
     readings_in,
 )
 from backends.columns.stored import STORED_DTYPES
-from schemas.batch import ClosedTriggers, Layout
+from schemas.batch import ClosedBlock, Layout
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
 
@@ -152,14 +152,14 @@ def ledger_format(instruments: int, logger: bytes | None) -> RowFormat:
     return RowFormat([(name, dtype, 0) for name, dtype in fields])
 
 
-def encode_rows(batch: ClosedTriggers, group: InstrumentGroup) -> Array:
+def encode_rows(batch: ClosedBlock, group: InstrumentGroup) -> Array:
     """Lay out all readings of a batch, late ones after the others, for the `rows` table; uint8."""
     whole, rows = rows_format(group).blank(readings_in(batch))
     fill_readings(fields_of(rows), batch, group)
     return whole
 
 
-def encode_arrays(batch: ClosedTriggers, group: InstrumentGroup, earlier: Array | None = None) -> Array:
+def encode_arrays(batch: ClosedBlock, group: InstrumentGroup, earlier: Array | None = None) -> Array:
     """Lay out a batch for the `arrays` table; uint8.
 
     earlier: rows taken out of the table to be put back with late readings, as `arrays_format(group).parse` gives them.

@@ -10,7 +10,6 @@ leaves last stops the server. The kernel gives the lock of a killed process back
 """
 
 import asyncio
-import fcntl
 import importlib.util
 import logging
 import os
@@ -19,14 +18,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 import psutil
 
 from backends.base import StoreError, StoreUnavailable
+from backends.folder_lock import FolderInUse, FolderLock
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +65,7 @@ class EmbeddedPostgresql:
     def __init__(self, state_dir: Path) -> None:
         self._state = state_dir.resolve()
         self._data = self._state / "postgresql"
-        self._user: int | None = None
+        self._user: FolderLock | None = None
 
     async def start(self) -> str:
         """Start the server, or find it running; return its DSN. A server that was killed is started again.
@@ -111,7 +109,7 @@ class EmbeddedPostgresql:
         if self._user is not None and (found := _socket_dir(self._data)) is not None:
             return _dsn(found)
         self._state.mkdir(parents=True, exist_ok=True)
-        with _locked(self._state / "postgresql.lock"):
+        with FolderLock(self._state / "postgresql.lock", wait=True):
             self._join()
             found = _socket_dir(self._data)
             if found is None:
@@ -120,23 +118,22 @@ class EmbeddedPostgresql:
 
     def _join(self) -> None:
         if self._user is None:
-            self._user = os.open(self._state / "postgresql.users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._user, fcntl.LOCK_SH)
+            self._user = FolderLock(self._state / "postgresql.users", shared=True, wait=True)
 
     def _stop(self) -> None:
         if self._user is None:
             return
         user, self._user = self._user, None
         try:
-            with _locked(self._state / "postgresql.lock"):
+            with FolderLock(self._state / "postgresql.lock", wait=True):
                 try:
-                    fcntl.flock(user, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
+                    user.become_only()
+                except FolderInUse:
                     return
                 if _running(self._data) is not None:
                     _Server(self._data).stop()
         finally:
-            os.close(user)
+            user.release()
 
 
 class _Server:
@@ -360,13 +357,3 @@ def _noted_sockets(data: Path) -> Path | None:
 
 def _dsn(sockets: Path) -> str:
     return f"postgresql://postgres@/postgres?host={quote(str(sockets), safe='')}&port=5432"
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from daemon.client.sender.connection import Connection, ConnectionLost, SenderError, greet
+from daemon.web.backoff import Backoff
 from schemas.readings import Array
 from schemas.wire import Ack, Answer, ErrorCode, Greeting, ProtocolError, newest_acknowledgement
 
@@ -342,7 +343,7 @@ class Sender:
         self.resumed()
 
     async def _connect_again(self) -> None:
-        pause = RETRY_FIRST_S
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             try:
                 connection = await greet(self, self._host, self._port, self._greeting, timeout_s=5.0, tls=self._tls)
@@ -353,8 +354,7 @@ class Sender:
                 if error.code not in PASSING:
                     self._fail(error)
                     return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, RETRY_MOST_S)
+            await backoff.pause()
         if connection.answer.result() != self._answer:
             connection.transport.abort()
             self._fail(SenderError(f"the daemon now has another layout for {self._greeting.group}; connect anew"))

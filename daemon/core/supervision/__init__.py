@@ -1,1 +1,1 @@
-"""What a service manager is told: when the daemon is ready, how it is, and whether it makes progress."""
+"""What a service manager hears: when the daemon is ready, how it is, and whether it makes progress."""

@@ -1,6 +1,6 @@
-"""What systemd is told, after sd_notify(3): a datagram of `NAME=value` lines for each thing to say.
+"""Messages to systemd, after sd_notify(3): each a datagram of `NAME=value` lines.
 
-Without NOTIFY_SOCKET, as in a terminal, nothing is said and nothing happens.
+Without NOTIFY_SOCKET, as in a terminal, nothing is sent.
 """
 
 import logging
@@ -85,7 +85,7 @@ def _address(text: str) -> str | bytes | None:
     if text.startswith("@"):
         return b"\0" + os.fsencode(text[1:])
     if text and not text.startswith("/"):
-        log.warning("NOTIFY_SOCKET is neither a path nor an abstract socket, and nothing is said there: %s", text)
+        log.warning("NOTIFY_SOCKET is neither a path nor an abstract socket, so no messages are sent there: %s", text)
     return text if text.startswith("/") else None
 
 

@@ -1,10 +1,10 @@
-"""What the service manager is told while the daemon runs: how it is, and that the pipeline makes progress."""
+"""What the service manager hears while the daemon runs: how it is, and that the pipeline makes progress."""
 
 import asyncio
 import faulthandler
 from collections.abc import Callable
 
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part, ProgressWatch, Stuck
 from schemas.api.status import State, Status
@@ -74,9 +74,9 @@ class Supervision:
     def _say(self, stuck: list[Stuck]) -> None:
         if stuck and not self._is_stuck:
             text = ", ".join(map(str, stuck))
-            self._events.say("error", f"{text}: the watchdog is not fed, and will start the daemon again")
+            self._events.error(f"{text}: the watchdog is not fed, and will start the daemon again")
         elif self._is_stuck and not stuck:
-            self._events.say("info", "what was stuck moves again, the watchdog is fed")
+            self._events.info("what was stuck moves again, the watchdog is fed")
         self._is_stuck = bool(stuck)
 
 

@@ -1,4 +1,4 @@
-"""Assembly of one group: blocks in, closed triggers out."""
+"""Assembly of one group: blocks of readings in, closed blocks out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from daemon.pipeline.assembly.progress import NEVER, Progress
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.strays import Move, Strays
 from daemon.pipeline.assembly.window import CLOSED, UNKNOWN, Merged, Window
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array, InstrumentGroup, join
 
@@ -30,7 +30,7 @@ NO_SLOTS = np.empty(0, np.intp)
 
 
 @dataclass(kw_only=True)
-class Counts:
+class AssemblyCounts:
     """Counts since the start. Readings: received = accepted + duplicate + refused + held back as strays."""
 
     received: int = 0
@@ -49,7 +49,7 @@ class Assembly:
 
     A trigger closes when every instrument is there, or `timeout_ns` after its first reading. What comes for a closed
     trigger within the window is late, and comes out with the trigger's revised ledger row. Every method that may
-    close triggers returns the pieces to commit, in order; each is one piece of the receipts.
+    close triggers returns the closed blocks to commit, in order; each is one of the receipts'.
 
     history: ledger rows of the newest run as the store has them (ascending), so that a restarted daemon merges late
         readings and recognises doubles as if it had never stopped.
@@ -68,7 +68,7 @@ class Assembly:
         history: Array | None = None,
     ) -> None:
         self.group = group
-        self.counts = Counts()
+        self.counts = AssemblyCounts()
         self.receipts = Receipts()
         self._timeout_ns = timeout_ns
         self._next_run = next_run
@@ -138,21 +138,21 @@ class Assembly:
             doubles=doubles,
         )
 
-    def receive(self, block: Array, origin: Origin | None, now: Instant) -> list[ClosedTriggers]:
+    def receive(self, block: Array, origin: Origin | None, now: Instant) -> list[ClosedBlock]:
         """Take readings: record dtype, shape (n,). A timestamp of 0 is replaced by the time of receipt, in place."""
         if origin is None:
             origin = Origin.of(-1, 0, len(block))
         self.receipts.received(origin)
         self.counts.received += len(block)
-        out: list[ClosedTriggers] = []
+        out: list[ClosedBlock] = []
         for start in range(0, len(block), self._slice):
             part = slice(start, start + self._slice)
             self._receive(block[part], origin[part], now, out)
         return out
 
-    def close_due(self, now: Instant) -> list[ClosedTriggers]:
+    def close_due(self, now: Instant) -> list[ClosedBlock]:
         """Close the triggers, and let go of the strays, whose time is over."""
-        out: list[ClosedTriggers] = []
+        out: list[ClosedBlock] = []
         due = now.monotonic_ns - self._timeout_ns
         if self._strays.oldest_ns is not None and self._strays.oldest_ns <= due:
             self._let_go(due, now, out)
@@ -169,17 +169,17 @@ class Assembly:
         """Close triggers so long after their first reading from now on, those that are open too."""
         self._timeout_ns = timeout_ns
 
-    def flush(self, now: Instant) -> list[ClosedTriggers]:
+    def flush(self, now: Instant) -> list[ClosedBlock]:
         """Close everything, as at the end of the service."""
-        out: list[ClosedTriggers] = []
+        out: list[ClosedBlock] = []
         self._let_go(now.monotonic_ns, now, out)
         self._close(self._pool.oldest(self._pool.open), now, out)
         self._tell_counts(now, out, every=True)
         return out
 
-    def open_run(self, now: Instant) -> list[ClosedTriggers]:
+    def open_run(self, now: Instant) -> list[ClosedBlock]:
         """Begin a new run: the timing system was restarted. All that is open closes in the old one."""
-        out: list[ClosedTriggers] = []
+        out: list[ClosedBlock] = []
         self._close(self._pool.oldest(self._pool.open), now, out)
         self._tell_counts(now, out, every=True)
         self._before = self._window
@@ -189,7 +189,7 @@ class Assembly:
 
     # --- which readings fit the run -----------------------------------------------------------------------------
 
-    def _receive(self, block: Array, origin: Origin, now: Instant, out: list[ClosedTriggers]) -> None:
+    def _receive(self, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         known = block["instrument"] < self.group.size
         if not known.all():
             self._refuse("unknown_instrument", origin[~known])
@@ -206,7 +206,7 @@ class Assembly:
         self._accept(block[~stray], origin[~stray], now, out)
         self._hold(block[stray], origin[stray], now, out)
 
-    def _hold(self, block: Array, origin: Origin, now: Instant, out: list[ClosedTriggers]) -> None:
+    def _hold(self, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         held = self._strays.hold(block, origin, now.monotonic_ns)
         # Before the first trigger there is nothing to protect: better to begin early than to refuse for want of room.
         self._follow(now, out, expired=self._progress.front is None and not held.all())
@@ -214,14 +214,14 @@ class Assembly:
             self._accept_near(block[~held], origin[~held], now, out)
         self.receipts.wait_as_strays(self._strays.origins())
 
-    def _let_go(self, until_ns: int, now: Instant, out: list[ClosedTriggers]) -> None:
+    def _let_go(self, until_ns: int, now: Instant, out: list[ClosedBlock]) -> None:
         """Settle the strays that came until then (monotonic): they move the run, or go where their numbers say."""
         if not self._follow(now, out, expired=True):
             for block, origin in self._strays.release(until_ns):
                 self._accept_near(block, origin, now, out)
         self.receipts.wait_as_strays(self._strays.origins())
 
-    def _follow(self, now: Instant, out: list[ClosedTriggers], *, expired: bool) -> bool:
+    def _follow(self, now: Instant, out: list[ClosedBlock], *, expired: bool) -> bool:
         """Follow the machine where most instruments have gone; return whether there was a move."""
         verdict = self._strays.judge(
             self._progress.front,
@@ -258,13 +258,13 @@ class Assembly:
 
     # --- where they go ------------------------------------------------------------------------------------------
 
-    def _accept_near(self, block: Array, origin: Origin, now: Instant, out: list[ClosedTriggers]) -> None:
+    def _accept_near(self, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         far = self._progress.is_far(block["trigger"])
         self._refuse("far_trigger", origin[far])
         self._accept(block[~far], origin[~far], now, out)
 
     def _accept_before(
-        self, window: Window, block: Array, origin: Origin, now: Instant, out: list[ClosedTriggers]
+        self, window: Window, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]
     ) -> tuple[Array, Origin]:
         """Merge what still comes for the run before; return the rest.
 
@@ -285,7 +285,7 @@ class Assembly:
             self._tell_counts(now, out)
         return block[~old], origin[~old]
 
-    def _accept(self, block: Array, origin: Origin, now: Instant, out: list[ClosedTriggers]) -> None:
+    def _accept(self, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         if not len(block):
             return
         triggers = np.ascontiguousarray(block["trigger"])
@@ -303,7 +303,7 @@ class Assembly:
         self._close(self._put(block, origin, slots, now), now, out, merged)
         self._tell_counts(now, out)
 
-    def _slots(self, triggers: Array, now: Instant, out: list[ClosedTriggers]) -> Array | None:
+    def _slots(self, triggers: Array, now: Instant, out: list[ClosedBlock]) -> Array | None:
         """The slot of each reading's trigger, opening those that are new; None if these are too many."""
         slots = self._window.slots(triggers)
         unknown = slots == UNKNOWN
@@ -315,7 +315,7 @@ class Assembly:
         self._open(new, now, out)
         return self._window.slots(triggers)
 
-    def _open(self, triggers: Array, now: Instant, out: list[ClosedTriggers]) -> None:
+    def _open(self, triggers: Array, now: Instant, out: list[ClosedBlock]) -> None:
         self._close(self._window.occupied(triggers), now, out)
         missing = self._pool.missing_slots(len(triggers))
         if missing:
@@ -340,7 +340,7 @@ class Assembly:
         return self._pool.complete(touched)
 
     def _merge(self, window: Window, block: Array, origin: Origin, now: Instant) -> Merged:
-        self.receipts.wait_in_next_piece(origin)
+        self.receipts.wait_in_next_block(origin)
         merged = window.merge(block, now.utc_ns)
         self.counts.accepted += len(merged.late)
         self.counts.late += len(merged.late)
@@ -352,7 +352,7 @@ class Assembly:
         if len(doubles):
             self._doubles = join([self._doubles, doubles[-DOUBLES_KEPT:]])[-DOUBLES_KEPT:]
 
-    def _tell_counts(self, now: Instant, out: list[ClosedTriggers], *, every: bool = False) -> None:
+    def _tell_counts(self, now: Instant, out: list[ClosedBlock], *, every: bool = False) -> None:
         """Give out ledger rows in which doubles were counted: a few a second, whatever senders do; or `every` one."""
         for window in self._windows:
             while window.is_counting and (every or now.monotonic_ns >= self._counts_due_ns):
@@ -361,8 +361,8 @@ class Assembly:
                 rows = window.counted(COUNTS_MOST)
                 self._close(NO_SLOTS, now, out, Merged(late=none, late_of=NO_SLOTS, revised=rows, doubles=none))
 
-    def _close(self, slots: Array, now: Instant, out: list[ClosedTriggers], merged: Merged | None = None) -> None:
-        """Close these slots, in the order of their triggers, and hand out one piece with what was merged before."""
+    def _close(self, slots: Array, now: Instant, out: list[ClosedBlock], merged: Merged | None = None) -> None:
+        """Close these slots, in the order of their triggers, and hand out one closed block, with what was merged."""
         if not len(slots) and (merged is None or not len(merged.revised)):
             return
         slots = slots[np.argsort(self._pool.trigger[slots], kind="stable")]
@@ -373,7 +373,7 @@ class Assembly:
             self._progress.advance(ledger["trigger"], readings["time_ns"], present, now.monotonic_ns)
             self._count_closed(ledger)
         out.append(
-            ClosedTriggers(
+            ClosedBlock(
                 readings=readings,
                 present=present,
                 ledger=ledger,

@@ -1,9 +1,9 @@
-"""Receipts: up to which reading each connection can be told that all is committed, or spooled.
+"""Receipts: up to which reading of each connection all is committed, or spooled.
 
 A reading is unsettled while its trigger is open or waits for its commit; for a connection that asked for `spooled`,
-only until its piece is on the disk, in the journal. A connection's acknowledgement is the sequence of its first
-unsettled reading. So for each place where readings wait (a slot of an open trigger, a closed
-piece on its way to the store, the stray readings) only the smallest sequence of each connection has to be kept.
+only until its closed block is on the disk, in the journal. A connection's acknowledgement is the sequence of its first
+unsettled reading. So for each place where readings wait (a slot of an open trigger, a closed block on its way to the
+store, the stray readings) only the smallest sequence of each connection has to be kept.
 """
 
 from collections import deque
@@ -19,8 +19,8 @@ SETTLED = np.iinfo(np.int64).max
 OWED_MOST = 1024
 """Refused stretches a connection is remembered for while earlier readings of it wait; then the newest grow together.
 
-A sender of nothing but refused readings must not fill the memory. What grew together is told when all of it is dealt
-with."""
+A sender of nothing but refused readings must not fill the memory. What grew together is acknowledged when all of it is
+dealt with."""
 
 
 class Receipts:
@@ -28,8 +28,8 @@ class Receipts:
 
     def __init__(self, *, fine: int = FINE) -> None:
         self._slots = np.full((1, 0), SETTLED, np.int64)
-        self._pieces = Unsettled(SETTLED, fine)
-        self._in_journal = 0  # so many of the oldest pieces are on the disk
+        self._blocks = Unsettled(SETTLED, fine)
+        self._in_journal = 0  # so many of the oldest closed blocks are on the disk
         self._spooled = np.zeros(0, bool)
         self._next = np.full(0, SETTLED, np.int64)
         self._strays = np.full(0, SETTLED, np.int64)
@@ -85,8 +85,8 @@ class Receipts:
         key = slots[wanted].astype(np.int64) * columns + origin.column[wanted]
         _keep_smallest(flat, key, origin.sequence[wanted])
 
-    def wait_in_next_piece(self, origin: Origin) -> None:
-        """These readings belong to closed triggers: they are settled when the piece that closes next is."""
+    def wait_in_next_block(self, origin: Origin) -> None:
+        """These readings belong to closed triggers: they are settled with the next closed block."""
         wanted = origin.column >= 0
         _keep_smallest(self._next, origin.column[wanted], origin.sequence[wanted])
 
@@ -99,13 +99,13 @@ class Receipts:
         self._free_leaving()
 
     def close(self, slots: Array) -> None:
-        """Turn these slots, and what waits for the next piece, into a piece; pieces are committed in order."""
+        """Turn these slots, and what waits for the next closed block, into one; they are committed in order."""
         self._make_room(int(slots.max(initial=0)))
-        piece = self._next
+        block = self._next
         if len(slots):
-            piece = np.minimum(piece, self._slots[slots].min(axis=0))
+            block = np.minimum(block, self._slots[slots].min(axis=0))
             self._slots[slots] = SETTLED
-        self._pieces.append(piece)
+        self._blocks.append(block)
         self._next = np.full_like(self._next, SETTLED)
         self._compact()
 
@@ -114,19 +114,19 @@ class Receipts:
         """Whether any connection waits for the journal and not for the database."""
         return bool(self._spooled.any())
 
-    def committed(self, pieces: int) -> None:
-        """The oldest so many pieces are committed."""
-        self._pieces.committed(pieces)
-        self._in_journal = max(0, self._in_journal - pieces)
+    def committed(self, blocks: int) -> None:
+        """The oldest so many closed blocks are committed."""
+        self._blocks.committed(blocks)
+        self._in_journal = max(0, self._in_journal - blocks)
 
-    def spooled(self, pieces: int) -> None:
-        """Of the pieces that are not committed, the oldest so many are on the disk."""
-        self._in_journal = min(pieces, self._pieces.pieces)
+    def spooled(self, blocks: int) -> None:
+        """Of the closed blocks that are not committed, the oldest so many are on the disk."""
+        self._in_journal = min(blocks, self._blocks.blocks)
         self._compact()
 
     def _compact(self) -> None:
-        # What is not in the journal yet is told piece by piece to those who wait for that.
-        self._pieces.compact(self._in_journal if self.wants_spooled else self._pieces.pieces)
+        # What is not in the journal yet is kept block by block for those who wait for that.
+        self._blocks.compact(self._in_journal if self.wants_spooled else self._blocks.blocks)
 
     def acknowledged(self) -> tuple[Array, Array]:
         """The highest contiguous count that is settled, and how many of these were refused.
@@ -135,10 +135,10 @@ class Receipts:
         """
         first = np.minimum(self._slots.min(axis=0), np.minimum(self._next, self._strays))
         not_in_journal = first.copy()
-        for end, piece in self._pieces.firsts():
-            np.minimum(first[: len(piece)], piece, out=first[: len(piece)])
+        for end, block in self._blocks.firsts():
+            np.minimum(first[: len(block)], block, out=first[: len(block)])
             if end > self._in_journal:
-                np.minimum(not_in_journal[: len(piece)], piece, out=not_in_journal[: len(piece)])
+                np.minimum(not_in_journal[: len(block)], block, out=not_in_journal[: len(block)])
         first = np.where(self._spooled, not_in_journal, first)
         done = np.minimum(first, self._received)
         self._count_refusals(done)
@@ -157,7 +157,7 @@ class Receipts:
         for column in set(self._leaving).difference(staying):
             self._slots[:, column] = SETTLED
             self._next[column] = SETTLED
-            self._pieces.forget(column)
+            self._blocks.forget(column)
             self._owed.pop(column, None)
             self._received[column] = self._refused[column] = 0
             self._spooled[column] = False

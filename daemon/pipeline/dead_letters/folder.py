@@ -1,4 +1,4 @@
-"""The dead letters of one group: a folder of segments, and what lies in them."""
+"""The dead letters of one group: a folder of segments, and the letters in them."""
 
 import asyncio
 import itertools
@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from daemon.pipeline.closed_blocks import Key, keys_of, revised_keys
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord
 from daemon.pipeline.journal.segment import SegmentWriter, sync_folder
-from daemon.pipeline.pieces import Key, keys_of, revised_keys
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
 
 SEGMENT_BYTES = 16 * 2**20
@@ -27,24 +27,11 @@ def folder_of(state_dir: Path, group: str) -> Path:
     return state_dir / "dead-letters" / group
 
 
-def said_of(found: Found) -> str:
-    """Say what of a segment cannot be read, in one line."""
-    if found.is_other:
-        return (
-            f"{found.path} holds dead letters of other instruments or channels than the configuration has; retry or"
-            " export them with the configuration of then, or move the file away"
-        )
-    return (
-        f"{found.damaged} bytes of {found.path} are no whole dead letter: it is damaged, or the daemon was killed while"
-        " it wrote; the file stays until you remove it"
-    )
-
-
 @dataclass(kw_only=True)
 class _Segment:
-    """A segment: how many of its letters still lie here, and the highest number of a piece that they were part of."""
+    """A segment: how many of its letters are pending, and the highest number of a block that they were part of."""
 
-    lying: int = 0
+    pending: int = 0
     number: int = 0
     has_more: bool = False  # what cannot be read, and must not be removed with the rest
 
@@ -59,7 +46,7 @@ class DeadLetters:
         self.amount = Amount()
         self._folder = folder
         self._group = group
-        self._lying: dict[int, Letter] = {}  # by serial, ascending
+        self._pending: dict[int, Letter] = {}  # by serial, ascending
         self._of_key: dict[Key, list[Letter]] = {}
         self._of_number: dict[int, set[Key]] = {}
         self._segments: dict[Path, _Segment] = {}
@@ -72,7 +59,7 @@ class DeadLetters:
     def open(self, *, position: int = 0, retried: int = 0) -> list[Found]:
         """Look through the folder; return the segments that cannot be read in whole.
 
-        position, retried: up to which number the database has the pieces of the journal, and up to which serial the
+        position, retried: up to which number the database has the blocks of the journal, and up to which serial the
         letters that were retried.
 
         Raises:
@@ -85,7 +72,7 @@ class DeadLetters:
         for segment in ours:
             self._segments[segment.path] = _Segment(has_more=bool(segment.damaged))
             for letter in segment.letters:
-                self._remember(letter, lies=newest[letter.origin] == letter.serial and letter.serial > self._retried)
+                self._remember(letter, pending=newest[letter.origin] == letter.serial and letter.serial > self._retried)
         self._next = max([self._retried, *(letter.serial for segment in found for letter in segment.letters)]) + 1
         return [segment for segment in found if segment.is_other or segment.damaged]
 
@@ -95,19 +82,19 @@ class DeadLetters:
         except FileNotFoundError:
             return 0
 
-    def _remember(self, letter: Letter, *, lies: bool) -> None:
+    def _remember(self, letter: Letter, *, pending: bool) -> None:
         segment = self._segments[letter.path]
         segment.number = max(segment.number, letter.number)
         self._of_number.setdefault(letter.number, set()).add(letter.key)
-        if lies:
-            segment.lying += 1
-            self._lying[letter.serial] = letter
+        if pending:
+            segment.pending += 1
+            self._pending[letter.serial] = letter
             self._of_key.setdefault(letter.key, []).append(letter)
             self.amount.change(letter.triggers, letter.readings, 1)
 
     def _forget(self, letter: Letter) -> None:
-        del self._lying[letter.serial]
-        self._segments[letter.path].lying -= 1
+        del self._pending[letter.serial]
+        self._segments[letter.path].pending -= 1
         same = self._of_key[letter.key]
         same.remove(letter)
         if not same:
@@ -117,90 +104,90 @@ class DeadLetters:
     # --- looking up ---------------------------------------------------------------------------------------------
 
     @property
-    def lying(self) -> list[Letter]:
-        """All that lies here, by serial."""
-        return list(self._lying.values())
+    def pending(self) -> list[Letter]:
+        """All that is neither committed nor discarded, by serial."""
+        return list(self._pending.values())
 
     @property
     def first(self) -> Letter | None:
         """The first of them."""
-        return next(iter(self._lying.values()), None)
+        return next(iter(self._pending.values()), None)
 
     def upto(self, serial: int) -> Iterator[Letter]:
         """Those up to a serial."""
-        return itertools.takewhile(lambda letter: letter.serial <= serial, self._lying.values())
+        return itertools.takewhile(lambda letter: letter.serial <= serial, self._pending.values())
 
-    def concerns(self, number: int, piece: ClosedTriggers) -> bool:
-        """Whether a piece has to be taken apart before it is committed: a part of it, or what it revises, lies here."""
+    def concerns(self, number: int, block: ClosedBlock) -> bool:
+        """Whether a block has to be taken apart before it is committed: it, or what it revises, is in part rejected."""
         if number in self._of_number:
             return True
-        return bool(self._of_key) and any(key in self._of_key for key in revised_keys(piece))
+        return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
 
-    def of_piece(self, number: int) -> set[Key]:
-        """The triggers of a piece that were kept, whatever became of them since."""
+    def of_block(self, number: int) -> set[Key]:
+        """The triggers of a block that were kept, whatever became of them since."""
         return self._of_number.get(number, set())
 
     def has(self, key: Key) -> bool:
-        """Whether anything of a trigger lies here."""
+        """Whether anything of a trigger is pending."""
         return key in self._of_key
 
     def is_blocked(self, letter: Letter, among: Collection[Letter]) -> bool:
-        """Whether something of the same trigger that came before it lies here and is not among those."""
+        """Whether something of the same trigger that came before it is pending and not among those."""
         same = self._of_key.get(letter.key, ())
         return len(same) > 1 and any(other.origin < letter.origin and other not in among for other in same)
 
-    def read(self, letter: Letter) -> ClosedTriggers:
+    def read(self, letter: Letter) -> ClosedBlock:
         """Read what a letter holds; raises BadRecord or OSError where that cannot be."""
         return read(letter, self._group)
 
-    async def read_all(self, letters: Sequence[Letter]) -> list[tuple[Letter, ClosedTriggers]]:
-        """Read letters; one that is damaged since is left out: its segment stays, and it lies here no more.
+    async def read_all(self, letters: Sequence[Letter]) -> list[tuple[Letter, ClosedBlock]]:
+        """Read letters; one that is damaged since is left out: its segment stays, and it is pending no more.
 
         Raises:
             OSError: the disk failed.
         """
         found = await asyncio.to_thread(lambda: [self._read_whole(letter) for letter in letters])
-        for letter, piece in zip(letters, found, strict=True):
-            if piece is None:
+        for letter, block in zip(letters, found, strict=True):
+            if block is None:
                 self._segments[letter.path].has_more = True
                 self._forget(letter)
-        return [(letter, piece) for letter, piece in zip(letters, found, strict=True) if piece is not None]
+        return [(letter, block) for letter, block in zip(letters, found, strict=True) if block is not None]
 
-    def _read_whole(self, letter: Letter) -> ClosedTriggers | None:
+    def _read_whole(self, letter: Letter) -> ClosedBlock | None:
         try:
             return self.read(letter)
         except BadRecord:
             return None
 
-    def read_last(self, most: int) -> list[ClosedTriggers]:
+    def read_last(self, most: int) -> list[ClosedBlock]:
         """Read the newest letters, at most so many, in order, without what is damaged since; raises OSError."""
-        found = (self._read_whole(letter) for letter in self.lying[-most:])
-        return [piece for piece in found if piece is not None]
+        found = (self._read_whole(letter) for letter in self.pending[-most:])
+        return [block for block in found if block is not None]
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
-    def address(self, parts: Sequence[tuple[ClosedTriggers, str]], number: int) -> list[tuple[Letter, ClosedTriggers]]:
-        """Make letters of rejected parts of a piece, each with the reason; `keep` may be tried with them repeatedly."""
+    def address(self, parts: Sequence[tuple[ClosedBlock, str]], number: int) -> list[tuple[Letter, ClosedBlock]]:
+        """Make letters of rejected parts of a block, each with the reason; `keep` may be tried with them repeatedly."""
         letters = []
-        for k, (piece, reason) in enumerate(parts):
+        for k, (block, reason) in enumerate(parts):
             serial = self._next
             self._next += 1
             letter = Letter(
                 serial=serial,
                 origin=serial,
                 number=number,
-                key=keys_of(piece)[0],
-                triggers=piece.triggers,
-                readings=int(piece.present.sum()) + len(piece.late),
+                key=keys_of(block)[0],
+                triggers=block.triggers,
+                readings=int(block.present.sum()) + len(block.late),
                 kept_ns=time.time_ns(),
                 reason=reason,
                 part=k,
                 parts=len(parts),
             )
-            letters.append((letter, piece))
+            letters.append((letter, block))
         return letters
 
-    async def keep(self, letters: Sequence[tuple[Letter, ClosedTriggers]]) -> None:
+    async def keep(self, letters: Sequence[tuple[Letter, ClosedBlock]]) -> None:
         """Put letters on the disk; returns when they are there.
 
         Raises:
@@ -210,7 +197,7 @@ class DeadLetters:
             written = await asyncio.to_thread(self._write, letters)
         for letter in written:
             self._segments.setdefault(letter.path, _Segment())
-            self._remember(letter, lies=True)
+            self._remember(letter, pending=True)
 
     async def move(self, letters: Sequence[Letter]) -> None:
         """Write letters again, behind all others, with their origin.
@@ -222,16 +209,16 @@ class DeadLetters:
             some = letters[start : start + MOVED_TOGETHER]
             whole = await self.read_all(some)
             again = []
-            for k, (letter, piece) in enumerate(whole):
-                again.append((replace(letter, serial=self._next, part=k, parts=len(whole)), piece))
+            for k, (letter, block) in enumerate(whole):
+                again.append((replace(letter, serial=self._next, part=k, parts=len(whole)), block))
                 self._next += 1
             if again:
                 await self.keep(again)
             for letter, _ in whole:
                 self._forget(letter)
 
-    def _write(self, letters: Sequence[tuple[Letter, ClosedTriggers]]) -> list[Letter]:
-        records = [(letter.serial, encode_letter(letter, piece, self._group)) for letter, piece in letters]
+    def _write(self, letters: Sequence[tuple[Letter, ClosedBlock]]) -> list[Letter]:
+        records = [(letter.serial, encode_letter(letter, block, self._group)) for letter, block in letters]
         writer = self._writer_for(letters[0][0].serial)
         at, placed = writer.nbytes, []
         try:
@@ -291,7 +278,7 @@ class DeadLetters:
         partial.replace(self._folder / RETRIED)
 
     def passed(self, position: int) -> None:
-        """The database has the pieces up to this number: none of them comes again after a crash."""
+        """The database has the blocks up to this number: none of them comes again after a crash."""
         self._passed = position
         if not self._turn.locked():
             for path in list(self._done(position)):
@@ -299,7 +286,7 @@ class DeadLetters:
 
     def _done(self, position: int) -> Iterator[Path]:
         for path, segment in self._segments.items():
-            if not segment.lying and segment.number <= position and not segment.has_more:
+            if not segment.pending and segment.number <= position and not segment.has_more:
                 yield path
 
     def _remove(self, path: Path) -> None:
@@ -311,7 +298,7 @@ class DeadLetters:
             self._of_number.clear()
 
     async def discard(self) -> Amount:
-        """Throw away all that lies here; return how much it was.
+        """Throw away all that is pending; return how much it was.
 
         Raises:
             OSError: a segment cannot be removed.
@@ -320,7 +307,7 @@ class DeadLetters:
             gone = replace(self.amount)
             self._end_segment()
             await asyncio.to_thread(self._unlink, list(self._segments))
-            for letter in self.lying:
+            for letter in self.pending:
                 self._forget(letter)
             self._segments.clear()
             self._of_number.clear()

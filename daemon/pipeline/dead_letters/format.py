@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from daemon.pipeline.closed_blocks import Key
 from daemon.pipeline.journal.format import (
     RECORD,
     BadRecord,
@@ -20,8 +21,7 @@ from daemon.pipeline.journal.format import (
     parse_header,
     parse_segment_head,
 )
-from daemon.pipeline.pieces import Key
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
 
 ENDING = ".dead"
@@ -35,7 +35,7 @@ class Letter:
     """A dead letter: one trigger, or what came late for one, which the database rejected.
 
     serial: its number in the folder; ascending, never used twice. origin: the serial that it had first: a letter that
-    has to make way for later ones is written again behind them. number: of the journal's piece that it was part of.
+    has to make way for later ones is written again behind them. number: of the journal's block that it was part of.
     key: run and number of its trigger. part, parts: its place among the letters that were kept together.
     group: checksum of the group's description. path, start, end: where its record is.
     """
@@ -66,13 +66,26 @@ class Found:
     damaged: int = 0
     is_other: bool = False
 
+    @property
+    def problem(self) -> str:
+        """What of it cannot be read, and what to do, in one line."""
+        if self.is_other:
+            return (
+                f"{self.path} holds dead letters of other instruments or channels than the configuration has; retry or"
+                " export them with the configuration of then, or move the file away"
+            )
+        return (
+            f"{self.damaged} bytes of {self.path} are no whole dead letter: it is damaged, or the daemon was killed"
+            " while it wrote; the file stays until you remove it"
+        )
+
 
 def kind_of(reason: str) -> str:
     """What reasons have in common that differ in numbers only: databases name the row."""
     return re.sub(r"[0-9.]+", "0", reason)
 
 
-def encode_letter(letter: Letter, piece: ClosedTriggers, group: InstrumentGroup) -> list[Buffer]:
+def encode_letter(letter: Letter, block: ClosedBlock, group: InstrumentGroup) -> list[Buffer]:
     """Lay out a letter: the note, then the record, with the serial as the number of both."""
     about = {
         "origin": letter.origin,
@@ -84,7 +97,7 @@ def encode_letter(letter: Letter, piece: ClosedTriggers, group: InstrumentGroup)
         "parts": letter.parts,
         "reason": letter.reason,
     }
-    return [framed(letter.serial, json.dumps(about).encode(), group, NOTE_MAGIC), *encode(letter.serial, piece, group)]
+    return [framed(letter.serial, json.dumps(about).encode(), group, NOTE_MAGIC), *encode(letter.serial, block, group)]
 
 
 def scan(path: Path, group: InstrumentGroup) -> Found:
@@ -166,7 +179,7 @@ def _together(letters: list[Letter]) -> list[Letter]:
     return [letter for letter in letters if letter.serial < first]
 
 
-def read(letter: Letter, group: InstrumentGroup) -> ClosedTriggers:
+def read(letter: Letter, group: InstrumentGroup) -> ClosedBlock:
     """Read what a letter holds, checked again.
 
     Raises:

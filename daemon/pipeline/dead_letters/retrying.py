@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from backends.base import BatchRejected, Store
+from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter, kind_of
-from daemon.pipeline.pieces import merge
-from schemas.batch import Batch, ClosedTriggers, Durability, JournalPosition, Stream
+from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.readings import InstrumentGroup
 
 REASONS_TOLD = 3
@@ -38,7 +38,7 @@ class Outcome:
     reasons: dict[str, int] = field(default_factory=dict)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """In one line."""
         parts = [f"{self.committed:,} committed ({self.readings:,} readings)", f"{self.rejected:,} rejected again"]
         if self.unreadable:
@@ -62,7 +62,7 @@ class Retrying:
         """Offer all letters that lie there now.
 
         Raises:
-            StoreUnavailable: the database went away; what was not committed by then lies where it was.
+            StoreUnavailable: the database went away; what was not committed by then stays where it was.
             OSError: the disk failed; as above.
         """
         async with self._turn:
@@ -74,21 +74,21 @@ class Retrying:
             # What belongs to a rejected trigger is held back; once that one is in, it may follow.
             while round_.outcome.committed > committed:
                 committed = round_.outcome.committed
-                left = [letter for letter in self._letters.lying if letter.origin not in round_.rejected]
+                left = [letter for letter in self._letters.pending if letter.origin not in round_.rejected]
                 for start in range(0, len(left), TOGETHER):
                     await self._offer(left[start : start + TOGETHER], round_)
-            round_.outcome.rejected = len(self._letters.lying)
+            round_.outcome.rejected = len(self._letters.pending)
             return round_.outcome
 
     async def _offer(self, letters: Sequence[Letter], round_: "_Round") -> None:
         """Commit letters that lie there, in their order, and note what became of them."""
         offered = [letter for letter in letters if not self._letters.is_blocked(letter, among=letters)]
-        pieces = await self._letters.read_all(offered)
-        round_.outcome.unreadable += len(offered) - len(pieces)
-        if pieces:
-            await self._commit(pieces, round_)
+        blocks = await self._letters.read_all(offered)
+        round_.outcome.unreadable += len(offered) - len(blocks)
+        if blocks:
+            await self._commit(blocks, round_)
 
-    async def _commit(self, offered: Sequence[tuple[Letter, ClosedTriggers]], round_: "_Round") -> None:
+    async def _commit(self, offered: Sequence[tuple[Letter, ClosedBlock]], round_: "_Round") -> None:
         letters = [letter for letter, _ in offered]
         batch = self._batch(offered)
         try:
@@ -114,10 +114,10 @@ class Retrying:
         round_.outcome.readings += readings
         await self._letters.committed(letters)
 
-    def _batch(self, offered: Sequence[tuple[Letter, ClosedTriggers]]) -> Batch:
+    def _batch(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> Batch:
         before = self._account
         return Batch(
-            **merge([piece for _, piece in offered]).parts,
+            **merge([block for _, block in offered]).parts,
             group=self._group,
             position=JournalPosition(
                 sequence=offered[-1][0].serial,

@@ -1,7 +1,7 @@
-"""The journal's format, as `docs/journal.md` tells it: pure functions between pieces and bytes.
+"""The journal's format, as `docs/journal.md` tells it: pure functions between blocks and bytes.
 
-A segment is a head that describes the group, then records. A record is a header of fixed size and a body: one piece
-(`ClosedTriggers`) with its number. Everything is little-endian, and everything begins at a multiple of 8 bytes.
+A segment is a head that describes the group, then records. A record is a header of fixed size and a body: one block
+(`ClosedBlock`) with its number. Everything is little-endian, and everything begins at a multiple of 8 bytes.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.ledger import ledger_dtype, pack_missing, unpack_missing
 from schemas.readings import Array, InstrumentGroup, words
 
@@ -56,7 +56,7 @@ class BadRecord(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a record's header says: the piece's number, length and checksum of its body, and of which group it is.
+    """What a record's header says: the block's number, length and checksum of its body, and of which group it is.
 
     The last makes a record readable where the head of its segment is not.
     """
@@ -121,18 +121,18 @@ def parse_segment_head(data: bytes) -> tuple[dict[str, Any], int]:
     return description, HEAD.itemsize + len(text)
 
 
-def encode(sequence: int, piece: ClosedTriggers, group: InstrumentGroup) -> list[Buffer]:
-    """Lay out a piece as a record: buffers to be written one behind the other; readings that are there are not copied.
+def encode(sequence: int, block: ClosedBlock, group: InstrumentGroup) -> list[Buffer]:
+    """Lay out a block as a record: buffers to be written one behind the other; readings that are there are not copied.
 
     Missing readings are left out.
     """
-    complete = bool(piece.present.all())
+    complete = bool(block.present.all())
     # As words: of records as such numpy would leave out the padding, and put there what is in its memory.
-    there = words(piece.readings)
-    readings = there.reshape(-1, there.shape[-1]) if complete else there[piece.present]
-    counts = np.array([(len(piece.ledger), len(readings), len(piece.late), len(piece.revised))], COUNTS)
-    parts = [counts, piece.ledger, pack_missing(piece.present), readings, piece.late]
-    parts += [piece.late_of.astype("<i4"), piece.revised]
+    there = words(block.readings)
+    readings = there.reshape(-1, there.shape[-1]) if complete else there[block.present]
+    counts = np.array([(len(block.ledger), len(readings), len(block.late), len(block.revised))], COUNTS)
+    parts = [counts, block.ledger, pack_missing(block.present), readings, block.late]
+    parts += [block.late_of.astype("<i4"), block.revised]
     body = [buffer for part in parts for buffer in _padded(part)]
     checksum = length = 0
     for buffer in body:
@@ -177,8 +177,8 @@ def counted(body: bytes | memoryview) -> tuple[int, int]:
     return int(counts["triggers"]), int(counts["readings"]) + int(counts["late"])
 
 
-def decode(body: bytes | memoryview, group: InstrumentGroup) -> ClosedTriggers:
-    """Read a piece back from a checked body; readings that were not there are zeros.
+def decode(body: bytes | memoryview, group: InstrumentGroup) -> ClosedBlock:
+    """Read a block back from a checked body; readings that were not there are zeros.
 
     Raises:
         BadRecord: its parts do not add up.
@@ -203,9 +203,7 @@ def decode(body: bytes | memoryview, group: InstrumentGroup) -> ClosedTriggers:
     else:
         readings = np.zeros(present.shape, group.record)
         words(readings)[present] = words(there)
-    return ClosedTriggers(
-        readings=readings, present=present, ledger=ledger, late=late, late_of=late_of, revised=revised
-    )
+    return ClosedBlock(readings=readings, present=present, ledger=ledger, late=late, late_of=late_of, revised=revised)
 
 
 class _Taken:

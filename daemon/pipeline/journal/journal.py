@@ -1,13 +1,12 @@
 """The journal of one group: closed triggers on disk until the database has them.
 
-Pieces are numbered in the order in which they closed, in ascending order and never twice, and a number that was ever
+Blocks are numbered in the order in which they closed, in ascending order and never twice, and a number that was ever
 handed out is not handed out again: up to which number the database has them says which are still to be committed.
 
-Everything here blocks, and is called from one thread at a time; the event loop talks to `keeper`.
+Everything here blocks, and is called from one thread at a time; the event loop uses `thread`.
 """
 
 import errno
-import fcntl
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,23 +16,24 @@ from pathlib import Path
 import numpy as np
 
 from backends.columns.filling import readings_in
+from backends.folder_lock import FolderInUse, FolderLock
 from daemon.pipeline.journal.format import BadRecord, Buffer, encode, group_checksum, segment_head
 from daemon.pipeline.journal.segment import ENDING, INDEX, Damage, Scan, SegmentWriter, read, scan, sync_folder
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup
 
 DAMAGED = "damaged"
 """Folder beside the segments for what could not be read."""
 
 OFF_LIMITS = 2**20
-"""Numbers left out after a start. A piece may have been committed whose record was lost with the power: its number is
-in the database and not here. More pieces than this never wait at once."""
+"""Numbers left out after a start. A block may have been committed whose record was lost with the power: its number is
+in the database and not here. More blocks than this never wait at once."""
 
 LOCK = "lock"
 
 
 class JournalError(Exception):
-    """The journal cannot be used; the message is one line that says the mend."""
+    """The journal cannot be used; the message is one line: what is wrong, and what to do."""
 
 
 class JournalFull(Exception):
@@ -44,27 +44,27 @@ class JournalFull(Exception):
 class Amount:
     """How much waits somewhere."""
 
-    pieces: int = 0
+    blocks: int = 0
     triggers: int = 0
     readings: int = 0
 
-    def change(self, triggers: int, readings: int, pieces: int) -> None:
+    def change(self, triggers: int, readings: int, blocks: int) -> None:
         """Add, or take away what is negative."""
         self.triggers += triggers
         self.readings += readings
-        self.pieces += pieces
+        self.blocks += blocks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovered:
+class JournalRecovery:
     """What was found at the start.
 
-    amount: what the database lacks. damages: what could not be read, and is set aside in `kept`.
+    amount: what the database lacks. damages: what could not be read, and is set aside in `copies`.
     """
 
     amount: Amount
     damages: tuple[Damage, ...]
-    kept: tuple[Path, ...]
+    copies: tuple[Path, ...]
 
 
 @dataclass(kw_only=True)
@@ -111,7 +111,7 @@ class Journal:
         self._sealed: deque[_Sealed] = deque()
         self._writer: SegmentWriter | None = None
         self._written: deque[tuple[int, ...]] = deque()  # as INDEX
-        self._lock: int | None = None
+        self._lock: FolderLock | None = None
 
     @property
     def room(self) -> int:
@@ -131,10 +131,10 @@ class Journal:
         self._max_bytes = max_bytes
         self._segment_bytes = min(segment_bytes, max(1, max_bytes // 4))
 
-    def open(self, position: int) -> Recovered:
+    def open(self, position: int) -> JournalRecovery:
         """Take the folder, look through its segments, and set aside what is damaged.
 
-        position: up to which number the database has the pieces.
+        position: up to which number the database has the blocks.
 
         Raises:
             JournalError: another process has the journal, or it holds readings of a group laid out otherwise.
@@ -149,19 +149,16 @@ class Journal:
             raise
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            self._lock = None
+            self._lock = FolderLock(self._folder / LOCK)
+        except FolderInUse:
             raise JournalError(
                 f"{self._folder} is used by another daemon; stop it, or set another `state_dir`"
             ) from None
 
-    def _recover(self, position: int) -> Recovered:
+    def _recover(self, position: int) -> JournalRecovery:
         damages: list[Damage] = []
-        kept: list[Path] = []
+        copies: list[Path] = []
         last = position
         for path in sorted(self._folder.glob(f"*{ENDING}")):
             found = scan(path)
@@ -169,7 +166,7 @@ class Journal:
             last = max(last, int(found.records["sequence"].max(initial=0)))
             for damage in found.damages:
                 damages.append(damage)
-                kept.append(self._set_aside(damage))
+                copies.append(self._set_aside(damage))
             waiting = found.records[found.records["sequence"] > position]
             if len(waiting):
                 self._sealed.append(_Sealed(path=path, nbytes=found.nbytes, records=waiting))
@@ -179,14 +176,14 @@ class Journal:
         sync_folder(self._folder)
         self.next = last + OFF_LIMITS
         waiting_in = [segment.records for segment in self._sealed]
-        return Recovered(
+        return JournalRecovery(
             amount=Amount(
-                pieces=sum(len(records) for records in waiting_in),
+                blocks=sum(len(records) for records in waiting_in),
                 triggers=sum(int(records["triggers"].sum()) for records in waiting_in),
                 readings=sum(int(records["readings"].sum()) for records in waiting_in),
             ),
             damages=tuple(damages),
-            kept=tuple(kept),
+            copies=tuple(copies),
         )
 
     def _check_group(self, found: Scan) -> None:
@@ -211,8 +208,8 @@ class Journal:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def append(self, pieces: Sequence[ClosedTriggers], first: int | None = None) -> int:
-        """Append pieces, all of them or none; they get the numbers from `first` on. Return the last number.
+    def append(self, blocks: Sequence[ClosedBlock], first: int | None = None) -> int:
+        """Append blocks, all of them or none; they get the numbers from `first` on. Return the last number.
 
         first: `next`, if it is not given; a higher one leaves numbers out.
 
@@ -224,7 +221,7 @@ class Journal:
         """
         first = self.next if first is None else first
         assert first >= self.next, "a number is never used twice"
-        records = [(first + k, encode(first + k, piece, self._group)) for k, piece in enumerate(pieces)]
+        records = [(first + k, encode(first + k, block, self._group)) for k, block in enumerate(blocks)]
         size = sum(_size(buffers) for _, buffers in records)
         if size > self.room:
             raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
@@ -237,12 +234,12 @@ class Journal:
                 self._end_segment()
                 raise JournalFull(f"the disk of {self._folder} is full") from error
             raise
-        for (sequence, buffers), piece in zip(records, pieces, strict=True):
+        for (sequence, buffers), block in zip(records, blocks, strict=True):
             end = start + _size(buffers)
-            self._written.append((sequence, start, end, piece.triggers, readings_in(piece)))
+            self._written.append((sequence, start, end, block.triggers, readings_in(block)))
             start = end
         self.nbytes += size
-        self.next = first + len(pieces)
+        self.next = first + len(blocks)
         return self.next - 1
 
     def _writer_for(self, size: int, first: int) -> SegmentWriter:
@@ -277,7 +274,7 @@ class Journal:
         """Wait until all that was appended is on the disk; return its last number.
 
         Raises:
-            OSError: it may not be; after that nothing more can be said of what was appended since the last sync.
+            OSError: it may not be; after that nothing is known of what was appended since the last sync.
         """
         last = self.next - 1
         for segment in self._sealed:
@@ -288,28 +285,28 @@ class Journal:
 
     # --- reading and trimming -----------------------------------------------------------------------------------
 
-    def read(self, after: int, most_bytes: int) -> list[tuple[int, ClosedTriggers]]:
-        """Read the first pieces with numbers above `after`: about so many bytes of them, and at least one if any is.
+    def read(self, after: int, most_bytes: int) -> list[tuple[int, ClosedBlock]]:
+        """Read the first blocks with numbers above `after`: about so many bytes of them, and at least one if any is.
 
         One that is not whole any more is left out, set aside, and noted in `unreadable`.
 
         Raises:
             OSError: the disk failed.
         """
-        found: list[tuple[int, ClosedTriggers]] = []
+        found: list[tuple[int, ClosedBlock]] = []
         taken = 0
         for path, records in self._in_order():
             for sequence, start, end, *_ in records[records["sequence"] > after].tolist():
                 if found and taken + end - start > most_bytes:
                     return found
                 taken += end - start
-                piece = self._read(path, start, end)
-                if piece is not None:
-                    found.append((sequence, piece))
+                block = self._read(path, start, end)
+                if block is not None:
+                    found.append((sequence, block))
         return found
 
-    def read_last(self, triggers: int) -> list[ClosedTriggers]:
-        """Read the last pieces, as many as hold so many triggers, in order; raises OSError as `read`."""
+    def read_last(self, triggers: int) -> list[ClosedBlock]:
+        """Read the last blocks, as many as hold so many triggers, in order; raises OSError as `read`."""
         wanted: list[tuple[Path, list[int]]] = []
         left = triggers
         for path, records in reversed(list(self._in_order())):
@@ -318,10 +315,10 @@ class Journal:
                     break
                 left -= record[3]
                 wanted.append((path, record))
-        pieces = (self._read(path, start, end) for path, (_, start, end, *_) in reversed(wanted))
-        return [piece for piece in pieces if piece is not None]
+        blocks = (self._read(path, start, end) for path, (_, start, end, *_) in reversed(wanted))
+        return [block for block in blocks if block is not None]
 
-    def _read(self, path: Path, start: int, end: int) -> ClosedTriggers | None:
+    def _read(self, path: Path, start: int, end: int) -> ClosedBlock | None:
         try:
             return read(path, start, end, self._group)
         except BadRecord:
@@ -377,7 +374,7 @@ class Journal:
                     writer.close()
         finally:
             if self._lock is not None:
-                os.close(self._lock)
+                self._lock.release()
                 self._lock = None
 
 

@@ -22,7 +22,7 @@ from daemon.pipeline.journal.format import (
     parse_segment_head,
     segment_head,
 )
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup
 
 ENDING = ".journal"
@@ -168,7 +168,7 @@ def _next_candidate(mapped: mmap.mmap, at: int) -> int:
     return len(mapped)
 
 
-def read(path: Path, start: int, end: int, group: InstrumentGroup) -> ClosedTriggers:
+def read(path: Path, start: int, end: int, group: InstrumentGroup) -> ClosedBlock:
     """Read a record, checked again: what was whole at the start may have been damaged since.
 
     Raises:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from daemon.core.metrics import BOUNDS_MS
+from daemon.core.monitoring.metrics import BOUNDS_MS
+from daemon.sources.kinds import KINDS
 from daemon.telemetry.exposition.visits import visiting
 from daemon.telemetry.exposition.workloads import reading
 from daemon.telemetry.reporting import Reporter
@@ -52,7 +53,7 @@ class StatusCollector(Collector):
             labels=["group"],
         )
         for name, pipeline in self._reporter.pipelines.items():
-            latencies = pipeline.committer.latencies
+            latencies = pipeline.latencies
             upto = latencies.buckets.cumsum()
             bounds = [*(str(bound / 1e3) for bound in BOUNDS_MS), "+Inf"]
             buckets = [(bound, float(count)) for bound, count in zip(bounds, upto, strict=True)]
@@ -210,17 +211,17 @@ def _slips(status: Status) -> Iterator[Metric]:
 
 def _sources(status: Status) -> Iterator[Metric]:
     labels = ["kind", "address"]
-    connections = GaugeMetricFamily("triggerlog_source_connections", "Senders connected.", labels=labels)
-    nbytes = CounterMetricFamily("triggerlog_source_bytes", "Bytes of readings received.", labels=labels)
-    lost = CounterMetricFamily("triggerlog_source_lost_datagrams", "Gaps in datagram numbers.", labels=labels)
+    for metric in dict.fromkeys(metric for kind in KINDS.values() for metric in kind.metrics):
+        make = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+        family = make(f"triggerlog_source_{metric.name}", metric.text, labels=labels)
+        for source in status.sources:
+            if metric in KINDS[source.kind].metrics:
+                family.add_metric([source.kind, source.address], metric.value(source))
+        yield family
     refused = CounterMetricFamily(
         "triggerlog_source_refused", "Connections and datagrams turned away.", labels=[*labels, "reason"]
     )
     for source in status.sources:
-        at = [source.kind, source.address]
-        connections.add_metric(at, source.connections)
-        nbytes.add_metric(at, source.bytes)
-        lost.add_metric(at, source.lost_datagrams)
         for reason, count in source.refused.items():
-            refused.add_metric([*at, reason], count)
-    yield from (connections, nbytes, lost, refused)
+            refused.add_metric([source.kind, source.address, reason], count)
+    yield refused

@@ -9,16 +9,24 @@ from typing import Annotated
 import typer
 
 from backends.base import StoreError
-from daemon.core.api_token import FILE, configured_token
 from daemon.core.configuration import LoadedConfig, identity_of, load_config, warnings
-from daemon.core.database import Look, durability_of, in_its_field, in_use, layout_of, look_at_database, look_at_readers
+from daemon.core.configuration.api_token import FILE, configured_token
+from daemon.core.configuration.database import (
+    Look,
+    durability_of,
+    in_its_field,
+    in_use,
+    layout_of,
+    look_at_database,
+    look_at_readers,
+)
 from daemon.core.outcome import examples
-from daemon.sources.tls import contexts_of
+from daemon.sources.kinds import tls_contexts
 from daemon.tools.commands.dashboard import page_password
 from daemon.workloads.visits.forecast import visits_problems, visits_words
 from schemas.checking.addresses import in_url
 from schemas.checking.problems import without_passwords
-from schemas.config import ConfigError, Problem, SimulatedSource
+from schemas.config import ConfigError, Problem
 from schemas.config.workloads import described
 
 EPILOG = examples("triggerlog check-config beam.toml", "triggerlog check-config beam.toml --offline")
@@ -55,7 +63,7 @@ async def _look(loaded: LoadedConfig) -> Look:
 def _see_doors(loaded: LoadedConfig) -> None:
     configured_token(loaded)
     identity_of(loaded, loaded.config.api, "api")
-    contexts_of(loaded)
+    tls_contexts(loaded)
 
 
 def page_problems(loaded: LoadedConfig) -> Iterator[Problem]:
@@ -91,10 +99,7 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
         size = f"{group.size} instruments x {len(group.channels)} channels, {group.record.itemsize} bytes a reading"
         yield "group", f"{group.name}: {size}; layout {layout}, durability {durability}"
     for source in config.sources:
-        if isinstance(source, SimulatedSource):
-            yield "source", f"simulated: {source.group} at {source.rate:g} triggers/s"
-        else:
-            yield "source", f"{source.kind} {source.host}:{source.port}"
+        yield "source", source.summary
     yield "database", f"{loaded.target}, schema {config.database.schema_name}"
     yield from _found(loaded, look)
     if config.readers.dsn is not None:

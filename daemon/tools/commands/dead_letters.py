@@ -15,8 +15,8 @@ from rich.table import Table
 from daemon.client.reach import DaemonUrl, Reach, TokenFile, reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed, examples
-from daemon.core.state_folder import StateFolderInUse, only_one
-from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of, said_of
+from daemon.core.process.state_folder import StateFolderInUse, only_one
+from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
 from daemon.pipeline.dead_letters.format import kind_of
 from daemon.tools.console import make_console
 from schemas.readings import InstrumentGroup
@@ -49,9 +49,9 @@ def list_(
 
     kept = _opened(load_config(file), group)
     if as_json:
-        typer.echo(json.dumps([{"group": each.name, **told(letter)} for each, mine in kept for letter in mine.lying]))
+        typer.echo(json.dumps([{"group": each.name, **told(letter)} for each, mine in kept for letter in mine.pending]))
         return
-    if not any(letters.amount.pieces for _, letters in kept):
+    if not any(letters.amount.blocks for _, letters in kept):
         typer.echo("There are no dead letters.")
         return
     make_console().print(_table(kept))
@@ -72,7 +72,7 @@ def export(
     """Write what lies there into a file for numpy or a spreadsheet; it stays where it is."""
     from daemon.tools.dead_letters.export import export_csv, export_npz  # noqa: PLC0415
 
-    kept = [(each, letters) for each, letters in _opened(load_config(file), group) if letters.amount.pieces]
+    kept = [(each, letters) for each, letters in _opened(load_config(file), group) if letters.amount.blocks]
     if not kept:
         raise CommandFailed("there are no dead letters to export")
     match to.suffix:
@@ -85,7 +85,7 @@ def export(
             count = export_csv(to, *kept[0])
         case _:
             raise CommandFailed(f"--to: {to} ends in neither .npz nor .csv; name one that does")
-    typer.echo(f"{to}: {count} readings of {sum(letters.amount.pieces for _, letters in kept)} dead letters")
+    typer.echo(f"{to}: {count} readings of {sum(letters.amount.blocks for _, letters in kept)} dead letters")
 
 
 @app.command(
@@ -109,7 +109,7 @@ def retry(
     )
     outcomes = {name: Outcome(**answer) for name, answer in answers.items()}
     for name, outcome in outcomes.items():
-        typer.echo(f"{name}: {outcome.told}")
+        typer.echo(f"{name}: {outcome.summary}")
     if any(outcome.rejected or outcome.unreadable for outcome in outcomes.values()):
         raise typer.Exit(1)
 
@@ -146,7 +146,7 @@ def _opened(loaded: LoadedConfig, group: str | None) -> Kept:
     for each in _chosen(loaded, group):
         letters = DeadLetters(folder_of(loaded.state_dir, each.name), each)
         for found in letters.open():
-            typer.echo(f"warning: {said_of(found)}", err=True)
+            typer.echo(f"warning: {found.problem}", err=True)
         kept.append((each, letters))
     return kept
 
@@ -188,7 +188,7 @@ def _table(kept: Kept) -> Table:
 
     table = Table("group", "kept", "run", "triggers", "letters", "readings", "reason", box=None, pad_edge=False)
     for group, letters in kept:
-        for alike in _alike(letters.lying):
+        for alike in _alike(letters.pending):
             first, last = alike[0], alike[-1]
             triggers = str(first.key[1]) if first.key == last.key else f"{first.key[1]} to {last.key[1]}"
             readings = sum(letter.readings for letter in alike)

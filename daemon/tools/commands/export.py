@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from daemon.core.configuration import LoadedConfig, load_config
-from daemon.core.database import asked_store_of, layout_of
+from daemon.core.configuration.database import asked_store_of, layout_of
 from daemon.core.outcome import CommandFailed, examples, require_extra
 from daemon.tools.console import make_console
 from daemon.tools.export.about import About, Writer

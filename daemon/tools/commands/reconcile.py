@@ -16,7 +16,7 @@ from rich.text import Text
 
 from daemon.client.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
 from daemon.core.configuration import LoadedConfig, load_config
-from daemon.core.database import store_of
+from daemon.core.configuration.database import store_of
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import make_console
 from daemon.tools.reconcile.judging import Findings, Verdict, judge

@@ -11,7 +11,7 @@ import typer
 
 from daemon.core.configuration import load_config
 from daemon.core.imports import uncollected
-from daemon.core.logs import LogLevel, start_logging
+from daemon.core.monitoring.logs import LogLevel, start_logging
 from daemon.core.outcome import CommandFailed, examples
 
 EPILOG = examples("triggerlog run beam.toml", "triggerlog run beam.toml --log-level debug --loop asyncio")

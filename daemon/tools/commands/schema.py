@@ -7,7 +7,7 @@ import typer
 
 from backends import schema_statements
 from daemon.core.configuration import load_config
-from daemon.core.database import layout_of
+from daemon.core.configuration.database import layout_of
 from daemon.core.outcome import examples
 from schemas.checking.dsn import Backend
 

@@ -12,21 +12,21 @@ import numpy as np
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.journal.format import BadRecord
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.queries import answer_dtype
 from schemas.readings import Array, InstrumentGroup
 
 
-def readings_of(piece: ClosedTriggers, group: InstrumentGroup) -> Array:
+def readings_of(block: ClosedBlock, group: InstrumentGroup) -> Array:
     """The readings of a letter; `answer_dtype(group)`, shape (n,), late ones last."""
-    counts = piece.present.sum(axis=1)
-    of = piece.revised[piece.late_of]
-    runs = np.concatenate([np.repeat(piece.ledger["run"], counts), of["run"]])
+    counts = block.present.sum(axis=1)
+    of = block.revised[block.late_of]
+    runs = np.concatenate([np.repeat(block.ledger["run"], counts), of["run"]])
     answer = np.empty(len(runs), answer_dtype(group))
     answer["run"] = runs
-    answer["trigger"] = np.concatenate([np.repeat(piece.ledger["trigger"], counts), of["trigger"]])
+    answer["trigger"] = np.concatenate([np.repeat(block.ledger["trigger"], counts), of["trigger"]])
     for name in ("instrument", "time_ns", *(channel.name for channel in group.channels)):
-        answer[name] = np.concatenate([piece.readings[name][piece.present], piece.late[name]])
+        answer[name] = np.concatenate([block.readings[name][block.present], block.late[name]])
     return answer
 
 
@@ -45,10 +45,10 @@ def export_npz(path: Path, groups: Sequence[tuple[InstrumentGroup, DeadLetters]]
     count = 0
     for group, letters in groups:
         whole = list(_whole(letters))
-        parts = [readings_of(piece, group) for _, piece in whole]
+        parts = [readings_of(block, group) for _, block in whole]
         arrays[group.name] = np.concatenate([np.empty(0, answer_dtype(group)), *parts])
         arrays[f"{group.name}_letter"] = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        rows = [piece.ledger if piece.triggers else piece.revised for _, piece in whole]
+        rows = [block.ledger if block.triggers else block.revised for _, block in whole]
         if rows:
             arrays[f"{group.name}_ledger"] = np.concatenate(rows)
         about[group.name] = {
@@ -74,8 +74,8 @@ def export_csv(path: Path, group: InstrumentGroup, letters: DeadLetters) -> int:
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(head)
-        for letter, piece in _whole(letters):
-            for run, trigger, instrument, *values in readings_of(piece, group).tolist():
+        for letter, block in _whole(letters):
+            for run, trigger, instrument, *values in readings_of(block, group).tolist():
                 name = group.instruments[instrument]
                 rows.writerow([run, trigger, instrument, name, *values, clock(letter.kept_ns), letter.reason])
                 count += 1
@@ -100,8 +100,8 @@ def clock(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _whole(letters: DeadLetters) -> Iterator[tuple[Letter, ClosedTriggers]]:
-    for letter in letters.lying:
+def _whole(letters: DeadLetters) -> Iterator[tuple[Letter, ClosedBlock]]:
+    for letter in letters.pending:
         try:
             yield letter, letters.read(letter)
         except (BadRecord, FileNotFoundError):

@@ -7,7 +7,7 @@ from typing import Any
 
 from backends.base import Store
 from daemon.core.configuration import LoadedConfig
-from daemon.core.database import store_of
+from daemon.core.configuration.database import store_of
 from daemon.pipeline.dead_letters.folder import DeadLetters, folder_of
 from daemon.pipeline.dead_letters.retrying import Retrying
 from schemas.batch import Stream

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 
-from daemon.core.children import Child
+from daemon.core.process.children import Child
 from schemas.api.status import GroupStatus, Status
 
 T = TypeVar("T")
@@ -71,9 +71,9 @@ class DaemonProcess:
             return
         self._child = None
         if not child.running:
-            raise DrillFailed(child.obituary())
+            raise DrillFailed(child.ending())
         if not await child.stop() or child.exit_code:
-            raise DrillFailed(child.obituary())
+            raise DrillFailed(child.ending())
 
     async def close(self) -> None:
         """Leave no process behind."""
@@ -97,7 +97,7 @@ class DaemonProcess:
         assert child is not None
         found = re.search(r"taking readings at \S+; API at (\S+)", child.log.read_text(errors="replace"))
         if found is None and not child.running:
-            raise DrillFailed(child.obituary())
+            raise DrillFailed(child.ending())
         return found
 
 

@@ -14,7 +14,7 @@ from backends import drop_schema, open_store
 from backends.base import StoreError
 from backends.throwaway.base import ThrowawayServer, free_port
 from daemon.core.configuration import load_config
-from daemon.core.database import layout_of
+from daemon.core.configuration.database import layout_of
 from daemon.tools.drill.count import Count, count_in
 from daemon.tools.drill.load import HOST, Load
 from daemon.tools.drill.machine import Machine

@@ -11,9 +11,9 @@ from pathlib import Path
 from backends.kinds import KINDS
 from backends.throwaway.base import free_port
 from daemon.client.reach import Reach
-from daemon.core.api_token import kept_token
-from daemon.core.children import Child
+from daemon.core.configuration.api_token import kept_token
 from daemon.core.outcome import CommandFailed
+from daemon.core.process.children import Child
 from daemon.tools.drill.process import DaemonProcess
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
@@ -105,7 +105,7 @@ async def staged(
             try:
                 yield Reach(url=daemon.url, token=kept_token(folder / "state"))
                 if not sender.running:
-                    raise CommandFailed(sender.obituary())
+                    raise CommandFailed(sender.ending())
             finally:
                 await sender.stop()
             await daemon.stop()
@@ -142,7 +142,7 @@ async def _fill(scenery: Scenery, port: int, folder: Path, stop: asyncio.Event) 
             wait.cancel()
         await child.stop()
     if child.exit_code and not stop.is_set():
-        raise CommandFailed(child.obituary())
+        raise CommandFailed(child.ending())
 
 
 def _sender(port: int, rate: float, first: int) -> list[str]:

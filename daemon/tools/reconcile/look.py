@@ -8,7 +8,7 @@ from backends.base import Store, StoreError, StoreUnavailable
 from daemon.client.reach import Reach
 from daemon.client.terminal import DaemonGone, fetch
 from daemon.core.configuration import LoadedConfig
-from daemon.core.database import in_its_field, layout_of
+from daemon.core.configuration.database import in_its_field, layout_of
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.journal import Amount
@@ -78,7 +78,7 @@ class Looker:
         group = _of_group(status, section.name)
         if group is not None:
             lying = group.dead_letters
-            return Amount(pieces=lying.letters, triggers=lying.triggers, readings=lying.readings)
+            return Amount(blocks=lying.letters, triggers=lying.triggers, readings=lying.readings)
         letters = DeadLetters(folder_of(self._loaded.state_dir, section.name), section.group())
         try:
             await asyncio.to_thread(lambda: letters.open(position=position))

@@ -7,8 +7,8 @@ import psutil
 
 from backends.kinds import product_of
 from daemon.core.configuration import LoadedConfig
-from daemon.core.database import reading_from
-from daemon.core.processor import processor
+from daemon.core.configuration.database import reading_from
+from daemon.core.process.processor import processor
 from schemas.api.interference import Conditions
 from schemas.api.status import GovernorStatus, GroupStatus, Status
 from schemas.checking.problems import without_passwords

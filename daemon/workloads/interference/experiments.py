@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 
-from daemon.core.children import Child
 from daemon.core.configuration import LoadedConfig
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
+from daemon.core.process.children import Child
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.interference.blocks import staffed
 from daemon.workloads.interference.conditions import conditions_of, governor_words
@@ -40,8 +40,16 @@ class Experiments:
     pipelines: by group; empty until the store is open. status: what the daemon says of itself.
     """
 
-    def __init__(self, loaded: LoadedConfig, readers: Readers, events: Events, status: Callable[[], Status]) -> None:
-        self.pipelines: Mapping[str, Pipeline] = {}
+    def __init__(
+        self,
+        loaded: LoadedConfig,
+        readers: Readers,
+        events: Events,
+        *,
+        pipelines: Mapping[str, Pipeline],
+        status: Callable[[], Status],
+    ) -> None:
+        self.pipelines = pipelines
         self._loaded = loaded
         self._readers = readers
         self._events = events
@@ -59,7 +67,7 @@ class Experiments:
         """Look what there was; what a daemon left running when it died was broken off, and is reported now."""
         records, wrong = await asyncio.to_thread(self.keeper.read_all)
         for problem in wrong:
-            self._events.say("warning", problem)
+            self._events.warning(problem)
         unreported = []
         for found in records:
             record = broken_off(found) if found.state is RecordState.RUNNING else found
@@ -97,7 +105,7 @@ class Experiments:
             run.notes += self._other_readers(settings)
             await self._keep()
             self._task = self._started(self._carry_out(run), f"experiment {name}")
-        self._events.say("info", f"interference experiment {run.name} starts: {readers_words(settings)}")
+        self._events.info(f"interference experiment {run.name} starts: {readers_words(settings)}")
         return run.name
 
     async def stop(self, why: str = "it was stopped on request") -> str:
@@ -212,9 +220,9 @@ class Experiments:
     def _say_end(self, record: Record) -> None:
         summary = self._past[record.id]
         if record.state is RecordState.FAILED:
-            self._events.say("error", f"interference experiment {record.id} failed: {record.problem}")
+            self._events.error(f"interference experiment {record.id} failed: {record.problem}")
         else:
-            self._events.say("info", f"interference experiment {record.id} is {record.state}. {summary.headline}")
+            self._events.info(f"interference experiment {record.id} is {record.state}. {summary.headline}")
 
     def _started(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -225,7 +233,7 @@ class Experiments:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             reason = f"{type(error).__name__}: {error}"
-            self._events.say("error", f"{task.get_name()} ended in a defect of triggerlog: {reason}")
+            self._events.error(f"{task.get_name()} ended in a defect of triggerlog: {reason}")
 
     # --- keeping and reporting -----------------------------------------------------------------------------------
 
@@ -256,7 +264,7 @@ class Experiments:
         try:
             await asyncio.to_thread(self.keeper.write, record)
         except OSError as error:
-            self._events.say("error", f"experiment {record.id} cannot be kept: {reason_of(error)}")
+            self._events.error(f"experiment {record.id} cannot be kept: {reason_of(error)}")
 
     def _remember(self, record: Record) -> None:
         has_report = self.keeper.report_path(record.id).exists()
@@ -274,14 +282,14 @@ class Experiments:
             # Piped, so that nothing of this process has to run between fork and exec.
             child = await Child.start("report", command, log, piped=LEAST_LINE)
         except OSError as error:
-            self._events.say("error", f"experiment {record.id} is not reported: {reason_of(error)}")
+            self._events.error(f"experiment {record.id} is not reported: {reason_of(error)}")
             return
         try:
             await child.ended()
         finally:
             await child.kill()
         if child.exit_code:
-            self._events.say("error", f"experiment {record.id} is not reported: {child.obituary()}")
+            self._events.error(f"experiment {record.id} is not reported: {child.ending()}")
             return
         self._remember(await asyncio.to_thread(self.keeper.read, record.id))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from daemon.core.metrics import percentile_of, percentile_within
+from daemon.core.monitoring.metrics import percentile_of, percentile_within
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.readers.measuring import percentiles_ms
 from daemon.workloads.readers.reader import Figures
@@ -38,17 +38,17 @@ class Look:
 
 def look(pipelines: Iterable[Pipeline]) -> Look:
     """Look now; at least one pipeline."""
-    committers = [pipeline.committer for pipeline in pipelines]
+    figures = [pipeline.figures() for pipeline in pipelines]
     own, machine = _PROCESS.cpu_times(), psutil.cpu_times()
     idle = machine.idle + getattr(machine, "iowait", 0.0)
     # Linux counts what guests use among what users do, too.
     everything = sum(machine) - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
     return Look(
         at_s=time.monotonic(),
-        fine=np.sum([committer.latencies.fine for committer in committers], axis=0),
-        triggers=sum(committer.counts.triggers for committer in committers),
-        readings=sum(committer.counts.readings for committer in committers),
-        received=sum(pipeline.assembly.counts.received for pipeline in pipelines),
+        fine=np.sum([pipeline.latencies.fine for pipeline in pipelines], axis=0),
+        triggers=sum(each.committed.triggers for each in figures),
+        readings=sum(each.committed.readings for each in figures),
+        received=sum(each.assembled.received for each in figures),
         cpu_s=own.user + own.system,
         busy_s=everything - idle,
         all_s=everything,
@@ -57,7 +57,7 @@ def look(pipelines: Iterable[Pipeline]) -> Look:
 
 def waiting(pipelines: Iterable[Pipeline]) -> int:
     """Triggers that wait now."""
-    return sum(pipeline.backlog.waiting.triggers for pipeline in pipelines)
+    return sum(pipeline.waiting.triggers for pipeline in pipelines)
 
 
 def writing_between(first: Look, last: Look) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
-from daemon.core.metrics import percentile_within
+from daemon.core.monitoring.metrics import percentile_within
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.interference.blocks import Planned, dealt, planned, seconds_of
 from daemon.workloads.interference.looks import Look, look, reading_between, waiting, with_answers, writing_between
@@ -245,7 +245,7 @@ class Run:
 
     def _see_commits(self) -> None:
         for pipeline in self._pipelines:
-            problem = pipeline.committer.problem
+            problem = pipeline.figures().store_problem
             if problem is not None and not self._is_away_noted:
                 self._is_away_noted = True
                 block = f"the first time in block {self._number}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from backends import open_store
 from backends.base import ReadOnly, ServerView, Store, StoreError
 from daemon.core.configuration import LoadedConfig
-from daemon.core.database import layout_of
+from daemon.core.configuration.database import layout_of
 
 EVERY_S = 1.0
 GIVE_UP_S = 10.0

@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Mapping
 
 from daemon.core.configuration import LoadedConfig
-from daemon.core.database import layout_of, reading_from
-from daemon.core.events import Events
+from daemon.core.configuration.database import layout_of, reading_from
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import VISITS_NEED, CommandFailed, reason_of, require_extra
 from daemon.workloads.readers.governor.governor import Admission
 from daemon.workloads.readers.messages import GroupSpec, Spec, VisitsSpec
@@ -66,10 +66,10 @@ class Readers:
         except OSError as error:
             raise WorkloadRefused(f"{folder}: cannot be made ({reason_of(error)}); mend that") from None
         log = folder / f"{workload.name}.log"
-        reader = self._readers[workload.name] = Reader(spec, log, self._events.say, self._pause_s)
+        reader = self._readers[workload.name] = Reader(spec, log, self._events.error, self._pause_s)
         if self.first is not None:
             reader.hold(self.first)
-        self._events.say("info", f"reader workload {workload.name} starts: {described(workload)}")
+        self._events.info(f"reader workload {workload.name} starts: {described(workload)}")
 
     async def stop(self, name: str) -> ReaderStatus:
         """End a workload, and return how it was at the end.
@@ -80,7 +80,7 @@ class Readers:
         reader = self._readers[name]
         await reader.stop()
         if self._readers.pop(name, None) is not None:
-            self._events.say("info", f"reader workload {name} was stopped")
+            self._events.info(f"reader workload {name} was stopped")
         return reader.status()
 
     def admit(self, name: str, clients: int) -> None:

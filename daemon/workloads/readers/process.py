@@ -14,7 +14,7 @@ import uvloop
 from backends import open_store, open_visit_store
 from backends.base import ReadOnly, Store, StoreError
 from backends.visits.base import VisitStore
-from daemon.core.children import end_with, go_first
+from daemon.core.process.children import end_with, go_first
 from daemon.workloads.readers.clients import Asked, Clients
 from daemon.workloads.readers.messages import LONGEST_LINE, REPORT_EVERY_S, GroupSpec, Spec, VisitsSpec, report_of
 from daemon.workloads.readers.workloads import Questions

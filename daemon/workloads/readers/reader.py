@@ -10,8 +10,8 @@ from pathlib import Path
 import orjson
 from hdrh.histogram import HdrHistogram
 
-from daemon.core.children import Child
 from daemon.core.outcome import reason_of
+from daemon.core.process.children import Child
 from daemon.workloads.readers.governor.governor import Admission
 from daemon.workloads.readers.measuring import Lately, new_histogram
 from daemon.workloads.readers.messages import LONGEST_LINE, Report, Spec, read_report
@@ -65,17 +65,17 @@ class Reader:
 
     Args:
         log: where the process says what goes wrong.
-        say: tells an operator something, with its severity.
+        report: records what an operator has to act on.
         pause_s: before a process that died is started again the first time.
     """
 
-    def __init__(self, spec: Spec, log: Path, say: Callable[[str, str], None], pause_s: float) -> None:
+    def __init__(self, spec: Spec, log: Path, report: Callable[[str], None], pause_s: float) -> None:
         self.workload = spec.workload
         self.wanted = spec.admitted
         self._held: Admission | None = None
         self._spec = spec
         self._log = log
-        self._say = say
+        self._record_error = report
         self._pause_s = pause_s
         self._since_ns = time.time_ns()
         self._state = "starting"
@@ -166,7 +166,7 @@ class Reader:
                 pause_s = self._pause_s
             self._state, self._problem = "failed", problem
             name = self.workload.name
-            self._say("error", f"reader workload {name} failed: {problem}; it starts again in {pause_s:g} s")
+            self._record_error(f"reader workload {name} failed: {problem}; it starts again in {pause_s:g} s")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MOST_S)
 
@@ -182,8 +182,8 @@ class Reader:
         self._child = child
         try:
             now = {"admitted": self.admission.clients, "share": self.admission.share}
-            child.tell(self._spec.model_copy(update=now).line())
-            return await self._listen(child) or child.obituary()
+            child.write_line(self._spec.model_copy(update=now).line())
+            return await self._listen(child) or child.ending()
         finally:
             self._child = None
             await child.kill()
@@ -193,7 +193,7 @@ class Reader:
         while True:
             try:
                 async with asyncio.timeout(SILENT_S):
-                    line = await child.said()
+                    line = await child.read_line()
                     if not line:
                         await child.ended()
                         return None
@@ -208,4 +208,4 @@ class Reader:
 
     def _order(self, order: Mapping[str, float]) -> None:
         if self._child is not None:
-            self._child.tell(orjson.dumps(order) + b"\n")
+            self._child.write_line(orjson.dumps(order) + b"\n")

@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 
 from backends.base import StoreFacts
-from daemon.core.processor import processor
+from daemon.core.process.processor import processor
 from schemas.config.visits import VisitsConfig
 
 

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from daemon.core.children import Child
+from daemon.core.process.children import Child
 from daemon.workloads.visits.kept import UNTOLD, Kept
 
 LEAST_LINE = 2**16
@@ -81,7 +81,7 @@ class Files:
         finally:
             await child.kill()
         if child.exit_code:
-            raise NotMade(child.obituary())
+            raise NotMade(child.ending())
 
 
 async def _pieces(path: Path, size: int) -> AsyncIterator[bytes]:

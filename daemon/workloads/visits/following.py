@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from daemon.core.children import Child
+from daemon.core.process.children import Child
 from daemon.workloads.visits.messages import HEARD, LONGEST_LINE, STOP, Failed, Message, Spec, read_message
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -61,16 +61,16 @@ async def follow(spec: Spec, log: Path, *, stop: asyncio.Event | None = None) ->
     )
     stopping = asyncio.create_task(_stop(process, stop)) if stop is not None else None
     try:
-        process.tell(spec.line())
-        while line := await process.said():
+        process.write_line(spec.line())
+        while line := await process.read_line():
             message = read_message(line)
             if isinstance(message, Failed):
                 raise VisitsRefused(message.failed)
             yield message
-            process.tell(HEARD)
+            process.write_line(HEARD)
         await process.ended()
         if process.exit_code:
-            raise VisitsFailed(process.obituary())
+            raise VisitsFailed(process.ending())
     finally:
         if stopping is not None:
             stopping.cancel()
@@ -81,4 +81,4 @@ async def follow(spec: Spec, log: Path, *, stop: asyncio.Event | None = None) ->
 
 async def _stop(process: Child, stop: asyncio.Event) -> None:
     await stop.wait()
-    process.tell(STOP)
+    process.write_line(STOP)

@@ -10,7 +10,7 @@ import orjson
 import uvloop
 
 from backends.base import StoreError
-from daemon.core.children import end_with, give_way
+from daemon.core.process.children import end_with, give_way
 from daemon.workloads.visits.messages import LONGEST_LINE, Failed, Message, Spec
 from daemon.workloads.visits.run import Run
 from daemon.workloads.visits.worker import store_of, work

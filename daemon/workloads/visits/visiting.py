@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from backends.base import StoreFacts
 from daemon.core.configuration import LoadedConfig
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import VISITS_NEED, CommandFailed, reason_of, require_extra
 from daemon.workloads.visits.course import Course
 from daemon.workloads.visits.facts import facts_of
@@ -72,7 +72,7 @@ class Visiting:
             elif wanted.start:
                 await self._begin(wanted, None)
         except VisitsNotStarted as error:
-            self._events.say("error", f"visits do not start: {error}")
+            self._events.error(f"visits do not start: {error}")
 
     async def start(self, changes: dict[str, object]) -> VisitsStatus:
         """Start a run; `changes` are the fields in which it differs from the configuration, checked already.
@@ -158,8 +158,7 @@ class Visiting:
             self._task = asyncio.create_task(self._carry_out(course, held), name="visits")
             self._task.add_done_callback(self._tell_defect)
         how = "go on" if before is not None else "begin"
-        self._events.say(
-            "info",
+        self._events.info(
             f"visits {how}: {settings.visits:,} in all, {settings.index_mode}, {settings.cadence} cadence,"
             f" schema {settings.schema_name}",
         )
@@ -207,7 +206,7 @@ class Visiting:
             try:
                 await asyncio.to_thread(self._keep, course, problem, held)
             except OSError as error:
-                self._events.say("error", f"visits {course.name} are not kept: {reason_of(error)}")
+                self._events.error(f"visits {course.name} are not kept: {reason_of(error)}")
             if problem != BY_DAEMON:
                 course.state = ENDS.get(problem, "failed")
                 course.problem = problem if course.state == "failed" else None
@@ -232,7 +231,7 @@ class Visiting:
                 if time.monotonic() - began_s >= PAUSE_MOST_S:
                     pause_s = self._pause_s
                 course.state, course.problem = "starting", str(error)
-                self._events.say("error", f"visits failed: {error}; they go on in {pause_s:g} s")
+                self._events.error(f"visits failed: {error}; they go on in {pause_s:g} s")
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), pause_s)
                     return STOPPED
@@ -275,25 +274,25 @@ class Visiting:
     def _tell(self, course: Course, message: Message) -> None:
         limit_s = course.settings.limit_s
         if isinstance(message, Begun) and course.done:
-            self._events.say("info", f"visits: {course.done:,} are in the database already")
+            self._events.info(f"visits: {course.done:,} are in the database already")
         elif isinstance(message, Visited) and message.visit.visit_s > limit_s:
             words = f"visit {message.visit.visit:,} took {message.visit.visit_s:.3g} s, more than {limit_s:g} s"
-            self._events.say_seldom("slow visit", "warning", words)
+            self._events.warning_seldom("slow visit", words)
         elif isinstance(message, Troubled):
-            self._events.say_seldom("visits wait", "warning", f"visits wait: {message.problem}")
+            self._events.warning_seldom("visits wait", f"visits wait: {message.problem}")
 
     def _say_end(self, course: Course) -> None:
         status = course.status()
         words = f"{status.done:,} of {status.visits:,} visits are done"
         if course.state == "failed":
-            self._events.say("error", f"visits failed: {course.problem}; {words}")
+            self._events.error(f"visits failed: {course.problem}; {words}")
         else:
             how = {"done": "ended", "stopped": "were stopped"}.get(course.state, "end with the daemon")
-            self._events.say("info", f"visits {how}: {words}")
+            self._events.info(f"visits {how}: {words}")
 
     def _tell_defect(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._events.say("error", f"visits ended in a defect of triggerlog: {type(error).__name__}: {error}")
+            self._events.error(f"visits ended in a defect of triggerlog: {type(error).__name__}: {error}")
             if self._course is not None:
                 self._course.state, self._course.problem = "failed", f"{type(error).__name__}: {error}"

@@ -17,7 +17,7 @@ import uvloop
 from backends import open_visit_store
 from backends.base import StoreError, StoreUnavailable
 from backends.visits.base import VisitStore
-from daemon.core.children import end_with
+from daemon.core.process.children import end_with
 from daemon.workloads.visits.messages import Spec
 from daemon.workloads.visits.orders import Draw, Drawn, Refused, Tiled, read_order
 from daemon.workloads.visits.sky import Sky

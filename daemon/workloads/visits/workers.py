@@ -9,8 +9,8 @@ from typing import Protocol
 
 from backends.base import StoreError, StoreUnavailable
 from backends.visits.base import VisitStore
-from daemon.core.children import Child
 from daemon.core.outcome import reason_of
+from daemon.core.process.children import Child
 from daemon.workloads.visits.association import Detections, detections
 from daemon.workloads.visits.messages import LONGEST_LINE, Spec
 from daemon.workloads.visits.orders import Answer, Do, Draw, Drawn, Refused, Tiled, read_answer
@@ -134,7 +134,7 @@ class Processes:
         child = self._children[number]
         if child is None or not child.running:
             child = self._children[number] = await self._start(number)
-        child.tell(draw.line())
+        child.write_line(draw.line())
         answer = await self._answer(child)
         assert isinstance(answer, Drawn)
 
@@ -143,7 +143,7 @@ class Processes:
         child = self._children[number]
         assert child is not None
         for tiles in waiting:
-            child.tell(Do(past=past, tiles=tiles).line())
+            child.write_line(Do(past=past, tiles=tiles).line())
             refusals = []
             for _ in tiles:
                 try:
@@ -161,10 +161,10 @@ class Processes:
                 raise _error_of(refusals)
 
     async def _answer(self, child: Child) -> Answer:
-        line = await child.said()
+        line = await child.read_line()
         if not line:
             await child.ended()
-            raise WorkerDied(child.obituary())
+            raise WorkerDied(child.ending())
         return read_answer(line)
 
     async def _start(self, number: int) -> Child:
@@ -176,7 +176,7 @@ class Processes:
         command = [sys.executable, "-m", "daemon.workloads.visits", "worker"]
         log = folder / f"{self._spec.visits.schema_name}-worker-{number}.log"
         child = await Child.start(f"worker {number} of visits", command, log, piped=LONGEST_LINE)
-        child.tell(self._spec.model_copy(update={"parent": os.getpid()}).line())
+        child.write_line(self._spec.model_copy(update={"parent": os.getpid()}).line())
         return child
 
 

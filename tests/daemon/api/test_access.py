@@ -10,8 +10,8 @@ import pytest
 import websockets
 
 from daemon.api import gate, guard, status
-from daemon.core.api_token import api_token, kept_token
 from daemon.core.configuration import load_config
+from daemon.core.configuration.api_token import api_token, kept_token
 from daemon.web.tls import Identity, client_context
 from schemas.config import ConfigError
 from tests.daemon.api.test_api import TOKEN, WITH_TOKEN, served
@@ -36,7 +36,7 @@ async def test_on_loopback_anyone_reads_and_only_the_token_changes() -> None:
             "state_dir, or where token_file or token_env in [api] says"
         )
         assert (await api.client.post("/api/v1/run", headers=WRONG)).status_code == 401
-        assert api.logger.pipelines["bpm"].assembly.run == 1
+        assert api.logger.pipelines["bpm"].figures().run == 1
         assert (await api.client.post("/api/v1/run", headers=WITH_TOKEN)).json() == {"bpm": 2}
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from backends.base import Held, Store, StoreFacts, StoreUnavailable
 from daemon.api import ApiServer
 from daemon.pipeline.pipeline import Pipeline
-from daemon.telemetry.reporting import Reporter
+from daemon.telemetry.reporting import Reporter, WorkloadsStatus
 from daemon.telemetry.storage_report import StorageReport
 from daemon.telemetry.store_report import StoreReport
 from daemon.telemetry.stream import StatusStream
@@ -62,13 +63,14 @@ class Served:
     logger: Logger
     service: Service
     report: StoreReport
+    workloads: dict[str, object]
     client: httpx.AsyncClient
     url: str
 
     async def commit(self, *triggers: int) -> None:
         pipeline = self.logger.pipelines["bpm"]
         pipeline.receive(whole(GROUP, *triggers))
-        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        await eventually(lambda: pipeline.waiting.triggers == 0)
 
 
 @asynccontextmanager
@@ -76,8 +78,17 @@ async def served(host: str = "127.0.0.1", identity: Identity | None = None) -> A
     async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
         report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
         report.answered(facts(KEPT))
-        reporter = Reporter(CONFIG, report, logger.events)
-        reporter.pipelines, reporter.state = logger.pipelines, State.RUNNING
+        workloads = {}
+        reporter = Reporter(
+            CONFIG,
+            report,
+            logger.events,
+            pipelines=logger.pipelines,
+            sources=(),
+            workloads=lambda: WorkloadsStatus(**workloads),
+            state_dir=Path("/"),
+        )
+        reporter.state = State.RUNNING
         stream = StatusStream(reporter)
         service = Service(
             reporter=reporter,
@@ -94,7 +105,7 @@ async def served(host: str = "127.0.0.1", identity: Identity | None = None) -> A
         try:
             url = server.address.replace("0.0.0.0", "127.0.0.1")
             async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False) as client:
-                yield Served(logger=logger, service=service, report=report, client=client, url=url)
+                yield Served(logger=logger, service=service, report=report, workloads=workloads, client=client, url=url)
         finally:
             server.stop()
             await serving
@@ -108,7 +119,7 @@ async def test_status_says_at_least_what_the_design_promises() -> None:
         await api.commit(1, 2, 3)
         block = make_block(GROUP, [(4, 0), (4, 0), (4, 9)])
         api.logger.pipelines["bpm"].receive(block)
-        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 4)
+        await eventually(lambda: api.logger.pipelines["bpm"].figures().committed.triggers == 4)
         body = (await api.client.get("/api/v1/status")).json()
         group = body["groups"]["bpm"]
         assert {k: group["triggers"][k] for k in ("received", "complete", "incomplete", "committed")} == {
@@ -195,7 +206,7 @@ async def test_a_durability_that_is_not_kept_is_told_until_it_is() -> None:
 
 async def test_what_a_crash_of_the_server_could_take_is_counted() -> None:
     async with served() as api:
-        committer = api.logger.pipelines["bpm"].committer
+        committer = api.logger.pipelines["bpm"]._committer
 
         async def at_risk() -> tuple[int, float | None]:
             group = (await api.client.get("/api/v1/status")).json()["groups"]["bpm"]
@@ -256,7 +267,7 @@ async def test_pages_of_other_hosts_neither_listen_nor_give_orders() -> None:
             await websockets.connect(address, origin="http://evil.example", proxy=None)
         foreign = {"origin": "http://evil.example", **WITH_TOKEN}
         assert (await api.client.post("/api/v1/run", headers=foreign)).status_code == 403
-        assert api.logger.pipelines["bpm"].assembly.run == 1
+        assert api.logger.pipelines["bpm"].figures().run == 1
         assert (await api.client.post("/api/v1/run", headers={"origin": api.url, **WITH_TOKEN})).json() == {"bpm": 2}
 
 
@@ -266,7 +277,7 @@ async def test_newest_complete_trigger() -> None:
         assert (empty["run"], empty["trigger"], empty["instruments"]) == (None, None, [])
         await api.commit(1, 2)
         api.logger.pipelines["bpm"].receive(make_block(GROUP, [(3, 0)]))
-        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 3)
+        await eventually(lambda: api.logger.pipelines["bpm"].figures().committed.triggers == 3)
         newest = (await api.client.get("/api/v1/groups/bpm/newest")).json()
         assert (newest["run"], newest["trigger"]) == (1, 2)
         assert newest["instruments"] == list(GROUP.instruments)
@@ -281,7 +292,7 @@ async def test_the_newest_trigger_of_all_and_who_was_missing_when() -> None:
         assert (await api.client.get("/api/v1/groups/bpm/newest?complete=false")).json()["trigger"] is None
         await api.commit(*range(1, 119))
         api.logger.pipelines["bpm"].receive(make_block(GROUP, [(119, 0), (119, 1), (120, 0)]))
-        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 120)
+        await eventually(lambda: api.logger.pipelines["bpm"].figures().committed.triggers == 120)
         newest = (await api.client.get("/api/v1/groups/bpm/newest?complete=false")).json()
         assert (newest["trigger"], newest["instruments"]) == (120, ["bpm_000"])
         history = (await api.client.get("/api/v1/groups/bpm/missing")).json()
@@ -292,7 +303,7 @@ async def test_the_newest_trigger_of_all_and_who_was_missing_when() -> None:
         assert sum(sum(counts) for counts in history["missing"].values()) == 7
         assert history["late"] == [0] * 5
         api.logger.pipelines["bpm"].receive(make_block(GROUP, [(119, 3)]))
-        await eventually(lambda: api.logger.pipelines["bpm"].watch.late[3] == 1)
+        await eventually(lambda: api.logger.pipelines["bpm"].instruments.late()[3] == 1)
         one = (await api.client.get("/api/v1/groups/bpm/missing?last=4&instrument=bpm_003")).json()
         assert (one["triggers"], one["late"], one["stretches"]["triggers"]) == (4, [1], [1] * 4)
         assert list(one["missing"]) == ["3"]
@@ -316,7 +327,7 @@ async def test_long_ranges_are_thinned_and_keep_their_peaks() -> None:
         block["top_in"][(block["trigger"] == 777) & (block["instrument"] == 1)] = 1e6
         block["gain"][(block["trigger"] == 1234) & (block["instrument"] == 1)] = -999
         api.logger.pipelines["bpm"].receive(block)
-        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 2000)
+        await eventually(lambda: api.logger.pipelines["bpm"].figures().committed.triggers == 2000)
         span = {"start_ns": time_of(0), "end_ns": time_of(3000), "points": 100}
         found = (await api.client.get("/api/v1/groups/bpm/readings", params={"instrument": "1", **span})).json()
         assert len(found["trigger"]) <= 100
@@ -328,7 +339,7 @@ async def test_long_ranges_are_thinned_and_keep_their_peaks() -> None:
 async def test_ledger_of_a_trigger() -> None:
     async with served() as api:
         api.logger.pipelines["bpm"].receive(make_block(GROUP, [(9, 0), (9, 0), (9, 3)]))
-        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 1)
+        await eventually(lambda: api.logger.pipelines["bpm"].figures().committed.triggers == 1)
         row = (await api.client.get("/api/v1/groups/bpm/ledger/9")).json()
         assert row["missing"] == ["bpm_001", "bpm_002", "bpm_004"]
         assert (row["expected"], row["arrived"], row["duplicates"], row["time_ns"]) == (5, 2, 1, time_of(9))

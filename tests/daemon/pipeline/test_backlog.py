@@ -12,13 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.columns.filling import readings_in
+from daemon.core.monitoring.events import Events
+from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.journal import Amount, Journal
-from daemon.pipeline.journal.keeper import Keeper, Kept
-from tests.daemon.pipeline.journal.test_journal import GROUP, flip, piece_of, same, segments
+from tests.daemon.pipeline.journal.test_journal import GROUP, block_of, flip, same, segments
 
 WITHIN_S = 20.0
-PIECE_BYTES = max(piece_of(number).nbytes for number in range(1, 20))
+BLOCK_BYTES = max(block_of(number).nbytes for number in range(1, 20))
 
 
 class Opened:
@@ -26,31 +27,27 @@ class Opened:
 
     def __init__(self, folder: Path | None, *, position: int = 0, memory: int, **limits: int) -> None:
         self.calls: list[bool] = []
-        self.lost: list[Amount] = []
-        self.kept: Kept | None = None
-        self.keeper: Keeper | None = None
-        last, recovered = 0, Amount()
+        self.spooled: list[int] = []
+        journal, recovered = None, Amount()
         if folder is not None:
             journal = Journal(folder, GROUP, **{"max_bytes": 2**30, "segment_bytes": 2**16, **limits})
-            found = journal.open(position)
-            last = journal.next - 1
-            recovered = found.amount
-            self.keeper = Keeper(journal, self._told)
+            recovered = journal.open(position).amount
         self.backlog = Backlog(
-            self.keeper,
+            journal,
             position=position,
-            last=last,
             recovered=recovered,
             max_memory=memory,
+            announcements=Announcements(GROUP.name, Events()),
             full=self.calls.append,
-            lost=self.lost.append,
+            spooled=self.spooled.append,
         )
-        if self.keeper is not None:
-            self.keeper.start()
+        self.backlog.start()
 
-    def _told(self, kept: Kept) -> None:
-        self.kept = kept
-        self.backlog.told(kept)
+    @property
+    def written(self) -> int:
+        """The last number that is in the journal's files."""
+        assert self.backlog._journal is not None
+        return self.backlog._journal.state.written
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WITHIN_S):
@@ -58,11 +55,11 @@ class Opened:
                 await asyncio.sleep(0.002)
 
     async def drained(self, count: int) -> list[int]:
-        """Take and settle so many pieces; return their numbers, and see that each is the piece it should be."""
+        """Take and settle so many blocks; return their numbers, and see that each is the block it should be."""
         numbers = []
         async with asyncio.timeout(WITHIN_S):
             while len(numbers) < count:
-                taken = await self.backlog.take(4 * PIECE_BYTES)
+                taken = await self.backlog.take(4 * BLOCK_BYTES)
                 numbers += [waiting.number for waiting in taken]
                 self.backlog.settle(len(taken))
         return numbers
@@ -70,23 +67,21 @@ class Opened:
 
 @asynccontextmanager
 async def opened(folder: Path | None, **settings: int) -> AsyncIterator[Opened]:
-    here = Opened(folder, **{"memory": 10 * PIECE_BYTES, **settings})
+    here = Opened(folder, **{"memory": 10 * BLOCK_BYTES, **settings})
     try:
         yield here
     finally:
         await here.backlog.close()
-        if here.keeper is not None:
-            await here.keeper.end()
 
 
 async def test_while_the_database_keeps_up_all_is_in_memory(tmp_path: Path) -> None:
     async with opened(tmp_path) as here:
         first = here.backlog._last + 1
         for number in range(1, 31):
-            here.backlog.put([piece_of(number)])
+            here.backlog.put([block_of(number)])
             (waiting,) = await here.backlog.take(2**20)
             assert waiting.put_ns is not None
-            assert same(waiting.piece, piece_of(number))
+            assert same(waiting.block, block_of(number))
             assert here.backlog.settle(1) == 1
         assert here.backlog.waiting == Amount()
         assert here.backlog._last == first + 29
@@ -97,18 +92,18 @@ async def test_beyond_its_share_of_memory_it_waits_on_disk(tmp_path: Path) -> No
     async with opened(tmp_path) as here:
         count = 300
         for number in range(1, count + 1):
-            here.backlog.put([piece_of(number)])
-            assert here.backlog.memory_bytes <= 11 * PIECE_BYTES
-        assert here.backlog.waiting.pieces == count
-        assert here.backlog.waiting.readings == sum(readings_in(piece_of(k)) for k in range(1, count + 1))
+            here.backlog.put([block_of(number)])
+            assert here.backlog.memory_bytes <= 11 * BLOCK_BYTES
+        assert here.backlog.waiting.blocks == count
+        assert here.backlog.waiting.readings == sum(readings_in(block_of(k)) for k in range(1, count + 1))
         seen = []
         async with asyncio.timeout(WITHIN_S):
             while len(seen) < count:
-                taken = await here.backlog.take(3 * PIECE_BYTES)
-                seen += [waiting.piece for waiting in taken]
+                taken = await here.backlog.take(3 * BLOCK_BYTES)
+                seen += [waiting.block for waiting in taken]
                 here.backlog.settle(len(taken))
-                assert here.backlog.memory_bytes <= 17 * PIECE_BYTES
-        assert all(same(piece, piece_of(k)) for k, piece in enumerate(seen, 1))
+                assert here.backlog.memory_bytes <= 17 * BLOCK_BYTES
+        assert all(same(block, block_of(k)) for k, block in enumerate(seen, 1))
         assert here.backlog.waiting == Amount()
         assert here.calls == []
 
@@ -120,7 +115,7 @@ async def test_a_full_journal_holds_the_senders_back(tmp_path: Path) -> None:
         async with asyncio.timeout(WITHIN_S):
             while not here.backlog.is_full:
                 put += 1
-                here.backlog.put([piece_of(put)])
+                here.backlog.put([block_of(put)])
                 await asyncio.sleep(0.001)
         assert here.backlog.problem is not None
         assert put > 30
@@ -134,11 +129,11 @@ async def test_what_a_daemon_left_is_committed_by_the_next(tmp_path: Path) -> No
     async with opened(tmp_path) as here:
         first = here.backlog._last + 1
         for number in range(1, 101):
-            here.backlog.put([piece_of(number)])
+            here.backlog.put([block_of(number)])
         await here.drained(20)
     async with opened(tmp_path, position=first + 19) as again:
-        assert again.backlog.waiting.pieces == 80
-        again.backlog.put([piece_of(7)])
+        assert again.backlog.waiting.blocks == 80
+        again.backlog.put([block_of(7)])
         numbers = []
         mine = 0
         async with asyncio.timeout(WITHIN_S):
@@ -154,16 +149,16 @@ async def test_what_a_daemon_left_is_committed_by_the_next(tmp_path: Path) -> No
 async def test_what_cannot_be_read_any_more_is_told_and_stops_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path, segment_bytes=2**20) as here:
         for number in range(1, 61):
-            here.backlog.put([piece_of(number)])
-        await here.until(lambda: here.kept is not None and here.kept.written == here.backlog._last)
+            here.backlog.put([block_of(number)])
+        await here.until(lambda: here.written == here.backlog._last)
         (path,) = segments(tmp_path)
         flip(path, path.stat().st_size - 100, 4)
         numbers = await here.drained(59)
-        here.backlog.put([piece_of(99)])
+        here.backlog.put([block_of(99)])
         (last,) = await here.backlog.take(2**20)
-        assert same(last.piece, piece_of(99))
+        assert same(last.block, block_of(99))
         assert numbers[-1] == last.number - 2
-        assert here.lost == [Amount(pieces=1, triggers=3, readings=readings_in(piece_of(60)))]
+        assert here.backlog.lost == Amount(blocks=1, triggers=3, readings=readings_in(block_of(60)))
 
 
 async def test_without_a_journal_memory_is_the_limit() -> None:
@@ -171,7 +166,7 @@ async def test_without_a_journal_memory_is_the_limit() -> None:
         put = 0
         while not here.backlog.is_full:
             put += 1
-            here.backlog.put([piece_of(put)])
+            here.backlog.put([block_of(put)])
         assert 9 <= put <= 40
         assert await here.drained(put) == list(range(1, put + 1))
         assert here.calls == [True, False]
@@ -184,21 +179,21 @@ def test_any_order_of_events_loses_and_repeats_nothing(tmp_path: Path, seed: int
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
 
     async def go() -> None:
-        async with opened(folder, memory=memory * PIECE_BYTES, max_bytes=disk, segment_bytes=8_192) as here:
+        async with opened(folder, memory=memory * BLOCK_BYTES, max_bytes=disk, segment_bytes=8_192) as here:
             first, put, seen = here.backlog._last + 1, 0, 0
             for _ in range(60):
                 if rng.random() < 0.6 and not here.backlog.is_full:
                     count = int(rng.integers(1, 5))
-                    here.backlog.put([piece_of(put + k) for k in range(1, count + 1)])
+                    here.backlog.put([block_of(put + k) for k in range(1, count + 1)])
                     put += count
                 elif seen < put:
-                    taken = await asyncio.wait_for(here.backlog.take(int(rng.integers(1, 5)) * PIECE_BYTES), WITHIN_S)
+                    taken = await asyncio.wait_for(here.backlog.take(int(rng.integers(1, 5)) * BLOCK_BYTES), WITHIN_S)
                     for waiting in taken:
                         seen += 1
                         assert waiting.number == first + seen - 1
-                        assert same(waiting.piece, piece_of(seen))
+                        assert same(waiting.block, block_of(seen))
                     here.backlog.settle(len(taken))
-                assert here.backlog.waiting.pieces == put - seen
+                assert here.backlog.waiting.blocks == put - seen
             assert len(await here.drained(put - seen)) == put - seen
             assert here.backlog.waiting == Amount()
 
@@ -206,50 +201,50 @@ def test_any_order_of_events_loses_and_repeats_nothing(tmp_path: Path, seed: int
 
 
 async def test_what_the_database_lost_again_comes_again(tmp_path: Path) -> None:
-    async with opened(tmp_path, memory=100 * PIECE_BYTES) as here:
+    async with opened(tmp_path, memory=100 * BLOCK_BYTES) as here:
         first = here.backlog._last + 1
         here.backlog.hold_for(60.0)
-        here.backlog.put([piece_of(number) for number in range(1, 21)])
+        here.backlog.put([block_of(number) for number in range(1, 21)])
         taken = await here.backlog.take(2**30)
         assert here.backlog.settle(15) == 15
         back = here.backlog.rewind(first + 4)
         assert back == Amount(
-            pieces=10,
-            triggers=sum(waiting.piece.triggers for waiting in taken[5:15]),
+            blocks=10,
+            triggers=sum(waiting.block.triggers for waiting in taken[5:15]),
             readings=sum(waiting.readings for waiting in taken[5:15]),
         )
-        assert here.backlog.waiting.pieces == 15
+        assert here.backlog.waiting.blocks == 15
         numbers, mine = [], 0
         async with asyncio.timeout(WITHIN_S):
             while len(numbers) < 15:
-                for waiting in await here.backlog.take(4 * PIECE_BYTES):
-                    assert same(waiting.piece, piece_of(waiting.number - first + 1))
+                for waiting in await here.backlog.take(4 * BLOCK_BYTES):
+                    assert same(waiting.block, block_of(waiting.number - first + 1))
                     numbers.append(waiting.number)
                     mine += here.backlog.settle(1)
         assert numbers == list(range(first + 5, first + 20))
         assert mine == 5  # the other ten were acknowledged before
-        assert here.lost == []
+        assert here.backlog.lost == Amount()
 
 
 async def test_what_is_safe_in_the_database_is_held_no_longer(tmp_path: Path) -> None:
     async with opened(tmp_path) as here:
         here.backlog.hold_for(0.05)
-        here.backlog.put([piece_of(number) for number in range(1, 6)])
+        here.backlog.put([block_of(number) for number in range(1, 6)])
         await here.backlog.take(2**30)
         here.backlog.settle(5)
         await asyncio.sleep(0.1)
         # Nothing has shown yet that the server has not crashed meanwhile.
         assert len(here.backlog._held) == 5
-        here.backlog.put([piece_of(6)])
+        here.backlog.put([block_of(6)])
         await here.backlog.take(2**30)
         here.backlog.settle(1)
-        assert here.backlog.rewind(0).pieces == here.backlog.waiting.pieces == 1
+        assert here.backlog.rewind(0).blocks == here.backlog.waiting.blocks == 1
 
 
 async def test_without_a_limit_of_the_risk_nothing_is_held(tmp_path: Path) -> None:
     async with opened(tmp_path) as here:
         here.backlog.hold_for(float("inf"))
-        here.backlog.put([piece_of(1)])
+        here.backlog.put([block_of(1)])
         await here.backlog.take(2**30)
         here.backlog.settle(1)
         assert not here.backlog._held
@@ -259,12 +254,12 @@ async def test_what_is_held_is_left_to_the_next_daemon(tmp_path: Path) -> None:
     async with opened(tmp_path) as here:
         first = here.backlog._last + 1
         here.backlog.hold_for(60.0)
-        here.backlog.put([piece_of(number) for number in range(1, 6)])
+        here.backlog.put([block_of(number) for number in range(1, 6)])
         await here.backlog.take(2**30)
         here.backlog.settle(5)
-        await here.until(lambda: here.kept is not None and here.kept.written == first + 4)
+        await here.until(lambda: here.written == first + 4)
     async with opened(tmp_path, position=first + 1) as again:
-        assert again.backlog.waiting.pieces == 3
+        assert again.backlog.waiting.blocks == 3
         assert await again.drained(3) == [first + 2, first + 3, first + 4]
 
 
@@ -275,56 +270,56 @@ def test_going_back_any_number_of_times_loses_and_repeats_nothing(tmp_path: Path
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
 
     async def go() -> None:
-        async with opened(folder, memory=memory * PIECE_BYTES, segment_bytes=8_192) as here:
+        async with opened(folder, memory=memory * BLOCK_BYTES, segment_bytes=8_192) as here:
             here.backlog.hold_for(60.0)
             first, put, at, reached, mine = here.backlog._last + 1, 0, 0, 0, 0
             for _ in range(50):
                 what = rng.random()
                 if what < 0.5:
                     put += 1
-                    here.backlog.put([piece_of(put)])
+                    here.backlog.put([block_of(put)])
                 elif what < 0.6:
                     to = int(rng.integers(0, at + 1))
-                    assert here.backlog.rewind(first + to - 1).pieces == at - to
+                    assert here.backlog.rewind(first + to - 1).blocks == at - to
                     at = to
                 elif at < put:
-                    taken = await asyncio.wait_for(here.backlog.take(3 * PIECE_BYTES), WITHIN_S)
+                    taken = await asyncio.wait_for(here.backlog.take(3 * BLOCK_BYTES), WITHIN_S)
                     for waiting in taken:
                         at += 1
                         assert waiting.number == first + at - 1
-                        assert same(waiting.piece, piece_of(at))
+                        assert same(waiting.block, block_of(at))
                     mine += here.backlog.settle(len(taken))
                     reached = max(reached, at)
                     assert mine == reached
-                assert here.backlog.waiting.pieces == put - at
-            assert here.lost == []
+                assert here.backlog.waiting.blocks == put - at
+            assert here.backlog.lost == Amount()
 
     asyncio.run(go())
 
 
-@pytest.mark.parametrize("pieces", [1, 3])
-async def test_taking_waits_until_there_is_something(tmp_path: Path, pieces: int) -> None:
+@pytest.mark.parametrize("blocks", [1, 3])
+async def test_taking_waits_until_there_is_something(tmp_path: Path, blocks: int) -> None:
     async with opened(tmp_path) as here:
         taking = asyncio.create_task(here.backlog.take(2**30))
         await asyncio.sleep(0)
         assert not taking.done()
-        here.backlog.put([piece_of(number) for number in range(1, pieces + 1)])
-        assert len(await asyncio.wait_for(taking, WITHIN_S)) == pieces
+        here.backlog.put([block_of(number) for number in range(1, blocks + 1)])
+        assert len(await asyncio.wait_for(taking, WITHIN_S)) == blocks
 
 
 async def test_what_a_full_disk_never_takes_is_committed_all_the_same(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    async with opened(tmp_path, memory=2 * PIECE_BYTES) as here:
+    async with opened(tmp_path, memory=2 * BLOCK_BYTES) as here:
         first = here.backlog._last + 1
         # Somebody else has filled the disk, and keeps it so.
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
         try:
             for number in range(1, 31):
-                here.backlog.put([piece_of(number)])
+                here.backlog.put([block_of(number)])
             await here.until(lambda: here.backlog.is_full)
             assert await here.drained(30) == list(range(first, first + 30))
             await here.until(lambda: not here.backlog.is_full)
             assert here.backlog.waiting == Amount()
-            assert here.lost == []
+            assert here.backlog.lost == Amount()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -28,7 +28,7 @@ async def test_an_idle_system_commits_a_single_trigger_at_once() -> None:
         await eventually(lambda: logger.store.commits == 1)
         put(logger, 2)
         await eventually(lambda: logger.store.commits == 2)
-        counts = logger.pipelines["bpm"].committer.counts
+        counts = logger.pipelines["bpm"].figures().committed
         assert (counts.commits, counts.triggers, counts.readings) == (2, 2, 10)
 
 
@@ -38,9 +38,9 @@ async def test_while_one_transaction_is_under_way_the_next_batch_gathers() -> No
         put(logger, 1)
         await eventually(lambda: logger.store.begun == 1)
         put(logger, *range(2, 101))
-        assert logger.pipelines["bpm"].backlog.waiting.triggers == 100
+        assert logger.pipelines["bpm"].waiting.triggers == 100
         logger.store.serving.set()
-        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        await eventually(lambda: logger.pipelines["bpm"].waiting.triggers == 0)
         assert logger.store.commits == 2
     assert len(await logger.stored(GROUP)) == 500
 
@@ -50,7 +50,7 @@ async def test_a_batch_is_not_larger_than_configured() -> None:
         logger.store.serving.clear()
         put(logger, *range(1, 101))
         logger.store.serving.set()
-        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        await eventually(lambda: logger.pipelines["bpm"].waiting.triggers == 0)
         assert 3 < logger.store.commits < 100
     assert (await logger.store.position("bpm")).sequence == 100
 
@@ -62,11 +62,11 @@ async def test_late_readings_and_revised_rows_of_one_batch_belong_together() -> 
         put(logger, 1)
         for trigger in (2, 3, 4):
             pipeline.receive(make_block(GROUP, [(trigger, 0), (trigger, 1)]))
-        await eventually(lambda: pipeline.assembly.open == 0)
+        await eventually(lambda: pipeline.figures().open == 0)
         for instrument in (2, 3, 3, 4):
             pipeline.receive(make_block(GROUP, [(trigger, instrument) for trigger in (4, 2, 3)]))
         logger.store.serving.set()
-        await eventually(lambda: pipeline.backlog.waiting.readings == 0)
+        await eventually(lambda: pipeline.waiting.readings == 0)
         assert logger.store.commits <= 2
     stored = await logger.stored(GROUP)
     assert [(int(r["trigger"]), int(r["instrument"])) for r in stored] == [
@@ -83,15 +83,15 @@ async def test_late_readings_and_revised_rows_of_one_batch_belong_together() -> 
 async def test_database_away_loses_nothing_and_is_said() -> None:
     settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}
     async with logging_to_memory(GROUP, committer=settings) as logger:
-        committer = logger.pipelines["bpm"].committer
+        pipeline = logger.pipelines["bpm"]
         logger.store.fail_with(StoreUnavailable("connection refused"))
         put(logger, 1, 2)
-        await eventually(lambda: committer.counts.retries >= 3)
-        assert committer.problem == "connection refused"
-        assert committer.counts.triggers == 0
+        await eventually(lambda: pipeline.figures().committed.retries >= 3)
+        assert pipeline.figures().store_problem == "connection refused"
+        assert pipeline.figures().committed.triggers == 0
         logger.store.fail_with(None)
-        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
-        assert committer.problem is None
+        await eventually(lambda: logger.pipelines["bpm"].waiting.triggers == 0)
+        assert pipeline.figures().store_problem is None
     assert len(await logger.stored(GROUP)) == 10
 
 
@@ -114,17 +114,17 @@ async def test_a_batch_that_is_too_much_for_the_store_is_divided() -> None:
     settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}
     async with logging_to_memory(GROUP, committer=settings) as logger:
         pipeline = logger.pipelines["bpm"]
-        column = pipeline.assembly.receipts.connect()
+        column = pipeline.connect(spooled=False)
         logger.store.__class__ = Slow
         logger.store.serving.clear()
         for trigger in range(1, 201):
             pipeline.receive(whole(GROUP, trigger), Origin.of(column, 5 * trigger - 5, 5))
         logger.store.serving.set()
-        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        await eventually(lambda: pipeline.waiting.triggers == 0)
         assert logger.store.given_up > 4
-        assert pipeline.committer.problem is None
-        assert pipeline.committer.counts.triggers == 200
-        assert pipeline.assembly.receipts.acknowledged()[0][column] == 1000
+        assert pipeline.figures().store_problem is None
+        assert pipeline.figures().committed.triggers == 200
+        assert pipeline.acknowledged()[0][column] == 1000
         position = await logger.store.position("bpm")
         assert (position.sequence, position.triggers, position.readings) == (200, 200, 1000)
         # What it manages is what it is given, until it manages more.
@@ -134,7 +134,7 @@ async def test_a_batch_that_is_too_much_for_the_store_is_divided() -> None:
         logger.store.serving.clear()
         put(logger, *range(201, 401))
         logger.store.serving.set()
-        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+        await eventually(lambda: pipeline.waiting.triggers == 0)
         assert logger.store.commits - before < 12
     stored = await logger.stored(GROUP)
     assert [(int(r["trigger"]), int(r["instrument"])) for r in stored] == [
@@ -170,35 +170,35 @@ def letters_in(folder: Path) -> DeadLetters:
 async def test_a_rejected_trigger_is_kept_on_disk_and_takes_no_other_with_it(tmp_path: Path) -> None:
     async with logging_to_memory(GROUP, folder=tmp_path) as logger:
         pipeline = logger.pipelines["bpm"]
-        column = pipeline.assembly.receipts.connect()
+        column = pipeline.connect(spooled=False)
         logger.store.serving.clear()
         logger.store.__class__ = Picky
-        # A piece of five triggers, and three of one.
+        # A block of five triggers, and three of one.
         pipeline.receive(whole(GROUP, *range(1, 6)), Origin.of(column, 0, 25))
         for trigger in (6, 7, 8):
             pipeline.receive(whole(GROUP, trigger), Origin.of(column, 5 * trigger - 5, 5))
         logger.store.serving.set()
-        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
-        assert (pipeline.committer.counts.dead_triggers, pipeline.committer.counts.dead_readings) == (1, 5)
-        assert pipeline.dead_letters.amount == Amount(pieces=1, triggers=1, readings=5)
-        assert pipeline.assembly.receipts.acknowledged()[0][column] == 40
+        await eventually(lambda: pipeline.waiting.triggers == 0)
+        assert (pipeline.figures().committed.dead_triggers, pipeline.figures().committed.dead_readings) == (1, 5)
+        assert pipeline.figures().dead_letters == Amount(blocks=1, triggers=1, readings=5)
+        assert pipeline.acknowledged()[0][column] == 40
         assert "trigger 3 is not welcome" in logger.events.newest()[0].text
         assert "trigger 3 of run 1" in logger.events.newest()[0].text
         assert await logger.store.position("bpm") == JournalPosition(sequence=4, triggers=7, readings=35)
     assert sorted(set((await logger.stored(GROUP))["trigger"].tolist())) == [1, 2, 4, 5, 6, 7, 8]
     letters = letters_in(tmp_path)
-    (letter,) = letters.lying
+    (letter,) = letters.pending
     assert (letter.key, letter.reason, letter.number) == ((1, 3), "trigger 3 is not welcome", 1)
-    piece = letters.read(letter)
-    assert piece.readings["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
-    assert piece.ledger["time_ns"].tolist() == [time_of(3)]
+    block = letters.read(letter)
+    assert block.readings["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
+    assert block.ledger["time_ns"].tolist() == [time_of(3)]
 
 
 async def test_one_bad_trigger_of_many_is_found_by_halves(tmp_path: Path) -> None:
     async with logging_to_memory(GROUP, folder=tmp_path) as logger:
         logger.store.__class__ = Picky
         logger.pipelines["bpm"].receive(whole(GROUP, *range(1, 257)))
-        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        await eventually(lambda: logger.pipelines["bpm"].waiting.triggers == 0)
         # The commit, 2 rehearsals for each of 8 halvings and the first, and the commit of the rest.
         assert logger.store.asked == 1 + 1 + 2 * 8 + 1
     assert len(await logger.ledger(GROUP)) == 255
@@ -209,20 +209,20 @@ async def test_what_comes_late_for_a_dead_letter_follows_it_and_both_are_retried
         pipeline = logger.pipelines["bpm"]
         logger.store.__class__ = Picky
         pipeline.receive(make_block(GROUP, [(3, 0), (3, 1)]))
-        await eventually(lambda: pipeline.dead_letters.amount.pieces == 1)
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
         logger.store.__class__ = MemoryStore
         # The database would take it now, but not before the trigger itself.
         pipeline.receive(make_block(GROUP, [(3, 2)]))
-        await eventually(lambda: pipeline.dead_letters.amount.pieces == 2)
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 2)
         pipeline.receive(make_block(GROUP, [(3, 3), (3, 4)]))
-        await eventually(lambda: pipeline.dead_letters.amount.pieces == 3)
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 3)
         assert len(await logger.stored(GROUP)) == 0
-        outcome = await pipeline.retrying.round()
+        outcome = await pipeline.retry()
         assert (outcome.committed, outcome.readings, outcome.rejected) == (3, 5, 0)
-        assert pipeline.dead_letters.amount.pieces == 0
+        assert pipeline.figures().dead_letters.blocks == 0
         # From now on what comes for it goes its way.
         pipeline.receive(make_block(GROUP, [(3, 4)]))
-        await eventually(lambda: pipeline.assembly.counts.duplicate == 1)
+        await eventually(lambda: pipeline.figures().assembled.duplicate == 1)
     stored = await logger.stored(GROUP)
     assert stored["instrument"].tolist() == [0, 1, 2, 3, 4]
     (row,) = await logger.ledger(GROUP)
@@ -240,23 +240,23 @@ async def test_retrying_what_is_rejected_again_keeps_it_and_commits_the_others(t
 
         logger.store.__class__ = Hostile
         put(logger, *range(1, 11))
-        await eventually(lambda: pipeline.dead_letters.amount.triggers == 10)
-        outcome = await pipeline.retrying.round()
+        await eventually(lambda: pipeline.figures().dead_letters.triggers == 10)
+        outcome = await pipeline.retry()
         assert (outcome.committed, outcome.rejected, outcome.reasons) == (0, 10, {"nothing is welcome": 10})
         logger.store.__class__ = Picky
-        outcome = await pipeline.retrying.round()
+        outcome = await pipeline.retry()
         assert (outcome.committed, outcome.rejected, outcome.reasons) == (9, 1, {"trigger 3 is not welcome": 1})
         position = await logger.store.position("bpm", Stream.DEAD_LETTERS)
         assert (position.triggers, position.readings) == (9, 45)
         # The database's position says which of them it has; the one that stays has made way.
-        (letter,) = pipeline.dead_letters.lying
+        (letter,) = pipeline._dead_letters.pending
         assert letter.serial > position.sequence
         assert (letter.key, letter.origin) == ((1, 3), 3)
         again = letters_in(tmp_path)
-        assert [each.key for each in again.lying] == [(1, 3)]
+        assert [each.key for each in again.pending] == [(1, 3)]
         logger.store.__class__ = MemoryStore
-        assert (await pipeline.retrying.round()).committed == 1
-        assert (await pipeline.retrying.round()).committed == 0
+        assert (await pipeline.retry()).committed == 1
+        assert (await pipeline.retry()).committed == 0
     assert sorted((await logger.stored(GROUP))["trigger"].tolist()) == sorted(5 * list(range(1, 11)))
 
 
@@ -267,25 +267,25 @@ async def test_the_account_counts_on_and_leaves_out_what_was_rejected(tmp_path: 
         logger.store.__class__ = Picky
         put(logger, *range(1, 6))
         logger.store.serving.set()
-        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
+        await eventually(lambda: logger.pipelines["bpm"].waiting.triggers == 0)
         position = await logger.store.position("bpm")
         assert position == JournalPosition(sequence=14, triggers=104, readings=520)
 
 
-async def test_a_rejected_piece_waits_while_it_cannot_be_kept(tmp_path: Path) -> None:
+async def test_a_rejected_block_waits_while_it_cannot_be_kept(tmp_path: Path) -> None:
     blocked = tmp_path / "dead"
     blocked.write_text("a file where the folder should be")
     settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}
     async with logging_to_memory(GROUP, folder=blocked, committer=settings) as logger:
-        committer = logger.pipelines["bpm"].committer
+        pipeline = logger.pipelines["bpm"]
         logger.store.__class__ = Picky
         put(logger, 3)
-        await eventually(lambda: committer.problem is not None)
-        assert "cannot be kept on disk" in committer.problem
-        assert logger.pipelines["bpm"].backlog.waiting.triggers == 1
+        await eventually(lambda: pipeline.figures().store_problem is not None)
+        assert "cannot be kept on disk" in pipeline.figures().store_problem
+        assert logger.pipelines["bpm"].waiting.triggers == 1
         blocked.unlink()
-        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
-        assert committer.counts.dead_triggers == 1
+        await eventually(lambda: logger.pipelines["bpm"].waiting.triggers == 0)
+        assert pipeline.figures().committed.dead_triggers == 1
 
 
 async def test_backlog_at_its_limit_is_told_and_again_when_there_is_room() -> None:
@@ -303,26 +303,26 @@ async def test_backlog_at_its_limit_is_told_and_again_when_there_is_room() -> No
 
 async def test_latency_runs_from_closing_to_the_stores_acknowledgement() -> None:
     async with logging_to_memory(GROUP) as logger:
-        committer = logger.pipelines["bpm"].committer
+        latencies = logger.pipelines["bpm"].latencies
         logger.store.serving.clear()
         put(logger, 1)
         await asyncio.sleep(0.05)
         logger.store.serving.set()
-        await eventually(lambda: logger.pipelines["bpm"].backlog.waiting.triggers == 0)
-        assert committer.latencies.total == 1
-        assert committer.latencies.sum_ms >= 50
+        await eventually(lambda: logger.pipelines["bpm"].waiting.triggers == 0)
+        assert latencies.total == 1
+        assert latencies.sum_ms >= 50
 
 
 async def test_a_position_that_was_removed_is_written_again_and_nothing_is_called_lost(tmp_path: Path) -> None:
     async with logging_to_memory(GROUP, folder=tmp_path) as logger:
         pipeline = logger.pipelines["bpm"]
         put(logger, 1, 2)
-        await eventually(lambda: pipeline.committer.counts.triggers == 2)
+        await eventually(lambda: pipeline.figures().committed.triggers == 2)
         logger.store._groups["bpm"].positions[Stream.JOURNAL] = JournalPosition(sequence=0)
         put(logger, 3)
-        await eventually(lambda: pipeline.committer.counts.triggers == 3)
+        await eventually(lambda: pipeline.figures().committed.triggers == 3)
         assert await logger.store.position("bpm") == JournalPosition(sequence=3, triggers=3, readings=15)
-        assert (pipeline.lost.readings, pipeline.committer.counts.readings) == (0, 15)
+        assert (pipeline.figures().lost.readings, pipeline.figures().committed.readings) == (0, 15)
         assert "position in the database was gone" in logger.events.newest()[0].text
 
 
@@ -330,13 +330,13 @@ async def test_a_database_that_lost_everything_is_told_apart_from_one_without_a_
     async with logging_to_memory(GROUP, folder=tmp_path) as logger:
         pipeline = logger.pipelines["bpm"]
         put(logger, 1, 2)
-        await eventually(lambda: pipeline.committer.counts.triggers == 2)
+        await eventually(lambda: pipeline.figures().committed.triggers == 2)
         kept = logger.store._groups["bpm"]
         kept.positions[Stream.JOURNAL] = JournalPosition(sequence=0)
         kept.ledger.clear()
         kept.readings.clear()
         put(logger, 3)
-        await eventually(lambda: pipeline.committer.counts.triggers == 1)
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
         assert await logger.store.position("bpm") == JournalPosition(sequence=3, triggers=1, readings=5)
-        assert (pipeline.lost.readings, pipeline.committer.counts.readings) == (10, 5)
+        assert (pipeline.figures().lost.readings, pipeline.figures().committed.readings) == (10, 5)
         assert "10 readings are lost" in logger.events.newest()[0].text

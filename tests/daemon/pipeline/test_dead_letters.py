@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from daemon.pipeline.dead_letters import DeadLetters, said_of
+from daemon.pipeline.closed_blocks import merge, split
+from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.pieces import merge, split
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.ledger import ledger_dtype
 from schemas.readings import InstrumentGroup
 from tests.support.batches import group_of, ledger_of, readings_of, with_late
@@ -17,13 +17,13 @@ GROUP = group_of(size=12)
 REASON = "value out of range (22003)"
 
 
-def piece_of(first: int, triggers: int, *, missing: int = 0) -> ClosedTriggers:
+def block_of(first: int, triggers: int, *, missing: int = 0) -> ClosedBlock:
     rng = np.random.default_rng(first)
     numbers = first + np.arange(triggers)
     readings = readings_of(GROUP, numbers, 1_800_000_000_000_000_000 + numbers * 1000, rng)
     present = np.ones(readings.shape, bool)
     present[:, :missing] = False
-    return ClosedTriggers(
+    return ClosedBlock(
         readings=readings,
         present=present,
         ledger=ledger_of(GROUP, 1, numbers, readings, present),
@@ -33,33 +33,33 @@ def piece_of(first: int, triggers: int, *, missing: int = 0) -> ClosedTriggers:
     )
 
 
-def late_of(piece: ClosedTriggers, instrument: int) -> ClosedTriggers:
-    """What comes late for the triggers of a piece: one reading each."""
-    late = piece.readings[:, instrument].copy()
-    there = piece.present.copy()
+def late_of(block: ClosedBlock, instrument: int) -> ClosedBlock:
+    """What comes late for the triggers of a block: one reading each."""
+    late = block.readings[:, instrument].copy()
+    there = block.present.copy()
     there[:, instrument] = True
-    rows = [with_late(row, late[k : k + 1], there[k]) for k, row in enumerate(piece.ledger)]
-    return ClosedTriggers(
-        readings=piece.readings[:0],
-        present=piece.present[:0],
-        ledger=piece.ledger[:0],
+    rows = [with_late(row, late[k : k + 1], there[k]) for k, row in enumerate(block.ledger)]
+    return ClosedBlock(
+        readings=block.readings[:0],
+        present=block.present[:0],
+        ledger=block.ledger[:0],
         late=late,
         late_of=np.arange(len(late)),
-        revised=np.array(rows, piece.ledger.dtype),
+        revised=np.array(rows, block.ledger.dtype),
     )
 
 
-def same(one: ClosedTriggers, other: ClosedTriggers) -> bool:
+def same(one: ClosedBlock, other: ClosedBlock) -> bool:
     there = np.array_equal(one.readings[one.present], other.readings[other.present])
     names = ("present", "ledger", "late", "late_of", "revised")
     return there and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
-async def kept(folder: Path, *pieces: tuple[int, ClosedTriggers], group: InstrumentGroup = GROUP) -> DeadLetters:
+async def kept(folder: Path, *blocks: tuple[int, ClosedBlock], group: InstrumentGroup = GROUP) -> DeadLetters:
     letters = DeadLetters(folder / "bpm", group)
     letters.open()
-    for number, piece in pieces:
-        await letters.keep(letters.address([(part, REASON) for part in split(piece)], number))
+    for number, block in blocks:
+        await letters.keep(letters.address([(part, REASON) for part in split(block)], number))
     return letters
 
 
@@ -69,9 +69,9 @@ def opened(folder: Path, **held: int) -> DeadLetters:
     return letters
 
 
-def test_a_piece_taken_apart_is_the_same_put_together() -> None:
-    own = piece_of(1, 4, missing=2)
-    whole = merge([piece_of(5, 3), late_of(own, 0)])
+def test_a_block_taken_apart_is_the_same_put_together() -> None:
+    own = block_of(1, 4, missing=2)
+    whole = merge([block_of(5, 3), late_of(own, 0)])
     parts = split(whole)
     assert [(part.triggers, len(part.revised), len(part.late)) for part in parts] == 3 * [(1, 0, 0)] + 4 * [(0, 1, 1)]
     assert same(merge(parts), whole)
@@ -79,21 +79,21 @@ def test_a_piece_taken_apart_is_the_same_put_together() -> None:
 
 
 async def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
-    own = piece_of(1, 3, missing=2)
+    own = block_of(1, 3, missing=2)
     letters = await kept(tmp_path, (7, own), (9, late_of(own, 1)))
     for found in (letters, opened(tmp_path)):
-        assert found.amount == Amount(pieces=6, triggers=3, readings=3 * 10 + 3)
-        assert [letter.key for letter in found.lying] == [(1, 1), (1, 2), (1, 3)] * 2
-        assert {letter.reason for letter in found.lying} == {REASON}
-        assert same(merge([found.read(letter) for letter in found.lying]), merge([own, late_of(own, 1)]))
-        assert found.of_piece(7) == {(1, 1), (1, 2), (1, 3)}
-        assert found.of_piece(8) == set()
+        assert found.amount == Amount(blocks=6, triggers=3, readings=3 * 10 + 3)
+        assert [letter.key for letter in found.pending] == [(1, 1), (1, 2), (1, 3)] * 2
+        assert {letter.reason for letter in found.pending} == {REASON}
+        assert same(merge([found.read(letter) for letter in found.pending]), merge([own, late_of(own, 1)]))
+        assert found.of_block(7) == {(1, 1), (1, 2), (1, 3)}
+        assert found.of_block(8) == set()
         assert found.concerns(20, late_of(own, 0))
-        assert not found.concerns(20, late_of(piece_of(4, 1), 0))
+        assert not found.concerns(20, late_of(block_of(4, 1), 0))
 
 
 async def test_what_ends_in_the_middle_of_letters_that_were_kept_together_counts_for_nothing(tmp_path: Path) -> None:
-    await kept(tmp_path, (1, piece_of(1, 1)), (2, piece_of(2, 3)))
+    await kept(tmp_path, (1, block_of(1, 1)), (2, block_of(2, 3)))
     (path,) = (tmp_path / "bpm").glob("*.dead")
     whole = path.read_bytes()
     counts = set()
@@ -103,81 +103,81 @@ async def test_what_ends_in_the_middle_of_letters_that_were_kept_together_counts
         letters.open()
         counts.add(letters.amount.triggers)
         # Those behind have numbers of their own, whatever is left of those before.
-        (more,) = letters.address([(piece_of(9, 1), REASON)], 3)
-        assert more[0].serial > max((letter.serial for letter in letters.lying), default=0)
+        (more,) = letters.address([(block_of(9, 1), REASON)], 3)
+        assert more[0].serial > max((letter.serial for letter in letters.pending), default=0)
     assert counts == {0, 1}
     path.write_bytes(whole)
     assert opened(tmp_path).amount.triggers == 4
 
 
 async def test_damage_costs_the_letters_it_hits_and_is_said(tmp_path: Path) -> None:
-    letters = await kept(tmp_path, (1, piece_of(1, 3)))
-    path = letters.lying[1].path
+    letters = await kept(tmp_path, (1, block_of(1, 3)))
+    path = letters.pending[1].path
     data = bytearray(path.read_bytes())
-    data[letters.lying[1].end - 30] ^= 1
+    data[letters.pending[1].end - 30] ^= 1
     path.write_bytes(data)
     again = DeadLetters(tmp_path / "bpm", GROUP)
     (found,) = again.open()
-    assert [letter.key for letter in again.lying] == [(1, 1), (1, 3)]
-    assert "no whole dead letter" in said_of(found)
+    assert [letter.key for letter in again.pending] == [(1, 1), (1, 3)]
+    assert "no whole dead letter" in found.problem
     # What cannot be read is never removed with the rest.
-    await again.committed(again.lying)
+    await again.committed(again.pending)
     again.passed(10)
     assert path.exists()
 
 
 async def test_letters_of_other_channels_are_said_and_left_alone(tmp_path: Path) -> None:
-    await kept(tmp_path, (1, piece_of(1, 3)))
+    await kept(tmp_path, (1, block_of(1, 3)))
     other = DeadLetters(tmp_path / "bpm", group_of(dtypes=("float32",)))
     (found,) = other.open()
     assert found.is_other
-    assert "other instruments or channels" in said_of(found)
+    assert "other instruments or channels" in found.problem
     assert other.amount == Amount()
     assert (await other.discard()) == Amount()
     assert found.path.exists()
 
 
-async def test_a_segment_goes_once_no_piece_of_it_can_come_again(tmp_path: Path) -> None:
-    letters = await kept(tmp_path, (5, piece_of(1, 2)))
-    await letters.committed(letters.lying)
+async def test_a_segment_goes_once_no_block_of_it_can_come_again(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (5, block_of(1, 2)))
+    await letters.committed(letters.pending)
     assert len(list((tmp_path / "bpm").glob("*.dead"))) == 1
-    # After a crash the journal would give piece 5 again: what of it was kept, and committed since, is left out.
+    # After a crash the journal would give block 5 again: what of it was kept, and committed since, is left out.
     again = opened(tmp_path, position=4)
     assert again.amount == Amount()
-    assert again.of_piece(5) == {(1, 1), (1, 2)}
+    assert again.of_block(5) == {(1, 1), (1, 2)}
     again.passed(5)
     assert list((tmp_path / "bpm").glob("*.dead")) == []
 
 
 async def test_what_made_way_is_found_once(tmp_path: Path) -> None:
-    letters = await kept(tmp_path, (1, piece_of(1, 3)))
-    first, second, third = letters.lying
+    letters = await kept(tmp_path, (1, block_of(1, 3)))
+    first, second, third = letters.pending
     await letters.move([first, second])
-    assert [letter.key for letter in letters.lying] == [(1, 3), (1, 1), (1, 2)]
-    assert [letter.key for letter in opened(tmp_path).lying] == [(1, 3), (1, 1), (1, 2)]
+    assert [letter.key for letter in letters.pending] == [(1, 3), (1, 1), (1, 2)]
+    assert [letter.key for letter in opened(tmp_path).pending] == [(1, 3), (1, 1), (1, 2)]
     await letters.committed([third])
     # Not only by what is noted here: the database may have been asked.
     (tmp_path / "bpm" / "retried").unlink()
-    assert [letter.key for letter in opened(tmp_path, retried=third.serial).lying] == [(1, 1), (1, 2)]
+    assert [letter.key for letter in opened(tmp_path, retried=third.serial).pending] == [(1, 1), (1, 2)]
 
 
 async def test_a_crash_while_letters_make_way_doubles_none(tmp_path: Path) -> None:
-    letters = await kept(tmp_path, (1, piece_of(1, 3)))
-    await letters.move(letters.lying[:2])
+    letters = await kept(tmp_path, (1, block_of(1, 3)))
+    await letters.move(letters.pending[:2])
     (path,) = (tmp_path / "bpm").glob("*.dead")
     whole = path.read_bytes()
-    for end in range(letters.lying[0].end, len(whole) + 1, 8):
+    for end in range(letters.pending[0].end, len(whole) + 1, 8):
         path.write_bytes(whole[:end])
         found = DeadLetters(tmp_path / "bpm", GROUP)
         found.open()
-        assert sorted(letter.key for letter in found.lying) == [(1, 1), (1, 2), (1, 3)]
+        assert sorted(letter.key for letter in found.pending) == [(1, 1), (1, 2), (1, 3)]
 
 
 async def test_what_could_not_be_kept_is_kept_once_when_it_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     letters = await kept(tmp_path)
-    addressed = letters.address([(piece_of(1, 1), REASON)], 1)
+    addressed = letters.address([(block_of(1, 1), REASON)], 1)
     (tmp_path / "bpm").write_text("a file where the folder should be")
     with pytest.raises(OSError, match="exists"):
         await letters.keep(addressed)
@@ -188,8 +188,8 @@ async def test_what_could_not_be_kept_is_kept_once_when_it_is_tried_again(
 
 
 async def test_discarding_leaves_nothing_and_no_number_comes_again(tmp_path: Path) -> None:
-    letters = await kept(tmp_path, (1, piece_of(1, 3)))
-    assert await letters.discard() == Amount(pieces=3, triggers=3, readings=36)
+    letters = await kept(tmp_path, (1, block_of(1, 3)))
+    assert await letters.discard() == Amount(blocks=3, triggers=3, readings=36)
     assert opened(tmp_path).amount == Amount()
-    ((letter, _),) = letters.address([(piece_of(4, 1), REASON)], 2)
+    ((letter, _),) = letters.address([(block_of(4, 1), REASON)], 2)
     assert letter.serial == 4

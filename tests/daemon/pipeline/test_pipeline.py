@@ -13,7 +13,7 @@ async def test_incomplete_triggers_close_by_timeout_without_further_readings() -
     async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
         logger.pipelines["bpm"].receive(whole(GROUP, 1))
         logger.pipelines["bpm"].receive(make_block(GROUP, [(2, 0), (3, 1)]))
-        await eventually(lambda: logger.pipelines["bpm"].committer.counts.triggers == 3)
+        await eventually(lambda: logger.pipelines["bpm"].figures().committed.triggers == 3)
     assert (await logger.ledger(GROUP))["arrived"].tolist() == [5, 1, 1]
 
 
@@ -28,12 +28,12 @@ async def test_a_trigger_half_received_when_senders_are_held_back_is_not_closed_
             pipeline.receive(whole(GROUP, trigger))
             trigger += 1
         await asyncio.sleep(0.2)  # four times the timeout, in which nothing is to happen
-        assert (pipeline.assembly.open, pipeline.assembly.counts.incomplete) == (1, 0)
+        assert (pipeline.figures().open, pipeline.figures().assembled.incomplete) == (1, 0)
         logger.store.serving.set()
         await eventually(lambda: not pipeline.is_full)
         pipeline.receive(make_block(GROUP, [(2000, 2), (2000, 3), (2000, 4)]))
-        await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
-        assert (pipeline.assembly.counts.late, pipeline.assembly.counts.incomplete) == (0, 0)
+        await eventually(lambda: pipeline.waiting.triggers == 0)
+        assert (pipeline.figures().assembled.late, pipeline.figures().assembled.incomplete) == (0, 0)
 
 
 async def test_timeouts_go_on_after_backpressure() -> None:
@@ -47,7 +47,7 @@ async def test_timeouts_go_on_after_backpressure() -> None:
             pipeline.receive(whole(GROUP, trigger))
             trigger += 1
         logger.store.serving.set()
-        await eventually(lambda: pipeline.assembly.counts.incomplete == 1)
+        await eventually(lambda: pipeline.figures().assembled.incomplete == 1)
 
 
 async def test_backpressure_that_flutters_is_said_once() -> None:
@@ -60,7 +60,7 @@ async def test_backpressure_that_flutters_is_said_once() -> None:
                 pipeline.receive(whole(GROUP, trigger))
                 trigger += 1
             logger.store.serving.set()
-            await eventually(lambda: pipeline.backlog.waiting.triggers == 0)
+            await eventually(lambda: pipeline.waiting.triggers == 0)
         assert [event.text for event in logger.events.newest()] == [
             "group bpm: the backlog is full, senders are held back"
         ]

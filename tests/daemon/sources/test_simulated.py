@@ -19,7 +19,7 @@ async def test_simulated_instruments_are_logged_like_any_others() -> None:
     async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
         source = SimulatedSource(simulated(missing=0.2), logger.pipelines)
         await source.start()
-        await eventually(lambda: logger.pipelines["bpm"].committer.counts.triggers >= 100)
+        await eventually(lambda: logger.pipelines["bpm"].figures().committed.triggers >= 100)
         await source.stop()
     ledger, stored = await logger.ledger(GROUP), await logger.stored(GROUP)
     assert ledger["trigger"].tolist() == sorted(set(stored["trigger"].tolist()))
@@ -33,9 +33,9 @@ async def test_it_goes_on_after_the_newest_trigger_and_waits_while_the_backlog_i
         pipeline = logger.pipelines["bpm"]
         first = SimulatedSource(simulated(), logger.pipelines)
         await first.start()
-        await eventually(lambda: pipeline.committer.counts.triggers >= 10)
+        await eventually(lambda: pipeline.figures().committed.triggers >= 10)
         await first.stop()
-        newest = pipeline.assembly.newest
+        newest = pipeline.newest
         logger.store.serving.clear()
         second = SimulatedSource(simulated(), logger.pipelines)
         await second.start()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from daemon.core.events import Events
+from daemon.core.monitoring.events import Events
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.readers.governor.governor import Admission, Governor
 from daemon.workloads.readers.governor.writing import Counted, Writing
@@ -39,8 +39,10 @@ class Governing:
     pipelines: by group; empty until the store is open.
     """
 
-    def __init__(self, ceilings: GovernorConfig, readers: Governed, events: Events) -> None:
-        self.pipelines: Mapping[str, Pipeline] = {}
+    def __init__(
+        self, ceilings: GovernorConfig, readers: Governed, events: Events, *, pipelines: Mapping[str, Pipeline]
+    ) -> None:
+        self.pipelines = pipelines
         self._configured = ceilings
         self._governor = Governor(ceilings)
         self._writing = Writing()
@@ -65,7 +67,7 @@ class Governing:
         """Keep these ceilings until others are set, the configuration is changed, or the daemon ends."""
         if ceilings != self.ceilings:
             self._change(ceilings)
-            self._events.say("info", f"the governor was told on request: {_told(ceilings)}")
+            self._events.info(f"the governor was told on request: {_told(ceilings)}")
 
     def _change(self, ceilings: GovernorConfig) -> None:
         self._governor.change(ceilings)
@@ -95,7 +97,7 @@ class Governing:
         seen = self._writing.look(
             monotonic_ns,
             {
-                name: Counted(pipeline.committer.latencies.fine, pipeline.backlog.waiting.triggers)
+                name: Counted(pipeline.latencies.fine, pipeline.waiting.triggers)
                 for name, pipeline in self.pipelines.items()
             },
         )
@@ -108,10 +110,10 @@ class Governing:
         self._open_for = self._open_for + 1 if governor.state in {"open", "idle", "off"} else 0
         if governor.state == "lowering" and not self._is_holding_back:
             self._is_holding_back = True
-            self._events.say("warning", f"readers are held back: {governor.reason}")
+            self._events.warning(f"readers are held back: {governor.reason}")
         elif self._is_holding_back and (self._open_for >= OPEN_FOR or governor.state in {"idle", "off"}):
             self._is_holding_back = False
-            self._events.say("info", f"readers are not held back any more: {governor.reason}")
+            self._events.info(f"readers are not held back any more: {governor.reason}")
 
 
 def _told(ceilings: GovernorConfig) -> str:

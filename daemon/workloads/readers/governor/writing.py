@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from daemon.core.metrics import percentile_of
+from daemon.core.monitoring.metrics import percentile_of
 from daemon.workloads.readers.governor.governor import Seen
 from schemas.readings import Array
 
@@ -19,7 +19,7 @@ ENOUGH = 20
 class Counted:
     """A group at one moment.
 
-    fine: as `daemon.core.metrics.Latencies.fine`, ever growing. waiting: triggers that wait.
+    fine: as `daemon.core.monitoring.metrics.Latencies.fine`, ever growing. waiting: triggers that wait.
     """
 
     fine: Array

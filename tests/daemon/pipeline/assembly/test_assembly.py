@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from daemon.core.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.ledger import missing_instruments
 from schemas.readings import Array, InstrumentGroup, join
 from tests.support.readings import START_NS, history_of, make_block, make_group, time_of, whole
@@ -33,14 +33,14 @@ GROUP = make_group()
 
 def test_complete_trigger_closes_at_once() -> None:
     assembly = make(GROUP)
-    (piece,) = assembly.receive(whole(GROUP, 1), None, at(5))
-    (row,) = piece.ledger
+    (closed_block,) = assembly.receive(whole(GROUP, 1), None, at(5))
+    (row,) = closed_block.ledger
     assert (row["run"], row["trigger"], row["arrived"], row["expected"]) == (1, 1, 5, 5)
     assert row["time_ns"] == row["first_ns"] == row["last_ns"] == time_of(1)
     assert row["first_received_ns"] == row["last_received_ns"] == row["closed_ns"] == START_NS + 5
     assert not row["missing"].any()
-    assert piece.present.all()
-    assert piece.readings["top_in"][0].tolist() == [1 + i / 1000 for i in range(5)]
+    assert closed_block.present.all()
+    assert closed_block.readings["top_in"][0].tolist() == [1 + i / 1000 for i in range(5)]
     assert (assembly.counts.complete, assembly.counts.incomplete, assembly.open) == (1, 0, 0)
 
 
@@ -49,16 +49,16 @@ def test_duplicate_never_completes_a_trigger() -> None:
     four = [(1, 0), (1, 1), (1, 2), (1, 3)]
     assert assembly.receive(make_block(GROUP, [*four, (1, 0), (1, 3), (1, 3)]), None, at(0)) == []
     assert assembly.counts.duplicate == 3
-    (piece,) = assembly.receive(make_block(GROUP, [(1, 4)]), None, at(1))
-    assert piece.ledger["duplicates"].tolist() == [3]
+    (closed_block,) = assembly.receive(make_block(GROUP, [(1, 4)]), None, at(1))
+    assert closed_block.ledger["duplicates"].tolist() == [3]
 
 
 def test_first_of_doubles_within_a_block_is_kept() -> None:
     assembly = make(GROUP)
     block = make_block(GROUP, [(1, 0), (1, 0), (1, 1), (1, 2), (1, 3), (1, 4)])
     block["top_in"][1] = 77.0
-    (piece,) = assembly.receive(block, None, at(0))
-    assert piece.readings["top_in"][0, 0] == 1.0
+    (closed_block,) = assembly.receive(block, None, at(0))
+    assert closed_block.readings["top_in"][0, 0] == 1.0
 
 
 def test_incomplete_trigger_closes_by_timeout() -> None:
@@ -66,11 +66,11 @@ def test_incomplete_trigger_closes_by_timeout() -> None:
     assembly.receive(make_block(GROUP, [(1, 0), (1, 2)]), None, at(10))
     assert assembly.deadline_ns == 10 + TIMEOUT
     assert assembly.close_due(at(9 + TIMEOUT)) == []
-    (piece,) = assembly.close_due(at(10 + TIMEOUT))
-    (row,) = piece.ledger
+    (closed_block,) = assembly.close_due(at(10 + TIMEOUT))
+    (row,) = closed_block.ledger
     assert row["arrived"] == 2
     assert missing_instruments(row, GROUP.size) == [1, 3, 4]
-    assert piece.present.tolist() == [[True, False, True, False, False]]
+    assert closed_block.present.tolist() == [[True, False, True, False, False]]
     assert (assembly.counts.incomplete, assembly.counts.missing, assembly.deadline_ns) == (1, 3, None)
 
 
@@ -78,10 +78,10 @@ def test_late_reading_is_merged_into_its_ledger_row() -> None:
     assembly = make(GROUP)
     assembly.receive(make_block(GROUP, [(1, 0), (1, 2)]), None, at(0))
     assembly.close_due(at(TIMEOUT))
-    (piece,) = assembly.receive(make_block(GROUP, [(1, 4), (1, 0), (1, 4)]), None, at(TIMEOUT + 1))
-    assert piece.triggers == 0
-    assert piece.late["instrument"].tolist() == [4]
-    (row,) = piece.revised[piece.late_of]
+    (closed_block,) = assembly.receive(make_block(GROUP, [(1, 4), (1, 0), (1, 4)]), None, at(TIMEOUT + 1))
+    assert closed_block.triggers == 0
+    assert closed_block.late["instrument"].tolist() == [4]
+    (row,) = closed_block.revised[closed_block.late_of]
     assert (row["arrived"], row["late"], row["duplicates"]) == (3, 1, 2)
     assert row["last_received_ns"] == START_NS + TIMEOUT + 1 > row["closed_ns"]
     assert missing_instruments(row, GROUP.size) == [1, 3]
@@ -93,25 +93,25 @@ def test_many_triggers_are_open_at_once_and_close_in_order() -> None:
     block = whole(GROUP, *range(1, 13))
     shuffled = block[np.random.default_rng(1).permutation(len(block))]
     assert assembly.receive(shuffled[:12], None, at(0)) == []
-    (piece,) = assembly.receive(shuffled[12:], None, at(1))
-    assert piece.ledger["trigger"].tolist() == list(range(1, 13))
+    (closed_block,) = assembly.receive(shuffled[12:], None, at(1))
+    assert closed_block.ledger["trigger"].tolist() == list(range(1, 13))
 
 
 def test_one_wrong_clock_does_not_decide_when_the_trigger_was() -> None:
     assembly = make(GROUP)
     block = whole(GROUP, 1)
     block["time_ns"][2] = 5
-    (piece,) = assembly.receive(block, None, at(0))
-    assert piece.ledger["time_ns"] == time_of(1)
-    assert (piece.ledger["first_ns"], piece.ledger["last_ns"]) == (5, time_of(1))
+    (closed_block,) = assembly.receive(block, None, at(0))
+    assert closed_block.ledger["time_ns"] == time_of(1)
+    assert (closed_block.ledger["first_ns"], closed_block.ledger["last_ns"]) == (5, time_of(1))
 
 
 def test_timestamp_of_zero_is_the_time_of_receipt() -> None:
     assembly = make(GROUP)
     block = whole(GROUP, 1)
     block["time_ns"] = 0
-    (piece,) = assembly.receive(block, None, at(7))
-    assert (piece.readings["time_ns"] == START_NS + 7).all()
+    (closed_block,) = assembly.receive(block, None, at(7))
+    assert (closed_block.readings["time_ns"] == START_NS + 7).all()
 
 
 def test_unknown_instruments_and_far_triggers_are_refused_and_cost_nobody_else_anything() -> None:
@@ -119,8 +119,8 @@ def test_unknown_instruments_and_far_triggers_are_refused_and_cost_nobody_else_a
     bad = make_block(
         GROUP, [(1, 5), (1, 4_000_000), (40_000, 0), (-3, 1), (2**62, 2), (2**63 - 1, 3)], when=lambda _: START_NS
     )
-    pieces = assembly.receive(join([bad, whole(GROUP, 1)]), None, at(0))
-    assert [row["trigger"] for piece in pieces for row in piece.ledger] == [1]
+    closed_blocks = assembly.receive(join([bad, whole(GROUP, 1)]), None, at(0))
+    assert [row["trigger"] for closed_block in closed_blocks for row in closed_block.ledger] == [1]
     assert assembly.counts.refused == {"unknown_instrument": 2}
     assembly.receive(whole(GROUP, 2), None, at(TIMEOUT))  # the others go on, so the strays have no majority
     assembly.close_due(at(TIMEOUT))
@@ -133,7 +133,7 @@ def test_more_open_triggers_than_allowed_closes_the_oldest_and_loses_nothing() -
     out = []
     for trigger in range(1, 31):
         out += assembly.receive(make_block(GROUP, [(trigger, 0)]), None, at(0))
-    assert [row["trigger"] for piece in out for row in piece.ledger] == list(range(1, 15))
+    assert [row["trigger"] for closed_block in out for row in closed_block.ledger] == list(range(1, 15))
     (late,) = assembly.receive(make_block(GROUP, [(3, 1)]), None, at(1))
     assert late.late["trigger"].tolist() == [3]
 
@@ -142,8 +142,8 @@ def test_more_new_triggers_in_one_block_than_may_be_open() -> None:
     assembly = make(GROUP, max_open=16, window=1024)
     out = assembly.receive(make_block(GROUP, [(t, 0) for t in range(1, 200)]), None, at(0))
     out += assembly.flush(at(1))
-    assert sorted(row["trigger"] for piece in out for row in piece.ledger) == list(range(1, 200))
-    assert all(piece.ledger["arrived"].tolist() == [1] * piece.triggers for piece in out)
+    assert sorted(row["trigger"] for closed_block in out for row in closed_block.ledger) == list(range(1, 200))
+    assert all(closed_block.ledger["arrived"].tolist() == [1] * closed_block.triggers for closed_block in out)
 
 
 def test_timeouts_may_start_anew() -> None:
@@ -158,8 +158,8 @@ def test_timeouts_may_start_anew() -> None:
 def test_flush_closes_everything() -> None:
     assembly = make(GROUP)
     assembly.receive(make_block(GROUP, [(1, 0), (2, 1)]), None, at(0))
-    (piece,) = assembly.flush(at(1))
-    assert piece.ledger["trigger"].tolist() == [1, 2]
+    (closed_block,) = assembly.flush(at(1))
+    assert closed_block.ledger["trigger"].tolist() == [1, 2]
     assert (assembly.open, assembly.held) == (0, 0)
 
 
@@ -175,12 +175,12 @@ def test_restarted_daemon_recognises_what_the_store_has() -> None:
     history["arrived"][-1] = 4
     history["missing"][-1] = 0b01000
     assembly = make(GROUP, history=history)
-    piece, counted = assembly.receive(whole(GROUP, 9, 10), None, at(0))
-    assert piece.late["instrument"].tolist() == [3]
+    closed_block, counted = assembly.receive(whole(GROUP, 9, 10), None, at(0))
+    assert closed_block.late["instrument"].tolist() == [3]
     assert (counted.revised["trigger"].tolist(), counted.revised["duplicates"].tolist()) == ([9], [5])
     assert assembly.counts.duplicate == 9
-    (piece,) = assembly.receive(whole(GROUP, 11), None, at(0))
-    assert piece.ledger["trigger"].tolist() == [11]
+    (closed_block,) = assembly.receive(whole(GROUP, 11), None, at(0))
+    assert closed_block.ledger["trigger"].tolist() == [11]
 
 
 def test_doubles_of_closed_triggers_are_counted_in_the_ledger_a_few_rows_a_second() -> None:
@@ -189,16 +189,16 @@ def test_doubles_of_closed_triggers_are_counted_in_the_ledger_a_few_rows_a_secon
         assembly.receive(whole(GROUP, *range(first, first + 500)), None, at(0))
     second = 1_000_000_000
     told: dict[int, int] = {}
-    pieces = 0
+    closed_blocks = 0
     for step in range(40):  # round and round, a tenth of a second each time
         new = assembly.receive(whole(GROUP, *range(1, 6001)), None, at(1 + step * second // 10))
-        pieces += len(new)
-        told |= {int(row["trigger"]): int(row["duplicates"]) for piece in new for row in piece.revised}
-    assert pieces == 4
+        closed_blocks += len(new)
+        told |= {int(row["trigger"]): int(row["duplicates"]) for closed_block in new for row in closed_block.revised}
+    assert closed_blocks == 4
     assert set(told) == set(range(1, 6001))
     assert assembly.deadline_ns == 1 + 4 * second
-    for piece in assembly.flush(at(5 * second)):
-        told |= {int(row["trigger"]): int(row["duplicates"]) for row in piece.revised}
+    for closed_block in assembly.flush(at(5 * second)):
+        told |= {int(row["trigger"]): int(row["duplicates"]) for row in closed_block.revised}
     assert told == dict.fromkeys(range(1, 6001), 40 * GROUP.size)
     assert assembly.deadline_ns is None
 
@@ -211,8 +211,8 @@ def test_a_count_of_doubles_is_not_forgotten_when_its_place_is_taken() -> None:
     told = [
         int(row["duplicates"])
         for trigger in range(2, 66)
-        for piece in assembly.receive(whole(GROUP, trigger), None, at(3))
-        for row in piece.revised
+        for closed_block in assembly.receive(whole(GROUP, trigger), None, at(3))
+        for row in closed_block.revised
     ]
     assert told == [2]
 
@@ -222,8 +222,8 @@ def test_a_run_that_ends_gives_out_its_counts_of_doubles() -> None:
     assembly.receive(whole(GROUP, 1), None, at(0))
     assembly.receive(make_block(GROUP, [(1, 0)]), None, at(1))
     assembly.receive(make_block(GROUP, [(1, 1)]), None, at(2))
-    (piece,) = assembly.open_run(at(3))
-    assert (piece.revised["run"].tolist(), piece.revised["duplicates"].tolist()) == ([1], [2])
+    (closed_block,) = assembly.open_run(at(3))
+    assert (closed_block.revised["run"].tolist(), closed_block.revised["duplicates"].tolist()) == ([1], [2])
 
 
 # --- the model ----------------------------------------------------------------------------------------------------
@@ -279,9 +279,9 @@ class Connections:
         # The third connection is content with the journal.
         self.columns = [assembly.receipts.connect(spooled=connection == 2) for connection in range(3)]
         self.sent: list[list[tuple[int | None, int]]] = [[], [], []]
-        self.pieces: list[set[int]] = []
+        self.closed_blocks: list[set[int]] = []
         self.committed = self.spooled = 0
-        self.waits_for: dict[tuple[int, int], int] = {}  # (connection, sequence) -> number of its piece
+        self.waits_for: dict[tuple[int, int], int] = {}  # (connection, sequence) -> number of its closed block
 
     def origin(self, readings: list[tuple[int, int, int]], model: Model) -> Origin:
         column, sequence = [], []
@@ -290,17 +290,19 @@ class Connections:
             sequence.append(len(self.sent[connection]))
             # What is a double of a closed trigger is settled with whatever closes next: the trigger closed before that.
             is_there = trigger in model.closed and instrument in model.present[trigger]
-            self.sent[connection].append((None if is_there else trigger, len(self.pieces)))
+            self.sent[connection].append((None if is_there else trigger, len(self.closed_blocks)))
         return Origin(np.array(column, np.int32), np.array(sequence, np.int64))
 
-    def note(self, pieces: list[ClosedTriggers]) -> None:
-        self.pieces += [{int(t) for t in (*p.ledger["trigger"], *p.revised["trigger"])} for p in pieces]
+    def note(self, closed_blocks: list[ClosedBlock]) -> None:
+        self.closed_blocks += [{int(t) for t in (*p.ledger["trigger"], *p.revised["trigger"])} for p in closed_blocks]
 
     def expected(self, connection: int) -> int:
-        """Its readings are settled one after the other as the pieces that hold their triggers are."""
+        """Its readings are settled one after the other as the closed blocks that hold their triggers are."""
         settled = max(self.committed, self.spooled) if connection == 2 else self.committed
         for sequence, (trigger, first) in enumerate(self.sent[connection]):
-            holds = [k for k in range(first, len(self.pieces)) if trigger is None or trigger in self.pieces[k]]
+            holds = [
+                k for k in range(first, len(self.closed_blocks)) if trigger is None or trigger in self.closed_blocks[k]
+            ]
             if not holds or holds[0] >= settled:
                 return sequence
         return len(self.sent[connection])
@@ -311,12 +313,12 @@ class Connections:
             assert done[column] == self.expected(connection)
 
     def commit(self) -> None:
-        if self.committed < len(self.pieces):
+        if self.committed < len(self.closed_blocks):
             self.assembly.receipts.committed(1)
             self.committed += 1
 
     def spool(self) -> None:
-        self.spooled = min(len(self.pieces), max(self.spooled, self.committed) + 2)
+        self.spooled = min(len(self.closed_blocks), max(self.spooled, self.committed) + 2)
         self.assembly.receipts.spooled(self.spooled - self.committed)
 
 
@@ -325,10 +327,10 @@ class Connections:
 def test_assembly_and_receipts_agree_with_the_model(steps: list[object]) -> None:
     assembly, model = make(GROUP), Model(GROUP.size)
     connections = Connections(assembly)
-    pieces: list[ClosedTriggers] = []
+    closed_blocks: list[ClosedBlock] = []
     tick = 0
     for step in steps:
-        new: list[ClosedTriggers] = []
+        new: list[ClosedBlock] = []
         if isinstance(step, int):
             tick += step
             new = assembly.close_due(at(tick))
@@ -345,27 +347,27 @@ def test_assembly_and_receipts_agree_with_the_model(steps: list[object]) -> None
                 model.receive(trigger, instrument, tick)
             model.close_complete()
         connections.note(new)
-        pieces += new
+        closed_blocks += new
         connections.check()
         assert assembly.open == len(model.opened)
-    pieces += assembly.flush(at(tick))
-    _check_against(model, pieces)
+    closed_blocks += assembly.flush(at(tick))
+    _check_against(model, closed_blocks)
     counts = assembly.counts
     assert counts.received == counts.accepted + counts.duplicate
     assert counts.late == sum(model.late.values())
 
 
-def _check_against(model: Model, pieces: list[ClosedTriggers]) -> None:
+def _check_against(model: Model, closed_blocks: list[ClosedBlock]) -> None:
     stored: dict[tuple[int, int], float] = {}
     ledger: dict[int, np.void] = {}
-    for piece in pieces:
-        taken = [*piece.readings[piece.present], *piece.late]
+    for closed_block in closed_blocks:
+        taken = [*closed_block.readings[closed_block.present], *closed_block.late]
         for reading in taken:
             key = (int(reading["trigger"]), int(reading["instrument"]))
             assert key not in stored, "a reading came out twice"
             stored[key] = float(reading["top_in"])
-        ledger |= {int(row["trigger"]): row for row in (*piece.ledger, *piece.revised)}
-        assert (piece.revised["trigger"][piece.late_of] == piece.late["trigger"]).all()
+        ledger |= {int(row["trigger"]): row for row in (*closed_block.ledger, *closed_block.revised)}
+        assert (closed_block.revised["trigger"][closed_block.late_of] == closed_block.late["trigger"]).all()
     expected = {(t, i) for t, present in model.present.items() for i in present}
     assert set(stored) == expected
     assert all(value == pytest.approx(t + i / 1000) for (t, i), value in stored.items())

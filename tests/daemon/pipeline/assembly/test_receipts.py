@@ -81,11 +81,11 @@ def test_connections_that_come_and_go_while_strays_are_held_use_the_same_columns
 
 
 def closed_with(receipts: Receipts, sequences: dict[int, tuple[int, int]]) -> None:
-    """Close a piece with the readings [start, stop) of each column."""
+    """Close a block with the readings [start, stop) of each column."""
     for column, (start, stop) in sequences.items():
         origin = Origin.of(column, start, stop - start)
         receipts.received(origin)
-        receipts.wait_in_next_piece(origin)
+        receipts.wait_in_next_block(origin)
     receipts.close(np.empty(0, np.intp))
 
 
@@ -96,14 +96,14 @@ class Both:
         self.each = (Receipts(fine=4), Receipts(fine=10**9))
         self.columns = [(receipts.connect(), receipts.connect(spooled=spooled)) for receipts in self.each][-1]
         self.sent = dict.fromkeys(self.columns, 0)
-        self.pieces = self.in_journal = 0
+        self.blocks = self.in_journal = 0
 
     def close(self, counts: dict[int, int]) -> None:
         stretch = {column: (self.sent[column], self.sent[column] + count) for column, count in counts.items() if count}
         self.sent |= {column: stop for column, (_, stop) in stretch.items()}
         for receipts in self.each:
             closed_with(receipts, stretch)
-        self.pieces += 1
+        self.blocks += 1
 
     def spool(self, upto: int) -> None:
         self.in_journal = upto
@@ -111,7 +111,7 @@ class Both:
             receipts.spooled(upto)
 
     def commit(self, count: int) -> None:
-        self.pieces, self.in_journal = self.pieces - count, max(0, self.in_journal - count)
+        self.blocks, self.in_journal = self.blocks - count, max(0, self.in_journal - count)
         for receipts in self.each:
             receipts.committed(count)
 
@@ -128,14 +128,14 @@ def test_what_is_remembered_together_is_never_told_too_early_and_all_is_told_in_
         if what < 0.75:
             both.close({column: int(rng.integers(0, 3)) for column in both.columns})
         elif what < 0.9:
-            both.spool(int(rng.integers(both.in_journal, both.pieces + 1)))
+            both.spool(int(rng.integers(both.in_journal, both.blocks + 1)))
         else:
-            both.commit(int(rng.integers(0, min(both.pieces, 20) + 1)))
+            both.commit(int(rng.integers(0, min(both.blocks, 20) + 1)))
         told, true = (receipts.acknowledged()[0].copy() for receipts in both.each)
         assert (told <= true).all()
         if spooled:
             assert told[both.columns[1]] == true[both.columns[1]]
-    both.commit(both.pieces)
+    both.commit(both.blocks)
     for receipts in both.each:
         assert [int(receipts.acknowledged()[0][column]) for column in both.columns] == list(both.sent.values())
 
@@ -147,9 +147,9 @@ def test_a_day_without_the_database_is_remembered_in_little_memory() -> None:
         closed_with(receipts, {column: (number, number + 1)})
         if number % 50 == 49:
             receipts.spooled(number + 1)
-    assert len(receipts._pieces) < 4_000
+    assert len(receipts._blocks) < 4_000
     receipts.committed(300)
     assert receipts.acknowledged()[0][column] == 300
     receipts.committed(99_700)
     assert receipts.acknowledged()[0][column] == 100_000
-    assert len(receipts._pieces) == 0
+    assert len(receipts._blocks) == 0

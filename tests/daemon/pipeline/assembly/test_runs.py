@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.core.clock import Instant
 from daemon.pipeline.assembly import Assembly
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import Array
 from tests.support.readings import PERIOD_NS, START_NS, history_of, make_block, make_group, time_of, whole
 
@@ -27,18 +27,24 @@ def at(tick: int) -> Instant:
     return Instant(START_NS + tick, tick)
 
 
-def closed(pieces: list[ClosedTriggers]) -> list[tuple[int, int, int]]:
+def closed(closed_blocks: list[ClosedBlock]) -> list[tuple[int, int, int]]:
     """(run, trigger, arrived) of all that closed."""
-    return [(int(r["run"]), int(r["trigger"]), int(r["arrived"])) for piece in pieces for r in piece.ledger]
+    return [
+        (int(r["run"]), int(r["trigger"]), int(r["arrived"]))
+        for closed_block in closed_blocks
+        for r in closed_block.ledger
+    ]
 
 
-def told(pieces: list[ClosedTriggers]) -> Iterator[tuple[int, Array]]:
+def told(closed_blocks: list[ClosedBlock]) -> Iterator[tuple[int, Array]]:
     """(run, reading) of all that is to be stored."""
-    for piece in pieces:
-        for row, readings, present in zip(piece.ledger, piece.readings, piece.present, strict=True):
+    for closed_block in closed_blocks:
+        for row, readings, present in zip(
+            closed_block.ledger, closed_block.readings, closed_block.present, strict=True
+        ):
             yield from ((int(row["run"]), reading) for reading in readings[present])
-        for row, reading in zip(piece.late_of, piece.late, strict=True):
-            yield int(piece.revised["run"][row]), reading
+        for row, reading in zip(closed_block.late_of, closed_block.late, strict=True):
+            yield int(closed_block.revised["run"][row]), reading
 
 
 def after(trigger: int) -> int:
@@ -53,8 +59,8 @@ def run_of(assembly: Assembly, *triggers: int) -> list[tuple[int, int, int]]:
 def test_first_trigger_is_where_most_instruments_are() -> None:
     assembly = make()
     assert assembly.receive(make_block(GROUP, [(900_000, 0), (41, 1)]), None, at(0)) == []
-    (piece,) = assembly.receive(make_block(GROUP, [(41, i) for i in (0, 2, 3, 4)]), None, at(1))
-    assert closed([piece]) == [(1, 41, 5)]
+    (closed_block,) = assembly.receive(make_block(GROUP, [(41, i) for i in (0, 2, 3, 4)]), None, at(1))
+    assert closed([closed_block]) == [(1, 41, 5)]
     assert assembly.counts.refused == {"far_trigger": 1}
 
 
@@ -63,8 +69,8 @@ def test_a_lonely_instrument_begins_after_the_timeout() -> None:
     assembly.receive(make_block(GROUP, [(7, 2)]), None, at(0))
     assert assembly.held == 1
     assert assembly.deadline_ns == TIMEOUT
-    pieces = assembly.close_due(at(TIMEOUT)) + assembly.close_due(at(2 * TIMEOUT))
-    assert closed(pieces) == [(1, 7, 1)]
+    closed_blocks = assembly.close_due(at(TIMEOUT)) + assembly.close_due(at(2 * TIMEOUT))
+    assert closed(closed_blocks) == [(1, 7, 1)]
 
 
 def test_a_burst_of_one_instrument_at_the_beginning_loses_nothing() -> None:
@@ -80,8 +86,8 @@ def test_a_burst_of_one_instrument_at_the_beginning_loses_nothing() -> None:
 def test_numbers_that_start_again_open_a_run_and_collide_with_nothing() -> None:
     assembly = make()
     assert run_of(assembly, *range(1, 21)) == [(1, t, 5) for t in range(1, 21)]
-    pieces = assembly.receive(whole(GROUP, 1, 2, 3, when=after), None, at(1))
-    assert closed(pieces) == [(2, 1, 5), (2, 2, 5), (2, 3, 5)]
+    closed_blocks = assembly.receive(whole(GROUP, 1, 2, 3, when=after), None, at(1))
+    assert closed(closed_blocks) == [(2, 1, 5), (2, 2, 5), (2, 3, 5)]
     assert assembly.run == 2
     assert (assembly.counts.duplicate, assembly.counts.late, assembly.held) == (0, 0, 0)
 
@@ -93,23 +99,23 @@ def test_restart_is_seen_as_soon_as_most_instruments_agree() -> None:
     assert assembly.run == 1
     assembly.receive(make_block(GROUP, [(1, 2)], after), None, at(2))
     assert assembly.run == 2
-    (piece,) = assembly.receive(make_block(GROUP, [(1, 3), (1, 4)], after), None, at(3))
-    assert closed([piece]) == [(2, 1, 5)]
+    (closed_block,) = assembly.receive(make_block(GROUP, [(1, 3), (1, 4)], after), None, at(3))
+    assert closed([closed_block]) == [(2, 1, 5)]
 
 
 def test_restart_far_back_is_seen_too() -> None:
     assembly = make()
     run_of(assembly, *range(100_000, 100_010))
-    pieces = assembly.receive(whole(GROUP, 1, when=after), None, at(1))
-    assert closed(pieces) == [(2, 1, 5)]
+    closed_blocks = assembly.receive(whole(GROUP, 1, when=after), None, at(1))
+    assert closed(closed_blocks) == [(2, 1, 5)]
 
 
 def test_what_was_open_closes_in_the_run_that_ended() -> None:
     assembly = make()
     run_of(assembly, *range(1, 21))
     assembly.receive(make_block(GROUP, [(21, 0), (21, 1)]), None, at(1))
-    pieces = assembly.receive(whole(GROUP, 1, when=after), None, at(2))
-    assert closed(pieces) == [(1, 21, 2), (2, 1, 5)]
+    closed_blocks = assembly.receive(whole(GROUP, 1, when=after), None, at(2))
+    assert closed(closed_blocks) == [(1, 21, 2), (2, 1, 5)]
 
 
 def test_a_straggler_of_the_run_before_is_merged_there() -> None:
@@ -117,11 +123,11 @@ def test_a_straggler_of_the_run_before_is_merged_there() -> None:
     run_of(assembly, *range(1, 20))
     assembly.receive(make_block(GROUP, [(20, 0), (20, 1), (20, 2), (20, 3)]), None, at(0))
     assembly.receive(whole(GROUP, 1, 2, when=after), None, at(1))
-    (piece,) = assembly.receive(make_block(GROUP, [(20, 4)]), None, at(2))
-    assert piece.late["instrument"].tolist() == [4]
-    assert (piece.revised["run"].tolist(), piece.revised["arrived"].tolist()) == ([1], [5])
-    (piece,) = assembly.receive(whole(GROUP, 20, when=after), None, at(3))
-    assert closed([piece]) == [(2, 20, 5)]
+    (closed_block,) = assembly.receive(make_block(GROUP, [(20, 4)]), None, at(2))
+    assert closed_block.late["instrument"].tolist() == [4]
+    assert (closed_block.revised["run"].tolist(), closed_block.revised["arrived"].tolist()) == ([1], [5])
+    (closed_block,) = assembly.receive(whole(GROUP, 20, when=after), None, at(3))
+    assert closed([closed_block]) == [(2, 20, 5)]
 
 
 def test_a_latecomer_whose_clock_is_behind_those_that_voted_is_of_the_new_run() -> None:
@@ -131,11 +137,12 @@ def test_a_latecomer_whose_clock_is_behind_those_that_voted_is_of_the_new_run() 
     again = make_block(GROUP, [(1, i) for i in range(5)], lambda trigger: time_of(trigger + 20))
     again["time_ns"][4] -= 1000
     assert assembly.receive(again[:4], None, at(1)) == []
-    (piece,) = assembly.receive(again[4:], None, at(2))
-    assert closed([piece]) == [(2, 1, 5)]
+    (closed_block,) = assembly.receive(again[4:], None, at(2))
+    assert closed([closed_block]) == [(2, 1, 5)]
     assert assembly.counts.duplicate == 0
 
 
+@settings(deadline=None)
 @given(
     length=st.integers(5, 12),
     clocks=st.lists(st.integers(-PERIOD_NS // 4, PERIOD_NS // 4), min_size=5, max_size=5),
@@ -167,9 +174,11 @@ def test_an_instrument_with_a_slow_clock_stays_in_the_new_run() -> None:
     run_of(assembly, *range(1, 20))
     block = whole(GROUP, 1, 2, when=after)
     block["time_ns"][block["instrument"] == 3] -= HOUR_NS // 2
-    pieces = assembly.receive(block, None, at(1))
-    pieces += assembly.close_due(at(1 + TIMEOUT))
-    stored = {(int(r["trigger"]), int(r["instrument"])) for p in pieces for r in (*p.readings[p.present], *p.late)}
+    closed_blocks = assembly.receive(block, None, at(1))
+    closed_blocks += assembly.close_due(at(1 + TIMEOUT))
+    stored = {
+        (int(r["trigger"]), int(r["instrument"])) for p in closed_blocks for r in (*p.readings[p.present], *p.late)
+    }
     assert stored == {(t, i) for t in (1, 2) for i in range(5)}
     assert assembly.run == 2
 
@@ -199,24 +208,24 @@ def test_a_stuck_instrument_opens_no_run() -> None:
 def test_late_and_resent_readings_open_no_run() -> None:
     assembly = make()
     run_of(assembly, *range(1, 21))
-    pieces = assembly.receive(whole(GROUP, *range(1, 21)), None, at(1))
+    closed_blocks = assembly.receive(whole(GROUP, *range(1, 21)), None, at(1))
     assert assembly.run == 1
     assert assembly.counts.duplicate == 100
-    assert closed(pieces) == []
+    assert closed(closed_blocks) == []
 
 
 def test_a_jump_ahead_of_most_instruments_is_followed_in_the_same_run() -> None:
     assembly = make(history_of(GROUP, 1, 2, 3))
-    pieces = assembly.receive(whole(GROUP, 50_000, 50_001), None, at(0))
-    assert closed(pieces) == [(1, 50_000, 5), (1, 50_001, 5)]
+    closed_blocks = assembly.receive(whole(GROUP, 50_000, 50_001), None, at(0))
+    assert closed(closed_blocks) == [(1, 50_000, 5), (1, 50_001, 5)]
 
 
 def test_a_jump_is_followed_after_the_timeout_when_most_instruments_are_dead() -> None:
     assembly = make(history_of(GROUP, 1, 2, 3))
     assembly.receive(make_block(GROUP, [(50_000, 0), (50_000, 3)]), None, at(0))
     assert assembly.held == 2
-    pieces = assembly.close_due(at(TIMEOUT)) + assembly.close_due(at(3 * TIMEOUT))
-    assert closed(pieces) == [(1, 50_000, 2)]
+    closed_blocks = assembly.close_due(at(TIMEOUT)) + assembly.close_due(at(3 * TIMEOUT))
+    assert closed(closed_blocks) == [(1, 50_000, 2)]
     assert assembly.counts.refused == {}
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from daemon.pipeline.journal import Journal, JournalError, JournalFull
 from daemon.pipeline.journal.format import RECORD, segment_head
 from daemon.pipeline.journal.segment import ENDING
-from schemas.batch import ClosedTriggers
+from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup, words
 from tests.support.batches import batch_of, group_of, readings_of, with_late
 
@@ -25,8 +25,8 @@ ROOMY = {"max_bytes": 2**30, "segment_bytes": 2**20}
 ON_DISK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def piece_of(number: int, group: InstrumentGroup = GROUP, triggers: int = 3) -> ClosedTriggers:
-    """A piece with missing readings, late ones and revised rows, told by its number."""
+def block_of(number: int, group: InstrumentGroup = GROUP, triggers: int = 3) -> ClosedBlock:
+    """A block with missing readings, late ones and revised rows, told by its number."""
     rng = np.random.default_rng(number)
     readings = readings_of(group, number * 100 + np.arange(triggers), number * 10**9 + np.arange(triggers), rng)
     present = rng.random(readings.shape) < (1.0 if number % 3 == 0 else 0.7)
@@ -40,7 +40,7 @@ def piece_of(number: int, group: InstrumentGroup = GROUP, triggers: int = 3) -> 
     return batch_of(group, 1, readings, present=present, late=late, late_of=np.array([0]), revised=revised)
 
 
-def same(one: ClosedTriggers, other: ClosedTriggers) -> bool:
+def same(one: ClosedBlock, other: ClosedBlock) -> bool:
     mine, theirs = one.parts, other.parts
     return all(
         mine[name].shape == theirs[name].shape and mine[name].tobytes() == theirs[name].tobytes() for name in mine
@@ -57,7 +57,7 @@ def opened(folder: Path, position: int = 0, group: InstrumentGroup = GROUP, **li
         journal.close()
 
 
-def everything(journal: Journal, after: int = 0) -> dict[int, ClosedTriggers]:
+def everything(journal: Journal, after: int = 0) -> dict[int, ClosedBlock]:
     return dict(journal.read(after, 2**40))
 
 
@@ -66,32 +66,32 @@ def segments(folder: Path) -> list[Path]:
 
 
 def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
-    pieces = [piece_of(number, triggers=number % 4) for number in range(1, 12)]
+    blocks = [block_of(number, triggers=number % 4) for number in range(1, 12)]
     with opened(tmp_path) as journal:
         first = journal.next
-        journal.append(pieces[:4])
-        last = journal.append(pieces[4:])
-        assert last == first + len(pieces) - 1
+        journal.append(blocks[:4])
+        last = journal.append(blocks[4:])
+        assert last == first + len(blocks) - 1
         assert journal.sync() == last
         found = everything(journal)
     assert list(found) == list(range(first, last + 1))
-    assert all(same(piece, kept) for piece, kept in zip(pieces, found.values(), strict=True))
+    assert all(same(block, kept) for block, kept in zip(blocks, found.values(), strict=True))
 
 
 def test_it_is_found_as_it_was_left(tmp_path: Path) -> None:
-    pieces = [piece_of(number) for number in range(1, 30)]
+    blocks = [block_of(number) for number in range(1, 30)]
     with opened(tmp_path, segment_bytes=4096) as journal:
         first = journal.next
-        for piece in pieces:
-            journal.append([piece])
+        for block in blocks:
+            journal.append([block])
         assert len(segments(tmp_path)) > 3
     again = Journal(tmp_path, GROUP, **ROOMY)
     recovered = again.open(first + 9)
-    assert (recovered.amount.pieces, recovered.amount.triggers, recovered.damages) == (19, 3 * 19, ())
-    assert recovered.amount.readings == sum(int(piece.present.sum()) + len(piece.late) for piece in pieces[10:])
+    assert (recovered.amount.blocks, recovered.amount.triggers, recovered.damages) == (19, 3 * 19, ())
+    assert recovered.amount.readings == sum(int(block.present.sum()) + len(block.late) for block in blocks[10:])
     found = everything(again)
     assert list(found) == list(range(first + 10, first + 29))
-    assert all(same(piece, kept) for piece, kept in zip(pieces[10:], found.values(), strict=True))
+    assert all(same(block, kept) for block, kept in zip(blocks[10:], found.values(), strict=True))
     assert again.next > first + 29
     again.close()
 
@@ -99,7 +99,7 @@ def test_it_is_found_as_it_was_left(tmp_path: Path) -> None:
 def test_reading_takes_about_as_much_as_it_may(tmp_path: Path) -> None:
     with opened(tmp_path, segment_bytes=4096) as journal:
         for number in range(1, 20):
-            journal.append([piece_of(number)])
+            journal.append([block_of(number)])
         first = journal.next - 19
         after, seen = 0, []
         while found := journal.read(after, 3000):
@@ -113,7 +113,7 @@ def test_reading_takes_about_as_much_as_it_may(tmp_path: Path) -> None:
 def test_trimming_lets_go_of_what_the_database_has(tmp_path: Path) -> None:
     with opened(tmp_path, segment_bytes=4096) as journal:
         for number in range(1, 40):
-            journal.append([piece_of(number)])
+            journal.append([block_of(number)])
         first, before, files = journal.next - 39, journal.nbytes, len(segments(tmp_path))
         journal.trim(first + 19)
         assert journal.nbytes < before
@@ -127,9 +127,9 @@ def test_trimming_lets_go_of_what_the_database_has(tmp_path: Path) -> None:
 
 
 def test_a_number_is_never_handed_out_twice(tmp_path: Path) -> None:
-    """The database may have a piece whose record was lost with the power: a new one must not take its number."""
+    """The database may have a block whose record was lost with the power: a new one must not take its number."""
     with opened(tmp_path) as journal:
-        last = journal.append([piece_of(1), piece_of(2)])
+        last = journal.append([block_of(1), block_of(2)])
     (path,) = segments(tmp_path)
     os.truncate(path, len(segment_head(GROUP)))
     with opened(tmp_path, position=last - 1) as journal:
@@ -142,12 +142,12 @@ def test_a_number_is_never_handed_out_twice(tmp_path: Path) -> None:
 @given(numbers=st.lists(st.integers(1, 50), min_size=1, max_size=4), data=st.data())
 def test_a_crash_at_any_byte_keeps_what_was_whole(tmp_path: Path, numbers: list[int], data: st.DataObject) -> None:
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
-    pieces = [piece_of(number) for number in numbers]
+    blocks = [block_of(number) for number in numbers]
     ends = []
     with opened(folder) as journal:
         first = journal.next
-        for piece in pieces:
-            journal.append([piece])
+        for block in blocks:
+            journal.append([block])
             ends.append(segments(folder)[0].stat().st_size)
     (path,) = segments(folder)
     cut = data.draw(st.integers(0, ends[-1]))
@@ -158,7 +158,7 @@ def test_a_crash_at_any_byte_keeps_what_was_whole(tmp_path: Path, numbers: list[
     recovered = journal.open(0)
     found = everything(journal)
     assert list(found) == list(range(first, first + whole))
-    assert all(same(piece, kept) for piece, kept in zip(pieces, found.values(), strict=False))
+    assert all(same(block, kept) for block, kept in zip(blocks, found.values(), strict=False))
     torn = cut - (ends[whole - 1] if whole else 0)
     at_head = cut in (0, len(segment_head(GROUP)))
     assert len(recovered.damages) == (0 if torn == 0 or at_head else 1)
@@ -172,28 +172,28 @@ def test_a_flipped_bit_costs_its_own_record_and_no_other(
     tmp_path: Path, numbers: list[int], data: st.DataObject
 ) -> None:
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
-    pieces = [piece_of(number) for number in numbers]
+    blocks = [block_of(number) for number in numbers]
     starts = [len(segment_head(GROUP))]
     with opened(folder) as journal:
         first = journal.next
-        for piece in pieces:
-            journal.append([piece])
+        for block in blocks:
+            journal.append([block])
             starts.append(segments(folder)[0].stat().st_size)
     (path,) = segments(folder)
     at = data.draw(st.integers(0, starts[-1] - 1))
     flip(path, at, 1 << data.draw(st.integers(0, 7)))
-    hit = next((k for k in range(len(pieces)) if starts[k] <= at < starts[k + 1]), None)
+    hit = next((k for k in range(len(blocks)) if starts[k] <= at < starts[k + 1]), None)
 
     journal = Journal(folder, GROUP, **ROOMY)
     recovered = journal.open(0)
     found = everything(journal)
-    assert list(found) == [first + k for k in range(len(pieces)) if k != hit]
-    assert all(same(pieces[sequence - first], kept) for sequence, kept in found.items())
-    assert len(recovered.damages) == len(recovered.kept) == 1
+    assert list(found) == [first + k for k in range(len(blocks)) if k != hit]
+    assert all(same(blocks[sequence - first], kept) for sequence, kept in found.items())
+    assert len(recovered.damages) == len(recovered.copies) == 1
     (damage,) = recovered.damages
     if hit is not None:
         assert (damage.start, damage.end) == (starts[hit], starts[hit + 1])
-        bad = recovered.kept[0].read_bytes()
+        bad = recovered.copies[0].read_bytes()
         assert bad == path.read_bytes()[damage.start : damage.end]
     journal.close()
 
@@ -201,9 +201,9 @@ def test_a_flipped_bit_costs_its_own_record_and_no_other(
 def test_a_record_that_goes_bad_later_is_set_aside(tmp_path: Path) -> None:
     with opened(tmp_path) as journal:
         first = journal.next
-        journal.append([piece_of(1)])
+        journal.append([block_of(1)])
         end = segments(tmp_path)[0].stat().st_size
-        journal.append([piece_of(2), piece_of(3)])
+        journal.append([block_of(2), block_of(3)])
         flip(segments(tmp_path)[0], end + RECORD.itemsize + 40, 1)
         assert list(everything(journal)) == [first, first + 2]
         (damage,) = journal.unreadable
@@ -222,32 +222,32 @@ def flip(path: Path, at: int, bits: int) -> None:
 def test_a_limit_is_kept_and_says_so(tmp_path: Path) -> None:
     with opened(tmp_path, max_bytes=20_000, segment_bytes=4096) as journal:
         while journal.nbytes < 18_000:
-            journal.append([piece_of(len(everything(journal)) + 1)])
+            journal.append([block_of(len(everything(journal)) + 1)])
         kept = everything(journal)
         with pytest.raises(JournalFull, match="MiB are in use"):
-            journal.append([piece_of(number) for number in range(1, 20)])
+            journal.append([block_of(number) for number in range(1, 20)])
         assert list(everything(journal)) == list(kept)
         assert journal.nbytes <= 20_000
         journal.trim(max(kept) - 1)
-        journal.append([piece_of(1)])
+        journal.append([block_of(1)])
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with opened(tmp_path) as journal:
-        journal.append([piece_of(1)])
+        journal.append([block_of(1)])
         size = segments(tmp_path)[0].stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, hard))
         try:
             with pytest.raises(JournalFull, match="is full"):
-                journal.append([piece_of(2), piece_of(3)])
+                journal.append([block_of(2), block_of(3)])
             assert segments(tmp_path)[0].stat().st_size == size
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        last = journal.append([piece_of(4)])
+        last = journal.append([block_of(4)])
         found = everything(journal)
     assert list(found) == [last - 1, last]
-    assert same(found[last], piece_of(4))
+    assert same(found[last], block_of(4))
     with opened(tmp_path) as journal:
         assert list(everything(journal)) == [last - 1, last]
 
@@ -255,18 +255,18 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
 def test_a_full_disk_has_room_again_when_what_filled_it_is_trimmed(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with opened(tmp_path) as journal:
-        last = journal.append([piece_of(1)])
+        last = journal.append([block_of(1)])
         # The disk is the files here: no limit of the journal's own is anywhere near.
         resource.setrlimit(resource.RLIMIT_FSIZE, (segments(tmp_path)[0].stat().st_size, hard))
         try:
             with pytest.raises(JournalFull, match="is full"):
-                journal.append([piece_of(2)])
+                journal.append([block_of(2)])
             assert list(everything(journal)) == [last]
             journal.trim(last)
             assert segments(tmp_path) == []
             assert journal.nbytes == 0
-            assert journal.append([piece_of(1)]) == last + 1
-            assert same(everything(journal)[last + 1], piece_of(1))
+            assert journal.append([block_of(1)]) == last + 1
+            assert same(everything(journal)[last + 1], block_of(1))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -280,7 +280,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 
 def test_another_group_than_the_one_written(tmp_path: Path) -> None:
     with opened(tmp_path) as journal:
-        journal.append([piece_of(1)])
+        journal.append([block_of(1)])
     wider = group_of(size=6, dtypes=("float64", "int8"))
     with (
         pytest.raises(JournalError, match=r"other instruments or channels .* old configuration"),
@@ -294,11 +294,11 @@ def test_another_group_than_the_one_written(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from tests.daemon.pipeline.journal.test_journal import (GROUP, ROOMY, Journal, piece_of)
+from tests.daemon.pipeline.journal.test_journal import (GROUP, ROOMY, Journal, block_of)
 journal = Journal(Path(sys.argv[1]), GROUP, **ROOMY)
 journal.open(0)
 for number in range(1, 8):
-    print(journal.append([piece_of(number)]), flush=True)
+    print(journal.append([block_of(number)]), flush=True)
 os.kill(os.getpid(), 9)
 """
 
@@ -310,4 +310,4 @@ def test_a_killed_process_leaves_all_it_appended(tmp_path: Path) -> None:
     with opened(tmp_path) as journal:
         found = everything(journal)
     assert list(found) == numbers
-    assert all(same(piece_of(k), kept) for k, kept in enumerate(found.values(), 1))
+    assert all(same(block_of(k), kept) for k, kept in enumerate(found.values(), 1))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from daemon.core.metrics import Latencies
+from daemon.core.monitoring.metrics import Latencies
 from daemon.workloads.readers.governor.governor import NOTHING_SEEN, Seen
 from daemon.workloads.readers.governor.writing import Counted, Writing
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from daemon.core.configuration import load_config
-from daemon.core.database import store_of
-from daemon.core.events import Events
+from daemon.core.configuration.database import store_of
+from daemon.core.monitoring.events import Events
 from daemon.workloads.readers.manager import Readers, WorkloadRefused
 from schemas.config import Workload
 from tests.support.batches import batch_of, readings_of

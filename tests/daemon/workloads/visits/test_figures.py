@@ -3,16 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.workloads.visits.figures import (
-    at,
-    bin_visits,
-    boxes,
-    line,
-    over,
-    over_by_bin,
-    students_t,
-    thinned,
-)
+from daemon.workloads.visits.figures import at, bin_visits, boxes, line, over, over_by_bin, students_t, thinned
 from schemas.readings import Array
 
 # --- the line --------------------------------------------------------------------------------------------------------

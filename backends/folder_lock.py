@@ -1,0 +1,51 @@
+"""The lock of a folder: what lies in it belongs to one process at a time, or to several that share it."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Self
+
+
+class FolderInUse(Exception):
+    """Another process holds the lock; the message is the lock's path."""
+
+
+class FolderLock:
+    """A locked file. The kernel releases it when the process ends, however that ends; the file stays."""
+
+    def __init__(self, path: Path, *, shared: bool = False, wait: bool = False) -> None:
+        """Lock `path`, which is made if it is not there.
+
+        shared: beside others that hold it shared. wait: until it is free.
+
+        Raises:
+            FolderInUse: another process holds it, and there is no waiting.
+            OSError: the file cannot be made.
+        """
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock(fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait=wait)
+        except BaseException:
+            self.release()
+            raise
+
+    def become_only(self) -> None:
+        """Hold alone what was shared; raises FolderInUse while others hold it, too."""
+        self._lock(fcntl.LOCK_EX, wait=False)
+
+    def release(self) -> None:
+        """Let others have it."""
+        os.close(self._descriptor)
+
+    def _lock(self, kind: int, *, wait: bool) -> None:
+        try:
+            fcntl.flock(self._descriptor, kind if wait else kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderInUse(str(self._path)) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

@@ -1,0 +1,168 @@
+"""The database of a configuration: its store, and what is known of it before anything is written."""
+
+import asyncio
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from backends import open_store
+from backends.base import ReadOnly, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
+from daemon.core.configuration import LoadedConfig
+from schemas.batch import Durability, Layout
+from schemas.checking.problems import Problem, without_passwords, wrong
+from schemas.config import Config, DatabaseConfig, GroupConfig
+from schemas.queries import LedgerTail
+
+LOOK_S = 5.0
+"""How long a look at a database may take: an operator waits for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What a look at the database found.
+
+    creates: what the daemon would create at its start, in words.
+    facts: what the server says of itself; None when it was not asked.
+    warnings: what works, or may later, and an operator should know all the same.
+    """
+
+    creates: tuple[str, ...] = ()
+    facts: StoreFacts | None = None
+    warnings: tuple[Problem, ...] = ()
+
+
+def layout_of(section: GroupConfig, config: Config) -> Layout:
+    """The layout of a group: its own, or the database's."""
+    return section.layout or config.database.layout
+
+
+def durability_of(section: GroupConfig, config: Config) -> Durability:
+    """The durability a group asks for: its own, or the database's."""
+    return section.durability or config.database.durability
+
+
+def in_use(asked: Collection[Durability]) -> list[Durability]:
+    """Those that any group asks for, the strongest first."""
+    return [durability for durability in Durability if durability in asked]
+
+
+def store_of(loaded: LoadedConfig, *, timeout_s: float | None = None) -> Store:
+    """Make the store of a configuration; `timeout_s` is less patient than its `command_timeout_s`."""
+    config, database = loaded.config, loaded.config.database
+    if timeout_s is not None:
+        database = database.model_copy(update={"command_timeout_s": min(timeout_s, database.command_timeout_s)})
+    return open_store(
+        database,
+        logger=config.logger,
+        groups={section.name: section.group() for section in config.groups},
+        layouts={section.name: layout_of(section, config) for section in config.groups},
+        state_dir=loaded.state_dir,
+        password=loaded.password,
+    )
+
+
+def reading_from(loaded: LoadedConfig) -> tuple[DatabaseConfig, str | None]:
+    """The database that readers ask, and its password: their own, or the one that is written to."""
+    dsn = loaded.config.readers.dsn
+    if dsn is None:
+        return loaded.config.database, loaded.password
+    return loaded.config.database.model_copy(update={"dsn": dsn}), loaded.readers_password
+
+
+def asked_store_of(loaded: LoadedConfig, *, give_up_s: float) -> Store:
+    """Make the store that a command asks: not opened, with one connection, where readers read.
+
+    An embedded server that does not run is started for it.
+    """
+    if loaded.config.database.dsn is None:
+        return store_of(loaded)
+    config = loaded.config
+    database, password = reading_from(loaded)
+    return open_store(
+        database,
+        logger=config.logger,
+        groups={section.name: section.group() for section in config.groups},
+        layouts={section.name: layout_of(section, config) for section in config.groups},
+        state_dir=loaded.state_dir,
+        password=password,
+        read_only=ReadOnly(connections=1, give_up_s=give_up_s),
+    )
+
+
+async def look_at_database(loaded: LoadedConfig) -> Look:
+    """Ask the database whether the daemon could use it as configured, and change nothing in it.
+
+    Raises:
+        StoreError: it could not, and waiting will not help.
+    """
+    store = store_of(loaded, timeout_s=LOOK_S)
+    try:
+        async with asyncio.timeout(2 * LOOK_S):
+            creates = await store.check()
+            # The embedded server would be started by the question, and it keeps what its own settings say.
+            facts = None if loaded.config.database.dsn is None else await store.facts()
+    except (StoreUnavailable, TimeoutError) as error:
+        problem = str(error) or f"{loaded.target} does not answer in time"
+        return Look(warnings=(wrong(problem, "a daemon would wait for it", "database.dsn"),))
+    finally:
+        await store.close()
+    return Look(creates=tuple(creates), facts=facts, warnings=tuple(_shortfalls(facts, loaded.config)))
+
+
+async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
+    """Ask the readers' own database, where there is one, for what they will ask; say what they would find wrong."""
+    config = loaded.config
+    if config.readers.dsn is None:
+        return ()
+    database, password = reading_from(loaded)
+    groups = {section.name: section.group() for section in config.groups}
+    store = open_store(
+        database,
+        logger=config.logger,
+        groups=groups,
+        layouts={section.name: layout_of(section, config) for section in config.groups},
+        state_dir=loaded.state_dir,
+        password=password,
+        read_only=ReadOnly(connections=1, give_up_s=LOOK_S),
+    )
+    try:
+        async with asyncio.timeout(2 * LOOK_S):
+            for group in groups.values():
+                await store.ask(LedgerTail(group=group, most=1))
+    except (StoreUnavailable, TimeoutError) as error:
+        problem = str(error) or f"{without_passwords(config.readers.dsn)} does not answer in time"
+        return (wrong(problem, "readers would fail until it does", "readers.dsn"),)
+    except StoreError as error:
+        fix = f"see that it holds schema {database.schema_name} as it is written, and that its user may read that"
+        return (wrong(str(error), fix, "readers.dsn"),)
+    finally:
+        await store.close()
+    return ()
+
+
+async def why_refused(store: Store, error: StoreError) -> StoreError:
+    """Find the words of a check for what an opening failed with: it looks for the cause, one right after the other."""
+    if not isinstance(error, SchemaMismatch):
+        try:
+            await store.check()
+        except StoreUnavailable:
+            return error
+        except StoreError as found:
+            return found
+    return error
+
+
+def in_its_field(error: StoreError, config: Config) -> str:
+    """Tell what a store cannot do as the problem of a field of the configuration, in one line."""
+    return f"{'database' if isinstance(error, SchemaMismatch) or not config.database.dsn else 'database.dsn'}: {error}"
+
+
+def _shortfalls(facts: StoreFacts | None, config: Config) -> Iterator[Problem]:
+    """Say where the server does not keep a durability that is asked for, by the first field that asks for it."""
+    asked = [durability_of(section, config) for section in config.groups]
+    for durability in in_use(asked):
+        shortfall = facts.durability[durability].shortfall if facts else None
+        if shortfall is not None:
+            index = asked.index(durability)
+            field = f"groups[{index}].durability" if config.groups[index].durability else "database.durability"
+            what, _, fix = shortfall.rpartition("; ")
+            yield wrong(f"{durability} is not kept: {what or fix}", fix, field)

@@ -1,0 +1,178 @@
+"""Reads the configuration file and what it refers to: the state folder, and the password's place."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from daemon.web.secrets import from_either
+from daemon.web.tls import Identity
+from schemas.checking.addresses import is_loopback
+from schemas.checking.dsn import files_of, form_of, is_private
+from schemas.checking.problems import without_passwords, wrong
+from schemas.config import Config, ConfigError, DatabaseConfig, Problem, ReadersConfig, parse_config
+from schemas.config.doors import Door
+
+CREDENTIAL = "credential:"
+"""Begins a path that names a credential, which systemd hands to a unit by LoadCredential."""
+
+CREDSTORE = "/etc/credstore"
+"""Where systemd has them from, and where an operator who runs a command by hand finds them, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedConfig:
+    """A checked configuration, with what it refers to resolved.
+
+    path: the file, absolute.
+    state_dir: absolute; it need not exist yet.
+    password: for the DSN, from where the file says it is; None without such a place. Never shown.
+    readers_password: for the DSN of the readers, likewise.
+    credentials: folder of what the file names as `credential:NAME`.
+    """
+
+    config: Config
+    path: Path
+    state_dir: Path
+    password: str | None = field(repr=False)
+    credentials: Path
+    readers_password: str | None = field(default=None, repr=False)
+
+    @property
+    def target(self) -> str:
+        """Where the database is, without a password."""
+        dsn = self.config.database.dsn
+        return f"embedded PostgreSQL under {self.state_dir}" if dsn is None else without_passwords(dsn)
+
+    def beside(self, path: str) -> Path:
+        """Where a path of the file leads: a relative one starts at the file's folder, or it is a credential."""
+        return _beside(self.path.parent, path, self.credentials)
+
+
+def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks_database: bool = True) -> LoadedConfig:
+    """Read, check and resolve a configuration file.
+
+    asks_database: whether the database's password is needed; who only asks the daemon may not be able to read it.
+
+    Raises:
+        ConfigError: with every problem found, each naming the field and the fix.
+    """
+    config = parse_config(_text(path, str(path), "", "give the path of a configuration file"))
+    if asks_database:
+        _see_files(config)
+    folder, credentials = path.absolute().parent, Path(environment.get("CREDENTIALS_DIRECTORY", CREDSTORE))
+    return LoadedConfig(
+        config=config,
+        path=path.absolute(),
+        state_dir=(folder / Path(config.state_dir).expanduser()).resolve(),
+        password=_password(config.database, "database", folder, credentials, environment) if asks_database else None,
+        credentials=credentials,
+        readers_password=_password(config.readers, "readers", folder, credentials, environment)
+        if asks_database
+        else None,
+    )
+
+
+def identity_of(loaded: LoadedConfig, listener: Door, field: str) -> Identity | None:
+    """The certificate of a listener; None where it has none.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    if listener.tls_certificate is None or listener.tls_key is None:
+        return None
+    return Identity(loaded.beside(listener.tls_certificate), loaded.beside(listener.tls_key), field)
+
+
+def warnings(loaded: LoadedConfig) -> list[Problem]:
+    """Say what works, and is unwise all the same."""
+    return [*_inline_password(loaded.config), *_readable_on_the_way(loaded.config), *_open_to_all(loaded.config)]
+
+
+def _text(path: Path, field: str, subject: str, fix: str) -> str:
+    """Read a file; `field` and `subject` say in a message which setting and which file it is about."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        problem = wrong(f"{subject}is not UTF-8 text", fix, field)
+    except OSError as error:
+        problem = wrong(f"{subject}cannot be read ({(error.strerror or str(error)).lower()})", fix, field)
+    raise ConfigError([problem])
+
+
+def _password(
+    section: DatabaseConfig | ReadersConfig,
+    name: str,
+    folder: Path,
+    credentials: Path,
+    environment: Mapping[str, str],
+) -> str | None:
+    file = None if section.password_file is None else _beside(folder, section.password_file, credentials)
+    return from_either(section.password_env, file, environment, field=f"{name}.password")
+
+
+def _beside(folder: Path, path: str, credentials: Path) -> Path:
+    if path.startswith(CREDENTIAL):
+        return credentials / path.removeprefix(CREDENTIAL)
+    return folder / Path(path).expanduser()
+
+
+def _dsns(config: Config) -> Iterator[tuple[str, str]]:
+    """Each DSN that there is, with the field that it is in."""
+    for field_, dsn in (("database.dsn", config.database.dsn), ("readers.dsn", config.readers.dsn)):
+        if dsn is not None:
+            yield field_, dsn
+
+
+def _inline_password(config: Config) -> Iterator[Problem]:
+    for field_, dsn in _dsns(config):
+        parts = urlsplit(dsn)
+        if parts.password or "password" in dict(parse_qsl(parts.query)):
+            fix = "move it out, into `password_env` or `password_file`"
+            yield wrong("holds a password that every reader of this file sees", fix, field_)
+
+
+def _readable_on_the_way(config: Config) -> Iterator[Problem]:
+    for field_, dsn in _dsns(config):
+        if not is_private(dsn):
+            problem = "leads to another machine, and whoever is between can read and change what travels"
+            yield wrong(problem, f"let TLS check the server: {form_of(dsn).verified}", field_)
+
+
+def _see_files(config: Config) -> None:
+    """See that the files exist which a DSN names: drivers tell of them in words that name neither option nor file.
+
+    Raises:
+        ConfigError: one cannot be read, or is not named by its whole path.
+    """
+    for field_, dsn in _dsns(config):
+        for option, path in files_of(dsn):
+            what = _why_unusable(option, path)
+            if what is not None:
+                raise ConfigError([wrong(*what, field_)])
+
+
+def _why_unusable(option: str, path: str) -> tuple[str, str] | None:
+    if not Path(path).is_absolute():
+        return f"`{option}` is {path}, and where that starts is not known", "write the whole path"
+    try:
+        Path(path).open("rb").close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        return f"{path} of `{option}` cannot be read ({reason})", "give a file that the daemon may read"
+    return None
+
+
+def _open_to_all(config: Config) -> Iterator[Problem]:
+    for name, listener, what in (("api", config.api, "the token"), ("dashboard", config.dashboard, "the password")):
+        if not listener.is_local and listener.tls_certificate is None:
+            problem = (
+                f"{listener.host} is reachable from other machines, and without TLS whoever is between can read {what}"
+            )
+            yield wrong(problem, "give `tls_certificate` and `tls_key` (docs/security.md)", f"{name}.host")
+    for i, source in enumerate(config.sources):
+        at = source.listening
+        if at is not None and not is_loopback(at.host):
+            problem = f"{at.host} is reachable from other machines, and whoever reaches it may send readings"
+            yield wrong(problem, "see that only those you trust do, or use 127.0.0.1", f"sources[{i}].host")

@@ -1,0 +1,35 @@
+"""The state folder belongs to one process at a time: to the daemon, or to a command that changes what lies in it."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from backends.folder_lock import FolderInUse, FolderLock
+from daemon.core.outcome import CommandFailed, reason_of
+
+
+class StateFolderInUse(CommandFailed):
+    """Another process has it."""
+
+
+@contextlib.contextmanager
+def only_one(state_dir: Path) -> Iterator[None]:
+    """Hold the state folder: two daemons in one folder would both write its dead letters and run its database.
+
+    Raises:
+        StateFolderInUse: another process has it.
+        CommandFailed: it cannot be used.
+    """
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(state_dir / "lock")
+    except FolderInUse:
+        raise StateFolderInUse(
+            f"state_dir: another daemon uses {state_dir}; stop it, or give this one a folder of its own"
+        ) from None
+    except OSError as error:
+        raise CommandFailed(
+            f"state_dir: {state_dir} cannot be used ({reason_of(error)}); name a folder the daemon may write to"
+        ) from None
+    with lock:
+        yield

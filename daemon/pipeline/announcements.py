@@ -1,0 +1,130 @@
+"""What an operator reads of a group's pipeline: every event that it reports, in one place."""
+
+import time
+from collections.abc import Sequence
+
+from daemon.core.monitoring.events import Events
+from daemon.pipeline.dead_letters import Letter, Outcome
+from daemon.pipeline.journal import Amount
+from schemas.batch import Durability
+
+QUIET_NS = 10_000_000_000
+"""Backpressure is reported when there was none for so long; dead letters that follow others sooner, with the next."""
+
+LONG_NS = 1_000_000_000
+"""The end of backpressure is reported when it lasted so long."""
+
+
+class Announcements:
+    """Reports the events of one group's pipeline; what may come many times a second is reported seldom."""
+
+    def __init__(self, group: str, events: Events) -> None:
+        self._group = group
+        self._events = events
+        self._backpressure_ns = -QUIET_NS  # when it began or ended last
+        self._rejected_ns = -QUIET_NS
+        self._rejected = 0  # dead letters not reported yet
+
+    def _info(self, text: str) -> None:
+        self._events.info(f"group {self._group}: {text}")
+
+    def _warning(self, text: str) -> None:
+        self._events.warning(f"group {self._group}: {text}")
+
+    def _error(self, text: str) -> None:
+        self._events.error(f"group {self._group}: {text}")
+
+    def run_restarted(self, ended: int, began: int) -> None:
+        """Trigger numbers start again. A sender can provoke this at will."""
+        self._events.warning_seldom(
+            f"runs of {self._group}",
+            f"group {self._group}: trigger numbers start again; run {ended} ended, run {began} began",
+        )
+
+    def run_opened(self, run: int) -> None:
+        """A run was opened through the API."""
+        self._info(f"run {run} was opened on request")
+
+    def backpressure(self, is_full: bool) -> None:
+        """Senders are held back from now on, or no longer: with a sender that is always faster, many times a second."""
+        moment = time.monotonic_ns()
+        since_ns = moment - self._backpressure_ns
+        if is_full and since_ns > QUIET_NS:
+            self._warning("the backlog is full, senders are held back")
+        elif not is_full and since_ns > LONG_NS:
+            self._info(f"senders were held back for {since_ns / 1e9:.1f} s")
+        self._backpressure_ns = moment
+
+    def journal_problem(self, problem: str | None) -> None:
+        """The journal takes nothing, or, without a problem, it is written again."""
+        if problem is None:
+            self._info("the journal is written again")
+        else:
+            self._error(f"the journal takes nothing: {problem}")
+
+    def journal_not_synced(self, error: OSError) -> None:
+        """What is in the journal may be lost with the machine."""
+        self._error(f"the journal is not on the disk: {error}")
+
+    def left(self, readings: int, within_s: float, *, in_journal: bool) -> None:
+        """So many readings are not committed at the end."""
+        if not readings:
+            return
+        text = f"{readings} readings could not be committed within {within_s:g} s and"
+        if in_journal:
+            self._warning(f"{text} stay in the journal, and are committed after the next start")
+        else:
+            self._error(f"{text} are not in the database; TCP senders that ask for acknowledgements still have theirs")
+
+    def journal_unreadable(self, amount: Amount) -> None:
+        """The journal held this, and it could not be read any more."""
+        self._error(
+            f"{amount.readings} readings in the journal could not be read any more; what was left of them is in its"
+            " folder `damaged`"
+        )
+
+    def commits_lost(self, durability: Durability, regained: Amount, lost_readings: int) -> None:
+        """The database no longer has all that it acknowledged; regained is committed again, the rest is lost."""
+        if not regained.readings + lost_readings:
+            self._warning("its position in the database was gone, and is written again")
+            return
+        text = f"the database no longer has all that it acknowledged ({durability})"
+        if regained.readings:
+            text += f"; {regained.readings} readings were still in the journal, and are committed again"
+        if not lost_readings:
+            self._warning(text)
+            return
+        self._error(
+            f"{text}; {lost_readings} readings are lost. Was it restored from a copy, or does its disk keep less than"
+            " the server believes? See `triggerlog reconcile`"
+        )
+
+    def rejected(self, letters: Sequence[Letter]) -> None:
+        """The database rejected these, and they are dead letters now."""
+        self._rejected += len(letters)
+        moment = time.monotonic_ns()
+        if moment - self._rejected_ns < QUIET_NS:
+            return
+        run, trigger = letters[0].key
+        which = f"trigger {trigger} of run {run}"
+        if self._rejected > 1:
+            which = f"{self._rejected} triggers, among them {which},"
+        self._error(
+            f"the database rejected {which}; kept in the dead letters, see `triggerlog dead-letters list FILE`:"
+            f" {letters[0].reason}"
+        )
+        self._rejected_ns, self._rejected = moment, 0
+
+    def retried(self, outcome: Outcome) -> None:
+        """The dead letters were offered to the database again, through the API."""
+        if outcome.committed or outcome.rejected or outcome.unreadable:
+            report = self._warning if outcome.rejected or outcome.unreadable else self._info
+            report(f"dead letters were retried on request: {outcome.summary}")
+
+    def discarded(self, amount: Amount) -> None:
+        """The dead letters were discarded through the API."""
+        if amount.blocks:
+            self._warning(
+                f"{amount.readings} readings of {amount.triggers} triggers were discarded from the dead letters on"
+                " request"
+            )

@@ -1,0 +1,71 @@
+"""Closed blocks taken apart and put together: what is committed as one is sometimes kept, or rejected, as several."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from schemas.batch import ClosedBlock
+from schemas.readings import Array, join
+
+Key = tuple[int, int]
+"""Run and number of a trigger."""
+
+
+def keys_of(block: ClosedBlock) -> list[Key]:
+    """The triggers that a block closes or revises, each once."""
+    return [(int(row["run"]), int(row["trigger"])) for row in (*block.ledger, *block.revised)]
+
+
+def revised_keys(block: ClosedBlock) -> list[Key]:
+    """The triggers of earlier blocks that a block revises."""
+    return [(int(row["run"]), int(row["trigger"])) for row in block.revised]
+
+
+def split(block: ClosedBlock) -> list[ClosedBlock]:
+    """Take a block apart into the smallest that stand for themselves: a trigger each, or what came late for one."""
+    own = [_part(block, np.array([k]), np.empty(0, np.intp)) for k in range(len(block.ledger))]
+    late = [_part(block, np.empty(0, np.intp), np.array([k])) for k in range(len(block.revised))]
+    return [*own, *late]
+
+
+def _part(block: ClosedBlock, own: Array, revised: Array) -> ClosedBlock:
+    is_late = np.isin(block.late_of, revised)
+    return ClosedBlock(
+        readings=block.readings[own],
+        present=block.present[own],
+        ledger=block.ledger[own],
+        late=block.late[is_late],
+        late_of=np.searchsorted(revised, block.late_of[is_late]).astype(np.intp),
+        revised=block.revised[revised],
+    )
+
+
+def merge(blocks: Sequence[ClosedBlock]) -> ClosedBlock:
+    """Put blocks together, in their order; of a row that was revised several times the last one stays."""
+    if len(blocks) == 1:
+        return blocks[0]
+    closing = [block for block in blocks if block.triggers] or blocks[:1]
+    late, late_of, revised = _merge_revised([block for block in blocks if len(block.revised)] or blocks[:1])
+    return ClosedBlock(
+        readings=join([block.readings for block in closing]),
+        present=np.concatenate([block.present for block in closing]),
+        ledger=np.concatenate([block.ledger for block in closing]),
+        late=late,
+        late_of=late_of,
+        revised=revised,
+    )
+
+
+def _merge_revised(blocks: Sequence[ClosedBlock]) -> tuple[Array, Array, Array]:
+    """Join late readings and revised rows; of a row that was revised several times, keep the last."""
+    revised = np.concatenate([block.revised for block in blocks])
+    starts = np.cumsum([0, *(len(block.revised) for block in blocks[:-1])])
+    late_of = np.concatenate([block.late_of + start for block, start in zip(blocks, starts, strict=True)])
+    order = np.lexsort((np.arange(len(revised)), revised["trigger"], revised["run"]))
+    ordered = revised[order]
+    is_last = np.ones(len(revised), bool)
+    is_last[:-1] = (ordered["run"][1:] != ordered["run"][:-1]) | (ordered["trigger"][1:] != ordered["trigger"][:-1])
+    row_of = np.empty(len(revised), np.intp)
+    # Of rows that belong together, the last one follows the others: each belongs to the next last one.
+    row_of[order] = np.cumsum(is_last) - is_last
+    return join([block.late for block in blocks]), row_of[late_of], ordered[is_last]

@@ -1,0 +1,81 @@
+"""What there is to know of a pipeline at one moment, for whoever reports on it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from daemon.pipeline.assembly import AssemblyCounts
+from daemon.pipeline.committer import CommitCounts
+from daemon.pipeline.journal import Amount
+from schemas.batch import JournalPosition
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineFigures:
+    """The figures of one group, in the order of the data's way; counts are those since the start.
+
+    dropped: readings that sources threw away, by reason.
+    run, newest: the run under way, and its highest trigger closed.
+    open, assembling: triggers being put together, and their readings.
+    assembled: counts of the assembly.
+    recovered: what the journal held at the start and the database lacked.
+    waiting: closed and not committed yet, in memory or in the journal alone.
+    memory_bytes, journal_bytes: what that takes. room_bytes: what is still free of the place where triggers wait.
+    bytes_a_reading: what one takes there; 0 before the first.
+    is_full: whether senders are held back.
+    journal_problem: why the journal takes nothing.
+    committed: counts of the committer. committed_ns: when it committed last (CLOCK_MONOTONIC); 0 for never.
+    account_at_start: what the store had of this logger when it started.
+    store_problem, store_problem_since_ns: why commits fail, and since when (CLOCK_MONOTONIC).
+    at_risk, risk_ms: acknowledged readings that a crash of the server could lose, and how young they may be.
+    lost: acknowledged, or in the journal, and gone.
+    dead_letters: what is in them now. retried: readings that were committed from there.
+    """
+
+    dropped: Mapping[str, int]
+    run: int
+    newest: int | None
+    open: int
+    assembling: int
+    assembled: AssemblyCounts
+    recovered: Amount
+    waiting: Amount
+    memory_bytes: int
+    journal_bytes: int
+    room_bytes: int
+    bytes_a_reading: float
+    is_full: bool
+    journal_problem: str | None
+    committed: CommitCounts
+    committed_ns: int
+    account_at_start: JournalPosition
+    store_problem: str | None
+    store_problem_since_ns: int
+    at_risk: int
+    risk_ms: float
+    lost: Amount
+    dead_letters: Amount
+    retried: int
+
+    @property
+    def received(self) -> int:
+        """Readings that came in, those dropped by sources among them."""
+        return self.assembled.received + sum(self.dropped.values())
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Readings never stored, by reason."""
+        refused = dict(self.assembled.refused)
+        for reason, count in self.dropped.items():
+            refused[reason] = refused.get(reason, 0) + count
+        return refused
+
+    @property
+    def account(self) -> int:
+        """Readings that this logger ever committed into the group."""
+        return self.account_at_start.readings + self.committed.readings
+
+    @property
+    def has_risk_limit(self) -> bool:
+        """Whether the server tells after what time an acknowledged reading is safe."""
+        return math.isfinite(self.risk_ms)

@@ -1,0 +1,83 @@
+"""How each instrument of a group is: present, late, missing, silent, or out of step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from daemon.core.monitoring.events import Events
+from daemon.pipeline.assembly import InHand
+from daemon.pipeline.instruments.desync import Announcer, Desync, Finding
+from daemon.pipeline.instruments.watch import Watch
+from schemas.batch import ClosedBlock
+from schemas.config import AlarmConfig
+from schemas.readings import Array, InstrumentGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstrumentFigures:
+    """How the instruments are.
+
+    states: one letter an instrument, in order (see `schemas.api.status.STATE_LETTERS`).
+    missing_a_trigger: mean number of instruments missing from a trigger of the last seconds.
+    quiet_s: since anything was heard of any of them; None before the first reading.
+    findings: those out of step.
+    """
+
+    states: str
+    missing_a_trigger: float
+    quiet_s: float | None
+    findings: tuple[Finding, ...]
+
+
+class Instruments:
+    """Watches the instruments of one group."""
+
+    def __init__(self, group: InstrumentGroup, alarms: AlarmConfig, events: Events) -> None:
+        self._group = group
+        self._events = events
+        self._watch = Watch(group.size, int(alarms.stale_s * 1e9))
+        self._desync = Desync(group.size, limit_ns=int(alarms.clock_offset_ms * 1e6))
+        self._announcer = Announcer(group.name, group.instruments)
+
+    @property
+    def in_hand_most(self) -> int:
+        """Of how many open triggers `look` takes the readings in hand."""
+        return self._desync.most
+
+    def change(self, alarms: AlarmConfig) -> None:
+        """Take over the limit that can change while the daemon runs."""
+        self._watch.change_stale(int(alarms.stale_s * 1e9))
+
+    def note(self, blocks: Sequence[ClosedBlock], monotonic_ns: int) -> None:
+        """Take note of closed triggers and late readings."""
+        for block in blocks:
+            self._watch.note(block, monotonic_ns)
+            self._desync.note(block)
+
+    def look(self, in_hand: InHand, monotonic_ns: int) -> None:
+        """Judge what is in hand, and report which instruments fell silent, are out of step, or are well again."""
+        # Whose number falls back or stands still is heard, though nothing of it gets into a trigger.
+        self._watch.hear(in_hand.strays["instrument"], monotonic_ns)
+        self._watch.hear(in_hand.doubles["instrument"], monotonic_ns)
+        self._desync.look(in_hand)
+        for severity, text in self._announcer.lines(self._desync.findings):
+            self._events.record(severity, text)
+        for severity, text in self._watch.changes(self._group, monotonic_ns):
+            self._events.record(severity, text)
+
+    def figures(self, monotonic_ns: int) -> InstrumentFigures:
+        """How they are now."""
+        findings = self._desync.findings
+        return InstrumentFigures(
+            states=self._watch.states(monotonic_ns, out_of_step=list(findings)),
+            missing_a_trigger=self._watch.missing_a_trigger(monotonic_ns),
+            quiet_s=self._watch.quiet_s(monotonic_ns),
+            findings=tuple(findings.values()),
+        )
+
+    def late(self) -> Array:
+        """Readings of each instrument that came after their trigger had closed, since the start: int64."""
+        return self._watch.late.copy()
+
+    def heard_s(self, monotonic_ns: int) -> Array:
+        """Seconds since each instrument was last heard: float64, NaN of one that never was."""
+        return self._watch.heard_s(monotonic_ns)

@@ -1,0 +1,131 @@
+"""What the last process left of a group: in the database, in the journal, and in the dead letters."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from backends.base import Store
+from daemon.core.monitoring.events import Events
+from daemon.core.outcome import CommandFailed, reason_of
+from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
+from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery
+from daemon.pipeline.recovery.history import history_of
+from schemas.batch import ClosedBlock, JournalPosition, Stream
+from schemas.config import Config
+from schemas.ledger import ledger_dtype
+from schemas.queries import LedgerTail
+from schemas.readings import Array, InstrumentGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveredGroup:
+    """What was left of one group.
+
+    history: ledger rows of the newest run, ascending. position: up to where the database has it. journal,
+    dead_letters: opened; no journal where none is kept. amount: what the journal has and the database lacks.
+    """
+
+    history: Array
+    position: JournalPosition
+    journal: Journal | None
+    amount: Amount
+    dead_letters: DeadLetters
+
+    @property
+    def run(self) -> int | None:
+        """The newest run; None before the first trigger."""
+        return int(self.history["run"][-1]) if len(self.history) else None
+
+
+async def recover_group(
+    store: Store, group: InstrumentGroup, config: Config, state_dir: Path, events: Events
+) -> RecoveredGroup:
+    """Ask the store, open the journal and the dead letters, and report what was found.
+
+    Raises:
+        StoreUnavailable: the database does not answer.
+        CommandFailed: the journal, or the dead letters, cannot be used.
+    """
+    most = config.assembly.window // 2
+    found = await store.ask(LedgerTail(group=group, most=most))
+    tail = np.zeros(len(found), ledger_dtype(group.size))
+    tail[:] = found
+    position = await store.position(group.name) or JournalPosition(sequence=0)
+    retried = await store.position(group.name, Stream.DEAD_LETTERS) or JournalPosition(sequence=0)
+    dead_letters = DeadLetters(folder_of(state_dir, group.name), group)
+    unreadable, rejected = await asyncio.to_thread(
+        _open_dead_letters, dead_letters, position.sequence, retried.sequence, most
+    )
+    _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
+    journal, in_journal, amount = None, list[ClosedBlock](), Amount()
+    if config.journal.max_mib:
+        journal, in_journal, recovery = await _open_journal(group, config, state_dir, position.sequence)
+        amount = recovery.amount
+        _report_journal(group.name, recovery, events)
+    return RecoveredGroup(
+        history=history_of(tail, [*rejected, *in_journal], most),
+        position=position,
+        journal=journal,
+        amount=amount,
+        dead_letters=dead_letters,
+    )
+
+
+async def _open_journal(
+    group: InstrumentGroup, config: Config, state_dir: Path, position: int
+) -> tuple[Journal, list[ClosedBlock], JournalRecovery]:
+    """Open the journal; return it with its last blocks, for the history, and what was found in it."""
+    journal = Journal(
+        state_dir / "journal" / group.name,
+        group,
+        max_bytes=int(config.journal.max_mib * 2**20),
+        segment_bytes=int(config.journal.segment_mib * 2**20),
+    )
+    try:
+        recovery = await asyncio.to_thread(journal.open, position)
+        blocks = await asyncio.to_thread(journal.read_last, config.assembly.window // 2)
+    except JournalError as error:
+        raise CommandFailed(str(error)) from None
+    except OSError as error:
+        raise CommandFailed(f"the journal under {state_dir} cannot be used: {reason_of(error)}") from None
+    return journal, blocks, recovery
+
+
+def _open_dead_letters(
+    letters: DeadLetters, position: int, retried: int, most: int
+) -> tuple[list[Found], list[ClosedBlock]]:
+    """Open them; return what cannot be read, and the last ones: what comes late for them is to find its trigger."""
+    try:
+        return letters.open(position=position, retried=retried), letters.read_last(most)
+    except OSError as error:
+        raise CommandFailed(f"the dead letters cannot be used: {error}") from None
+
+
+def _report_dead_letters(group: str, unreadable: list[Found], amount: Amount, events: Events) -> None:
+    for found in unreadable:
+        events.error(f"group {group}: {found.problem}")
+    if amount.blocks:
+        events.warning(
+            f"group {group}: {amount.readings} readings of {amount.triggers} triggers are in the dead letters; see"
+            " `triggerlog dead-letters list FILE`"
+        )
+
+
+def _report_journal(group: str, recovery: JournalRecovery, events: Events) -> None:
+    amount = recovery.amount
+    if amount.blocks:
+        events.info(
+            f"group {group}: {amount.readings} readings of {amount.triggers} triggers were left in the journal, and are"
+            " committed now"
+        )
+    for damage, copy in zip(recovery.damages, recovery.copies, strict=True):
+        where = f"group {group}: {damage.path.name} in the journal, bytes {damage.start} to {damage.end}"
+        if damage.is_torn:
+            events.info(
+                f"{where}: a record was being written when the machine or the daemon stopped; the bytes are kept in"
+                f" {copy}"
+            )
+        else:
+            events.error(f"{where}: it is damaged; the bytes are kept in {copy}")

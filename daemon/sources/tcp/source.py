@@ -1,0 +1,217 @@
+"""Readings over TCP: acknowledged, with backpressure."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.gather import NOBODY, Gather
+from daemon.sources.base import Pipelines
+from daemon.sources.limits import Networks, Refusals
+from daemon.sources.tcp.acceptor import Acceptor
+from daemon.sources.tcp.admission import Admission
+from daemon.sources.tcp.connection import Connection
+from schemas.api.status import SourceStatus
+from schemas.config import TcpSource as TcpConfig
+from schemas.readings import Array
+
+AGAIN_S = 0.1
+"""Pause before a sender that did not read its acknowledgements, or still waits for its last, is looked at again."""
+
+FAREWELL_S = 5.0
+"""Time that senders have at the end to take their last acknowledgements; a hostile one would take for ever."""
+
+
+class TcpSource:
+    """A listening socket and the senders connected to it.
+
+    tls: what it speaks; None is plain TCP. report: called now and then with one line, what was turned away.
+    """
+
+    def __init__(
+        self,
+        config: TcpConfig,
+        pipelines: Pipelines,
+        *,
+        tls: ssl.SSLContext | None = None,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.pipelines = pipelines
+        self.groups = {name: pipeline.group for name, pipeline in pipelines.items()}
+        self.gathers = {name: Gather(pipeline) for name, pipeline in pipelines.items()}
+        self.handshake_timeout_s = config.handshake_timeout_s
+        self._config = config
+        self._address = f"{config.host}:{config.port}"
+        self._admission: Admission[Connection] = Admission(
+            most=config.max_connections,
+            most_of_address=config.max_connections_per_address,
+            most_ungreeted=config.max_ungreeted,
+        )
+        self._refusals = Refusals(lambda: f"source tcp {self._address}", report)
+        self._acceptor = Acceptor(
+            networks=Networks(config.allow),
+            make=self._arrived,
+            refuse=self._refusals.count,
+            tls=tls,
+            handshake_timeout_s=config.handshake_timeout_s,
+        )
+        self._deserted = asyncio.Event()
+        self._columns: dict[str, dict[int, Connection]] = {name: {} for name in pipelines}
+        self._acknowledged: dict[str, Array] = {name: np.empty(0, np.int64) for name in pipelines}
+        self._again: dict[str, set[int]] = {name: set() for name in pipelines}
+        self._every_s = config.acknowledge_every_ms / 1e3
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_round = 0.0
+        for name, pipeline in pipelines.items():
+            pipeline.subscribe(settled=self.settled, full=partial(self._full, name))
+
+    async def start(self) -> None:
+        """Listen."""
+        self._address = await self._acceptor.listen(self._config.host, self._config.port)
+
+    async def stop(self) -> None:
+        """Accept nothing more, read nothing more."""
+        self._acceptor.close()
+        for connection in self._admission.connections():
+            connection.stop()
+        for gather in self.gathers.values():
+            gather.flush()
+
+    async def close(self) -> None:
+        """Send the last acknowledgements and close all connections."""
+        self._round()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._deserted.clear()
+        for connection in self._admission.connections():
+            connection.close()
+        if len(self._admission):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._deserted.wait(), FAREWELL_S)
+        for connection in self._admission.connections():
+            connection.abort()
+
+    def status(self) -> SourceStatus:
+        """How it does."""
+        received = sum(gather.received for gather in self.gathers.values())
+        nbytes = sum(gather.received * self.groups[name].record.itemsize for name, gather in self.gathers.items())
+        return SourceStatus(
+            kind="tcp",
+            address=self._address,
+            connections=len(self._admission),
+            received=received,
+            bytes=nbytes,
+            refused=self._refusals.by_reason(),
+            refused_most=self._refusals.by_address(),
+            lost_datagrams=0,
+        )
+
+    def change(self, config: TcpConfig) -> None:
+        """Take over the limits; those who are connected stay."""
+        self._every_s = config.acknowledge_every_ms / 1e3
+        self._admission.change(
+            most=config.max_connections,
+            most_of_address=config.max_connections_per_address,
+            most_ungreeted=config.max_ungreeted,
+        )
+
+    def parts(self) -> list[Part]:
+        """Whether it listens, and hands on what it reads."""
+        name = f"listening at tcp {self._address}"
+        listening = Part(name=name, steps=0, is_busy=not self._acceptor.is_listening)
+        return [listening, *(gather.part() for gather in self.gathers.values())]
+
+    # --- what connections ask for -------------------------------------------------------------------------------
+
+    def _arrived(self, address: str) -> Connection:
+        connection = Connection(self, address)
+        leaving = self._admission.arrive(connection)
+        if leaving is not None:
+            leaving.make_room()
+        return connection
+
+    def admit(self, connection: Connection) -> None:
+        """Let a connection that has greeted stay.
+
+        Raises:
+            ProtocolError: there are too many already.
+        """
+        self._admission.greet(connection)
+
+    def joined(self, connection: Connection) -> None:
+        """Note which column of its group's receipts the connection has."""
+        assert connection.group is not None
+        if connection.column != NOBODY:
+            self._columns[connection.group][connection.column] = connection
+            self._acknowledged[connection.group][connection.column : connection.column + 1] = -1
+        if self.pipelines[connection.group].is_full:
+            connection.pause(paused=True)
+
+    def left(self, connection: Connection) -> None:
+        """Forget a connection; its readings go on."""
+        self._admission.leave(connection)
+        if not len(self._admission):
+            self._deserted.set()
+        if connection.group is None:
+            return
+        self.gathers[connection.group].flush()
+        if connection.column != NOBODY:
+            del self._columns[connection.group][connection.column]
+            self._again[connection.group].discard(connection.column)
+            self.pipelines[connection.group].disconnect(connection.column)
+
+    def refuse(self, reason: str, address: str) -> None:
+        """Count a connection, or a part of a record, that was turned away."""
+        self._refusals.count(reason, address)
+
+    def ended(self, connection: Connection) -> None:
+        """Note that a connection will send nothing more and waits for its last acknowledgement."""
+        assert connection.group is not None
+        leaving = self._admission.end(connection)
+        if leaving is not None:
+            leaving.abort()
+        self.gathers[connection.group].flush()
+        self._again[connection.group].add(connection.column)
+        self.settled()
+
+    # --- acknowledgements and backpressure ----------------------------------------------------------------------
+
+    def settled(self) -> None:
+        """Plan to send acknowledgements, not more often than the settings allow."""
+        if self._timer is not None or not len(self._admission):
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(max(loop.time(), self._last_round + self._every_s), self._round)
+
+    def _round(self) -> None:
+        """Send every sender the acknowledgement that is new to it."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        self._last_round = loop.time()
+        for name, columns in self._columns.items():
+            if columns:
+                self._acknowledge(name, columns)
+        if any(self._again.values()):
+            self._timer = loop.call_later(max(self._every_s, AGAIN_S), self._round)
+
+    def _acknowledge(self, group: str, columns: dict[int, Connection]) -> None:
+        done, refused = self.pipelines[group].acknowledged()
+        before, again = self._acknowledged[group], self._again[group]
+        before = np.pad(before, (0, len(done) - len(before)), constant_values=-1)
+        for column in {*np.flatnonzero(done != before).tolist(), *again}:
+            connection = columns.get(column)
+            if connection is None:
+                continue
+            again.discard(column)
+            if not connection.acknowledge(int(done[column]), int(refused[column])):
+                again.add(column)
+        self._acknowledged[group] = done
+
+    def _full(self, group: str, is_full: bool) -> None:
+        for connection in self._admission.connections():
+            if connection.group == group:
+                connection.pause(paused=is_full)

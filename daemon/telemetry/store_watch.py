@@ -1,0 +1,80 @@
+"""The store, watched: opened as soon as it can be, and asked now and then how it is."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from backends.base import Store, StoreError, StoreUnavailable
+from daemon.core.configuration.database import in_its_field, why_refused
+from daemon.core.monitoring.events import Events
+from daemon.core.outcome import CommandFailed
+from daemon.telemetry.store_report import StoreReport
+from daemon.web.backoff import Backoff
+from schemas.config import Config
+
+EVERY_S = 5.0
+"""Time between two questions; an idle daemon notices within it that the database is gone."""
+
+RETRY_FIRST_S = 0.25
+RETRY_MOST_S = 1.0
+"""Pauses between attempts to open it."""
+
+
+class StoreWatch:
+    """Keeps the report of the store up to date.
+
+    looked: called after each answer.
+    """
+
+    def __init__(
+        self, store: Store, report: StoreReport, config: Config, events: Events, looked: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._report = report
+        self._config = config
+        self._events = events
+        self._looked = looked
+        self._refused: str | None = None
+
+    async def open(self, stop: asyncio.Event) -> bool:
+        """Open the store, trying again while it is not available; False when `stop` came first.
+
+        Raises:
+            CommandFailed: it cannot be used as configured.
+        """
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
+        while not stop.is_set():
+            try:
+                await self._store.open()
+                self._report.answered(await self._store.facts())
+            except StoreUnavailable as error:
+                if self._report.problem != str(error):
+                    self._events.error(f"the database is away, no readings are taken yet: {error}")
+                self._report.failed(str(error))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), backoff.next_s())
+            except StoreError as error:
+                raise CommandFailed(in_its_field(await why_refused(self._store, error), self._config)) from None
+            else:
+                return True
+        return False
+
+    async def run(self) -> None:
+        """Ask it again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        try:
+            self._report.answered(await self._store.facts())
+        except StoreUnavailable as error:
+            self._report.failed(str(error))
+        except StoreError as error:
+            # Readings may well be committed all the same; an operator has to know that the facts are old ones.
+            if self._refused != str(error):
+                self._events.warning(f"the database does not say how it is: {error}")
+            self._refused = str(error)
+        else:
+            self._refused = None
+            self._looked()
