@@ -38,11 +38,11 @@ from daemon.workloads.interference.experiments import Experiments
 from daemon.workloads.readers.governor.governing import Governing
 from daemon.workloads.readers.manager import Readers, WorkloadRefused
 from daemon.workloads.visits.visiting import Visiting
-from schemas.api.status import State
 from schemas.config import Config, Workload
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
+from schemas.states import DaemonState
 
 FACTS_EVERY_S = 5.0
 """Time between two looks at the store; an idle daemon notices within it that the database is gone."""
@@ -162,7 +162,7 @@ class Service:
         self.reporter.pipelines = self.experiments.pipelines = self.governing.pipelines = self.pipelines
         self._tell_risk()
         await self._start_sources()
-        self.reporter.state = State.RUNNING
+        self.reporter.state = DaemonState.RUNNING
         self._background.append(tasks.create_task(self._reloader.run(self.reload_wanted), name="reloads"))
         self._background.append(tasks.create_task(self.governing.run(), name="governor"))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
@@ -175,7 +175,7 @@ class Service:
 
     async def shutdown(self) -> None:
         """Take nothing more, commit what is here, tell the senders, and let go."""
-        self.reporter.state = State.STOPPING
+        self.reporter.state = DaemonState.STOPPING
         self._notifier.stopping(status_line(self.reporter.status()))
         self._notifier.extend(STOP_MORE_S)
         await self.experiments.end()

@@ -11,7 +11,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from daemon.api.service import Told
 from daemon.telemetry.exposition.exposition import StatusCollector
-from schemas.api.status import State, Status
+from schemas.api.status import Status
+from schemas.states import DaemonState
 
 STREAMS = 64
 """Who may listen at the same time: a page counts as one, however many browsers look at it."""
@@ -33,7 +34,7 @@ def status_routes(service: Told) -> APIRouter:
     async def ready(response: Response) -> dict[str, str]:
         """Answer 200 while readings are taken and committed, 503 with the reason while they are not."""
         status = service.reporter.status()
-        if status.state is State.RUNNING:
+        if status.state is DaemonState.RUNNING:
             return {"status": "ready"}
         response.status_code = 503
         return {"status": status.state, "reason": status.store.problem or f"the daemon is {status.state}"}

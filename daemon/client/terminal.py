@@ -17,17 +17,18 @@ from daemon.client.reach import Reach
 from daemon.client.readers_table import readers_table
 from daemon.core.words import ms
 from daemon.web.tls import why_untrusted
-from schemas.api.status import Event, GroupStatus, State, Status, StoreStatus
+from schemas.api.status import Event, GroupStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
+from schemas.states import DaemonState
 
 PATH = "/api/v1/status"
 PATIENCE_S = 2.0
 
-_STATES: Mapping[State, tuple[str, str]] = {
-    State.STARTING: ("… starting", "yellow"),
-    State.RUNNING: ("● running", "green"),
-    State.STORE_AWAY: ("▲ database away, readings wait", "bold red"),
-    State.STOPPING: ("■ stopping", "yellow"),
+_STATES: Mapping[DaemonState, tuple[str, str]] = {
+    DaemonState.STARTING: ("… starting", "yellow"),
+    DaemonState.RUNNING: ("● running", "green"),
+    DaemonState.STORE_AWAY: ("▲ database away, readings wait", "bold red"),
+    DaemonState.STOPPING: ("■ stopping", "yellow"),
 }
 _SEVERITIES = {"info": "", "warning": "yellow", "error": "bold red"}
 

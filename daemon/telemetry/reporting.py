@@ -26,12 +26,12 @@ from schemas.api.status import (
     ReaderStatus,
     ReadingCounts,
     Slip,
-    State,
     Status,
     TriggerCounts,
 )
 from schemas.api.visits import VisitsStatus
 from schemas.config import Config
+from schemas.states import DaemonState
 
 SLIPS_TOLD = 100
 """Instruments out of step that a status lists; it counts all of them."""
@@ -61,7 +61,7 @@ class Reporter:
         self.experiment: Callable[[], ExperimentStatus | None] = lambda: None
         self.governor: Callable[[], GovernorStatus | None] = lambda: None
         self.visits: Callable[[], VisitsStatus | None] = lambda: None
-        self.state = State.STARTING
+        self.state = DaemonState.STARTING
         self.folder: Path | None = None
         """The state folder, whose disk is told of."""
         self._disk: DiskStatus | None = None
@@ -119,7 +119,7 @@ class Reporter:
 
     def look_at_store(self) -> None:
         """Say it when the store has gone away, or has come back."""
-        if self.state is not State.RUNNING:
+        if self.state is not DaemonState.RUNNING:
             return
         moment = time.monotonic_ns()
         problem = self._store.status(self.pipelines).problem
@@ -143,7 +143,7 @@ class Reporter:
             uptime_s=(moment - self._started_ns) / 1e9,
             logger=self._config.logger,
             version=self._version,
-            state=State.STORE_AWAY if self.state is State.RUNNING and not store.available else self.state,
+            state=DaemonState.STORE_AWAY if self.state is DaemonState.RUNNING and not store.available else self.state,
             store=store,
             groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
             sources=[source.status() for source in self.sources],

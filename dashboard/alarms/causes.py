@@ -6,7 +6,8 @@ from dashboard.alarms import limits, visits
 from dashboard.alarms.alarm import Alarm, Severity
 from dashboard.alarms.limits import Known, lasting
 from dashboard.alarms.slips import words
-from schemas.api.status import State, Status
+from schemas.api.status import Status
+from schemas.states import DaemonState
 
 
 def alarms(status: Status, known: Known = frozenset()) -> list[Alarm]:
@@ -35,9 +36,9 @@ LIMITS = (
 
 def _store(status: Status) -> Iterator[Alarm]:
     store = status.store
-    if store.available and status.state is not State.STORE_AWAY:
+    if store.available and status.state is not DaemonState.STORE_AWAY:
         return
-    starting = status.state is State.STARTING
+    starting = status.state is DaemonState.STARTING
     why = f": {store.problem}" if store.problem else ""
     look = (
         "it is tried again by itself; if it stays away, see `journalctl -u triggerlog` and the free space of the disk"

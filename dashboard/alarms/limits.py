@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from dashboard.alarms.alarm import Alarm, Severity
-from schemas.api.status import GroupStatus, InstrumentState, State, Status
+from schemas.api.status import GroupStatus, Status
+from schemas.states import DaemonState, InstrumentState
 
 WITHIN = 0.9
 """An alarm in force goes once what it is about is within so much of its limit: at the limit itself it would flicker."""
@@ -18,7 +19,7 @@ Known = frozenset[str]
 def stale_data(status: Status, known: Known) -> Iterator[Alarm]:
     """Nothing comes: silence of all instruments together, which the grid calls a machine at rest."""
     limit = status.limits.get("quiet_s")
-    if limit is None or status.state not in (State.RUNNING, State.STORE_AWAY):
+    if limit is None or status.state not in (DaemonState.RUNNING, DaemonState.STORE_AWAY):
         return
     quiet = {name: _quiet_s(group, status) for name, group in status.groups.items()}
     stale = {name: seconds for name, seconds in quiet.items() if seconds > limit}

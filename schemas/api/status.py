@@ -4,31 +4,10 @@ Rates are means over the last second, at slow rates over up to five; percentiles
 are nanoseconds since 1970-01-01 UTC.
 """
 
-from enum import StrEnum
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.api.visits import VisitsStatus
-
-
-class State(StrEnum):
-    """What the daemon as a whole is doing."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    STORE_AWAY = "store_away"  # the database does not answer; readings wait, and are committed when it is back
-    STOPPING = "stopping"
-
-
-class InstrumentState(StrEnum):
-    """How an instrument did lately; the page shows each by a glyph as well as by colour."""
-
-    OK = "ok"
-    LATE = "late"  # its last readings came after their trigger had closed
-    MISSING = "missing"  # absent from some of the last triggers
-    DESYNCHRONISED = "desynchronised"  # its trigger numbers or its clock are out of step with those of the others
-    SILENT = "silent"  # nothing received for longer than the staleness limit, while triggers go on
-    NEVER = "never"  # nothing received since the daemon started
+from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
 
 
 class _Model(BaseModel):
@@ -272,7 +251,7 @@ class Status(_Model):
     uptime_s: float
     logger: str
     version: str
-    state: State
+    state: DaemonState
     store: StoreStatus
     groups: dict[str, GroupStatus]
     sources: list[SourceStatus]
@@ -291,13 +270,3 @@ class Status(_Model):
     )
     cpu_percent: float = Field(description="of one core, this process, lately")
     memory_mib: float = Field(description="resident memory of this process")
-
-
-STATE_LETTERS: dict[str, InstrumentState] = {
-    "o": InstrumentState.OK,
-    "l": InstrumentState.LATE,
-    "m": InstrumentState.MISSING,
-    "d": InstrumentState.DESYNCHRONISED,
-    "s": InstrumentState.SILENT,
-    "n": InstrumentState.NEVER,
-}

@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from dashboard.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
-from schemas.api.status import State, Status
+from schemas.api.status import Status
+from schemas.states import DaemonState
 from tests.page.served import snapshot
 from tests.page.visits import STATUS
 
@@ -87,7 +88,7 @@ def test_a_durability_that_is_not_kept_is_a_warning_with_its_mend() -> None:
 
 
 def test_a_store_that_is_not_ready_at_the_start_is_a_note() -> None:
-    starting = status(available=False).model_copy(update={"state": State.STARTING})
+    starting = status(available=False).model_copy(update={"state": DaemonState.STARTING})
     assert [alarm.severity for alarm in alarms(starting)] == [Severity.NOTE]
 
 

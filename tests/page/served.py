@@ -15,25 +15,23 @@ from fastapi import APIRouter, FastAPI, HTTPException, WebSocket, WebSocketDisco
 from fastapi.responses import HTMLResponse
 
 from schemas.api.status import (
-    STATE_LETTERS,
     DiskStatus,
     Event,
     ExperimentStatus,
     GovernorStatus,
     GroupStatus,
-    InstrumentState,
     Latency,
     ReaderStatus,
     ReadingCounts,
     Slip,
     SourceStatus,
-    State,
     Status,
     StoreStatus,
     TriggerCounts,
 )
 from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
 from schemas.api.visits import VisitsStatus
+from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
 from tests.page.served_instruments import instrument_routes
 from tests.page.served_visits import visit_routes
 
@@ -198,7 +196,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         uptime_s=(time_ns - STARTED_NS) / 1e9,
         logger="klystron-gallery",
         version="0.1.0",
-        state=State.RUNNING if figures["available"] else State.STORE_AWAY,
+        state=DaemonState.RUNNING if figures["available"] else DaemonState.STORE_AWAY,
         store=StoreStatus(
             backend=figures["backend"],
             version="18.1",

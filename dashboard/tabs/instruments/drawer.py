@@ -14,7 +14,7 @@ from dashboard.feed.client import DaemonApi, DaemonUnavailable, Missing, Reading
 from dashboard.feed.hub import Hub
 from dashboard.tabs.figures import STRIP_HEIGHT, TRENDS, empty, graph_config, missing_strip, trends
 from dashboard.tabs.parts import HIDDEN
-from schemas.api.status import STATE_LETTERS, InstrumentState
+from schemas.states import STATE_LETTERS, InstrumentState
 
 TREND_S = 300
 POINTS = 600

@@ -20,11 +20,12 @@ from daemon.telemetry.storage_report import StorageReport
 from daemon.telemetry.store_report import StoreReport
 from daemon.telemetry.stream import StatusStream
 from daemon.web.tls import Identity
-from schemas.api.status import State, Status
+from schemas.api.status import Status
 from schemas.api.storage import Storage
 from schemas.batch import Durability
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
+from schemas.states import DaemonState
 from tests.support.pipelines import Logger, eventually, logging_to_memory
 from tests.support.readings import PERIOD_NS, make_block, make_group, time_of, whole
 
@@ -77,7 +78,7 @@ async def served(host: str = "127.0.0.1", identity: Identity | None = None) -> A
         report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
         report.answered(facts(KEPT))
         reporter = Reporter(CONFIG, report, logger.events)
-        reporter.pipelines, reporter.state = logger.pipelines, State.RUNNING
+        reporter.pipelines, reporter.state = logger.pipelines, DaemonState.RUNNING
         stream = StatusStream(reporter)
         service = Service(
             reporter=reporter,
