@@ -13,7 +13,7 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
 from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_from
-from dashboard.access.login import Doorkeeper
+from dashboard.access.login import LoginGuard
 from dashboard.access.orders import order_routes
 from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
@@ -150,7 +150,7 @@ def build_app(
     api.include_router(relay_routes(questions))
     api.include_router(visit_routes(questions, lambda: None if hub.status is None else hub.status.visits))
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
-    api.add_middleware(Doorkeeper, password=password, is_secure=is_secure, origins=origins)
+    api.add_middleware(LoginGuard, password=password, is_secure=is_secure, origins=origins)
     api.add_middleware(SecurityHeaders, policy=policy)
     return api
 

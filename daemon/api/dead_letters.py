@@ -1,55 +1,63 @@
 """Routes for what the database rejected."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query, Security
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter, Query
 
 from backends.base import StoreError
-from daemon.api.service import Told
+from daemon.api.access import NEEDS_TOKEN
+from daemon.api.service import ApiService, starting
 from daemon.pipeline.pipeline import Pipeline
+from daemon.web.errors import ApiError
+from schemas.api.control import Discarded, DiscardedByGroup, Retried, RetriedByGroup
 
 Group = Annotated[str | None, Query(description="Name of an instrument group; all of them if absent.")]
 
 
-def dead_letter_routes(service: Told) -> APIRouter:
+def dead_letter_routes(service: ApiService) -> APIRouter:
     """Retry and discard."""
-    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
-    routes = APIRouter(dependencies=[Security(HTTPBearer(auto_error=False, description="The API's token."))])
+    routes = APIRouter(dependencies=[NEEDS_TOKEN])
 
     @routes.post("/api/v1/dead-letters/retry", tags=["control"])
-    async def retry(group: Group = None) -> dict[str, dict[str, Any]]:
-        """Offer the dead letters to the database again, in order, and tell what became of them when that is done."""
-        with _told_in_words():
-            return {name: asdict(await pipeline.retry()) for name, pipeline in _asked(service, group).items()}
+    async def retry(group: Group = None) -> RetriedByGroup:
+        """Offer the dead letters to the database again, in order; the answer comes when that is done."""
+        chosen = _chosen(service, group)
+        with _errors_answered():
+            return RetriedByGroup({name: Retried(**asdict(await each.retry())) for name, each in chosen.items()})
 
     @routes.post("/api/v1/dead-letters/discard", tags=["control"])
-    async def discard(group: Group = None) -> dict[str, dict[str, int]]:
-        """Throw the dead letters away for good, and tell how much that was."""
-        with _told_in_words():
-            return {name: asdict(await pipeline.discard()) for name, pipeline in _asked(service, group).items()}
+    async def discard(group: Group = None) -> DiscardedByGroup:
+        """Throw the dead letters away for good."""
+        gone = {}
+        with _errors_answered():
+            for name, pipeline in _chosen(service, group).items():
+                amount = await pipeline.discard()
+                gone[name] = Discarded(letters=amount.pieces, triggers=amount.triggers, readings=amount.readings)
+        return DiscardedByGroup(gone)
 
     return routes
 
 
 @contextlib.contextmanager
-def _told_in_words() -> Iterator[None]:
+def _errors_answered() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise HTTPException(503, f"{error}; what was not committed lies where it was, try again later") from None
+        raise ApiError(503, str(error), "try again later; what was not committed lies where it was") from None
     except OSError as error:
-        raise HTTPException(500, f"the dead letters cannot be used: {error}") from None
+        fix = "see that the daemon may read and write its state folder, and that its disk has room"
+        raise ApiError(500, f"the dead letters cannot be used: {error}", fix) from None
 
 
-def _asked(service: Told, group: str | None) -> dict[str, Pipeline]:
+def _chosen(service: ApiService, group: str | None) -> Mapping[str, Pipeline]:
     if not service.pipelines:
-        raise HTTPException(503, "the daemon is starting; the database is not open yet")
+        raise starting()
     if group is None:
-        return dict(service.pipelines)
+        return service.pipelines
     if group not in service.pipelines:
-        raise HTTPException(404, f"there is no group {group!r}; there is: {', '.join(service.pipelines)}")
+        fix = f"name one of {', '.join(service.pipelines)}"
+        raise ApiError(404, f"there is no group {group!r}", fix, field="group")
     return {group: service.pipelines[group]}

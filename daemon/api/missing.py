@@ -8,21 +8,22 @@ import numpy as np
 from fastapi import APIRouter, Depends, Query, Response
 
 from daemon.api.answers import missing_answer
-from daemon.api.gate import Gate
+from daemon.api.query_limit import QueryLimit
 from daemon.api.readings import GroupName, group_of, json_answer, number_of
-from daemon.api.service import Told
+from daemon.api.service import ApiService
+from schemas.api.readings import Missing
 from schemas.queries import LedgerTail
 
 LAST_MOST = 20_000
 """Triggers looked at: of 120 instruments 2 MB of ledger, which a database on the same machine tells within 100 ms."""
 
 
-def missing_routes(service: Told) -> APIRouter:
+def missing_routes(service: ApiService) -> APIRouter:
     """Missing history of a group."""
     routes = APIRouter()
-    gate = Depends(Gate())
+    limit = Depends(QueryLimit())
 
-    @routes.get("/api/v1/groups/{group}/missing", tags=["readings"], dependencies=[gate])
+    @routes.get("/api/v1/groups/{group}/missing", tags=["readings"], dependencies=[limit], response_model=Missing)
     async def missing(
         group: GroupName,
         last: Annotated[

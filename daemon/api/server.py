@@ -5,19 +5,19 @@ import socket
 from collections.abc import Iterator
 
 from daemon.api.app import make_app
-from daemon.api.service import Told
+from daemon.api.service import ApiService
 from daemon.core.api_token import api_token
 from daemon.core.configuration import LoadedConfig, identity_of
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.web.http import Limits
-from daemon.web.server import DoorServer, bound
+from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
 from schemas.checking.addresses import in_url, is_loopback
 
 LIMITS = Limits()
 
 
-class _Server(DoorServer):
+class _Server(LimitedServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # The service ends on signals by itself: first the sources, the API last.
@@ -37,7 +37,7 @@ class ApiServer:
 
     def __init__(
         self,
-        service: Told,
+        service: ApiService,
         host: str,
         port: int,
         *,
@@ -82,7 +82,7 @@ class ApiServer:
             ) from None
 
 
-def api_server(service: Told, loaded: LoadedConfig) -> ApiServer:
+def api_server(service: ApiService, loaded: LoadedConfig) -> ApiServer:
     """The API of a configuration.
 
     Raises:

@@ -2,11 +2,11 @@
 
 from fastapi import APIRouter
 
-from daemon.api.service import Told
+from daemon.api.service import ApiService
 from schemas.api.storage import Storage
 
 
-def storage_routes(service: Told) -> APIRouter:
+def storage_routes(service: ApiService) -> APIRouter:
     """Sizes, growth, partitions and journals."""
     routes = APIRouter()
 

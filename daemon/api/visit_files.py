@@ -5,19 +5,19 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Path, Response
 from fastapi.responses import StreamingResponse
 
-from daemon.api.service import Told
+from daemon.api.service import ApiService, file_of
 from daemon.workloads.visits.files import Files, NotMade
 from daemon.workloads.visits.kept import ID
 
 Id = Annotated[str, Path(description="Id of a run.", pattern=f"^{ID.pattern}$", examples=["20260101T000000Z"])]
 
 
-def visit_files_routes(service: Told) -> APIRouter:
+def visit_files_routes(service: ApiService) -> APIRouter:
     """CSV, Parquet, report."""
     routes = APIRouter()
     files = Files(lambda: service.visiting.kept, lambda: service.visiting.running_id)
 
-    @routes.get("/api/v1/visits/{name}/csv", tags=["visits"], response_class=Response)
+    @routes.get("/api/v1/visits/{name}/csv", tags=["visits"], response_class=Response, responses=file_of("text/csv"))
     async def as_csv(name: Id) -> Response:
         """What was measured of each visit, as CSV."""
         try:
@@ -27,7 +27,12 @@ def visit_files_routes(service: Told) -> APIRouter:
         headers = {**_named(f"visits-{name}.csv"), "content-length": str(size)}
         return StreamingResponse(pieces, media_type="text/csv", headers=headers)
 
-    @routes.get("/api/v1/visits/{name}/parquet", tags=["visits"], response_class=Response)
+    @routes.get(
+        "/api/v1/visits/{name}/parquet",
+        tags=["visits"],
+        response_class=Response,
+        responses=file_of("application/vnd.apache.parquet"),
+    )
     async def as_parquet(name: Id) -> Response:
         """The same as Parquet."""
         try:
@@ -39,7 +44,9 @@ def visit_files_routes(service: Told) -> APIRouter:
         headers = _named(f"visits-{name}.parquet")
         return Response(content, media_type="application/vnd.apache.parquet", headers=headers)
 
-    @routes.get("/api/v1/visits/{name}/report", tags=["visits"], response_class=Response)
+    @routes.get(
+        "/api/v1/visits/{name}/report", tags=["visits"], response_class=Response, responses=file_of("text/html")
+    )
     async def report(name: Id) -> Response:
         """The report: one HTML file that loads nothing and runs no script."""
         try:

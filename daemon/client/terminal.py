@@ -17,6 +17,7 @@ from daemon.client.reach import Reach
 from daemon.client.readers_table import readers_table
 from daemon.core.words import ms
 from daemon.web.tls import why_untrusted
+from schemas.api.problem import Problem
 from schemas.api.status import Event, GroupStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
 from schemas.states import DaemonState
@@ -59,11 +60,11 @@ async def ask(client: httpx.AsyncClient, method: str, path: str, body: object = 
 
 def _refusal(where: str, answer: httpx.Response) -> str:
     try:
-        detail = str(answer.json()["detail"])
-    except (ValueError, KeyError, TypeError):
+        problem = Problem.model_validate_json(answer.content)
+    except ValidationError:
         return f"{where} answers {answer.status_code}; is it a triggerlog daemon?"
-    mend = " (name the configuration file, or give --token-file or TRIGGERLOG_TOKEN)" * (answer.status_code == 401)
-    return f"{where} answers {answer.status_code}: {detail}{mend}"
+    fix = " (name the configuration file, or give --token-file or TRIGGERLOG_TOKEN)" * (answer.status_code == 401)
+    return f"{where} answers {answer.status_code}: {problem}{fix}"
 
 
 async def ask_status(client: httpx.AsyncClient) -> Status:

@@ -9,7 +9,7 @@ from backends.base import StoreFacts
 from daemon.core.database import in_use
 from daemon.core.events import Events
 from daemon.telemetry.growth import Growth
-from schemas.api.status import StoreStatus
+from schemas.api.status import Shortfall, StoreStatus
 from schemas.batch import Durability
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class StoreReport:
         self._target = target
         self._groups = groups
         self._events = events
-        self._short: dict[str, str] = {}
+        self._short: dict[str, Shortfall] = {}
         self._away_since_ns = self._failed_ns = time.monotonic_ns()
 
     def answered(self, facts: StoreFacts) -> None:

@@ -6,7 +6,7 @@ from dashboard.alarms import limits, visits
 from dashboard.alarms.alarm import Alarm, Severity
 from dashboard.alarms.limits import Known, lasting
 from dashboard.alarms.slips import words
-from schemas.api.status import Status
+from schemas.api.status import Shortfall, Status
 from schemas.states import DaemonState
 
 
@@ -89,7 +89,7 @@ def _rejected(status: Status) -> Iterator[Alarm]:
             key="dead",
             severity=Severity.CRITICAL,
             text=f"{lying:,} readings lie in the dead letters: the database rejected them for good",
-            action="`triggerlog dead-letters list FILE` tells why; mend the cause, then `dead-letters retry FILE`.",
+            action="`triggerlog dead-letters list FILE` tells why; fix the cause, then `dead-letters retry FILE`.",
             extent=lying,
         )
     elif dead > 0:
@@ -119,17 +119,17 @@ def _durability(status: Status) -> Iterator[Alarm]:
     A warning, not critical: nothing is being lost, and nothing will be until the server crashes. It is an operator's
     task for today, and must not stand above what loses readings now.
     """
-    by_line: dict[str, list[str]] = {}
-    for durability, line in status.store.shortfall.items():
-        by_line.setdefault(line, []).append(durability)
-    for line, asked in by_line.items():
-        what, _, mend = line.rpartition("; ")
+    alike: dict[Shortfall, list[str]] = {}
+    for durability, shortfall in status.store.shortfall.items():
+        alike.setdefault(shortfall, []).append(durability)
+    for shortfall, asked in alike.items():
         groups = [name for name, group in status.groups.items() if group.durability in asked]
         yield Alarm(
             key=f"durability {asked[0]}",
             severity=Severity.WARNING,
-            text=f"Durability {' and '.join(asked)} is not kept ({', '.join(groups)}): {what or mend}",
-            action=f"{mend[:1].upper()}{mend[1:]}. Until then a crash of the server may take readings it acknowledged.",
+            text=f"Durability {' and '.join(asked)} is not kept ({', '.join(groups)}): {shortfall.problem}",
+            action=f"{shortfall.fix[:1].upper()}{shortfall.fix[1:]}. Until then a crash of the server may take "
+            "readings it acknowledged.",
         )
 
 
@@ -138,7 +138,7 @@ NAMED = 3
 
 
 def _desynchronised(status: Status) -> Iterator[Alarm]:
-    """A warning: nothing is lost, but until it is mended readings stand in a trigger that is not theirs."""
+    """A warning: nothing is lost, but until it is fixed readings stand in a trigger that is not theirs."""
     count = sum(group.desynchronised_now for group in status.groups.values())
     slips = [slip for group in status.groups.values() for slip in group.slips]
     if not count:

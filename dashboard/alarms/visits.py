@@ -19,7 +19,7 @@ def failed(status: Status, known: Known) -> Iterator[Alarm]:
             key="visits",
             severity=_severity(status),
             text=f"Visits failed after {run.done:,} of {run.visits:,}{why}",
-            action="Mend the cause and start a run with the same settings on the tab Visits: it goes on where this one "
+            action="Fix the cause and start a run with the same settings on the tab Visits: it goes on where this one "
             "stopped.",
         )
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard.feed.client import Missing, Readings
+from schemas.api.readings import Missing, Readings
 
 INK = "#c9d3de"
 FAINT = "#8b98a8"

@@ -4,17 +4,29 @@ Rates are means over the last second, at slow rates over up to five; percentiles
 are nanoseconds since 1970-01-01 UTC.
 """
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Literal
 
+from pydantic import Field
+
+from schemas.api.model import Model
 from schemas.api.visits import VisitsStatus
 from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Health(Model):
+    """Body of `GET /health`."""
+
+    status: Literal["alive"] = "alive"
 
 
-class TriggerCounts(_Model):
+class Readiness(Model):
+    """Body of `GET /ready`."""
+
+    status: Literal["ready"] | DaemonState
+    reason: str | None = Field(default=None, description="why readings are not being committed; left out when ready")
+
+
+class TriggerCounts(Model):
     """Triggers since the daemon started."""
 
     received: int = Field(description="triggers of which at least one reading was accepted")
@@ -29,7 +41,7 @@ class TriggerCounts(_Model):
     commit_rate: float = Field(description="triggers committed a second")
 
 
-class ReadingCounts(_Model):
+class ReadingCounts(Model):
     """Readings since the daemon started.
 
     received + recovered = committed + duplicate + refused + dead + waiting + assembling, always.
@@ -61,7 +73,7 @@ class ReadingCounts(_Model):
         return self.received + self.recovered - went
 
 
-class DeadLetterCounts(_Model):
+class DeadLetterCounts(Model):
     """What the database rejected for good and nobody has dealt with; it lies in the state folder, whenever it came."""
 
     letters: int = Field(default=0, description="triggers, and what came late for one, each by itself")
@@ -70,7 +82,7 @@ class DeadLetterCounts(_Model):
     retried: int = Field(default=0, description="readings committed from there since the daemon started")
 
 
-class Latency(_Model):
+class Latency(Model):
     """From a trigger's closing to the store's acknowledgement, in milliseconds, over the last ten seconds."""
 
     p50: float | None
@@ -78,7 +90,7 @@ class Latency(_Model):
     max: float | None
 
 
-class Slip(_Model):
+class Slip(Model):
     """An instrument that is out of step with the others."""
 
     instrument: str = Field(description="its name")
@@ -90,7 +102,7 @@ class Slip(_Model):
     since_trigger: int = Field(description="the number that the first such reading carried")
 
 
-class GroupStatus(_Model):
+class GroupStatus(Model):
     """One instrument group."""
 
     run: int
@@ -134,14 +146,25 @@ class GroupStatus(_Model):
         return self.states.count(next(letter for letter, meant in STATE_LETTERS.items() if meant is state))
 
 
-class StoreStatus(_Model):
+class Shortfall(Model):
+    """Where a server keeps less than a durability promises."""
+
+    problem: str
+    fix: str
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        return f"{self.problem}; {self.fix}"
+
+
+class StoreStatus(Model):
     """The database."""
 
     backend: str
     version: str
     durability: str = Field(description="the durability really in force, in words, of each that a group asks for")
-    shortfall: dict[str, str] = Field(
-        description="by durability asked for: where the server keeps less than that, what is wrong and the mend"
+    shortfall: dict[str, Shortfall] = Field(
+        description="by durability asked for, where the server keeps less than that"
     )
     settings: dict[str, str] = Field(description="the server's settings that this follows from, by their names there")
     embedded: bool
@@ -153,7 +176,7 @@ class StoreStatus(_Model):
     retries: int = Field(description="transactions tried again since the start")
 
 
-class SourceStatus(_Model):
+class SourceStatus(Model):
     """One source of readings."""
 
     kind: str
@@ -168,7 +191,7 @@ class SourceStatus(_Model):
     lost_datagrams: int = Field(description="gaps in the senders' datagram numbers (UDP)")
 
 
-class Event(_Model):
+class Event(Model):
     """Something an operator would want to have been told."""
 
     time_ns: int
@@ -176,7 +199,7 @@ class Event(_Model):
     text: str
 
 
-class ReaderStatus(_Model):
+class ReaderStatus(Model):
     """One reader workload since it was started. Rates and percentiles are of the last ten seconds.
 
     A latency counts from when a client was due to ask, so that waiting for its turn behind a slow answer counts, too;
@@ -211,7 +234,7 @@ class ReaderStatus(_Model):
     deadline_ms: float
 
 
-class GovernorStatus(_Model):
+class GovernorStatus(Model):
     """What holds readers back, and why."""
 
     commit_p99_ms: float | None = Field(description="ceiling for the commit latency; null for none")
@@ -223,7 +246,7 @@ class GovernorStatus(_Model):
     reason: str = Field(description="what it does and why, in one line")
 
 
-class ExperimentStatus(_Model):
+class ExperimentStatus(Model):
     """The interference experiment that runs now."""
 
     id: str
@@ -235,14 +258,14 @@ class ExperimentStatus(_Model):
     left_s: float = Field(description="estimate of the time left, seconds")
 
 
-class DiskStatus(_Model):
+class DiskStatus(Model):
     """The disk that holds the state folder, and with it the journal."""
 
     total_bytes: int
     free_bytes: int = Field(description="what is free for a process that is not root's")
 
 
-class Status(_Model):
+class Status(Model):
     """The whole daemon."""
 
     epoch: int = Field(description="changes when the daemon restarts (its start time, ns)")

@@ -3,14 +3,12 @@
 What changes several times a second (backlog, rates, when the journal is full) is in the status.
 """
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from schemas.api.model import Model
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PartitionStorage(_Model):
+class PartitionStorage(Model):
     """One partition of a group's tables."""
 
     name: str
@@ -22,7 +20,7 @@ class PartitionStorage(_Model):
     size_bytes: int = Field(description="on the server's disk, with indexes")
 
 
-class JournalStorage(_Model):
+class JournalStorage(Model):
     """The journal of a group."""
 
     size_bytes: int = Field(description="what it takes of the disk")
@@ -32,7 +30,7 @@ class JournalStorage(_Model):
     problem: str | None = Field(description="why no more is written to it, in one line")
 
 
-class GroupStorage(_Model):
+class GroupStorage(Model):
     """One group in the database."""
 
     rows: int = Field(description="rows (documents) of readings, the server's estimate where counting is dear")
@@ -50,7 +48,7 @@ class GroupStorage(_Model):
     journal: JournalStorage | None = Field(description="null where none is kept")
 
 
-class Storage(_Model):
+class Storage(Model):
     """The whole of it."""
 
     time_ns: int

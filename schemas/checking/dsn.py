@@ -39,7 +39,7 @@ CHECKED = {
     Backend.MONGODB: "tls=true&tlsCAFile=/path/of/ca.crt",
 }
 """What to add to a DSN, so that nobody between can read or change what travels."""
-MEND = (
+FIX = (
     "write postgresql://user@host:port/name, mysql://user@host:port or mongodb://user@host:port,"
     " or leave it out for the embedded PostgreSQL"
 )
@@ -95,7 +95,7 @@ def wrong_dsn(dsn: str) -> Iterator[Problem]:
     backend = SCHEMES.get(scheme)
     if backend is None:
         known = f"{scheme!r} is not a database this version knows" if found else "names no database server"
-        yield wrong(known, MEND)
+        yield wrong(known, FIX)
     elif backend is not Backend.MONGODB:
         # A MongoDB URI may name several hosts, which only its driver can take apart.
         yield from _wrong_url(dsn, backend)
@@ -107,13 +107,13 @@ def _wrong_url(dsn: str, backend: Backend) -> Iterator[Problem]:
         _ = parts.port  # parsed when asked for
     except ValueError:
         # Its message is not passed on: it quotes what could not be read, and with a slash in it that is the password.
-        yield wrong("its host and port cannot be read", f"{MEND}; in a password write / as %2F and @ as %40")
+        yield wrong("its host and port cannot be read", f"{FIX}; in a password write / as %2F and @ as %40")
         return
     if backend is Backend.MYSQL:
         name = unquote(parts.path.strip("/"))
         if name:
-            mend = "take it out: in MySQL and MariaDB a schema is a database, and `schema` names it"
-            yield wrong(f"names the database {name!r}", mend)
+            fix = "take it out: in MySQL and MariaDB a schema is a database, and `schema` names it"
+            yield wrong(f"names the database {name!r}", fix)
         for option, _ in parse_qsl(parts.query, keep_blank_values=True):
             if option not in MYSQL_OPTIONS:
                 yield wrong(f"unknown option {option!r}", suggestion(option, MYSQL_OPTIONS))

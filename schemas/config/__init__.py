@@ -90,7 +90,7 @@ def parse_config(text: str) -> Config:
     """Parse and check a configuration.
 
     Raises:
-        ConfigError: with every problem found, each naming the field and the mend.
+        ConfigError: with every problem found, each naming the field and the fix.
 
     """
     try:
@@ -114,8 +114,8 @@ def _unknown_groups(sources: Iterable[Source], names: Sequence[str]) -> Iterator
 def _unread_groups(readers: ReadersConfig, names: Sequence[str]) -> Iterator[Problem]:
     for i, workload in enumerate(readers.workloads):
         if workload.group is not None and workload.group not in names:
-            mend = suggestion(workload.group, names)
-            yield wrong(f"there is no group {workload.group!r}", mend, f"readers.workloads[{i}].group")
+            fix = suggestion(workload.group, names)
+            yield wrong(f"there is no group {workload.group!r}", fix, f"readers.workloads[{i}].group")
 
 
 def _other_database(config: Config) -> Iterator[Problem]:
@@ -125,8 +125,8 @@ def _other_database(config: Config) -> Iterator[Problem]:
     if config.database.dsn is None:
         yield wrong("what is written is in an embedded PostgreSQL, which has no other", "take it out", "readers.dsn")
     elif backend_of(dsn) is not config.database.backend:
-        mend = "name a server that has what is written, or take it out"
-        yield wrong(f"it is no {config.database.backend}, as `database.dsn` is", mend, "readers.dsn")
+        fix = "name a server that has what is written, or take it out"
+        yield wrong(f"it is no {config.database.backend}, as `database.dsn` is", fix, "readers.dsn")
 
 
 def _shared_ports(config: Config) -> Iterator[Problem]:

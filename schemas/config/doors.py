@@ -85,5 +85,5 @@ def _secret(door: Door, what: str, danger: str) -> Iterator[Problem]:
     if len(given) == 2:
         yield wrong(f"`{env}` is given too", "give one of them, not both", file)
     if not given and not door.is_local:
-        mend = f"name its {what} in `{file}` or `{env}`, or listen on 127.0.0.1"
-        yield wrong(f"{door.host} is reachable from other machines, and {danger}", mend, "host")
+        fix = f"name its {what} in `{file}` or `{env}`, or listen on 127.0.0.1"
+        yield wrong(f"{door.host} is reachable from other machines, and {danger}", fix, "host")

@@ -105,10 +105,10 @@ def _unknown_networks(allow: Sequence[str]) -> Iterator[Problem]:
         try:
             ip_network(network)
         except ValueError as error:
-            mend = "write it as 10.1.0.0/16, 192.168.7.20 or fd00::/8"
+            fix = "write it as 10.1.0.0/16, 192.168.7.20 or fd00::/8"
             if "host bits" in str(error):
-                mend = f"write `{ip_network(network, strict=False)}` for the whole network"
-            yield wrong(f"{network[:60]!r} is no network", mend, f"[{i}]")
+                fix = f"write `{ip_network(network, strict=False)}` for the whole network"
+            yield wrong(f"{network[:60]!r} is no network", fix, f"[{i}]")
 
 
 def _incomplete_tls(source: TcpSource) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from dashboard.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
-from schemas.api.status import Status
+from schemas.api.status import Shortfall, Status
 from schemas.states import DaemonState
 from tests.page.served import snapshot
 from tests.page.visits import STATUS
@@ -36,7 +36,7 @@ def test_the_gravest_comes_first() -> None:
         "states": {"bpm": {"3": "s"}},
         "backpressure": True,
         "dead": 5,
-        "shortfall": {"sync": "fsync is off; set it on"},
+        "shortfall": {"sync": Shortfall(problem="fsync is off", fix="set it on")},
     }
     found = alarms(status(**everything))
     assert [alarm.severity for alarm in found] == sorted(alarm.severity for alarm in found)
@@ -74,17 +74,19 @@ def test_an_absent_server_is_looked_for_with_its_own_tool(backend: str, probe: s
     assert ("pg_isready" in alarm.action) == (backend == "postgresql")
 
 
-def test_a_durability_that_is_not_kept_is_a_warning_with_its_mend() -> None:
-    line = "NOT durable: fsync is off on the server; a crash can lose anything; set fsync = on there"
-    (alarm,) = alarms(status(shortfall={"sync": line}, groups={"bpm": 120, "toroid": 4}))
+def test_a_durability_that_is_not_kept_is_a_warning_with_its_fix() -> None:
+    problem = "NOT durable: fsync is off on the server; a crash can lose anything"
+    short = Shortfall(problem=problem, fix="set fsync = on there")
+    (alarm,) = alarms(status(shortfall={"sync": short}, groups={"bpm": 120, "toroid": 4}))
     assert alarm.severity is Severity.WARNING
     assert alarm.text.startswith(
         "Durability sync is not kept (bpm, toroid): NOT durable: fsync is off on the server; a"
     )
     assert alarm.action.startswith("Set fsync = on there. Until then")
-    (both,) = alarms(status(shortfall={"sync": line, "async": line}))
+    (both,) = alarms(status(shortfall={"sync": short, "async": short}))
     assert both.text.startswith("Durability sync and async is not kept (bpm): ")
-    assert keys(shortfall={"sync": line, "async": "something else; mend it"}) == ["durability sync", "durability async"]
+    other = Shortfall(problem="something else", fix="fix it")
+    assert keys(shortfall={"sync": short, "async": other}) == ["durability sync", "durability async"]
 
 
 def test_a_store_that_is_not_ready_at_the_start_is_a_note() -> None:

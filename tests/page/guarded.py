@@ -6,7 +6,7 @@ from pathlib import Path
 
 from daemon.api.guard import Guard
 from daemon.web.http import Limits
-from daemon.web.server import DoorServer, bound
+from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
 from tests.page.served import Served, build_app
 
@@ -17,7 +17,7 @@ async def main(port: int, certificate: Path, key: Path, token: str) -> None:
     app = build_app(served)
     app.get("/health")(lambda: {"status": "alive"})
     app.add_middleware(Guard, token=token, reads_freely=False)
-    server = DoorServer(app, Limits(), Identity(certificate, key, "api"), timeout_graceful_shutdown=1)
+    server = LimitedServer(app, Limits(), Identity(certificate, key, "api"), timeout_graceful_shutdown=1)
     ticking = asyncio.create_task(served.run())
     with bound("127.0.0.1", port) as listening:
         await server.serve(sockets=[listening])

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI, HTTPException, WebSocket, WebSocketDisconnect
 from fastapi.responses import HTMLResponse
 
+from schemas.api.readings import ChannelDescription, GroupDescription, Readings
 from schemas.api.status import (
     DiskStatus,
     Event,
@@ -373,28 +374,30 @@ def _readings_routes() -> APIRouter:
     app = APIRouter()
 
     @app.get("/api/v1/groups/{group}")
-    async def describe(group: str) -> dict[str, Any]:
+    async def describe(group: str) -> GroupDescription:
         size = FIGURES["groups"][group]
-        channels = [{"name": name, "unit": "V", "dtype": "float64"} for name in CHANNELS]
-        return {"name": group, "instruments": [f"{group}_{i:03d}" for i in range(size)], "channels": channels}
+        channels = [ChannelDescription(name=name, unit="V", dtype="float64") for name in CHANNELS]
+        names = [f"{group}_{i:03d}" for i in range(size)]
+        return GroupDescription(name=group, instruments=names, channels=channels, record_bytes=20 + 8 * len(channels))
 
     @app.get("/api/v1/groups/{group}/readings")
-    async def readings(group: str, instrument: int, start_ns: int, end_ns: int, points: int) -> dict[str, Any]:
+    async def readings(group: str, instrument: int, start_ns: int, end_ns: int, points: int) -> Readings:
         if FIGURES["readings_fail"]:
             raise HTTPException(503, "the store does not answer")
         times = list(range(start_ns, end_ns, (end_ns - start_ns) // min(points, 300)))
         values = [math.sin(t / 2e10 + instrument) for t in times]
-        return {
-            "group": group,
-            "instrument": instrument,
-            "name": f"{group}_{instrument:03d}",
-            "stored": len(times) * 10,
-            "cut": False,
-            "time_ns": times,
-            "trigger": list(range(len(times))),
-            "channels": {name: [value * (i + 1) for value in values] for i, name in enumerate(CHANNELS)},
-            "units": dict.fromkeys(CHANNELS, "V"),
-        }
+        return Readings(
+            group=group,
+            instrument=instrument,
+            name=f"{group}_{instrument:03d}",
+            stored=len(times) * 10,
+            cut=False,
+            time_ns=times,
+            run=[1] * len(times),
+            trigger=list(range(len(times))),
+            channels={name: [value * (i + 1) for value in values] for i, name in enumerate(CHANNELS)},
+            units=dict.fromkeys(CHANNELS, "V"),
+        )
 
     return app
 

@@ -10,10 +10,11 @@ import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
 from dashboard.alarms.slips import by_name
-from dashboard.feed.client import DaemonApi, DaemonUnavailable, Missing, Readings
+from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.tabs.figures import STRIP_HEIGHT, TRENDS, empty, graph_config, missing_strip, trends
 from dashboard.tabs.parts import HIDDEN
+from schemas.api.readings import Missing, Readings
 from schemas.states import STATE_LETTERS, InstrumentState
 
 TREND_S = 300

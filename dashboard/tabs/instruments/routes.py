@@ -6,10 +6,11 @@ import numpy as np
 import orjson
 from fastapi import APIRouter, HTTPException, Query, Response
 
-from dashboard.feed.client import DaemonApi, DaemonUnavailable, Missing, Newest
+from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.feed.kept import Kept
 from dashboard.tabs.instruments.orbit import Plot, choices, plots, spread
+from schemas.api.readings import Missing, Newest
 
 MISSING_FRESH_S = 4.0
 NEWEST_FRESH_S = 0.9

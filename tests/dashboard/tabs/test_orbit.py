@@ -3,10 +3,10 @@ import asyncio
 import numpy as np
 import pytest
 
-from dashboard.feed.client import Newest
 from dashboard.feed.kept import Kept
 from dashboard.tabs.instruments.orbit import BUTTONS, POSITION, choices, position
 from dashboard.tabs.instruments.routes import orbit_answer
+from schemas.api.readings import Newest
 
 NAMES = ["bpm_000", "bpm_001", "bpm_002"]
 
@@ -14,7 +14,8 @@ NAMES = ["bpm_000", "bpm_001", "bpm_002"]
 def newest(**channels: list[float | None]) -> Newest:
     there = len(next(iter(channels.values())))
     units = dict.fromkeys(channels, "V")
-    return Newest(run=1, trigger=9, instruments=NAMES[:there], time_ns=[5] * there, channels=channels, units=units)
+    names, times = NAMES[:there], [5] * there
+    return Newest(group="bpm", run=1, trigger=9, instruments=names, time_ns=times, channels=channels, units=units)
 
 
 def test_a_position_is_of_the_sums_of_opposite_buttons() -> None:
