@@ -5,9 +5,10 @@ from pathlib import Path as FilePath
 from typing import Annotated
 
 from fastapi import APIRouter, Body, HTTPException, Path, Query, Response
+from fastapi.responses import HTMLResponse
 
 from daemon.api.access import NEEDS_TOKEN
-from daemon.api.service import ApiService, file_of
+from daemon.api.service import ApiService
 from daemon.workloads.interference.experiments import Busy, ExperimentRefused
 from daemon.workloads.interference.keeper import ID
 from schemas.api.interference import Experiment, ExperimentId, Experiments, Record
@@ -54,12 +55,7 @@ def interference_routes(service: ApiService) -> APIRouter:
         """Everything that was measured, and what follows from it (`schemas.api.interference.Record`), as JSON."""
         return await _file(service.experiments.keeper.record_path(name), "application/json", name)
 
-    @routes.get(
-        "/api/v1/interference/{name}/report",
-        tags=["interference"],
-        response_class=Response,
-        responses=file_of("text/html"),
-    )
+    @routes.get("/api/v1/interference/{name}/report", tags=["interference"], response_class=HTMLResponse)
     async def report(name: Id) -> Response:
         """The report: one HTML file that loads nothing and runs no script."""
         return await _file(service.experiments.keeper.report_path(name), "text/html", name)

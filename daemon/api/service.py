@@ -1,7 +1,7 @@
 """What the API needs of the service."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from backends.base import Store
 from daemon.telemetry.reporting import Reporter
@@ -68,8 +68,3 @@ class ApiService(Protocol):
 def starting() -> ApiError:
     """The refusal while the store is not open yet."""
     return ApiError(503, "the daemon is starting; the database is not open yet", "try again in a moment")
-
-
-def file_of(media_type: str) -> dict[int | str, dict[str, Any]]:
-    """`responses` of a route that answers with something else than JSON; `response_class` is then `Response`."""
-    return {200: {"content": {media_type: {}}}}

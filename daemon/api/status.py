@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, Response, WebSocket, WebSocketDisconnect
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from daemon.api.service import ApiService, file_of
+from daemon.api.service import ApiService
 from daemon.telemetry.exposition.exposition import StatusCollector
 from daemon.web.errors import problem_answer
 from schemas.api.problem import Problem
@@ -45,7 +46,7 @@ def status_routes(service: ApiService) -> APIRouter:
         response.status_code = 503
         return Readiness(status=status.state, reason=status.store.problem or f"the daemon is {status.state}")
 
-    @routes.get("/metrics", tags=["status"], response_class=Response, responses=file_of("text/plain"))
+    @routes.get("/metrics", tags=["status"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics for Prometheus."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from daemon.api.guard import Guard
+from daemon.api.access import AccessControl
 from daemon.web.http import Limits
 from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
@@ -16,7 +16,7 @@ async def main(port: int, certificate: Path, key: Path, token: str) -> None:
     served = Served()
     app = build_app(served)
     app.get("/health")(lambda: {"status": "alive"})
-    app.add_middleware(Guard, token=token, reads_freely=False)
+    app.add_middleware(AccessControl, token=token, reads_freely=False)
     server = LimitedServer(app, Limits(), Identity(certificate, key, "api"), timeout_graceful_shutdown=1)
     ticking = asyncio.create_task(served.run())
     with bound("127.0.0.1", port) as listening:
