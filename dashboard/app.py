@@ -18,12 +18,8 @@ from dashboard.access.orders import order_routes
 from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
-from dashboard.feed.relay import relay_routes
-from dashboard.tabs.instruments import drawer as instrument
-from dashboard.tabs.instruments.routes import group_routes
-from dashboard.tabs.interference.routes import experiment_routes
+from dashboard.tabs import TABS
 from dashboard.tabs.page import page
-from dashboard.tabs.visits.routes import visit_routes
 from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
@@ -144,11 +140,10 @@ def build_app(
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
     api.include_router(alarm_routes(hub, origins))
-    api.include_router(group_routes(hub, questions))
     api.include_router(order_routes(questions, origins))
-    api.include_router(experiment_routes(questions))
-    api.include_router(relay_routes(questions))
-    api.include_router(visit_routes(questions, lambda: None if hub.status is None else hub.status.visits))
+    for tab in TABS:
+        if tab.routes is not None:
+            api.include_router(tab.routes(hub, questions))
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
     api.add_middleware(LoginGuard, password=password, is_secure=is_secure, origins=origins)
     api.add_middleware(SecurityHeaders, policy=policy)
@@ -170,7 +165,9 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
     app.backend.websocket_capability = False
     app.layout = page(build)
-    instrument.register(app, hub=hub, api=questions)
+    for tab in TABS:
+        if tab.callbacks is not None:
+            tab.callbacks(app, hub, questions)
     app.init_app(api)
     return POLICY.format(scripts=" ".join(f"'{digest}'" for digest in _digests(app)))
 

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from dashboard.alarms.alarm import Alarm, Severity
 from dashboard.alarms.limits import Known, lasting
 from schemas.api.status import Status
-from schemas.states import RunState, VisitsPhase
 
-AT_WORK = (RunState.STARTING, RunState.RUNNING)
+AT_WORK = ("starting", "running")
+"""States in which something has to become done; between two visits nothing has."""
 
 
 def failed(status: Status, known: Known) -> Iterator[Alarm]:
     """A run has ended by itself, before its last visit."""
     run = status.visits
-    if run is not None and run.state == RunState.FAILED:
+    if run is not None and run.state == "failed":
         why = f": {run.problem}" if run.problem else ""
         yield Alarm(
             key="visits",
@@ -27,8 +27,7 @@ def failed(status: Status, known: Known) -> Iterator[Alarm]:
 def standing(status: Status, known: Known) -> Iterator[Alarm]:
     """A visit is under way for too long."""
     run, limit_s = status.visits, status.limits.get("visit_stands_s")
-    # Between two visits, and while tables are compacted, no visit has to become done.
-    if run is None or limit_s is None or run.state not in AT_WORK or run.phase is not VisitsPhase.VISITING:
+    if run is None or limit_s is None or run.state not in AT_WORK:
         return
     # A run that goes on after a restart of the daemon began long ago, and has not stood since.
     still_s = min((status.time_ns - max(run.since_ns, run.last_ns or 0)) / 1e9, status.uptime_s)
@@ -46,7 +45,7 @@ def standing(status: Status, known: Known) -> Iterator[Alarm]:
 def slow(status: Status, known: Known) -> Iterator[Alarm]:
     """The last visits took longer than they may, all of them."""
     run, most = status.visits, status.limits.get("slow_visits")
-    if run is None or most is None or run.slow < most or run.state == RunState.FAILED:
+    if run is None or most is None or run.slow < most or run.state == "failed":
         return
     limit_s = min(run.limit_s, run.interval_s or run.limit_s)
     what = "the interval" if limit_s != run.limit_s else "the limit"

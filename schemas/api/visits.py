@@ -10,7 +10,6 @@ from pydantic import Field, RootModel
 
 from schemas.api.model import Model
 from schemas.config.visits import VisitsConfig
-from schemas.states import VisitsPhase
 
 TIMES = (
     *("select_object_s", "select_source_s", "select_forced_s"),
@@ -149,7 +148,6 @@ class VisitsStatus(Model):
     state: str = Field(
         description="starting, running, waiting (for the next visit), compacting, stopping, done, stopped, failed"
     )
-    phase: VisitsPhase = Field(default=VisitsPhase.VISITING, description="what it does while it is running")
     problem: str | None = None
     index_mode: str
     target: str = Field(description="schema the tables are in")

@@ -6,9 +6,9 @@ import numpy as np
 import orjson
 from fastapi import APIRouter, HTTPException, Query, Response
 
+from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
-from dashboard.feed.kept import Kept
 from dashboard.tabs.instruments.orbit import Plot, choices, plots, spread
 from schemas.api.readings import Missing, Newest
 
@@ -28,8 +28,8 @@ LASTS = (200, 1000, 10_000)
 def group_routes(hub: Hub, api: DaemonApi) -> APIRouter:
     """`GET /told/groups/...`: once for all browsers that ask."""
     routes = APIRouter(prefix="/told/groups")
-    histories: Kept[Missing] = Kept()
-    triggers: Kept[Newest] = Kept()
+    histories = TtlCache[Missing]()
+    triggers = TtlCache[Newest]()
 
     @routes.get("/{group}/missing")
     async def missing(group: str, last: int = LASTS[1]) -> Response:

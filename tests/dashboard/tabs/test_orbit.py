@@ -1,9 +1,6 @@
-import asyncio
-
 import numpy as np
 import pytest
 
-from dashboard.feed.kept import Kept
 from dashboard.tabs.instruments.orbit import BUTTONS, POSITION, choices, position
 from dashboard.tabs.instruments.routes import orbit_answer
 from schemas.api.readings import Newest
@@ -39,18 +36,3 @@ def test_a_missing_instrument_leaves_a_gap_in_its_place() -> None:
     assert [plot["values"] for plot in told["plots"]] == [[0.5, None, None], [1.0, 2.0, None]]
     assert told["plots"][0]["rms"] == 0.5
     assert orbit_answer(newest(current=[3.0]), NAMES, "no such")["choice"] == "current"
-
-
-async def test_many_who_ask_at_once_cost_one_question() -> None:
-    kept: Kept[int] = Kept()
-    asked = 0
-
-    async def ask() -> int:
-        nonlocal asked
-        asked += 1
-        await asyncio.sleep(0)
-        return asked
-
-    assert await asyncio.gather(*(kept.get("a", 60.0, ask) for _ in range(5))) == [1] * 5
-    assert await kept.get("b", 60.0, ask) == 2
-    assert await kept.get("a", 60.0, ask) == 1
