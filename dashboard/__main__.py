@@ -21,7 +21,7 @@ from dashboard.app import build_app
 from dashboard.feed.client import Daemon
 from schemas.checking.addresses import in_url, is_loopback
 from schemas.checking.problems import ConfigError, wrong
-from schemas.config.doors import LEAST_PASSWORD as LEAST
+from schemas.config.listeners import LEAST_PASSWORD as LEAST
 
 LIMITS = Limits(connections=1024, body_bytes=1024 * 1024)
 """A browser keeps one connection for its stream and a few for what is clicked on."""

@@ -1,4 +1,4 @@
-"""Wire protocol v1, as `docs/protocol.md` tells it to a stranger: greeting, answer, acknowledgements, datagrams.
+"""Wire protocol v1, as `docs/protocol.md` describes it: greeting, answer, acknowledgements, datagrams.
 
 Pure functions between bytes and frozen values, without I/O. What cannot be understood raises `ProtocolError`, never
 anything else: its code is for programs, its sentence for people and says the fix.
@@ -73,7 +73,7 @@ class ErrorCode(StrEnum):
 class ProtocolError(Exception):
     """What the other side sent is not in the protocol, or asks for what is not there.
 
-    code: one of `ErrorCode`, or what a newer daemon said. sentence: one line of ASCII with the fix.
+    code: one of `ErrorCode`, or the code of a newer daemon. sentence: one line of ASCII with the fix.
     """
 
     def __init__(self, code: str, sentence: str) -> None:

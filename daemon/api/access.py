@@ -19,7 +19,7 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 REQUESTS = {"burst": 400.0, "per_s": 200.0}
 """Of one address: the page and a monitor together ask a few a second."""
 GUESSES = {"burst": 10.0, "per_s": 1 / 6}
-"""Wrong tokens of one address that are answered as such; the right one is never kept waiting."""
+"""Wrong tokens of one address that are answered as such; the right one never waits."""
 
 WHERE = "it is in `api-token` in the daemon's state_dir, or where token_file or token_env in [api] says"
 SEND_TOKEN = f"send `Authorization: Bearer TOKEN`; {WHERE}"
@@ -55,7 +55,7 @@ class AccessControl:
         try:
             await self._app(scope, receive, send)
         except ClientDisconnect:
-            return  # whoever hung up amid the own request wants no answer, and is no defect of ours
+            return  # the client closed the connection in the middle of its request: there is nobody to answer
 
     def _denial(self, scope: Scope, now_s: float) -> Denial | None:
         wait = self._requests.take(client_of(scope), now_s)

@@ -1,4 +1,4 @@
-"""The route that tells which instruments were missing from the last triggers, and when each was last heard."""
+"""The route for which instruments were missing from the last triggers, and when each was last heard."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from schemas.api.readings import Missing
 from schemas.queries import LedgerTail
 
 LAST_MOST = 20_000
-"""Triggers looked at: of 120 instruments 2 MB of ledger, which a database on the same machine tells within 100 ms."""
+"""Triggers looked at: of 120 instruments 2 MB of ledger, which a database on the same machine gives within 100 ms."""
 
 
 def missing_routes(service: ApiService) -> APIRouter:

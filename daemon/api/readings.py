@@ -1,4 +1,4 @@
-"""Routes that tell what is stored."""
+"""Routes for what is stored."""
 
 import asyncio
 import time

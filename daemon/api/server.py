@@ -28,10 +28,10 @@ class ApiServer:
     """The API on a socket of its own, in the daemon's event loop.
 
     Args:
-        service: what it tells of.
+        service: the daemon that it reports on and controls.
         host: address to listen on.
         port: 0 takes a free one.
-        token: what opens everything; reading needs none on loopback.
+        token: with it everything may be asked; reading needs none on loopback.
         identity: turns TLS on.
     """
 
@@ -87,7 +87,7 @@ def api_server(service: ApiService, loaded: LoadedConfig) -> ApiServer:
 
     Raises:
         ConfigError: its token, certificate or key is not where it says, or cannot be used.
-        CommandFailed: the token that the daemon makes cannot be kept in the state folder.
+        CommandFailed: the token that the daemon makes cannot be written to the state folder.
     """
     api = loaded.config.api
     return ApiServer(service, api.host, api.port, token=api_token(loaded), identity=identity_of(loaded, api, "api"))

@@ -26,7 +26,7 @@ def status_routes(service: ApiService) -> APIRouter:
     routes = APIRouter()
     registry = CollectorRegistry()
     registry.register(StatusCollector(service.reporter))
-    ProcessCollector(registry=registry)  # what every exporter tells of its process, under the usual names
+    ProcessCollector(registry=registry)  # under the names that every exporter has
 
     @routes.get("/health", tags=["status"])
     async def health() -> Health:
@@ -71,7 +71,7 @@ def status_routes(service: ApiService) -> APIRouter:
 
 
 async def _until_gone(socket: WebSocket, snapshots: AsyncIterator[str]) -> None:
-    """Send snapshots until the listener hangs up, which only receiving from it tells."""
+    """Send snapshots until the listener hangs up, which only receiving from it shows."""
     sending = asyncio.ensure_future(_send_all(socket, snapshots))
     try:
         while not sending.done():

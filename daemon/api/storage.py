@@ -1,4 +1,4 @@
-"""The route that tells where the readings lie, and how much room there is."""
+"""The route for where the readings lie, and how much room there is."""
 
 from fastapi import APIRouter
 

@@ -12,7 +12,7 @@ from schemas.checking.addresses import is_loopback
 from schemas.checking.dsn import CHECKED, backend_of, files_of, is_private
 from schemas.checking.problems import without_passwords, wrong
 from schemas.config import Config, ConfigError, DatabaseConfig, Problem, ReadersConfig, SimulatedSource, parse_config
-from schemas.config.doors import Door
+from schemas.config.listeners import Listener
 
 CREDENTIAL = "credential:"
 """Begins a path that names a credential, which systemd hands to a unit by LoadCredential."""
@@ -74,15 +74,15 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks
     )
 
 
-def identity_of(loaded: LoadedConfig, door: Door, field: str) -> Identity | None:
-    """The certificate of a door; None where it has none.
+def identity_of(loaded: LoadedConfig, listener: Listener, field: str) -> Identity | None:
+    """The certificate of a listener; None where it has none.
 
     Raises:
         ConfigError: a file cannot be used.
     """
-    if door.tls_certificate is None or door.tls_key is None:
+    if listener.tls_certificate is None or listener.tls_key is None:
         return None
-    return Identity(loaded.beside(door.tls_certificate), loaded.beside(door.tls_key), field)
+    return Identity(loaded.beside(listener.tls_certificate), loaded.beside(listener.tls_key), field)
 
 
 def warnings(loaded: LoadedConfig) -> list[Problem]:
@@ -165,10 +165,10 @@ def _why_unusable(option: str, path: str) -> tuple[str, str] | None:
 
 
 def _open_to_all(config: Config) -> Iterator[Problem]:
-    for name, door, what in (("api", config.api, "the token"), ("dashboard", config.dashboard, "the password")):
-        if not door.is_local and door.tls_certificate is None:
+    for name, listener, what in (("api", config.api, "the token"), ("dashboard", config.dashboard, "the password")):
+        if not listener.is_local and listener.tls_certificate is None:
             problem = (
-                f"{door.host} is reachable from other machines, and without TLS whoever is between can read {what}"
+                f"{listener.host} is reachable from other machines, and without TLS whoever is between can read {what}"
             )
             yield wrong(problem, "give `tls_certificate` and `tls_key` (docs/security.md)", f"{name}.host")
     for i, source in enumerate(config.sources):

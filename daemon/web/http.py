@@ -104,7 +104,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._head_bytes, self._in_head, self._is_sending = 0, True, True
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the address asked for."""
+        """A part of the address asked for."""
         self._head_bytes += len(url)
         self._see_head()
         super().on_url(url)
@@ -167,7 +167,7 @@ class LimitedHttp(HttpToolsProtocol):
             )
 
     def _stop(self, status: int, detail: str, fix: str) -> None:
-        # The parser wraps whatever a callback raises: what was meant is kept beside.
+        # The parser wraps whatever a callback raises: what was meant is remembered.
         self._refusal = _Refused(status, detail, fix)
         raise self._refusal
 

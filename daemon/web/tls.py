@@ -1,6 +1,6 @@
 """TLS of whatever the daemon, its page and its command line listen at, and of what they connect to.
 
-What is wrong with a file is told as the problem of the field or option that names it: OpenSSL's own words
+What is wrong with a file is reported as the problem of the field or option that names it: OpenSSL's own words
 ("PEM lib", "key values mismatch") name neither.
 """
 

@@ -100,7 +100,7 @@ class LoginGuard:
         try:
             await self._answer(scope, receive, send)
         except ClientDisconnect:
-            return  # whoever hung up amid the own request wants no answer, and is no defect of ours
+            return  # the client closed the connection in the middle of its request: there is nobody to answer
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._password is None:

@@ -1,4 +1,4 @@
-"""The page's one line to the daemon: its status stream, and the questions a person asks by clicking."""
+"""The page's connection to the daemon: its status stream, and the questions a person asks by clicking."""
 
 import asyncio
 import logging
@@ -101,7 +101,7 @@ class DaemonApi:
         """Close the connections."""
         await self._http.aclose()
 
-    async def tell(self, method: str, path: str, *, body: Any, authorization: str) -> httpx.Response:
+    async def order(self, method: str, path: str, *, body: Any, authorization: str) -> httpx.Response:
         """Give an order, with this Authorization in place of the page's; any answer. Raises DaemonUnavailable."""
         return await self._send(method, path, body=body, authorization=authorization, within_s=ORDER_S)
 
@@ -197,12 +197,12 @@ def _refusal(problem: InvalidStatus) -> str:
     """Why the daemon opens no stream, and what to do about it."""
     status = problem.response.status_code
     try:
-        told = Problem.model_validate_json(problem.response.body or b"")
+        refusal = Problem.model_validate_json(problem.response.body or b"")
     except ValidationError:
         return f"it does not offer a status stream ({problem})"
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
-        return f"it refuses the token of this page: {told}; start the page with --token-file, or TRIGGERLOG_TOKEN"
-    return f"it refuses the page: {told}"
+        return f"it refuses the token of this page: {refusal}; start the page with --token-file, or TRIGGERLOG_TOKEN"
+    return f"it refuses the page: {refusal}"
 
 
 def _word(problem: Exception) -> str:

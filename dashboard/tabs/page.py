@@ -88,7 +88,7 @@ def _tile(column: str, label: str, unit: str) -> Any:
 
 
 def bar() -> Any:
-    """The tabs, and beside them what holds for all charts: group, stretch of time, pause."""
+    """The tabs, and beside them what holds for all charts: group, range of time, pause."""
     tabs = [
         html.Button(
             tab.title,

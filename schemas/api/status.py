@@ -34,7 +34,7 @@ class TriggerCounts(Model):
     complete: int = Field(description="closed with every instrument there")
     incomplete: int = Field(description="closed by timeout with instruments missing")
     committed: int = Field(description="acknowledged by the store")
-    account_at_start: int = Field(description="committed before the daemon started, as the store's account said then")
+    account_at_start: int = Field(description="committed before the daemon started, by the store's account then")
     waiting: int = Field(description="closed, not yet committed (the backlog)")
     newest: int | None = Field(description="the highest trigger number closed in this run")
     rate: float = Field(description="triggers closed a second")
@@ -50,12 +50,12 @@ class ReadingCounts(Model):
     received: int
     recovered: int = Field(description="found in the journal at the start: left by an earlier daemon")
     committed: int
-    account_at_start: int = Field(description="committed before the daemon started, as the store's account said then")
+    account_at_start: int = Field(description="committed before the daemon started, by the store's account then")
     late: int = Field(description="accepted after their trigger had closed")
     duplicate: int = Field(description="of an instrument whose reading was already there; not stored")
     refused: dict[str, int] = Field(description="never stored, by reason")
     dead: int = Field(
-        description="in batches the store rejected for good, or damaged in the journal; kept in the state folder"
+        description="in batches the store rejected for good, or damaged in the journal; they lie in the state folder"
     )
     waiting: int = Field(description="in triggers that are closed and not yet committed: in memory or in the journal")
     assembling: int = Field(description="in triggers that are being put together, or held back as strays")
@@ -184,7 +184,7 @@ class SourceStatus(Model):
     connections: int
     received: int = Field(description="readings handed to assembly")
     bytes: int
-    refused: dict[str, int] = Field(description="connections, greetings and datagrams turned away, by reason")
+    refused: dict[str, int] = Field(description="connections, greetings and datagrams refused, by reason")
     refused_most: dict[str, int] = Field(
         default_factory=dict, description="the addresses they came from most; a count is at most too high"
     )
@@ -192,7 +192,7 @@ class SourceStatus(Model):
 
 
 class Event(Model):
-    """Something an operator would want to have been told."""
+    """Something that an operator should know of."""
 
     time_ns: int
     severity: str = Field(description="info, warning or error")

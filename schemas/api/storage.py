@@ -16,7 +16,9 @@ class PartitionStorage(Model):
         description="start_ns <= time_ns < end_ns; the ends of int64 of what takes all that fits no other"
     )
     end_ns: int
-    rows: int = Field(description="readings (`arrays` layout: triggers), the server's estimate where counting is dear")
+    rows: int = Field(
+        description="readings (`arrays` layout: triggers), the server's estimate where counting is expensive"
+    )
     size_bytes: int = Field(description="on the server's disk, with indexes")
 
 
@@ -33,7 +35,7 @@ class JournalStorage(Model):
 class GroupStorage(Model):
     """One group in the database."""
 
-    rows: int = Field(description="rows (documents) of readings, the server's estimate where counting is dear")
+    rows: int = Field(description="rows (documents) of readings, the server's estimate where counting is expensive")
     readings: int = Field(
         description="readings stored: the server's estimate, or the account of this logger where that is more"
     )
@@ -41,19 +43,21 @@ class GroupStorage(Model):
     bytes_a_reading: float | None = Field(description="of size_bytes; null before the first reading")
     growth_bytes_a_day: float | None = Field(description="at the rate at which readings are committed now")
     measured_bytes_a_day: float | None = Field(
-        description="of the sizes that the server told; null until they are a minute apart"
+        description="of the sizes that the server reported; null until they are a minute apart"
     )
     measured_over_s: float = Field(description="between these sizes: a day at most")
     partitions: list[PartitionStorage] = Field(description="in order of time; empty where the server has none")
-    journal: JournalStorage | None = Field(description="null where none is kept")
+    journal: JournalStorage | None = Field(description="null without one")
 
 
 class Storage(Model):
     """The whole of it."""
 
     time_ns: int
-    sizes_age_s: float | None = Field(description="how old the sizes are; null before the server told any")
-    partitions_age_s: float | None = Field(description="how old the partitions are; null before the server told any")
+    sizes_age_s: float | None = Field(description="how old the sizes are; null before the server reported any")
+    partitions_age_s: float | None = Field(
+        description="how old the partitions are; null before the server reported any"
+    )
     partitions_problem: str | None = Field(description="why they are no younger, in one line")
     database_is_here: bool = Field(description="whether the database lies in the state folder")
     free_bytes: int | None = Field(description="of the state folder's disk; null where its file system does not say")

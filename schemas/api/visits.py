@@ -115,7 +115,7 @@ class Over(Model):
 
 
 class TableSize(Model):
-    """A table on the server's disk. rows: the server's estimate where counting would be dear."""
+    """A table on the server's disk. rows: the server's estimate where counting would be expensive."""
 
     rows: int
     table_bytes: int

@@ -80,7 +80,7 @@ def problems(model: type[BaseModel], errors: Iterable[ErrorDetails]) -> list[Pro
 
 
 def syntax_problem(text: str, message: str) -> Problem:
-    """Say where a text is not valid TOML; `message` is tomllib's, which tells the place only in words."""
+    """Say where a text is not valid TOML; `message` is tomllib's, which has the place only in words."""
     found = re.search(r"^(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$", message)
     if found is None:
         return Problem(field="(file)", problem=f"not valid TOML: {message}", fix="see https://toml.io")

@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError, model_validator
 from schemas.checking.dsn import backend_of
 from schemas.checking.problems import ConfigError, Problem, problems, refuse, suggestion, syntax_problem, wrong
 from schemas.config.database import DatabaseConfig
-from schemas.config.doors import ApiConfig, DashboardConfig
 from schemas.config.groups import GroupConfig
+from schemas.config.listeners import ApiConfig, DashboardConfig
 from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConfig, JournalConfig
 from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.section import LoggerName, Section, twice
@@ -52,10 +52,10 @@ class Config(Section):
     """The whole configuration."""
 
     logger: LoggerName = Field(
-        default="triggerlog", description="Name of this logger; kept with its positions and ledger rows."
+        default="triggerlog", description="Name of this logger; stored with its positions and ledger rows."
     )
     state_dir: str = Field(
-        default="state", description="Folder for what the daemon keeps; relative to the configuration file."
+        default="state", description="Folder for the daemon's files; relative to the configuration file."
     )
     groups: tuple[GroupConfig, ...] = Field(min_length=1, description="The instrument groups.")
     sources: tuple[Source, ...] = Field(

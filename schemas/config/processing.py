@@ -16,7 +16,7 @@ class AssemblyConfig(Section):
         default=65_536,
         ge=64,
         le=16_777_216,
-        description="Trigger numbers kept in mind, half of them behind the newest and half ahead; a power of two. "
+        description="Trigger numbers remembered, half of them behind the newest and half ahead; a power of two. "
         "Late readings within it are merged, those further away are refused.",
     )
     max_open: int = Field(

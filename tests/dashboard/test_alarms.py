@@ -55,8 +55,8 @@ def test_an_absent_store_says_why_what_waits_and_what_to_do() -> None:
     (alarm,) = alarms(status(available=False, problem="connection refused", waiting=40, wave=False))
     assert alarm.severity is Severity.CRITICAL
     assert "connection refused" in alarm.text
-    assert "40 triggers" in alarm.action
-    assert "journalctl" in alarm.action
+    assert "40 triggers" in alarm.fix
+    assert "journalctl" in alarm.fix
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_an_absent_store_says_why_what_waits_and_what_to_do() -> None:
 )
 def test_an_absent_server_is_looked_for_with_its_own_tool(backend: str, probe: str) -> None:
     (alarm,) = alarms(status(available=False, backend=backend, embedded=False))
-    assert probe in alarm.action
-    assert ("pg_isready" in alarm.action) == (backend == "postgresql")
+    assert probe in alarm.fix
+    assert ("pg_isready" in alarm.fix) == (backend == "postgresql")
 
 
 def test_a_durability_that_is_not_kept_is_a_warning_with_its_fix() -> None:
@@ -82,7 +82,7 @@ def test_a_durability_that_is_not_kept_is_a_warning_with_its_fix() -> None:
     assert alarm.text.startswith(
         "Durability sync is not kept (bpm, toroid): NOT durable: fsync is off on the server; a"
     )
-    assert alarm.action.startswith("Set fsync = on there. Until then")
+    assert alarm.fix.startswith("Set fsync = on there. Until then")
     (both,) = alarms(status(shortfall={"sync": short, "async": short}))
     assert both.text.startswith("Durability sync and async is not kept (bpm): ")
     other = Shortfall(problem="something else", fix="fix it")
@@ -109,14 +109,14 @@ def test_an_instrument_out_of_step_is_a_warning_with_its_size() -> None:
     assert alarm.text == (
         "1 instrument out of step: bpm_007 is 1 trigger behind its timestamps (+100.2 ms) since trigger 1234"
     )
-    assert "trigger counter" in alarm.action
+    assert "trigger counter" in alarm.fix
 
 
 def test_a_clock_that_is_off_asks_for_another_mend_than_a_slip() -> None:
     slips = {"bpm": {"7": {"triggers": 0, "offset_ms": -37.04, "since_trigger": 5}}}
     (alarm,) = alarms(status(states={"bpm": {"7": "d"}}, slips=slips))
     assert alarm.text.endswith("bpm_007 is by its clock 37.0 ms behind the others since trigger 5")
-    assert alarm.action.startswith("Set its clock right")
+    assert alarm.fix.startswith("Set its clock right")
 
 
 def test_many_out_of_step_are_one_alarm_that_names_some() -> None:
@@ -195,7 +195,7 @@ def test_an_acknowledged_alarm_stands_below_new_ones_until_it_is_worse() -> None
     board = AlarmBoard()
     board.update(status(states={"bpm": {"3": "s", "4": "s"}}, p99=50.0, wave=False))
     board.acknowledge("instruments")
-    assert [(told["key"], told["attention"]) for told in board.told()] == [
+    assert [(told["key"], told["attention"]) for told in board.shown()] == [
         ("latency", "new"),
         ("instruments", "acknowledged"),
     ]
@@ -209,7 +209,7 @@ def test_a_shelf_outlasts_an_alarm_that_comes_and_goes_and_has_an_end() -> None:
     board = AlarmBoard()
     board.update(status(p99=50.0))
     board.shelve("latency", 1.0)
-    assert board.told()[0]["until_ms"] == pytest.approx(NOW_NS / 1e6 + 60_000, abs=1)
+    assert board.shown()[0]["until_ms"] == pytest.approx(NOW_NS / 1e6 + 60_000, abs=1)
     assert board.update(status(at_s=10.0)) == []
     assert board.update(status(at_s=20.0, p99=50.0))[0]["attention"] == "shelved"
     assert board.update(status(at_s=61.0, p99=50.0))[0]["attention"] == "new"
@@ -227,7 +227,7 @@ def test_what_was_said_can_be_taken_back_and_says_nothing_of_what_is_gone() -> N
     board.update(status(p99=50.0))
     board.acknowledge("latency")
     board.recall("latency")
-    assert board.told()[0]["attention"] == "new"
+    assert board.shown()[0]["attention"] == "new"
     for say in (board.acknowledge, board.recall):
         with pytest.raises(KeyError):
             say("store")

@@ -112,11 +112,11 @@ def register(app: Dash, hub: Hub, api: DaemonApi) -> None:
     )
     async def show(picked: dict[str, Any] | None, _again: int | None) -> tuple[Any, ...]:
         if picked is None:
-            return _told("", "")
+            return _outputs("", "")
         return await _shown(hub, api, picked)
 
 
-def _told(
+def _outputs(
     state: Any, note: str, missing: str = "", strip: go.Figure | None = None, trend: go.Figure | None = None
 ) -> tuple[Any, ...]:
     """The outputs of `show`; without a strip or a trend there is none to be seen."""
@@ -130,7 +130,7 @@ def _drawn(figure: go.Figure | None) -> tuple[Any, dict[str, str]]:
 async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any, ...]:
     group, instrument, name = picked["group"], int(picked["instrument"]), picked["name"]
     if hub.problem is not None:
-        return _told(state(hub, group, instrument, name), f"No readings to show: {hub.problem}.")
+        return _outputs(state(hub, group, instrument, name), f"No readings to show: {hub.problem}.")
     now_ns = hub.status.time_ns if hub.status is not None else time.time_ns()
     start_ns = now_ns - TREND_S * 1_000_000_000
     try:
@@ -139,8 +139,8 @@ async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any,
             api.missing(group, last=LAST, instrument=instrument),
         )
     except DaemonUnavailable as problem:
-        return _told(state(hub, group, instrument, name), f"No readings to show: {problem}.")
-    return _told(
+        return _outputs(state(hub, group, instrument, name), f"No readings to show: {problem}.")
+    return _outputs(
         state(hub, group, instrument, name),
         note(readings),
         lateness(history, instrument),

@@ -15,8 +15,8 @@ from schemas.api.readings import Missing, Newest
 MISSING_FRESH_S = 4.0
 NEWEST_FRESH_S = 0.9
 OLD_S = 3.0
-"""A complete trigger older than this is not what the machine does now: the newest is told, with some missing. How old
-it is tell the triggers since: an instrument's clock may be off."""
+"""A complete trigger older than this is not what the machine does now: the newest is shown, with some missing. Its age
+is taken from the triggers since: an instrument's clock may be off."""
 
 FEW = 10
 """Triggers behind the newest that are no age at all: they may not be committed yet."""
@@ -82,19 +82,19 @@ async def _newest(hub: Hub, api: DaemonApi, group: str) -> Newest:
 
 
 def _is_of_now(hub: Hub, group: str, found: Newest) -> bool:
-    told = None if hub.status is None else hub.status.groups.get(group)
-    if told is None or told.triggers.newest is None or found.trigger is None or found.run != told.run:
+    now = None if hub.status is None else hub.status.groups.get(group)
+    if now is None or now.triggers.newest is None or found.trigger is None or found.run != now.run:
         return False
-    return told.triggers.newest - found.trigger <= max(FEW, OLD_S * told.triggers.rate)
+    return now.triggers.newest - found.trigger <= max(FEW, OLD_S * now.triggers.rate)
 
 
 def _plot(plot: Plot) -> dict[str, Any]:
     known = plot.values[np.isfinite(plot.values)]
     rms = float(np.sqrt(np.mean(np.square(known)))) if len(known) else None
-    return {"name": plot.name, "unit": plot.unit, "values": [_told(value) for value in plot.values], "rms": rms}
+    return {"name": plot.name, "unit": plot.unit, "values": [_rounded(value) for value in plot.values], "rms": rms}
 
 
-def _told(value: float) -> float | None:
+def _rounded(value: float) -> float | None:
     """Six digits: a screen shows fewer."""
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
