@@ -20,7 +20,7 @@ from daemon.web.tls import why_untrusted
 from schemas.api.problem import Problem
 from schemas.api.status import Event, GroupStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
-from schemas.states import DaemonState
+from schemas.states import DaemonState, GovernorState
 
 PATH = "/api/v1/status"
 PATIENCE_S = 2.0
@@ -133,7 +133,7 @@ def overview(status: Status, where: str) -> RenderableType:
     parts: list[RenderableType] = [_header(status, where), _groups(status.groups)]
     if status.readers:
         parts.append(readers_table(status.readers))
-        if status.governor is not None and status.governor.state != "off":
+        if status.governor is not None and status.governor.state != GovernorState.OFF:
             parts.append(Text(f"governor: {status.governor.reason}"))
     if status.visits is not None:
         parts.append(_visits(status.visits))

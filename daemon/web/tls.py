@@ -12,6 +12,8 @@ from schemas.checking.problems import ConfigError, Problem, wrong
 
 CERTIFICATE = "tls_certificate"
 KEY = "tls_key"
+OTHER_NAME = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
 
 
 log = logging.getLogger(__name__)
@@ -116,7 +118,7 @@ def why_untrusted(error: BaseException | None) -> str | None:
         return None
     if isinstance(error, ssl.SSLCertVerificationError):
         what = error.verify_message.rstrip(".")
-        if "not valid for" in what:
+        if error.verify_code in OTHER_NAME:
             return f"its certificate is made for another name ({what}); use the name that it is made for"
         return f"its certificate is not trusted ({what}); name the authority that signed it"
     if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):

@@ -7,6 +7,7 @@ from dashboard.alarms.alarm import Alarm, Cause, Severity
 from dashboard.alarms.limits import Known, lasting
 from dashboard.alarms.slips import words
 from schemas.api.status import Shortfall, Status
+from schemas.batch import Durability
 from schemas.states import DaemonState
 
 
@@ -119,7 +120,7 @@ def _durability(status: Status) -> Iterator[Alarm]:
     A warning, not critical: nothing is being lost, and nothing will be until the server crashes. It is an operator's
     task for today, and must not stand above what loses readings now.
     """
-    alike: dict[Shortfall, list[str]] = {}
+    alike: dict[Shortfall, list[Durability]] = {}
     for durability, shortfall in status.store.shortfall.items():
         alike.setdefault(shortfall, []).append(durability)
     for shortfall, asked in alike.items():

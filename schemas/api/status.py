@@ -10,6 +10,7 @@ from pydantic import Field
 
 from schemas.api.model import Model
 from schemas.api.visits import VisitsStatus
+from schemas.batch import Durability, Layout
 from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
 
 
@@ -107,8 +108,8 @@ class GroupStatus(Model):
 
     run: int
     instruments: int
-    layout: str
-    durability: str = Field(description="the durability asked for: sync or async")
+    layout: Layout
+    durability: Durability = Field(description="the durability asked for")
     at_risk_ms: float | None = Field(
         description="what a crash of the server can lose: readings acknowledged within so many milliseconds before it; "
         "0 is none, null is without limit (see the store's shortfall). With a journal they are committed again after a "
@@ -163,7 +164,7 @@ class StoreStatus(Model):
     backend: str
     version: str
     durability: str = Field(description="the durability really in force, in words, of each that a group asks for")
-    shortfall: dict[str, Shortfall] = Field(
+    shortfall: dict[Durability, Shortfall] = Field(
         description="by durability asked for, where the server keeps less than that"
     )
     settings: dict[str, str] = Field(description="the server's settings that this follows from, by their names there")

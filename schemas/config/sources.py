@@ -102,12 +102,11 @@ Source = Annotated[TcpSource | UdpSource | SimulatedSource, Field(discriminator=
 
 def _unknown_networks(allow: Sequence[str]) -> Iterator[Problem]:
     for i, network in enumerate(allow):
+        fix = "write it as 10.1.0.0/16, 192.168.7.20 or fd00::/8"
         try:
+            fix = f"write `{ip_network(network, strict=False)}` for the whole network"  # one with bits of a host
             ip_network(network)
-        except ValueError as error:
-            fix = "write it as 10.1.0.0/16, 192.168.7.20 or fd00::/8"
-            if "host bits" in str(error):
-                fix = f"write `{ip_network(network, strict=False)}` for the whole network"
+        except ValueError:
             yield wrong(f"{network[:60]!r} is no network", fix, f"[{i}]")
 
 
