@@ -9,8 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dash import Dash
-from fastapi import FastAPI, WebSocket, WebSocketDisconnect
+from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 
+from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_from
 from dashboard.access.login import LoginGuard
@@ -20,6 +21,7 @@ from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusSt
 from dashboard.feed.hub import Hub, Viewer
 from dashboard.tabs import TABS
 from dashboard.tabs.page import page
+from schemas.api.problem import Problem
 from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
@@ -122,6 +124,8 @@ def build_app(
 
     # No OpenAPI page: FastAPI's would be fetched from a CDN, and nobody programs against the page.
     api = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    handle_errors(api)
+    api.exception_handler(DaemonUnavailable)(_unavailable)
 
     @api.websocket("/ws")
     async def stream(socket: WebSocket, epoch: int | None = None, sequence: int | None = None) -> None:
@@ -148,6 +152,10 @@ def build_app(
     api.add_middleware(LoginGuard, password=password, is_secure=is_secure, origins=origins)
     api.add_middleware(SecurityHeaders, policy=policy)
     return api
+
+
+async def _unavailable(_: Request, error: Exception) -> Response:
+    return problem_answer(502, Problem(detail=str(error)))
 
 
 def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_out: str) -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from daemon.web.errors import ApiError
 from daemon.web.origin import is_from
 from dashboard.alarms.board import SHELVED_MOST_MIN
 from dashboard.feed.hub import Hub
@@ -48,12 +49,12 @@ def alarm_routes(hub: Hub, origins: frozenset[str]) -> APIRouter:
 
 def _check(request: Request, origins: frozenset[str]) -> None:
     if not is_from(request.headers.get("origin"), request.headers.get("host"), origins):
-        raise HTTPException(403, "a page of another host may not speak for this one's people")
+        raise ApiError(403, "a page of another host may not change alarms")
 
 
 def _apply(hub: Hub, change: Callable[[], None], key: str) -> None:
     try:
         change()
     except KeyError:
-        raise HTTPException(404, f"the alarm {key!r} is not in force any more") from None
+        raise ApiError(404, f"the alarm {key!r} is not in force any more") from None
     hub.publish_alarms()

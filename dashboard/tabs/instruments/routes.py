@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import orjson
-from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi import APIRouter, Query, Response
 
+from daemon.web.errors import ApiError
 from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
@@ -35,20 +36,15 @@ def group_routes(hub: Hub, api: DaemonApi) -> APIRouter:
     async def missing(group: str, last: int = LASTS[1]) -> Response:
         _check(hub, group)
         if last not in LASTS:
-            raise HTTPException(422, f"last: {last} is none of {', '.join(map(str, LASTS))}")
-        try:
-            found = await histories.get((group, last), MISSING_FRESH_S, lambda: api.missing(group, last=last))
-        except DaemonUnavailable as problem:
-            raise HTTPException(502, str(problem)) from None
+            fix = f"use one of {', '.join(map(str, LASTS))}"
+            raise ApiError(422, f"{last} triggers are not offered", fix, field="last")
+        found = await histories.get((group, last), MISSING_FRESH_S, lambda: api.missing(group, last=last))
         return _json(found.model_dump())
 
     @routes.get("/{group}/orbit")
     async def orbit(group: str, choice: Annotated[str | None, Query(max_length=100)] = None) -> Response:
         _check(hub, group)
-        try:
-            found = await triggers.get(group, NEWEST_FRESH_S, lambda: _newest(hub, api, group))
-        except DaemonUnavailable as problem:
-            raise HTTPException(502, str(problem)) from None
+        found = await triggers.get(group, NEWEST_FRESH_S, lambda: _newest(hub, api, group))
         return _json(orbit_answer(found, hub.names[group], choice))
 
     return routes
@@ -101,9 +97,9 @@ def _rounded(value: float) -> float | None:
 
 def _check(hub: Hub, group: str) -> None:
     if hub.problem is not None:
-        raise HTTPException(502, hub.problem)
+        raise DaemonUnavailable(hub.problem)
     if group not in hub.names:
-        raise HTTPException(404, f"the daemon has told of no group {group!r} yet")
+        raise ApiError(404, f"the daemon has no group {group!r}, or its names are not known yet", "try again")
 
 
 def _json(content: Any) -> Response:
