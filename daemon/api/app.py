@@ -10,7 +10,6 @@ from fastapi_offline import FastAPIOffline
 from backends.base import StoreUnavailable
 from daemon.api.access import AccessControl
 from daemon.api.control import control_routes
-from daemon.api.dead_letters import dead_letter_routes
 from daemon.api.governor import governor_routes
 from daemon.api.interference import interference_routes
 from daemon.api.missing import missing_routes
@@ -18,7 +17,6 @@ from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
 from daemon.api.service import ApiService
 from daemon.api.status import status_routes
-from daemon.api.storage import storage_routes
 from daemon.api.visit_files import visit_files_routes
 from daemon.api.visits import visits_routes
 from daemon.web.errors import handle_errors, problem_answer
@@ -33,11 +31,9 @@ POLICY = (
 
 ROUTES = (
     status_routes,
-    storage_routes,
     readings_routes,
     missing_routes,
     control_routes,
-    dead_letter_routes,
     reader_routes,
     interference_routes,
     governor_routes,

@@ -31,12 +31,7 @@ def missing_routes(service: ApiService) -> APIRouter:
         ] = 1000,
         instrument: Annotated[str | None, Query(description="Only this one, by name or number.")] = None,
     ) -> Response:
-        """Which instruments lacked how often, in up to 60 stretches of triggers.
-
-        `late` counts each instrument's readings that came after their trigger had closed, since the daemon started;
-        `heard_s` is how many seconds ago it was last heard, null if it never was. Both are by number, or of the one
-        that is asked for.
-        """
+        """Which instruments were missing how often, in up to 60 ranges of triggers."""
         asked = group_of(service, group)
         only = None if instrument is None else number_of(asked, instrument)
         rows = await service.store.ask(LedgerTail(group=asked, most=last))

@@ -15,6 +15,7 @@ from daemon.telemetry.exposition.exposition import StatusCollector
 from daemon.web.errors import problem_answer
 from schemas.api.problem import Problem
 from schemas.api.status import Health, Readiness, Status
+from schemas.api.storage import Storage
 from schemas.states import DaemonState
 
 STREAMS = 64
@@ -22,7 +23,7 @@ STREAMS = 64
 
 
 def status_routes(service: ApiService) -> APIRouter:
-    """Health, readiness, metrics, status and its stream."""
+    """Health, readiness, metrics, status and its stream, storage."""
     routes = APIRouter()
     registry = CollectorRegistry()
     registry.register(StatusCollector(service.reporter))
@@ -55,6 +56,11 @@ def status_routes(service: ApiService) -> APIRouter:
     async def status() -> Status:
         """What the daemon is doing."""
         return service.reporter.status()
+
+    @routes.get("/api/v1/storage", tags=["status"])
+    async def storage() -> Storage:
+        """Sizes, growth, partitions and journals; light: the server is asked for its partitions every 30 s at most."""
+        return await service.storage.storage()
 
     @routes.websocket("/api/v1/stream")
     async def stream(socket: WebSocket) -> None:
