@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from schemas.api.status import Shortfall
 from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.queries import Query
 from schemas.readings import Array
@@ -58,12 +59,12 @@ class Held:
     words: one line, begins with `sync`, `async` or `NOT durable`.
     risk_ms: what a crash of the server can lose: acknowledged readings younger than this, in milliseconds; 0 is
     nothing, infinity has no limit.
-    shortfall: where that is less than the durability promises: what is wrong and the mend, in one line; else None.
+    shortfall: where that is less than the durability promises; else None.
     """
 
     words: str
     risk_ms: float
-    shortfall: str | None = None
+    shortfall: Shortfall | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,8 +33,9 @@ from daemon.workloads.interference.experiments import Experiments
 from daemon.workloads.readers.governor.governing import Governing
 from daemon.workloads.readers.manager import Readers, WorkloadRefused
 from daemon.workloads.visits.visiting import Visiting
-from schemas.api.status import State, Status
+from schemas.api.status import Status
 from schemas.config import Config
+from schemas.states import DaemonState
 
 COMMIT_WITHIN_S = 20.0
 """How long the end of the service waits for the database. What is not committed then is reported, and senders that got
@@ -166,7 +167,7 @@ class Service:
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
         await self._start_sources()
-        self.reporter.state = State.RUNNING
+        self.reporter.state = DaemonState.RUNNING
         self._start(tasks, "reloads", self._reloader.run(self.reload_wanted))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
@@ -176,7 +177,7 @@ class Service:
 
     async def shutdown(self) -> None:
         """Take nothing more, commit what is here, send the last acknowledgements, and close everything."""
-        self.reporter.state = State.STOPPING
+        self.reporter.state = DaemonState.STOPPING
         self._notifier.stopping(status_line(self._status()))
         self._notifier.extend(STOP_MORE_S)
         await self._end_workloads()

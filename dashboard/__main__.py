@@ -15,13 +15,13 @@ from fastapi import FastAPI
 
 from daemon.web.http import Limits
 from daemon.web.secrets import from_file, long_enough
-from daemon.web.server import DoorServer, bound
+from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity, client_context, pinned_context
 from dashboard.app import build_app
 from dashboard.feed.client import Daemon
 from schemas.checking.addresses import in_url, is_loopback
 from schemas.checking.problems import ConfigError, wrong
-from schemas.config.doors import LEAST_PASSWORD as LEAST
+from schemas.config.listeners import LEAST_PASSWORD as LEAST
 
 LIMITS = Limits(connections=1024, body_bytes=1024 * 1024)
 """A browser keeps one connection for its stream and a few for what is clicked on."""
@@ -78,8 +78,8 @@ def _password(given: argparse.Namespace, environment: Mapping[str, str]) -> str 
         return long_enough(password, LEAST, field=field)
     if not is_loopback(given.host):
         problem = f"{given.host} is reachable from other machines, and everybody who reaches it could look on"
-        mend = "give the page a password with --password-file or TRIGGERLOG_PAGE_PASSWORD, or listen on 127.0.0.1"
-        raise ConfigError([wrong(problem, mend, "--host")])
+        fix = "give the page a password with --password-file or TRIGGERLOG_PAGE_PASSWORD, or listen on 127.0.0.1"
+        raise ConfigError([wrong(problem, fix, "--host")])
     return None
 
 
@@ -106,7 +106,7 @@ def _context(given: argparse.Namespace) -> ssl.SSLContext | None:
     return client_context(given.ca)
 
 
-class _Announced(DoorServer):
+class _Announced(LimitedServer):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         assert sockets is not None

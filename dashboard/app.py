@@ -9,21 +9,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dash import Dash
-from fastapi import FastAPI, WebSocket, WebSocketDisconnect
+from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 
+from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_from
-from dashboard.access.login import Doorkeeper
+from dashboard.access.login import LoginGuard
 from dashboard.access.orders import order_routes
 from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
-from dashboard.feed.relay import relay_routes
-from dashboard.tabs.instruments import drawer as instrument
-from dashboard.tabs.instruments.routes import group_routes
-from dashboard.tabs.interference.routes import experiment_routes
+from dashboard.tabs import TABS
 from dashboard.tabs.page import page
-from dashboard.tabs.visits.routes import visit_routes
+from schemas.api.problem import Problem
 from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
@@ -126,6 +124,8 @@ def build_app(
 
     # No OpenAPI page: FastAPI's would be fetched from a CDN, and nobody programs against the page.
     api = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    handle_errors(api)
+    api.exception_handler(DaemonUnavailable)(_unavailable)
 
     @api.websocket("/ws")
     async def stream(socket: WebSocket, epoch: int | None = None, sequence: int | None = None) -> None:
@@ -144,15 +144,18 @@ def build_app(
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
     api.include_router(alarm_routes(hub, origins))
-    api.include_router(group_routes(hub, questions))
     api.include_router(order_routes(questions, origins))
-    api.include_router(experiment_routes(questions))
-    api.include_router(relay_routes(questions))
-    api.include_router(visit_routes(questions, lambda: None if hub.status is None else hub.status.visits))
+    for tab in TABS:
+        if tab.routes is not None:
+            api.include_router(tab.routes(hub, questions))
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
-    api.add_middleware(Doorkeeper, password=password, is_secure=is_secure, origins=origins)
+    api.add_middleware(LoginGuard, password=password, is_secure=is_secure, origins=origins)
     api.add_middleware(SecurityHeaders, policy=policy)
     return api
+
+
+async def _unavailable(_: Request, error: Exception) -> Response:
+    return problem_answer(502, Problem(detail=str(error)))
 
 
 def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_out: str) -> str:
@@ -170,7 +173,9 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
     app.backend.websocket_capability = False
     app.layout = page(build)
-    instrument.register(app, hub=hub, api=questions)
+    for tab in TABS:
+        if tab.callbacks is not None:
+            tab.callbacks(app, hub, questions)
     app.init_app(api)
     return POLICY.format(scripts=" ".join(f"'{digest}'" for digest in _digests(app)))
 

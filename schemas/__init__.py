@@ -1,1 +1,1 @@
-"""What crosses a boundary: configuration, wire format, blocks, ledger, tables, queries, status. No I/O."""
+"""What crosses a boundary: configuration, wire format, readings, ledger, queries, states, the HTTP contract. No I/O."""

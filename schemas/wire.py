@@ -1,4 +1,4 @@
-"""Wire protocol v1, as `docs/protocol.md` tells it to a stranger: greeting, answer, acknowledgements, datagrams.
+"""Wire protocol v1, as `docs/protocol.md` describes it: greeting, answer, acknowledgements, datagrams.
 
 Pure functions between bytes and frozen values, without I/O. What cannot be understood raises `ProtocolError`, never
 anything else: its code is for programs, its sentence for people and says what to do.

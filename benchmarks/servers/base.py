@@ -99,7 +99,7 @@ class Server(ABC):
             "durability": {name.value: found.words for name, found in held.items()},
             # JSON knows no infinity: None is without limit.
             "risk_ms": {name.value: _finite(found.risk_ms) for name, found in held.items()},
-            "shortfall": {name.value: found.shortfall for name, found in held.items()},
+            "shortfall": {name.value: found.shortfall and str(found.shortfall) for name, found in held.items()},
         }
 
     def drop(self, schema: str) -> None:

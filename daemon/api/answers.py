@@ -1,26 +1,31 @@
-"""The API's answers about stored readings, as JSON-ready trees of numbers, names and numpy arrays."""
+"""The API's answers about stored readings, made of numpy arrays, which orjson encodes as they are.
+
+Each function gives the fields of the model of `schemas.api.readings` that its docstring names: validating half a
+million numbers one by one would take longer than everything else.
+"""
 
 from typing import Any
 
 import numpy as np
 from tsdownsample import MinMaxLTTBDownsampler
 
+from schemas.api.readings import ChannelDescription, GroupDescription
 from schemas.ledger import COUNTS, TIMES, missing_instruments, unpack_missing
 from schemas.readings import Array, InstrumentGroup
 
 
-def group_answer(group: InstrumentGroup) -> dict[str, Any]:
+def group_description(group: InstrumentGroup) -> GroupDescription:
     """Describe a group: instruments by name in the order of their numbers, and channels."""
-    return {
-        "name": group.name,
-        "instruments": list(group.instruments),
-        "channels": [{"name": c.name, "unit": c.unit, "dtype": c.dtype} for c in group.channels],
-        "record_bytes": group.record.itemsize,
-    }
+    return GroupDescription(
+        name=group.name,
+        instruments=list(group.instruments),
+        channels=[ChannelDescription(name=c.name, unit=c.unit, dtype=c.dtype) for c in group.channels],
+        record_bytes=group.record.itemsize,
+    )
 
 
 def newest_answer(group: InstrumentGroup, readings: Array) -> dict[str, Any]:
-    """Tell the newest complete trigger; run and trigger are None when there is none."""
+    """`Newest`: run and trigger are None when there is no trigger."""
     first = readings[0] if len(readings) else None
     return {
         "group": group.name,
@@ -36,7 +41,7 @@ def newest_answer(group: InstrumentGroup, readings: Array) -> dict[str, Any]:
 def readings_answer(
     group: InstrumentGroup, instrument: int, readings: Array, *, points: int, is_cut: bool
 ) -> dict[str, Any]:
-    """Tell the readings of one instrument, thinned; `stored` is how many there are, `cut` whether older ones lack."""
+    """`Readings` of one instrument, thinned to a number of points."""
     shown = readings[thin(group, readings, points)]
     return {
         "group": group.name,
@@ -53,7 +58,7 @@ def readings_answer(
 
 
 def ledger_answer(group: InstrumentGroup, row: Any) -> dict[str, Any]:
-    """Tell a ledger row, with the missing instruments by name."""
+    """`LedgerEntry` of a ledger row."""
     missing = missing_instruments(row, group.size)
     return {
         "group": group.name,
@@ -65,22 +70,19 @@ def ledger_answer(group: InstrumentGroup, row: Any) -> dict[str, Any]:
 
 
 BINS = 60
-"""Stretches of triggers that a missing history is told in: as many as a strip on a screen shows."""
+"""Ranges of triggers of a missing history: as many as a strip on a screen shows."""
 
 ROWS = 200
-"""Instruments whose missing history is told, those missing most first."""
+"""Instruments of a missing history, those missing most first."""
 
 
 def missing_answer(group: InstrumentGroup, rows: Array, only: int | None = None) -> dict[str, Any]:
-    """Tell which instruments lacked how often in ledger rows, in up to BINS stretches of as many triggers each.
+    """`Missing` without `late` and `heard_s`: in up to BINS ranges of as many triggers each.
 
     rows: ledger rows in ascending order. only: the number of the one instrument asked for.
-
-    `stretches` has their first triggers, times and sizes. `missing` has, of each instrument that lacked at all, by its
-    number as text, how many triggers of each stretch it lacked; `more` is how many such instruments are left out.
     """
     bins = [part for part in np.array_split(rows, min(BINS, max(1, len(rows)))) if len(part)]
-    # Stretch by stretch: all rows of a large group unpacked at once would take a hundred times their memory.
+    # Range by range: all rows of a large group unpacked at once would take a hundred times their memory.
     counts = np.zeros((len(bins), group.size), np.int64)
     for place, part in enumerate(bins):
         counts[place] = unpack_missing(np.ascontiguousarray(part["missing"]), group.size).sum(axis=0)

@@ -1,26 +1,27 @@
 """The application: its routes, and what holds for all of them."""
 
-import orjson
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 
 from backends.base import StoreUnavailable
+from daemon.api.access import AccessControl
 from daemon.api.control import control_routes
-from daemon.api.dead_letters import dead_letter_routes
 from daemon.api.governor import governor_routes
-from daemon.api.guard import Guard
 from daemon.api.interference import interference_routes
 from daemon.api.missing import missing_routes
 from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
-from daemon.api.service import Told
+from daemon.api.service import ApiService
 from daemon.api.status import status_routes
-from daemon.api.storage import storage_routes
 from daemon.api.visit_files import visit_files_routes
 from daemon.api.visits import visits_routes
-from daemon.api.wrong import wrong_request
+from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
+from schemas.api.problem import Problem
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -30,11 +31,9 @@ POLICY = (
 
 ROUTES = (
     status_routes,
-    storage_routes,
     readings_routes,
     missing_routes,
     control_routes,
-    dead_letter_routes,
     reader_routes,
     interference_routes,
     governor_routes,
@@ -43,12 +42,12 @@ ROUTES = (
 )
 
 
-def make_app(service: Told, *, token: str, reads_freely: bool) -> FastAPI:
+def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
     """Make the application; its pages and documents load nothing from elsewhere.
 
     Args:
-        service: what it tells of.
-        token: what opens everything.
+        service: the daemon that it reports on and controls.
+        token: with it everything may be asked.
         reads_freely: whether reading needs no token, because only this machine reaches it.
     """
     app = FastAPIOffline(
@@ -58,15 +57,27 @@ def make_app(service: Told, *, token: str, reads_freely: bool) -> FastAPI:
         "changes something needs the API's token (`Authorization: Bearer TOKEN`), and so does everything where the API "
         "does not listen on loopback.",
         redoc_url=None,
+        responses={"default": {"model": Problem, "description": "An error: what is wrong, and what to do."}},
     )
+    app.openapi = partial(_document, app.openapi)  # type: ignore[method-assign]
+    handle_errors(app)
     app.exception_handler(StoreUnavailable)(_store_away)
-    app.exception_handler(RequestValidationError)(wrong_request)
     for routes in ROUTES:
         app.include_router(routes(service))
-    app.add_middleware(Guard, token=token, reads_freely=reads_freely)
+    app.add_middleware(AccessControl, token=token, reads_freely=reads_freely)
     app.add_middleware(SecurityHeaders, policy=POLICY)
     return app
 
 
+def _document(openapi: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The API's description. An error is JSON also where the answer is a file; FastAPI knows one type a route."""
+    document = openapi()
+    for operation in (each for path in document["paths"].values() for each in path.values()):
+        error = operation["responses"]["default"]
+        error["content"] = {"application/json": next(iter(error["content"].values()))}
+    return document
+
+
 async def _store_away(_: Request, error: Exception) -> Response:
-    return Response(orjson.dumps({"detail": f"the database is away: {error}"}), 503, media_type="application/json")
+    fix = "try again later; the daemon tries the database again by itself"
+    return problem_answer(503, Problem(detail=f"the database is away: {error}", fix=fix))

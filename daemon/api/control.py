@@ -1,21 +1,70 @@
-"""Routes that change what the daemon does."""
+"""Routes that change what the daemon does: open a run, retry or discard what the database rejected."""
 
-from fastapi import APIRouter, HTTPException, Security
-from fastapi.security import HTTPBearer
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Annotated
 
-from daemon.api.service import Told
+from fastapi import APIRouter, Query
+
+from backends.base import StoreError
+from daemon.api.access import NEEDS_TOKEN
+from daemon.api.service import ApiService, starting
+from daemon.pipeline.pipeline import Pipeline
+from daemon.web.errors import ApiError
+from schemas.api.control import Discarded, DiscardedByGroup, Retried, RetriedByGroup, RunsOpened
+
+Group = Annotated[str | None, Query(description="Name of an instrument group; all of them if absent.")]
 
 
-def control_routes(service: Told) -> APIRouter:
-    """What the daemon can be told."""
-    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
-    routes = APIRouter(dependencies=[Security(HTTPBearer(auto_error=False, description="The API's token."))])
+def control_routes(service: ApiService) -> APIRouter:
+    """Open a run; retry and discard dead letters."""
+    routes = APIRouter(dependencies=[NEEDS_TOKEN])
 
     @routes.post("/api/v1/run", tags=["control"])
-    async def open_run() -> dict[str, int]:
+    async def open_run() -> RunsOpened:
         """Begin a new run in every group: the timing system was restarted and counts its triggers anew."""
         if not service.pipelines:
-            raise HTTPException(503, "the daemon is starting; the database is not open yet")
-        return service.open_run()
+            raise starting()
+        return RunsOpened(service.open_run())
+
+    @routes.post("/api/v1/dead-letters/retry", tags=["control"])
+    async def retry(group: Group = None) -> RetriedByGroup:
+        """Offer the dead letters to the database again, in order; the answer comes when that is done."""
+        chosen = _chosen(service, group)
+        with _errors_answered():
+            return RetriedByGroup({name: Retried(**asdict(await each.retry())) for name, each in chosen.items()})
+
+    @routes.post("/api/v1/dead-letters/discard", tags=["control"])
+    async def discard(group: Group = None) -> DiscardedByGroup:
+        """Throw the dead letters away for good."""
+        gone = {}
+        with _errors_answered():
+            for name, pipeline in _chosen(service, group).items():
+                amount = await pipeline.discard()
+                gone[name] = Discarded(letters=amount.blocks, triggers=amount.triggers, readings=amount.readings)
+        return DiscardedByGroup(gone)
 
     return routes
+
+
+@contextlib.contextmanager
+def _errors_answered() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise ApiError(503, str(error), "try again later; what was not committed lies where it was") from None
+    except OSError as error:
+        fix = "see that the daemon may read and write its state folder, and that its disk has room"
+        raise ApiError(500, f"the dead letters cannot be used: {error}", fix) from None
+
+
+def _chosen(service: ApiService, group: str | None) -> Mapping[str, Pipeline]:
+    if not service.pipelines:
+        raise starting()
+    if group is None:
+        return service.pipelines
+    if group not in service.pipelines:
+        fix = f"name one of {', '.join(service.pipelines)}"
+        raise ApiError(404, f"there is no group {group!r}", fix, field="group")
+    return {group: service.pipelines[group]}

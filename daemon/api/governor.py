@@ -1,17 +1,16 @@
 """Route for what the governor promises the writing."""
 
-from fastapi import APIRouter, Security
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter
 
-from daemon.api.service import Told
+from daemon.api.access import NEEDS_TOKEN
+from daemon.api.service import ApiService
 from schemas.api.status import GovernorStatus
 from schemas.config.readers import GovernorConfig
 
 
-def governor_routes(service: Told) -> APIRouter:
+def governor_routes(service: ApiService) -> APIRouter:
     """Set its ceilings; what it does is in the status."""
-    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
-    routes = APIRouter(dependencies=[Security(HTTPBearer(auto_error=False, description="The API's token."))])
+    routes = APIRouter(dependencies=[NEEDS_TOKEN])
 
     @routes.post("/api/v1/governor", tags=["control"])
     async def govern(ceilings: GovernorConfig) -> GovernorStatus:

@@ -4,75 +4,58 @@ import asyncio
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import APIRouter, Body, HTTPException, Path, Query, Response, Security
-from fastapi.security import HTTPBearer
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Body, HTTPException, Path, Query, Response
+from fastapi.responses import HTMLResponse
 
-from daemon.api.service import Told
+from daemon.api.access import NEEDS_TOKEN
+from daemon.api.service import ApiService
 from daemon.workloads.interference.experiments import Busy, ExperimentRefused
 from daemon.workloads.interference.keeper import ID
-from schemas.api.interference import Experiment, Live, Summary
-from schemas.api.status import ExperimentStatus
+from schemas.api.interference import Experiment, ExperimentId, Experiments, Record
 
 EXAMPLE = {"workloads": [{"name": "scan", "kind": "scan", "clients": 4, "period_s": 0}], "pairs": 6, "block_s": 20}
 
 Id = Annotated[str, Path(description="Id of an experiment.", pattern=f"^{ID.pattern}$", examples=["20260101T000000Z"])]
 
 
-class Answer(BaseModel):
-    """What is told of the experiments."""
-
-    running: ExperimentStatus | None
-    live: Live | None = Field(description="what the one that runs has measured so far")
-    past: list[Summary] = Field(description="those that were, the newest first")
-
-
-class Begun(BaseModel):
-    """An experiment that began, or was stopped."""
-
-    id: str
-
-
-def interference_routes(service: Told) -> APIRouter:
+def interference_routes(service: ApiService) -> APIRouter:
     """List, start, stop, records and reports."""
     routes = APIRouter()
-    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
-    token = Security(HTTPBearer(auto_error=False, description="The API's token."))
 
     @routes.get("/api/v1/interference", tags=["interference"])
     async def experiments(
         after: Annotated[int, Query(ge=0, description="Samples of the timeline that are known already.")] = 0,
         blocks: Annotated[int, Query(ge=0, description="Blocks that are known already.")] = 0,
         past: Annotated[bool, Query(description="Whether those that were are wanted, too.")] = True,
-    ) -> Answer:
+    ) -> Experiments:
         """The experiment that runs, as far as it came, and those that were."""
         found = service.experiments
-        return Answer(running=found.status(), live=found.live(after, blocks), past=found.past() if past else [])
+        return Experiments(running=found.status(), live=found.live(after, blocks), past=found.past() if past else [])
 
-    @routes.post("/api/v1/interference", tags=["interference"], status_code=201, dependencies=[token])
-    async def start(settings: Annotated[Experiment, Body(examples=[EXAMPLE])]) -> Begun:
+    @routes.post("/api/v1/interference", tags=["interference"], status_code=201, dependencies=[NEEDS_TOKEN])
+    async def start(settings: Annotated[Experiment, Body(examples=[EXAMPLE])]) -> ExperimentId:
         """Start an experiment: blocks of A (write only) and B (write and read) by turns."""
         try:
-            return Begun(id=await service.experiments.start(settings))
+            return ExperimentId(id=await service.experiments.start(settings))
         except Busy as error:
             raise HTTPException(409 if service.pipelines else 503, str(error)) from None
         except ExperimentRefused as error:
             raise HTTPException(422, str(error)) from None
 
-    @routes.delete("/api/v1/interference", tags=["interference"], dependencies=[token])
-    async def stop() -> Begun:
+    @routes.delete("/api/v1/interference", tags=["interference"], dependencies=[NEEDS_TOKEN])
+    async def stop() -> ExperimentId:
         """Stop the experiment that runs; what it measured is kept, and reported before this answers."""
         try:
-            return Begun(id=await service.experiments.stop())
+            return ExperimentId(id=await service.experiments.stop())
         except KeyError:
             raise HTTPException(404, "no experiment runs") from None
 
-    @routes.get("/api/v1/interference/{name}", tags=["interference"], response_class=Response)
+    @routes.get("/api/v1/interference/{name}", tags=["interference"], response_model=Record)
     async def record(name: Id) -> Response:
         """Everything that was measured, and what follows from it (`schemas.api.interference.Record`), as JSON."""
         return await _file(service.experiments.keeper.record_path(name), "application/json", name)
 
-    @routes.get("/api/v1/interference/{name}/report", tags=["interference"], response_class=Response)
+    @routes.get("/api/v1/interference/{name}/report", tags=["interference"], response_class=HTMLResponse)
     async def report(name: Id) -> Response:
         """The report: one HTML file that loads nothing and runs no script."""
         return await _file(service.experiments.keeper.report_path(name), "text/html", name)

@@ -1,4 +1,4 @@
-"""The route that tells which instruments were missing from the last triggers, and when each was last heard."""
+"""The route for which instruments were missing from the last triggers, and when each was last heard."""
 
 import asyncio
 import time
@@ -8,21 +8,22 @@ import numpy as np
 from fastapi import APIRouter, Depends, Query, Response
 
 from daemon.api.answers import missing_answer
-from daemon.api.gate import Gate
+from daemon.api.query_limit import QueryLimit
 from daemon.api.readings import GroupName, group_of, json_answer, number_of
-from daemon.api.service import Told
+from daemon.api.service import ApiService
+from schemas.api.readings import Missing
 from schemas.queries import LedgerTail
 
 LAST_MOST = 20_000
-"""Triggers looked at: of 120 instruments 2 MB of ledger, which a database on the same machine tells within 100 ms."""
+"""Triggers looked at: of 120 instruments 2 MB of ledger, which a database on the same machine gives within 100 ms."""
 
 
-def missing_routes(service: Told) -> APIRouter:
+def missing_routes(service: ApiService) -> APIRouter:
     """Missing history of a group."""
     routes = APIRouter()
-    gate = Depends(Gate())
+    limit = Depends(QueryLimit())
 
-    @routes.get("/api/v1/groups/{group}/missing", tags=["readings"], dependencies=[gate])
+    @routes.get("/api/v1/groups/{group}/missing", tags=["readings"], dependencies=[limit], response_model=Missing)
     async def missing(
         group: GroupName,
         last: Annotated[
@@ -30,12 +31,7 @@ def missing_routes(service: Told) -> APIRouter:
         ] = 1000,
         instrument: Annotated[str | None, Query(description="Only this one, by name or number.")] = None,
     ) -> Response:
-        """Which instruments lacked how often, in up to 60 stretches of triggers.
-
-        `late` counts each instrument's readings that came after their trigger had closed, since the daemon started;
-        `heard_s` is how many seconds ago it was last heard, null if it never was. Both are by number, or of the one
-        that is asked for.
-        """
+        """Which instruments were missing how often, in up to 60 ranges of triggers."""
         asked = group_of(service, group)
         only = None if instrument is None else number_of(asked, instrument)
         rows = await service.store.ask(LedgerTail(group=asked, most=last))

@@ -2,29 +2,28 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, HTTPException, Path, Security
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter, Body, HTTPException, Path
 
-from daemon.api.service import Told
+from daemon.api.access import NEEDS_TOKEN
+from daemon.api.service import ApiService
 from daemon.workloads.readers.manager import NameTaken, Readers, WorkloadRefused
+from schemas.api.readers import ReadersByName
 from schemas.api.status import ReaderStatus
 from schemas.config import Workload
 
 EXAMPLE = {"name": "displays", "kind": "newest", "clients": 10, "period_s": 0.5, "deadline_s": 0.2}
 
 
-def reader_routes(service: Told) -> APIRouter:
+def reader_routes(service: ApiService) -> APIRouter:
     """List, start and stop."""
     routes = APIRouter()
-    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
-    token = Security(HTTPBearer(auto_error=False, description="The API's token."))
 
     @routes.get("/api/v1/readers", tags=["readers"])
-    async def readers() -> dict[str, ReaderStatus]:
+    async def readers() -> ReadersByName:
         """The reader workloads that run, by name."""
-        return service.readers.statuses()
+        return ReadersByName(service.readers.statuses())
 
-    @routes.post("/api/v1/readers", tags=["readers"], status_code=201, dependencies=[token])
+    @routes.post("/api/v1/readers", tags=["readers"], status_code=201, dependencies=[NEEDS_TOKEN])
     async def start(workload: Annotated[Workload, Body(examples=[EXAMPLE])]) -> ReaderStatus:
         """Start a reader workload in a process of its own."""
         if not service.pipelines:
@@ -37,7 +36,7 @@ def reader_routes(service: Told) -> APIRouter:
             raise HTTPException(422, str(error)) from None
         return service.readers.statuses()[workload.name]
 
-    @routes.delete("/api/v1/readers/{name}", tags=["readers"], dependencies=[token])
+    @routes.delete("/api/v1/readers/{name}", tags=["readers"], dependencies=[NEEDS_TOKEN])
     async def stop(name: Annotated[str, Path(description="Name of a workload that runs.")]) -> ReaderStatus:
         """Stop a reader workload; the answer is how it was at the end."""
         try:

@@ -1,4 +1,4 @@
-"""Routes that tell what is stored."""
+"""Routes for what is stored."""
 
 import asyncio
 import time
@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import orjson
-from fastapi import APIRouter, Depends, HTTPException, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
-from daemon.api.answers import group_answer, ledger_answer, newest_answer, readings_answer
-from daemon.api.gate import Gate
-from daemon.api.service import Told
+from daemon.api.answers import group_description, ledger_answer, newest_answer, readings_answer
+from daemon.api.query_limit import QueryLimit
+from daemon.api.service import ApiService, starting
+from daemon.web.errors import ApiError
+from schemas.api.readings import GroupDescription, GroupNames, LedgerEntry, Newest, Readings
 from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, TriggerReadings, answer_dtype
 from schemas.readings import InstrumentGroup
 
@@ -22,22 +24,22 @@ FIVE_MINUTES_NS = 300 * 1_000_000_000
 GroupName = Annotated[str, Path(description="Name of an instrument group.", examples=["bpm"])]
 
 
-def readings_routes(service: Told) -> APIRouter:
+def readings_routes(service: ApiService) -> APIRouter:
     """Groups, newest trigger, readings of an instrument, ledger."""
     routes = APIRouter()
-    gate = Depends(Gate())
+    limit = Depends(QueryLimit())
 
     @routes.get("/api/v1/groups", tags=["readings"])
-    async def groups() -> list[str]:
+    async def groups() -> GroupNames:
         """Names of the instrument groups."""
-        return list(service.groups)
+        return GroupNames(list(service.groups))
 
     @routes.get("/api/v1/groups/{group}", tags=["readings"])
-    async def describe(group: GroupName) -> dict[str, Any]:
+    async def describe(group: GroupName) -> GroupDescription:
         """Instruments and channels of a group."""
-        return group_answer(group_of(service, group))
+        return group_description(group_of(service, group))
 
-    @routes.get("/api/v1/groups/{group}/newest", tags=["readings"], dependencies=[gate])
+    @routes.get("/api/v1/groups/{group}/newest", tags=["readings"], dependencies=[limit], response_model=Newest)
     async def newest(
         group: GroupName,
         complete: Annotated[bool, Query(description="Whether instruments may not be missing from it.")] = True,
@@ -48,7 +50,7 @@ def readings_routes(service: Told) -> APIRouter:
         found = np.empty(0, answer_dtype(asked)) if query is None else await service.store.ask(query)
         return json_answer(newest_answer(asked, found))
 
-    @routes.get("/api/v1/groups/{group}/readings", tags=["readings"], dependencies=[gate])
+    @routes.get("/api/v1/groups/{group}/readings", tags=["readings"], dependencies=[limit], response_model=Readings)
     async def readings(
         group: GroupName,
         instrument: Annotated[str, Query(description="Name or number.", examples=["bpm_007", "7"])],
@@ -64,9 +66,11 @@ def readings_routes(service: Told) -> APIRouter:
         end = time.time_ns() if end_ns is None else end_ns
         start = end - FIVE_MINUTES_NS if start_ns is None else start_ns
         if start >= end:
-            raise HTTPException(422, f"start_ns ({start}) must be before end_ns ({end})")
+            detail = f"start_ns ({start}) is not before end_ns ({end})"
+            raise ApiError(422, detail, "give an earlier start_ns, or a later end_ns", field="start_ns")
         if not -(2**63) <= start < end < 2**63:
-            raise HTTPException(422, "start_ns and end_ns are nanoseconds since 1970-01-01, in 64 bits")
+            detail = "start_ns or end_ns does not fit into 64 bits"
+            raise ApiError(422, detail, "give nanoseconds since 1970-01-01", field="start_ns")
         query = InstrumentReadings(group=asked, instrument=number, start_ns=start, end_ns=end, most=READINGS_MOST)
         found = await service.store.ask(query)
         # Thinning half a million points takes tens of milliseconds, in which nothing else would be logged.
@@ -75,7 +79,9 @@ def readings_routes(service: Told) -> APIRouter:
         )
         return json_answer(answer)
 
-    @routes.get("/api/v1/groups/{group}/ledger/{trigger}", tags=["readings"], dependencies=[gate])
+    @routes.get(
+        "/api/v1/groups/{group}/ledger/{trigger}", tags=["readings"], dependencies=[limit], response_model=LedgerEntry
+    )
     async def ledger(
         group: GroupName,
         trigger: Annotated[int, Path(ge=0, lt=2**62)],
@@ -86,39 +92,37 @@ def readings_routes(service: Told) -> APIRouter:
         found = await service.store.ask(LedgerRow(group=asked, trigger=trigger, run=run))
         if not len(found):
             where = "any run" if run is None else f"run {run}"
-            raise HTTPException(404, f"group {group} has no trigger {trigger} in {where}")
+            raise ApiError(404, f"group {group} has no trigger {trigger} in {where}", field="trigger")
         return json_answer(ledger_answer(asked, found[0]))
 
     return routes
 
 
-async def _newest_of_all(service: Told, group: InstrumentGroup) -> TriggerReadings | None:
+async def _newest_of_all(service: ApiService, group: InstrumentGroup) -> TriggerReadings | None:
     rows = await service.store.ask(LedgerTail(group=group, most=1))
     if not len(rows):
         return None
     return TriggerReadings(group=group, run=int(rows["run"][0]), trigger=int(rows["trigger"][0]))
 
 
-def group_of(service: Told, name: str) -> InstrumentGroup:
-    """The group of that name. Raises HTTPException: 404 where there is none, 503 while the daemon starts."""
+def group_of(service: ApiService, name: str) -> InstrumentGroup:
+    """The group of that name. Raises ApiError: 404 where there is none, 503 while the daemon starts."""
     if name not in service.groups:
-        raise HTTPException(404, f"there is no group {name!r}; there is: {', '.join(service.groups)}")
+        raise ApiError(404, f"there is no group {name!r}", f"name one of {', '.join(service.groups)}", field="group")
     if name not in service.pipelines:
-        raise HTTPException(503, "the daemon is starting; the database is not open yet")
+        raise starting()
     return service.groups[name]
 
 
 def number_of(group: InstrumentGroup, instrument: str) -> int:
-    """The number of an instrument that is named, or given by it. Raises HTTPException: 404."""
+    """The number of an instrument that is named, or given by it. Raises ApiError: 404."""
     if instrument in group.instruments:
         return group.instruments.index(instrument)
     if instrument.isdecimal() and int(instrument) < group.size:
         return int(instrument)
-    raise HTTPException(
-        404,
-        f"group {group.name} has no instrument {instrument!r}; name one of {group.instruments[0]} ... "
-        f"{group.instruments[-1]}, or give its number, 0 to {group.size - 1}",
-    )
+    first, last = group.instruments[0], group.instruments[-1]
+    fix = f"name one of {first} ... {last}, or give its number, 0 to {group.size - 1}"
+    raise ApiError(404, f"group {group.name} has no instrument {instrument!r}", fix, field="instrument")
 
 
 def json_answer(content: Any) -> Response:

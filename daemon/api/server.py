@@ -5,19 +5,19 @@ import socket
 from collections.abc import Iterator
 
 from daemon.api.app import make_app
-from daemon.api.service import Told
+from daemon.api.service import ApiService
 from daemon.core.configuration import LoadedConfig, identity_of
 from daemon.core.configuration.api_token import api_token
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.web.http import Limits
-from daemon.web.server import DoorServer, bound
+from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
 from schemas.checking.addresses import in_url, is_loopback
 
 LIMITS = Limits()
 
 
-class _Server(DoorServer):
+class _Server(LimitedServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # The service ends on signals by itself: first the sources, the API last.
@@ -28,16 +28,16 @@ class ApiServer:
     """The API on a socket of its own, in the daemon's event loop.
 
     Args:
-        service: what it tells of.
+        service: the daemon that it reports on and controls.
         host: address to listen on.
         port: 0 takes a free one.
-        token: what opens everything; reading needs none on loopback.
+        token: with it everything may be asked; reading needs none on loopback.
         identity: turns TLS on.
     """
 
     def __init__(
         self,
-        service: Told,
+        service: ApiService,
         host: str,
         port: int,
         *,
@@ -82,12 +82,12 @@ class ApiServer:
             ) from None
 
 
-def api_server(service: Told, loaded: LoadedConfig) -> ApiServer:
+def api_server(service: ApiService, loaded: LoadedConfig) -> ApiServer:
     """The API of a configuration.
 
     Raises:
         ConfigError: its token, certificate or key is not where it says, or cannot be used.
-        CommandFailed: the token that the daemon makes cannot be kept in the state folder.
+        CommandFailed: the token that the daemon makes cannot be written to the state folder.
     """
     api = loaded.config.api
     return ApiServer(service, api.host, api.port, token=api_token(loaded), identity=identity_of(loaded, api, "api"))

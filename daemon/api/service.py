@@ -7,6 +7,7 @@ from backends.base import Store
 from daemon.telemetry.reporting import Reporter
 from daemon.telemetry.storage_report import StorageReport
 from daemon.telemetry.stream import StatusStream
+from daemon.web.errors import ApiError
 from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from daemon.workloads.visits.visiting import Visiting
 
 
-class Told(Protocol):
+class ApiService(Protocol):
     """The service, as far as the API is concerned."""
 
     @property
@@ -62,3 +63,8 @@ class Told(Protocol):
 
     def open_run(self) -> dict[str, int]:
         """Begin a new run."""
+
+
+def starting() -> ApiError:
+    """The refusal while the store is not open yet."""
+    return ApiError(503, "the daemon is starting; the database is not open yet", "try again in a moment")

@@ -1,18 +1,18 @@
 """Routes for runs of mock DIA visits."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Body, HTTPException, Query, Response, Security
-from fastapi.security import HTTPBearer
-from pydantic import BaseModel, Field, ValidationError
+from fastapi import APIRouter, Body, HTTPException, Query, Response
+from pydantic import ValidationError
 
-from daemon.api.service import Told
+from daemon.api.access import NEEDS_TOKEN
+from daemon.api.service import ApiService
 from daemon.api.visit_files import unknown
-from daemon.workloads.visits.kept import ID, Summary
+from daemon.workloads.visits.kept import ID
 from daemon.workloads.visits.visiting import VisitsBusy, VisitsNotStarted
-from schemas.api.visits import VisitsRun, VisitsStatus
+from schemas.api.visits import Visits, VisitsFigures, VisitsRun, VisitsSettings, VisitsStatus
 from schemas.checking.problems import problems
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
@@ -21,36 +21,26 @@ EXAMPLE = {"cadence": "fast", "visits": 480, "index_mode": "last_object_table", 
 MOST_POINTS = 20_000
 
 
-class Answer(BaseModel):
-    """What is told of the runs."""
-
-    status: VisitsStatus | None = Field(description="the run that is under way, or was last since the daemon started")
-    past: list[Summary] = Field(description="those that were, the newest first")
-    settings: VisitsConfig = Field(description="of a run that is started without any, as the configuration says")
-
-
-def visits_routes(service: Told) -> APIRouter:
+def visits_routes(service: ApiService) -> APIRouter:
     """List, start, stop, figures."""
     routes = APIRouter()
-    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
-    token = Security(HTTPBearer(auto_error=False, description="The API's token."))
 
     @routes.get("/api/v1/visits", tags=["visits"])
-    async def visits() -> Answer:
+    async def visits() -> Visits:
         """How the run of visits is, and which there were."""
         past = await asyncio.to_thread(service.visiting.past)
-        return Answer(status=service.visiting.status(), past=past, settings=service.visiting.settings({}))
+        return Visits(status=service.visiting.status(), past=past, settings=service.visiting.settings({}))
 
-    @routes.post("/api/v1/visits", tags=["visits"], status_code=201, dependencies=[token])
+    @routes.post("/api/v1/visits", tags=["visits"], status_code=201, dependencies=[NEEDS_TOKEN])
     async def start(
         settings: Annotated[
-            dict[str, Any] | None,
+            VisitsSettings | None,
             Body(description="Fields of `[visits]` that differ from the configuration's.", examples=[EXAMPLE]),
         ] = None,
     ) -> VisitsStatus:
         """Start a run in a process of its own; where its tables hold visits already it goes on after them."""
         try:
-            return await service.visiting.start(settings or {})
+            return await service.visiting.start({} if settings is None else settings.root)
         except ValidationError as error:
             found = problems(VisitsConfig, error.errors(include_url=False))
             raise HTTPException(422, "; and ".join(map(str, found))) from None
@@ -59,7 +49,7 @@ def visits_routes(service: Told) -> APIRouter:
         except VisitsNotStarted as error:
             raise HTTPException(422, str(error)) from None
 
-    @routes.delete("/api/v1/visits", tags=["visits"], dependencies=[token])
+    @routes.delete("/api/v1/visits", tags=["visits"], dependencies=[NEEDS_TOKEN])
     async def stop() -> VisitsStatus:
         """Stop after the visit that is under way; the answer does not wait for its end."""
         try:
@@ -67,7 +57,7 @@ def visits_routes(service: Told) -> APIRouter:
         except KeyError:
             raise HTTPException(404, "no visits run") from None
 
-    @routes.get("/api/v1/visits/figures", tags=["visits"], response_class=Response)
+    @routes.get("/api/v1/visits/figures", tags=["visits"], response_model=VisitsFigures)
     async def figures(
         name: Annotated[
             str | None, Query(alias="id", pattern=f"^{ID.pattern}$", description="Of a run; of this one when left out.")
@@ -84,7 +74,7 @@ def visits_routes(service: Told) -> APIRouter:
     return routes
 
 
-async def _run(service: Told, name: str | None) -> tuple[VisitsRun, Array]:
+async def _run(service: ApiService, name: str | None) -> tuple[VisitsRun, Array]:
     course = service.visiting.course
     if course is not None and name in (None, course.name):
         return course.run(course.problem, expected=await asyncio.to_thread(course.expected)), course.series.rows

@@ -17,17 +17,19 @@ from daemon.client.reach import Reach
 from daemon.client.readers_table import readers_table
 from daemon.core.words import ms
 from daemon.web.tls import why_untrusted
-from schemas.api.status import Event, GroupStatus, State, Status, StoreStatus
+from schemas.api.problem import Problem
+from schemas.api.status import Event, GroupStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
+from schemas.states import DaemonState, GovernorState
 
 PATH = "/api/v1/status"
 PATIENCE_S = 2.0
 
-_STATES: Mapping[State, tuple[str, str]] = {
-    State.STARTING: ("… starting", "yellow"),
-    State.RUNNING: ("● running", "green"),
-    State.STORE_AWAY: ("▲ database away, readings wait", "bold red"),
-    State.STOPPING: ("■ stopping", "yellow"),
+_STATES: Mapping[DaemonState, tuple[str, str]] = {
+    DaemonState.STARTING: ("… starting", "yellow"),
+    DaemonState.RUNNING: ("● running", "green"),
+    DaemonState.STORE_AWAY: ("▲ database away, readings wait", "bold red"),
+    DaemonState.STOPPING: ("■ stopping", "yellow"),
 }
 _SEVERITIES = {"info": "", "warning": "yellow", "error": "bold red"}
 
@@ -58,11 +60,11 @@ async def ask(client: httpx.AsyncClient, method: str, path: str, body: object = 
 
 def _refusal(where: str, answer: httpx.Response) -> str:
     try:
-        detail = str(answer.json()["detail"])
-    except (ValueError, KeyError, TypeError):
+        problem = Problem.model_validate_json(answer.content)
+    except ValidationError:
         return f"{where} answers {answer.status_code}; is it a triggerlog daemon?"
-    mend = " (name the configuration file, or give --token-file or TRIGGERLOG_TOKEN)" * (answer.status_code == 401)
-    return f"{where} answers {answer.status_code}: {detail}{mend}"
+    fix = " (name the configuration file, or give --token-file or TRIGGERLOG_TOKEN)" * (answer.status_code == 401)
+    return f"{where} answers {answer.status_code}: {problem}{fix}"
 
 
 async def ask_status(client: httpx.AsyncClient) -> Status:
@@ -131,7 +133,7 @@ def overview(status: Status, where: str) -> RenderableType:
     parts: list[RenderableType] = [_header(status, where), _groups(status.groups)]
     if status.readers:
         parts.append(readers_table(status.readers))
-        if status.governor is not None and status.governor.state != "off":
+        if status.governor is not None and status.governor.state != GovernorState.OFF:
             parts.append(Text(f"governor: {status.governor.reason}"))
     if status.visits is not None:
         parts.append(_visits(status.visits))

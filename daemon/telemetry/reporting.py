@@ -28,7 +28,6 @@ from schemas.api.status import (
     ReaderStatus,
     ReadingCounts,
     Slip,
-    State,
     Status,
     StoreStatus,
     TriggerCounts,
@@ -36,6 +35,7 @@ from schemas.api.status import (
 from schemas.api.visits import VisitsStatus
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
+from schemas.states import DaemonState
 
 SLIPS_LISTED = 100
 """Instruments out of step that a status lists; it counts all of them."""
@@ -94,7 +94,7 @@ class Reporter:
         state_dir: Path,
     ) -> None:
         self.pipelines = pipelines
-        self.state = State.STARTING
+        self.state = DaemonState.STARTING
         self._sources = sources
         self._workloads = workloads
         self._state_dir = state_dir
@@ -155,7 +155,7 @@ class Reporter:
 
     def look_at_store(self) -> None:
         """Report it when the store has gone away, or has come back."""
-        if self.state is not State.RUNNING:
+        if self.state is not DaemonState.RUNNING:
             return
         moment = time.monotonic_ns()
         problem = self._store_status().problem
@@ -182,7 +182,7 @@ class Reporter:
             uptime_s=(moment - self._started_ns) / 1e9,
             logger=self._config.logger,
             version=self._version,
-            state=State.STORE_AWAY if self.state is State.RUNNING and not store.available else self.state,
+            state=DaemonState.STORE_AWAY if self.state is DaemonState.RUNNING and not store.available else self.state,
             store=store,
             groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
             sources=[source.status() for source in self._sources],

@@ -10,7 +10,7 @@ from daemon.core.configuration.database import in_use
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.figures import PipelineFigures
 from daemon.telemetry.growth import Growth
-from schemas.api.status import StoreStatus
+from schemas.api.status import Shortfall, StoreStatus
 from schemas.batch import Durability
 
 
@@ -31,7 +31,7 @@ class StoreReport:
         self._target = target
         self._groups = groups
         self._events = events
-        self._short: dict[str, str] = {}
+        self._short: dict[Durability, Shortfall] = {}
         self._away_since_ns = self._failed_ns = time.monotonic_ns()
 
     def answered(self, facts: StoreFacts) -> None:
@@ -87,7 +87,7 @@ class StoreReport:
     def _look_at_durability(self, facts: StoreFacts) -> None:
         """Say where the server keeps less than is asked for; again only when what it says of itself changes."""
         held = {durability: facts.durability[durability] for durability in in_use(self._groups.values())}
-        short = {str(durability): found.shortfall for durability, found in held.items() if found.shortfall is not None}
+        short = {durability: found.shortfall for durability, found in held.items() if found.shortfall is not None}
         for durability, found in held.items():
             now, before = short.get(durability), self._short.get(durability)
             if now is not None and now != before:

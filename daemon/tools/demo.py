@@ -22,7 +22,7 @@ from rich.text import Text
 from daemon.client.terminal import DaemonGone, ask_status
 from daemon.core.outcome import CommandFailed
 from daemon.core.process.children import Child
-from schemas.api.status import State
+from schemas.states import DaemonState
 
 CONFIGURATION = """\
 # Written by `triggerlog demo` at every start; copy it to make it yours.
@@ -239,7 +239,7 @@ async def _ready(client: httpx.AsyncClient) -> None:
             while True:
                 try:
                     status = await ask_status(client)
-                    if status.state is State.RUNNING:
+                    if status.state is DaemonState.RUNNING:
                         return
                     reason = status.store.problem or f"it is {status.state}"
                 except DaemonGone as gone:

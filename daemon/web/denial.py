@@ -1,24 +1,27 @@
-"""How a request is turned away before the application sees it, over HTTP and before a WebSocket opens."""
+"""How a request is refused before the application sees it, over HTTP and before a WebSocket opens."""
 
 import math
 from dataclasses import dataclass
 
-import orjson
 from starlette.types import Scope, Send
+
+from schemas.api.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
 class Denial:
-    """Why a request is turned away.
+    """Why a request is refused.
 
     status: of HTTP.
-    detail: one line: what is wrong, and the mend.
+    detail: what is wrong, in one line.
+    fix: what to do, in one line.
     challenge: what may be sent to get in (WWW-Authenticate).
     wait_s: after which it may be tried again.
     """
 
     status: int
     detail: str
+    fix: str
     challenge: str | None = None
     wait_s: float | None = None
 
@@ -35,7 +38,7 @@ class Denial:
     @property
     def body(self) -> bytes:
         """Of the answer."""
-        return orjson.dumps({"detail": self.detail})
+        return Problem(detail=self.detail, fix=self.fix).encoded()
 
     async def answer(self, scope: Scope, send: Send) -> None:
         """Send it: as an answer, or in place of the WebSocket that was asked for."""

@@ -1,4 +1,4 @@
-"""What every answer tells a browser not to do with it."""
+"""The security headers of every answer."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

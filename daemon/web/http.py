@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import httptools
-import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from schemas.api.problem import Problem
 from schemas.checking.addresses import neighbourhood
 
 LINGER_S = 1.0
@@ -38,7 +38,7 @@ class Limits:
 
 
 class _Refused(Exception):
-    """The request is over a limit, or none; the arguments are the status and what to say."""
+    """The request is over a limit, or none; the arguments are the status, what is wrong, and what to do."""
 
 
 class LimitedHttp(HttpToolsProtocol):
@@ -68,7 +68,7 @@ class LimitedHttp(HttpToolsProtocol):
         super().connection_made(transport)
         self.idle_since = self.loop.time()
         if not self._make_room():
-            self._refuse(503, "too many connections, all of them busy; try again later")
+            self._refuse(503, "too many connections, all of them busy", "try again later")
             return
         self._until(self.limits.request_s)
 
@@ -95,7 +95,8 @@ class LimitedHttp(HttpToolsProtocol):
             self._upgrade()
         except (httptools.HttpParserError, _Refused) as error:
             refusal = self._refusal or error
-            self._refuse(*(refusal.args if isinstance(refusal, _Refused) else (400, "this is not HTTP/1.1")))
+            unknown = 400, "this is not HTTP/1.1", "send HTTP/1.1"
+            self._refuse(*(refusal.args if isinstance(refusal, _Refused) else unknown))
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -103,7 +104,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._head_bytes, self._in_head, self._is_sending = 0, True, True
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the address asked for."""
+        """A part of the address asked for."""
         self._head_bytes += len(url)
         self._see_head()
         super().on_url(url)
@@ -114,9 +115,9 @@ class LimitedHttp(HttpToolsProtocol):
         self._see_head()
         name = name.lower()
         if name == b"transfer-encoding":
-            self._stop(411, "send the body in one piece, with a Content-Length")
+            self._stop(411, "the body has no length", "send it in one part, with a Content-Length")
         if name == b"content-length" and (not value.isdigit() or int(value[:20]) > self.limits.body_bytes):
-            self._stop(413, f"the body may have {self.limits.body_bytes} bytes")
+            self._stop(413, "the body is too large", f"send at most {self.limits.body_bytes} bytes")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -157,24 +158,26 @@ class LimitedHttp(HttpToolsProtocol):
         if self._should_upgrade():
             self.handle_websocket_upgrade()
         else:
-            self._refuse(400, "nothing but a WebSocket can be asked for in place of HTTP/1.1")
+            self._refuse(400, "the protocol that is asked for is not known", "ask for a WebSocket, or for none")
 
     def _see_head(self) -> None:
         if self._head_bytes > self.limits.head_bytes:
-            self._stop(431, f"the request line and headers may have {self.limits.head_bytes} bytes")
+            self._stop(
+                431, "the request line and headers are too large", f"send at most {self.limits.head_bytes} bytes"
+            )
 
-    def _stop(self, status: int, detail: str) -> None:
-        # The parser wraps whatever a callback raises: what was meant is kept beside.
-        self._refusal = _Refused(status, detail)
+    def _stop(self, status: int, detail: str, fix: str) -> None:
+        # The parser wraps whatever a callback raises: what was meant is remembered.
+        self._refusal = _Refused(status, detail, fix)
         raise self._refusal
 
-    def _refuse(self, status: int, detail: str) -> None:
-        self._refusal = _Refused(status, detail)
+    def _refuse(self, status: int, detail: str, fix: str) -> None:
+        self._refusal = _Refused(status, detail, fix)
         if self.cycle is not None and not self.cycle.response_complete:
             # The answer to a request before this one has no way out any more.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        body = orjson.dumps({"detail": detail})
+        body = Problem(detail=detail, fix=fix).encoded()
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
         if self.transport.can_write_eof():

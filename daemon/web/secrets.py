@@ -36,8 +36,8 @@ def from_file(path: Path, *, field: str, what: str = "password") -> str:
         secret = path.read_text(encoding="utf-8").partition("\n")[0].removesuffix("\r")
     except (OSError, UnicodeDecodeError) as error:
         reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not UTF-8 text"
-        mend = f"give a file that the daemon may read, with the {what} in its first line"
-        raise ConfigError([wrong(f"{path} cannot be read ({reason})", mend, field)]) from None
+        fix = f"give a file that the daemon may read, with the {what} in its first line"
+        raise ConfigError([wrong(f"{path} cannot be read ({reason})", fix, field)]) from None
     if not secret:
         raise ConfigError([wrong(f"the first line of {path} is empty", f"write the {what} into it", field)])
     return secret

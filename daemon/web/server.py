@@ -19,7 +19,7 @@ INCOMING_FRAME = 64 * 1024
 """Bytes of a WebSocket message from a client: ours send none."""
 
 
-class DoorServer(uvicorn.Server):
+class LimitedServer(uvicorn.Server):
     """Serves an application until `should_exit`."""
 
     def __init__(self, app: ASGIApp, limits: Limits, identity: Identity | None = None, **options: Any) -> None:

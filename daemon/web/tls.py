@@ -1,6 +1,6 @@
 """TLS of whatever the daemon, its page and its command line listen at, and of what they connect to.
 
-What is wrong with a file is told as the problem of the field or option that names it: OpenSSL's own words
+What is wrong with a file is reported as the problem of the field or option that names it: OpenSSL's own words
 ("PEM lib", "key values mismatch") name neither.
 """
 
@@ -12,6 +12,8 @@ from schemas.checking.problems import ConfigError, Problem, wrong
 
 CERTIFICATE = "tls_certificate"
 KEY = "tls_key"
+OTHER_NAME = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
 
 
 log = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ def server_context(certificate: Path, key: Path, field: str, client_ca: Path | N
             show a certificate of theirs.
 
     Raises:
-        ConfigError: a file cannot be used; the problem names the field and the mend.
+        ConfigError: a file cannot be used; the problem names the field and the fix.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -109,14 +111,14 @@ def pinned_context(certificate: Path, field: str) -> ssl.SSLContext:
 
 
 def why_untrusted(error: BaseException | None) -> str | None:
-    """Say why a connection with TLS failed and what mends it; None when it failed of something else."""
+    """Say why a connection with TLS failed and what fixes it; None when it failed of something else."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     if error is None:
         return None
     if isinstance(error, ssl.SSLCertVerificationError):
         what = error.verify_message.rstrip(".")
-        if "not valid for" in what:
+        if error.verify_code in OTHER_NAME:
             return f"its certificate is made for another name ({what}); use the name that it is made for"
         return f"its certificate is not trusted ({what}); name the authority that signed it"
     if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
@@ -137,8 +139,8 @@ def own_certificate(context: ssl.SSLContext, certificate: Path, key: Path, *, na
     try:
         context.load_cert_chain(certificate, key, password=_nobody_to_ask)
     except _Encrypted:
-        mend = "take it off (openssl pkey -in KEY -out NEW), and let nobody but the daemon read the file"
-        raise ConfigError([wrong(f"{key} has a passphrase", mend, names[1])]) from None
+        fix = "take it off (openssl pkey -in KEY -out NEW), and let nobody but the daemon read the file"
+        raise ConfigError([wrong(f"{key} has a passphrase", fix, names[1])]) from None
     except ssl.SSLError as error:
         raise ConfigError([_unusable(certificate, key, names, error)]) from None
 
@@ -149,15 +151,15 @@ def _nobody_to_ask() -> str:
 
 def _unusable(certificate: Path, key: Path, names: tuple[str, str], error: ssl.SSLError) -> Problem:
     if error.reason == "KEY_VALUES_MISMATCH":
-        mend = f"give the key that {certificate} was made with (its own certificate comes first in the file)"
-        return wrong(f"{key} is not the key of {certificate}", mend, names[1])
+        fix = f"give the key that {certificate} was made with (its own certificate comes first in the file)"
+        return wrong(f"{key} is not the key of {certificate}", fix, names[1])
     if b"PRIVATE KEY-----" not in key.read_bytes():
         return wrong(
             f"{key} has no private key in PEM", "give the file that begins -----BEGIN PRIVATE KEY-----", names[1]
         )
     if b"-----BEGIN CERTIFICATE-----" not in certificate.read_bytes():
-        mend = "give the file that begins -----BEGIN CERTIFICATE-----"
-        return wrong(f"{certificate} has no certificate in PEM", mend, names[0])
+        fix = "give the file that begins -----BEGIN CERTIFICATE-----"
+        return wrong(f"{certificate} has no certificate in PEM", fix, names[0])
     return wrong(
         f"{certificate} and {key} cannot be used ({_words(error)})",
         "see docs/security.md for how to make them",
@@ -174,8 +176,8 @@ def _trust(context: ssl.SSLContext, ca: Path, name: str) -> None:
     try:
         context.load_verify_locations(ca)
     except ssl.SSLError:
-        mend = "give the authority's certificate, the file that begins -----BEGIN CERTIFICATE-----"
-        raise ConfigError([wrong(f"{ca} has no certificate in PEM", mend, name)]) from None
+        fix = "give the authority's certificate, the file that begins -----BEGIN CERTIFICATE-----"
+        raise ConfigError([wrong(f"{ca} has no certificate in PEM", fix, name)]) from None
 
 
 def _readable(path: Path, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The way in: a page that asks for the password, and the guard that sends everybody there who is not logged in."""
+"""The log-in: a page that asks for the password, and the middleware that sends everybody there who is not logged in."""
 
 import html
 import time
@@ -25,6 +25,7 @@ GUESSES = {"burst": 5.0, "per_s": 0.5}
 ENDED = 4401
 """Code that closes the stream of a session that is over."""
 LARGEST_FORM = 8 * 1024
+LOGGED_OUT = Denial(status=401, detail="nobody is logged in", fix="log in at /login first")
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -64,8 +65,8 @@ button {{ margin-top: 1rem; background: #1b232d; cursor: pointer; }}
 """
 
 
-class Doorkeeper:
-    """Lets in who may look at the page.
+class LoginGuard:
+    """Asks for the password, and lets those in who have given it.
 
     Args:
         app: the page.
@@ -93,13 +94,13 @@ class Doorkeeper:
             return
         wait = self._requests.take(client_of(scope), time.monotonic())
         if wait:
-            detail = "too many requests from this address; ask less often"
-            await Denial(status=429, detail=detail, wait_s=wait).answer(scope, send)
+            denial = Denial(status=429, detail="too many requests from this address", fix="ask less often", wait_s=wait)
+            await denial.answer(scope, send)
             return
         try:
             await self._answer(scope, receive, send)
         except ClientDisconnect:
-            return  # whoever hung up amid the own request wants no answer, and is no defect of ours
+            return  # the client closed the connection in the middle of its request: there is nobody to answer
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._password is None:
@@ -116,20 +117,20 @@ class Doorkeeper:
             # The path as it came, so that a link into the page is followed once the reader is in.
             await RedirectResponse(f"/login?next={quote(_asked(scope), safe='')}", 303)(scope, receive, send)
         else:
-            await Denial(status=401, detail="log in at /login first").answer(scope, send)
+            await LOGGED_OUT.answer(scope, send)
 
     async def _let_local(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = header(scope, b"host")
         if is_local_name(host) or host in self._hosts:
             await self._app(scope, receive, send)
             return
-        detail = "open the page by the address 127.0.0.1, or name the proxy's address with --origin"
-        await Denial(status=403, detail=detail).answer(scope, send)
+        fix = "open the page by the address 127.0.0.1, or name the proxy's address with --origin"
+        await Denial(status=403, detail="the page is not served under this name", fix=fix).answer(scope, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = self._session(scope)
         if not self._sessions.is_valid(session):
-            await Denial(status=401, detail="log in at /login first").answer(scope, send)
+            await LOGGED_OUT.answer(scope, send)
             return
         await self._app(scope, receive, _while(lambda: self._sessions.is_valid(session), send))
 

@@ -1,4 +1,4 @@
-"""Orders: what a person tells the daemon to do, sent on with that person's token and never with the page's own."""
+"""Orders: what a person wants the daemon to do, sent on with that person's token and never with the page's own."""
 
 import re
 from typing import Any
@@ -18,12 +18,12 @@ ORDERS: dict[str, tuple[str, str]] = {
     "visits/start": ("POST", "/visits"),
     "visits/stop": ("DELETE", "/visits"),
 }
-"""What can be ordered, and how the daemon's API is told so; `{name}` is taken out of the order."""
+"""What can be ordered, and the request to the daemon's API that does it; `{name}` is taken out of the order."""
 
 SEGMENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LARGEST_ORDER = 64 * 1024
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="triggerlog"'}
-"""Tells the script that it is the API's token that is missing or wrong, and not the page's log-in that has ended."""
+"""Says that it is the API's token that is missing or wrong, and not the page's log-in that has ended."""
 
 
 class _Refused(Exception):
@@ -38,7 +38,7 @@ def order_routes(api: DaemonApi, origins: frozenset[str]) -> APIRouter:
     async def give(order: str, request: Request) -> Response:
         try:
             method, path, body, token = await _understood(order, request, origins)
-            answer = await api.tell(method, path, body=body, authorization=token)
+            answer = await api.order(method, path, body=body, authorization=token)
         except _Refused as refused:
             status, line = refused.args
             return _answer(status, {"detail": line}, CHALLENGE if status == 401 else None)

@@ -1,4 +1,4 @@
-"""Who is logged in: a cookie that this process has signed, and that nothing need be kept for."""
+"""Sessions: a cookie that this process has signed, so that no table of sessions is needed."""
 
 import hmac
 import secrets
@@ -19,26 +19,28 @@ class Sessions:
     def begin(self, now_s: float | None = None) -> str:
         """A new session, as text for a cookie."""
         until = int((time.time() if now_s is None else now_s) + LASTS_S)
-        said = f"{until}.{secrets.token_urlsafe(12)}"
-        return f"{said}.{self._signed(said)}"
+        payload = f"{until}.{secrets.token_urlsafe(12)}"
+        return f"{payload}.{self._signed(payload)}"
 
     def is_valid(self, session: str | None, now_s: float | None = None) -> bool:
         """Whether it is ours, not over and not ended."""
-        said, _, signature = (session or "").rpartition(".")
-        if not said or not hmac.compare_digest(signature.encode(), self._signed(said).encode()):
+        payload, _, signature = (session or "").rpartition(".")
+        if not payload or not hmac.compare_digest(signature.encode(), self._signed(payload).encode()):
             return False
-        return _until(said) > (time.time() if now_s is None else now_s) and said not in self._ended
+        return _until(payload) > (time.time() if now_s is None else now_s) and payload not in self._ended
 
     def end(self, session: str) -> None:
         """End it before its time; one that is not ours is none of our business."""
         now_s = time.time()
         if self.is_valid(session, now_s):
-            said = session.rpartition(".")[0]
-            self._ended = {kept: until for kept, until in self._ended.items() if until > now_s} | {said: _until(said)}
+            payload = session.rpartition(".")[0]
+            self._ended = {ended: until for ended, until in self._ended.items() if until > now_s} | {
+                payload: _until(payload)
+            }
 
-    def _signed(self, said: str) -> str:
-        return hmac.digest(self._key, said.encode(), "sha256").hex()
+    def _signed(self, payload: str) -> str:
+        return hmac.digest(self._key, payload.encode(), "sha256").hex()
 
 
-def _until(said: str) -> float:
-    return float(said.partition(".")[0])
+def _until(payload: str) -> float:
+    return float(payload.partition(".")[0])

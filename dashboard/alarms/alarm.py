@@ -1,24 +1,53 @@
 """What an alarm is."""
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 
 class Severity(IntEnum):
-    """How grave an alarm is; the gravest first."""
+    """How severe an alarm is; the most severe first."""
 
     CRITICAL = 0  # readings are being lost, or soon will be
     WARNING = 1
     NOTE = 2
 
 
+class Cause(StrEnum):
+    """What gives rise to an alarm."""
+
+    STORE = "store"  # the database does not answer
+    DEAD = "dead"  # the database rejected readings for good
+    BACKPRESSURE = "backpressure"  # senders have to wait
+    DURABILITY = "durability"  # the server keeps less than is asked of it
+    DESYNCHRONISED = "desynchronised"  # instruments are out of step
+    STALE = "stale"  # no readings come
+    INSTRUMENTS = "instruments"  # instruments are missing
+    LATENCY = "latency"  # commits take too long
+    BACKLOG = "backlog"  # too many triggers wait
+    FILLING = "filling"  # the room to wait in runs out
+    VISITS = "visits"  # a run of visits failed or stands still
+    SLOW_VISITS = "slow visits"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """One line of the alarm strip."""
+    """One line of the alarm strip.
 
-    key: str  # the cause: the same key is the same alarm
+    cause, subject: the same pair is the same alarm; subject tells apart alarms that may be in force together.
+    text: what is wrong. fix: what to do.
+    extent: how far it goes, in whatever counts: instruments, triggers, milliseconds.
+    after_s: how long it has to last before it is shown.
+    """
+
+    cause: Cause
+    subject: str = ""
     severity: Severity
-    text: str  # what is wrong
-    action: str  # what to do
-    extent: float = 1.0  # how far it goes, in whatever counts: instruments, triggers, milliseconds
-    after_s: float = 0.0  # how long it has to last before it is told
+    text: str
+    fix: str
+    extent: float = 1.0
+    after_s: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """By which the page and its people name it."""
+        return f"{self.cause} {self.subject}" if self.subject else self.cause.value

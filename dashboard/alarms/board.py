@@ -1,9 +1,9 @@
-"""The alarm board: since when an alarm is in force, and who has said what of it; one for all browsers."""
+"""The alarm board: since when an alarm is in force, and whether somebody acknowledged or shelved it."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.alarms.alarm import Alarm, Severity
+from dashboard.alarms.alarm import Alarm, Cause, Severity
 from dashboard.alarms.causes import alarms
 from schemas.api.status import Status
 
@@ -25,7 +25,7 @@ class _Entry:
     acknowledged_s: float = 0.0
 
     @property
-    def is_told(self) -> bool:
+    def has_lasted(self) -> bool:
         """Whether it has lasted long enough."""
         return self.seen_s - self.since_s >= self.alarm.after_s
 
@@ -40,7 +40,7 @@ class AlarmBoard:
     """Alarms with a memory.
 
     An acknowledgement holds until the alarm goes or becomes worse. A shelf holds until its end, also through an alarm
-    that goes and comes again, or until it is graver than when it was shelved.
+    that goes and comes again, or until it is more severe than when it was shelved.
     """
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class AlarmBoard:
         self._now_s = 0.0
 
     def update(self, status: Status) -> list[dict[str, Any]]:
-        """Take in a snapshot; return what is `told`."""
+        """Take in a snapshot; return the alarms in force, as `shown`."""
         self._now_s = now_s = status.time_ns / 1e9
         for alarm in alarms(status, frozenset(self._entries)):
-            began_s = now_s - status.store.away_s if alarm.key == "store" else now_s
+            began_s = now_s - status.store.away_s if alarm.cause is Cause.STORE else now_s
             entry = self._entries.setdefault(alarm.key, _Entry(alarm=alarm, since_s=began_s, seen_s=now_s))
             entry.alarm, entry.seen_s = alarm, now_s
             if entry.acknowledged is not None and _is_worse(alarm, entry.acknowledged):
@@ -61,23 +61,23 @@ class AlarmBoard:
         for key in gone:
             del self._entries[key]
         for key, shelf in list(self._shelves.items()):
-            if shelf.until_s <= now_s or self._is_graver(key, shelf):
+            if shelf.until_s <= now_s or self._is_more_severe(key, shelf):
                 del self._shelves[key]
-        return self.told()
+        return self.shown()
 
-    def told(self) -> list[dict[str, Any]]:
-        """The alarms in force as plain dicts; those that nobody has seen to first, the gravest of them on top.
+    def shown(self) -> list[dict[str, Any]]:
+        """The alarms in force as plain dicts; new ones first, the most severe of them on top.
 
         `since_ms`: when it began. `attention`: new, acknowledged (`at_ms`) or shelved (`until_ms`).
         """
-        found = [(self._attention(entry), entry) for entry in self._entries.values() if entry.is_told]
+        found = [(self._attention(entry), entry) for entry in self._entries.values() if entry.has_lasted]
         found.sort(key=lambda pair: (ORDER[pair[0]["attention"]], pair[1].alarm.severity, pair[1].since_s))
         return [
             {
                 "key": entry.alarm.key,
                 "severity": entry.alarm.severity.name.lower(),
                 "text": entry.alarm.text,
-                "action": entry.alarm.action,
+                "action": entry.alarm.fix,
                 "since_ms": round(entry.since_s * 1e3),
             }
             | attention
@@ -95,7 +95,7 @@ class AlarmBoard:
         self._shelves[key] = _Shelf(until_s=self._now_s + minutes * 60, severity=severity)
 
     def recall(self, key: str) -> None:
-        """Undo what was said of it. Raises KeyError where it is not in force."""
+        """Undo an acknowledgement or a shelf. Raises KeyError where it is not in force."""
         self._entries[key].acknowledged = None
         self._shelves.pop(key, None)
 
@@ -107,7 +107,7 @@ class AlarmBoard:
             return {"attention": "acknowledged", "at_ms": round(entry.acknowledged_s * 1e3)}
         return {"attention": "new"}
 
-    def _is_graver(self, key: str, shelf: _Shelf) -> bool:
+    def _is_more_severe(self, key: str, shelf: _Shelf) -> bool:
         return key in self._entries and self._entries[key].alarm.severity < shelf.severity
 
 

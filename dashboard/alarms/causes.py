@@ -1,16 +1,18 @@
-"""What an operator has to be told, from a status snapshot: gravest first, nothing when all is well."""
+"""The alarms that a status snapshot gives rise to: the most severe first, none when all is well."""
 
 from collections.abc import Iterator
 
 from dashboard.alarms import limits, visits
-from dashboard.alarms.alarm import Alarm, Severity
+from dashboard.alarms.alarm import Alarm, Cause, Severity
 from dashboard.alarms.limits import Known, lasting
 from dashboard.alarms.slips import words
-from schemas.api.status import State, Status
+from schemas.api.status import Shortfall, Status
+from schemas.batch import Durability
+from schemas.states import DaemonState
 
 
 def alarms(status: Status, known: Known = frozenset()) -> list[Alarm]:
-    """Every alarm a snapshot gives rise to, gravest first; many instruments failing together are one alarm.
+    """Every alarm that a snapshot gives rise to; many instruments that fail together are one alarm.
 
     known: keys of those in force already, which go later than they came.
     """
@@ -35,9 +37,9 @@ LIMITS = (
 
 def _store(status: Status) -> Iterator[Alarm]:
     store = status.store
-    if store.available and status.state is not State.STORE_AWAY:
+    if store.available and status.state is not DaemonState.STORE_AWAY:
         return
-    starting = status.state is State.STARTING
+    starting = status.state is DaemonState.STARTING
     why = f": {store.problem}" if store.problem else ""
     asked = f"`{store.probe}`, " if store.probe else ""
     look = (
@@ -46,10 +48,10 @@ def _store(status: Status) -> Iterator[Alarm]:
         else f"check that {store.target} answers ({asked}network, free space); it is tried again by itself"
     )
     yield Alarm(
-        key="store",
+        cause=Cause.STORE,
         severity=Severity.NOTE if starting else Severity.CRITICAL,
         text=f"{'Waiting for the database' if starting else 'Database away'}{why}",
-        action=f"Readings wait {_waiting(status)}; {look}.",
+        fix=f"Readings wait {_waiting(status)}; {look}.",
     )
 
 
@@ -71,30 +73,30 @@ def _rejected(status: Status) -> Iterator[Alarm]:
     dead = sum(group.readings.dead - group.dead_letters.retried for group in status.groups.values())
     if lying:
         yield Alarm(
-            key="dead",
+            cause=Cause.DEAD,
             severity=Severity.CRITICAL,
             text=f"{lying:,} readings lie in the dead letters: the database rejected them for good",
-            action="`triggerlog dead-letters list FILE` tells why; mend the cause, then `dead-letters retry FILE`.",
+            fix="`triggerlog dead-letters list FILE` tells why; fix the cause, then `dead-letters retry FILE`.",
             extent=lying,
         )
     elif dead > 0:
         yield Alarm(
-            key="dead",
+            cause=Cause.DEAD,
             severity=Severity.CRITICAL,
             text=f"{dead:,} readings were rejected by the database for good",
-            action="They are kept in the state folder; the last events say why.",
+            fix="They are kept in the state folder; the last events say why.",
             extent=dead,
         )
 
 
 def _held_back(status: Status) -> Iterator[Alarm]:
-    held = [name for name, group in status.groups.items() if group.backpressure]
-    if held:
+    waiting = [name for name, group in status.groups.items() if group.backpressure]
+    if waiting:
         yield Alarm(
-            key="backpressure",
+            cause=Cause.BACKPRESSURE,
             severity=Severity.CRITICAL,
-            text=f"Senders are held back ({', '.join(held)}): as much waits for the database as may",
-            action="TCP senders wait and lose nothing, datagrams are refused. See what slows the database.",
+            text=f"Senders are held back ({', '.join(waiting)}): as much waits for the database as may",
+            fix="TCP senders wait and lose nothing, datagrams are refused. See what slows the database.",
         )
 
 
@@ -104,17 +106,18 @@ def _durability(status: Status) -> Iterator[Alarm]:
     A warning, not critical: nothing is being lost, and nothing will be until the server crashes. It is an operator's
     task for today, and must not stand above what loses readings now.
     """
-    by_line: dict[str, list[str]] = {}
-    for durability, line in status.store.shortfall.items():
-        by_line.setdefault(line, []).append(durability)
-    for line, asked in by_line.items():
-        what, _, mend = line.rpartition("; ")
+    alike: dict[Shortfall, list[Durability]] = {}
+    for durability, shortfall in status.store.shortfall.items():
+        alike.setdefault(shortfall, []).append(durability)
+    for shortfall, asked in alike.items():
         groups = [name for name, group in status.groups.items() if group.durability in asked]
         yield Alarm(
-            key=f"durability {asked[0]}",
+            cause=Cause.DURABILITY,
+            subject=asked[0],
             severity=Severity.WARNING,
-            text=f"Durability {' and '.join(asked)} is not kept ({', '.join(groups)}): {what or mend}",
-            action=f"{mend[:1].upper()}{mend[1:]}. Until then a crash of the server may take readings it acknowledged.",
+            text=f"Durability {' and '.join(asked)} is not kept ({', '.join(groups)}): {shortfall.problem}",
+            fix=f"{shortfall.fix[:1].upper()}{shortfall.fix[1:]}. Until then a crash of the server may take "
+            "readings it acknowledged.",
         )
 
 
@@ -123,7 +126,7 @@ NAMED = 3
 
 
 def _desynchronised(status: Status) -> Iterator[Alarm]:
-    """A warning: nothing is lost, but until it is mended readings stand in a trigger that is not theirs."""
+    """A warning: nothing is lost, but until it is fixed readings stand in a trigger that is not theirs."""
     count = sum(group.desynchronised_now for group in status.groups.values())
     slips = [slip for group in status.groups.values() for slip in group.slips]
     if not count:
@@ -132,10 +135,10 @@ def _desynchronised(status: Status) -> Iterator[Alarm]:
     more = f"; and {count - NAMED:,} more" if count > NAMED else ""
     numbers = any(slip.triggers for slip in slips)
     yield Alarm(
-        key="desynchronised",
+        cause=Cause.DESYNCHRONISED,
         severity=Severity.WARNING,
         text=f"{count:,} instrument{'s' if count != 1 else ''} out of step: {named}{more}",
-        action="Set its trigger counter right; until then its readings stand in the wrong triggers."
+        fix="Set its trigger counter right; until then its readings stand in the wrong triggers."
         if numbers
         else "Set its clock right; its trigger numbers are those of the others or cannot be checked.",
         extent=count,

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from dashboard.alarms.alarm import Alarm, Severity
-from schemas.api.status import GroupStatus, InstrumentState, State, Status
+from dashboard.alarms.alarm import Alarm, Cause, Severity
+from schemas.api.status import GroupStatus, Status
+from schemas.states import DaemonState, InstrumentState
 
 WITHIN = 0.9
 """An alarm in force goes once what it is about is within so much of its limit: at the limit itself it would flicker."""
@@ -18,7 +19,7 @@ Known = frozenset[str]
 def stale_data(status: Status, known: Known) -> Iterator[Alarm]:
     """Nothing comes: silence of all instruments together, which the grid calls a machine at rest."""
     limit = status.limits.get("quiet_s")
-    if limit is None or status.state not in (State.RUNNING, State.STORE_AWAY):
+    if limit is None or status.state not in (DaemonState.RUNNING, DaemonState.STORE_AWAY):
         return
     quiet = {name: _quiet_s(group, status) for name, group in status.groups.items()}
     stale = {name: seconds for name, seconds in quiet.items() if seconds > limit}
@@ -31,10 +32,10 @@ def stale_data(status: Status, known: Known) -> Iterator[Alarm]:
         for name, seconds in stale.items()
     ]
     yield Alarm(
-        key="stale",
+        cause=Cause.STALE,
         severity=Severity.WARNING,
         text=f"No readings come: {', '.join(parts)}",
-        action="Acknowledge it if the machine is at rest; else look at the trigger, and at the senders' connections.",
+        fix="Acknowledge it if the machine is at rest; else look at the trigger, and at the senders' connections.",
         extent=len(stale),
     )
 
@@ -53,18 +54,18 @@ def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
     if not total or total < status.limits.get("missing_instruments", 1):
         return
     stale = status.limits.get("stale_s")
-    said = {
+    words = {
         InstrumentState.SILENT: "silent" if stale is None else f"silent for more than {stale:g} s",
         InstrumentState.NEVER: "never heard",
         InstrumentState.MISSING: "missing from some of the last triggers",
     }
-    parts = [f"{n} {said[state]}" for state, n in counts.items() if n]
+    parts = [f"{n} {words[state]}" for state, n in counts.items() if n]
     gone = counts[InstrumentState.SILENT] + counts[InstrumentState.NEVER]
     yield Alarm(
-        key="instruments",
+        cause=Cause.INSTRUMENTS,
         severity=Severity.WARNING if gone else Severity.NOTE,
         text=f"Instruments: {', '.join(parts)}",
-        action="Choose a marked cell of the grid to see when it was last heard."
+        fix="Choose a marked cell of the grid to see when it was last heard."
         if gone
         else "The tab Instruments lists who is missing most, and from when on.",
         extent=total,
@@ -76,15 +77,15 @@ def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:
     limit = status.limits.get("commit_p99_ms")
     if limit is None:
         return
-    beyond = limit * (WITHIN if "latency" in known else 1.0)
+    beyond = limit * (WITHIN if Cause.LATENCY in known else 1.0)
     over = {name: p99 for name, group in status.groups.items() if (p99 := group.commit_ms.p99 or 0.0) > beyond}
     if over:
         worst = ", ".join(f"{name} {p99:.3g} ms" for name, p99 in over.items())
         yield Alarm(
-            key="latency",
+            cause=Cause.LATENCY,
             severity=Severity.WARNING,
             text=f"Commit p99 {_by(limit, max(over.values()))} its budget of {limit:g} ms: {worst}",
-            action="Look at the backlog: if it grows too, the database cannot keep up. The tab Reads says who reads.",
+            fix="Look at the backlog: if it grows too, the database cannot keep up. The tab Reads says who reads.",
             extent=max(over.values()),
         )
 
@@ -95,20 +96,20 @@ def _by(limit: float, value: float) -> str:
 
 
 def backlog(status: Status, known: Known) -> Iterator[Alarm]:
-    """More waits than may; of a database that is away another alarm tells."""
+    """More waits than may; a database that is away has an alarm of its own."""
     limit = status.limits.get("backlog_triggers")
     if limit is None or not status.store.available:
         return
-    beyond = limit * (WITHIN if "backlog" in known else 1.0)
+    beyond = limit * (WITHIN if Cause.BACKLOG in known else 1.0)
     over = {name: group for name, group in status.groups.items() if group.triggers.waiting > beyond}
     if over:
         most = max(group.triggers.waiting for group in over.values())
         parts = ", ".join(f"{name} {group.triggers.waiting:,} ({_outlook(group)})" for name, group in over.items())
         yield Alarm(
-            key="backlog",
+            cause=Cause.BACKLOG,
             severity=Severity.WARNING,
             text=f"Backlog {_by(limit, most)} its limit of {limit:,g} triggers: {parts}",
-            action="After an outage it drains by itself. If it grows, the database is too slow: see who reads, and "
+            fix="After an outage it drains by itself. If it grows, the database is too slow: see who reads, and "
             "its disk.",
             extent=most,
             after_s=AFTER_S,
@@ -122,11 +123,11 @@ def _outlook(group: GroupStatus) -> str:
 
 
 def journal_filling(status: Status, known: Known) -> Iterator[Alarm]:
-    """What waits will soon have no room; said while it does not become less, else the room is no one's concern."""
+    """What waits will soon have no room; only while it does not become less."""
     limit_min = status.limits.get("journal_full_in_min")
     if limit_min is None:
         return
-    within_s = limit_min * 60 / (WITHIN if "filling" in known else 1.0)
+    within_s = limit_min * 60 / (WITHIN if Cause.FILLING in known else 1.0)
     filling = {
         name: group.full_in_s
         for name, group in status.groups.items()
@@ -135,10 +136,10 @@ def journal_filling(status: Status, known: Known) -> Iterator[Alarm]:
     if filling:
         soonest = min(filling.values())
         yield Alarm(
-            key="filling",
+            cause=Cause.FILLING,
             severity=Severity.CRITICAL if soonest < limit_min * 20 else Severity.WARNING,
             text=f"{_where(status)} full in {lasting(soonest)} ({', '.join(filling)}): then senders are held back",
-            action="Bring the database back, or make room: `journal.max_mib` takes effect with a reload (SIGHUP); "
+            fix="Bring the database back, or make room: `journal.max_mib` takes effect with a reload (SIGHUP); "
             "what else lies on that disk may be moved.",
             after_s=AFTER_S,
         )

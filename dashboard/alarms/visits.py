@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dashboard.alarms.alarm import Alarm, Severity
+from dashboard.alarms.alarm import Alarm, Cause, Severity
 from dashboard.alarms.limits import Known, lasting
 from schemas.api.status import Status
 
@@ -16,10 +16,10 @@ def failed(status: Status, known: Known) -> Iterator[Alarm]:
     if run is not None and run.state == "failed":
         why = f": {run.problem}" if run.problem else ""
         yield Alarm(
-            key="visits",
+            cause=Cause.VISITS,
             severity=_severity(status),
             text=f"Visits failed after {run.done:,} of {run.visits:,}{why}",
-            action="Mend the cause and start a run with the same settings on the tab Visits: it goes on where this one "
+            fix="Fix the cause and start a run with the same settings on the tab Visits: it goes on where this one "
             "stopped.",
         )
 
@@ -34,10 +34,10 @@ def standing(status: Status, known: Known) -> Iterator[Alarm]:
     if still_s > limit_s:
         why = f": {run.problem}" if run.problem else ""
         yield Alarm(
-            key="visits",
+            cause=Cause.VISITS,
             severity=_severity(status),
             text=f"Visits stand still after {run.done:,}: none was done for {lasting(still_s)}{why}",
-            action=f"See whether {run.target} answers and what it waits for; a visit that is cut short is done again.",
+            fix=f"See whether {run.target} answers and what it waits for; a visit that is cut short is done again.",
             extent=still_s,
         )
 
@@ -51,10 +51,10 @@ def slow(status: Status, known: Known) -> Iterator[Alarm]:
     what = "the interval" if limit_s != run.limit_s else "the limit"
     last = "" if run.last is None else f", the last one {run.last.visit_s:.3g} s"
     yield Alarm(
-        key="slow visits",
+        cause=Cause.SLOW_VISITS,
         severity=_severity(status),
         text=f"The last {run.slow:,} visits took longer than {what} of {limit_s:g} s{last}",
-        action="The tab Visits shows which part grows; more tiles and workers, a shorter history or the index mode "
+        fix="The tab Visits shows which part grows; more tiles and workers, a shorter history or the index mode "
         "`partitioned` take less.",
         extent=run.slow,
     )

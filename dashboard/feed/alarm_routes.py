@@ -1,25 +1,26 @@
-"""What people say of alarms: told to the page alone, and by it to all browsers; nothing of the daemon changes."""
+"""Routes for what people do about alarms: the page keeps it, for all browsers; nothing changes in the daemon."""
 
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from daemon.web.errors import ApiError
 from daemon.web.origin import is_from
 from dashboard.alarms.board import SHELVED_MOST_MIN
 from dashboard.feed.hub import Hub
 
 
-class Said(BaseModel):
-    """Of which alarm."""
+class AlarmKey(BaseModel):
+    """Which alarm."""
 
     model_config = ConfigDict(extra="forbid")
     key: Annotated[str, Field(max_length=100)]
 
 
-class Shelved(Said):
-    """Of which alarm, and for how long."""
+class Shelving(AlarmKey):
+    """Which alarm, and for how long."""
 
     minutes: Annotated[float, Field(gt=0, le=SHELVED_MOST_MIN)]
 
@@ -29,31 +30,31 @@ def alarm_routes(hub: Hub, origins: frozenset[str]) -> APIRouter:
     routes = APIRouter(prefix="/alarms")
 
     @routes.post("/acknowledge", status_code=204)
-    async def acknowledge(said: Said, request: Request) -> None:
+    async def acknowledge(alarm: AlarmKey, request: Request) -> None:
         _check(request, origins)
-        _say(hub, lambda: hub.board.acknowledge(said.key), said.key)
+        _apply(hub, lambda: hub.board.acknowledge(alarm.key), alarm.key)
 
     @routes.post("/shelve", status_code=204)
-    async def shelve(said: Shelved, request: Request) -> None:
+    async def shelve(alarm: Shelving, request: Request) -> None:
         _check(request, origins)
-        _say(hub, lambda: hub.board.shelve(said.key, said.minutes), said.key)
+        _apply(hub, lambda: hub.board.shelve(alarm.key, alarm.minutes), alarm.key)
 
     @routes.post("/recall", status_code=204)
-    async def recall(said: Said, request: Request) -> None:
+    async def recall(alarm: AlarmKey, request: Request) -> None:
         _check(request, origins)
-        _say(hub, lambda: hub.board.recall(said.key), said.key)
+        _apply(hub, lambda: hub.board.recall(alarm.key), alarm.key)
 
     return routes
 
 
 def _check(request: Request, origins: frozenset[str]) -> None:
     if not is_from(request.headers.get("origin"), request.headers.get("host"), origins):
-        raise HTTPException(403, "a page of another host may not speak for this one's people")
+        raise ApiError(403, "a page of another host may not change alarms")
 
 
-def _say(hub: Hub, say: Callable[[], None], key: str) -> None:
+def _apply(hub: Hub, change: Callable[[], None], key: str) -> None:
     try:
-        say()
+        change()
     except KeyError:
-        raise HTTPException(404, f"the alarm {key!r} is not in force any more") from None
-    hub.tell_alarms()
+        raise ApiError(404, f"the alarm {key!r} is not in force any more") from None
+    hub.publish_alarms()

@@ -1,4 +1,4 @@
-"""The page's one line to the daemon: its status stream, and the questions a person asks by clicking."""
+"""The page's connection to the daemon: its status stream, and the questions a person asks by clicking."""
 
 import asyncio
 import logging
@@ -8,15 +8,16 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import httpx
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
 from daemon.web.tls import why_untrusted
+from schemas.api.problem import Problem
+from schemas.api.readings import GroupDescription, Missing, Newest, Readings
 from schemas.api.status import Status
 
 RECONNECT_MOST_S = 2.0
@@ -37,71 +38,12 @@ class DaemonUnavailable(Exception):
 
 
 class Answer(BaseModel):
-    """Something the daemon answered."""
+    """Part of something the daemon answered, for those who read no more of it."""
 
-    # A newer daemon may say more than this page knows to ask for.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-A = TypeVar("A", bound=Answer)
-
-
-class ChannelDescription(Answer):
-    """A channel as `GET /api/v1/groups/{group}` describes it."""
-
-    name: str
-    unit: str
-    dtype: str
-
-
-class GroupDescription(Answer):
-    """Body of `GET /api/v1/groups/{group}`."""
-
-    name: str
-    instruments: list[str]
-    channels: list[ChannelDescription]
-
-
-class Readings(Answer):
-    """Body of `GET /api/v1/groups/{group}/readings`: every list has one value a reading, ascending in time."""
-
-    name: str
-    stored: Annotated[int, Field(description="readings in the range, of which those in the lists are a choice")]
-    time_ns: list[int]
-    channels: dict[str, list[float | None]]
-    units: Annotated[dict[str, str], Field(default_factory=dict)]
-
-
-class Newest(Answer):
-    """Body of `GET /api/v1/groups/{group}/newest`: every list has a value an instrument that is there."""
-
-    run: int | None
-    trigger: int | None
-    instruments: list[str]
-    time_ns: list[int]
-    channels: dict[str, list[float | None]]
-    units: Annotated[dict[str, str], Field(default_factory=dict)]
-
-
-class Stretches(Answer):
-    """Stretches of triggers: first trigger, its time, how many."""
-
-    trigger: list[int]
-    time_ns: list[int]
-    triggers: list[int]
-
-
-class Missing(Answer):
-    """Body of `GET /api/v1/groups/{group}/missing`; `late` and `heard_s` are by instrument, `missing` by its number."""
-
-    run: int | None
-    triggers: int
-    end_ns: int | None
-    stretches: Stretches
-    missing: dict[str, list[int]]
-    more: int
-    late: list[int]
-    heard_s: list[float | None]
+A = TypeVar("A", bound=BaseModel)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +101,7 @@ class DaemonApi:
         """Close the connections."""
         await self._http.aclose()
 
-    async def tell(self, method: str, path: str, *, body: Any, authorization: str) -> httpx.Response:
+    async def order(self, method: str, path: str, *, body: Any, authorization: str) -> httpx.Response:
         """Give an order, with this Authorization in place of the page's; any answer. Raises DaemonUnavailable."""
         return await self._send(method, path, body=body, authorization=authorization, within_s=ORDER_S)
 
@@ -252,15 +194,15 @@ class StatusStream:
 
 
 def _refusal(problem: InvalidStatus) -> str:
-    """Why the daemon opens no stream, and what mends it."""
+    """Why the daemon opens no stream, and what to do about it."""
     status = problem.response.status_code
     try:
-        detail = str(orjson.loads(problem.response.body or b"")["detail"])
-    except (ValueError, KeyError, TypeError):
+        refusal = Problem.model_validate_json(problem.response.body or b"")
+    except ValidationError:
         return f"it does not offer a status stream ({problem})"
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
-        return f"it refuses the token of this page: {detail}; start the page with --token-file, or TRIGGERLOG_TOKEN"
-    return f"it refuses the page: {detail}"
+        return f"it refuses the token of this page: {refusal}; start the page with --token-file, or TRIGGERLOG_TOKEN"
+    return f"it refuses the page: {refusal}"
 
 
 def _word(problem: Exception) -> str:
@@ -274,12 +216,11 @@ def _word(problem: Exception) -> str:
 
 
 def detail_of(response: httpx.Response) -> str:
-    """What the daemon says is wrong, in one line."""
+    """What is wrong and what to do, as the daemon answers, in one line."""
     try:
-        detail = response.json()["detail"]
-    except (ValueError, KeyError, TypeError):
+        return str(Problem.model_validate_json(response.content))
+    except ValidationError:
         return response.reason_phrase
-    return detail if isinstance(detail, str) else response.reason_phrase
 
 
 def first_of(problem: ValidationError) -> str:

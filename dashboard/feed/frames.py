@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dashboard.alarms.slips import by_name
-from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status
+from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
 
 COLUMNS: tuple[str, ...] = (
@@ -82,7 +82,7 @@ def sections(status: Status) -> Sections:
             "epoch": str(status.epoch),
             "started_ms": round(status.time_ns / 1e6 - status.uptime_s * 1e3, -3),
         },
-        "store": status.store.model_dump(exclude={"away_s", "commits"}),
+        "store": _store(status.store),
         "limits": status.limits,
         "disk": None if status.disk is None else _disk(status.disk),
         "readers": {name: reader.model_dump() for name, reader in status.readers.items()},
@@ -137,6 +137,12 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
     }
 
 
+def _store(store: StoreStatus) -> dict[str, Any]:
+    """What seldom changes, with each shortfall in one line."""
+    shortfall = {durability: str(found) for durability, found in store.shortfall.items()}
+    return store.model_dump(exclude={"away_s", "commits", "shortfall"}) | {"shortfall": shortfall}
+
+
 def _disk(disk: DiskStatus) -> dict[str, float]:
     """In GiB, to what a header shows: bytes would travel with every frame."""
     return {"total_gib": _digits(disk.total_bytes / 2**30), "free_gib": _digits(disk.free_bytes / 2**30)}
@@ -153,7 +159,7 @@ def _digits(value: float) -> float:
 
 
 def _coarse(seconds: float | None) -> float | None:
-    """Two digits: nobody needs more of what is reckoned ahead, and it travels with fewer frames."""
+    """Two digits: nobody needs more of an estimate, and it travels with fewer frames."""
     return None if seconds is None else float(f"{seconds:.2g}")
 
 

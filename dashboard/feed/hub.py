@@ -84,10 +84,10 @@ class Hub:
         now = sections(status) | {"alarms": self.board.update(status)}
         now |= {f"names/{group}": names for group, names in self.names.items() if group in status.groups}
         time_ms = status.time_ns / 1e6
-        for name, told in status.groups.items():
-            now[f"group/{name}"]["run_since_ms"] = self._run_since(name, told.run, round(time_ms))
-        for group, values in row.items():
-            self._histories.setdefault(group, History(len(COLUMNS))).add(round(time_ms), values)
+        for name, group in status.groups.items():
+            now[f"group/{name}"]["run_since_ms"] = self._run_since(name, group.run, round(time_ms))
+        for name, values in row.items():
+            self._histories.setdefault(name, History(len(COLUMNS))).add(round(time_ms), values)
         frame = _encode(
             {
                 "kind": "frame",
@@ -113,7 +113,7 @@ class Hub:
         self.beat()
 
     def beat(self) -> None:
-        """While the daemon is gone, tell the browsers so: they see that the page itself still stands."""
+        """While the daemon is gone, send the browsers that: they see that the page itself still runs."""
         if self._lost_since is not None:
             self._publish(_encode({"kind": "link", "link": self._link()}))
 
@@ -124,9 +124,9 @@ class Hub:
             self._runs[group] = (run, 0 if known is None else time_ms)
         return self._runs[group][1]
 
-    def tell_alarms(self) -> None:
-        """Tell the browsers what somebody has just said of an alarm."""
-        self._sections = self._sections | {"alarms": self.board.told()}
+    def publish_alarms(self) -> None:
+        """Send the alarms to the browsers after somebody acknowledged, shelved or recalled one."""
+        self._sections = self._sections | {"alarms": self.board.shown()}
         self._snapshot = None
         self._recent.clear()  # they do not hold this
         self._publish(_encode({"kind": "sections", "changed": {"alarms": self._sections["alarms"]}}))

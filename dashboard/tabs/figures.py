@@ -4,7 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard.feed.client import Missing, Readings
+from schemas.api.readings import Missing, Readings
 
 INK = "#c9d3de"
 FAINT = "#8b98a8"
@@ -93,7 +93,7 @@ def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:
 
 
 def missing_strip(history: Missing, instrument: int) -> go.Figure:
-    """When an instrument was missing: a bar a stretch of triggers, as high as the share of them that lack it, in %."""
+    """When an instrument was missing: a bar a range of triggers, as high as the share of them that lack it, in %."""
     counts = history.missing.get(str(instrument), [0] * len(history.stretches.triggers))
     shares = [100 * count / of for count, of in zip(counts, history.stretches.triggers, strict=True)]
     times = [time_ns / 1e6 for time_ns in history.stretches.time_ns]
@@ -128,7 +128,7 @@ def _corner(top: float) -> dict[str, Any]:
 
 def _layout(height: int) -> dict[str, Any]:
     return {
-        # What is seen is said here: the usual template is 7 kB a chart, looked through by plotly.js at each drawing.
+        # All of the look is here: the usual template is 7 kB a chart, looked through by plotly.js at each drawing.
         "template": "none",
         "height": height,
         "autosize": True,

@@ -5,22 +5,8 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import html
 
-from dashboard.tabs import live, reads, storage
-from dashboard.tabs.instruments import layout as instruments
-from dashboard.tabs.instruments.drawer import drawer
-from dashboard.tabs.interference import layout as interference
+from dashboard.tabs import TABS
 from dashboard.tabs.parts import HIDDEN, UNPRESSED, aria, attributes, data
-from dashboard.tabs.visits import layout as visits
-
-TABS: tuple[tuple[str, str, Any], ...] = (
-    ("live", "Live", live.panel),
-    ("instruments", "Instruments", instruments.panel),
-    ("reads", "Reads", reads.panel),
-    ("interference", "Interference", interference.panel),
-    ("visits", "Visits", visits.panel),
-    ("storage", "Storage", storage.panel),
-)
-"""Name in the address, label, what makes the panel."""
 
 RANGES: tuple[tuple[str, str], ...] = (("1m", "1 m"), ("5m", "5 m"), ("1h", "1 h"), ("run", "run"))
 
@@ -50,7 +36,7 @@ def page(build: str) -> Any:
                 html.Div(id="alarm-news", role="status", className="unseen"),
                 html.Main(html.Div([tiles(), bar(), *panels()], className="live")),
                 html.Footer(id="footer"),
-                drawer(),
+                *(tab.overlay() for tab in TABS if tab.overlay is not None),
             ],
         ),
     )
@@ -102,17 +88,17 @@ def _tile(column: str, label: str, unit: str) -> Any:
 
 
 def bar() -> Any:
-    """The tabs, and beside them what holds for all charts: group, stretch of time, pause."""
+    """The tabs, and beside them what holds for all charts: group, range of time, pause."""
     tabs = [
         html.Button(
-            label,
-            id=f"tab-{name}",
+            tab.title,
+            id=f"tab-{tab.key}",
             role="tab",
             tabIndex=0 if place == 0 else -1,
-            **data(tab=name),
-            **attributes(aria_selected=str(place == 0).lower(), aria_controls=f"panel-{name}"),
+            **data(tab=tab.key),
+            **attributes(aria_selected=str(place == 0).lower(), aria_controls=f"panel-{tab.key}"),
         )
-        for place, (name, label, _) in enumerate(TABS)
+        for place, tab in enumerate(TABS)
     ]
     ranges = [html.Button(label, className="range", **data(range=name), **UNPRESSED) for name, label in RANGES]
     return html.Div(
@@ -136,12 +122,12 @@ def panels() -> list[Any]:
     """A panel a tab; the script shows one of them."""
     return [
         html.Div(
-            make(),
-            id=f"panel-{name}",
+            tab.layout(),
+            id=f"panel-{tab.key}",
             className="tab-panel",
             role="tabpanel",
             hidden=place > 0,
-            **attributes(aria_labelledby=f"tab-{name}"),
+            **attributes(aria_labelledby=f"tab-{tab.key}"),
         )
-        for place, (name, _, make) in enumerate(TABS)
+        for place, tab in enumerate(TABS)
     ]

@@ -1,4 +1,4 @@
-"""Pieces that every tab is made of."""
+"""Elements that tabs are made of."""
 
 from typing import Any
 

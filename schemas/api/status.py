@@ -4,38 +4,30 @@ Rates are means over the last second, at slow rates over up to five; percentiles
 are nanoseconds since 1970-01-01 UTC.
 """
 
-from enum import StrEnum
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from schemas.api.model import Model
 from schemas.api.visits import VisitsStatus
+from schemas.batch import Durability, Layout
+from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
 
 
-class State(StrEnum):
-    """What the daemon as a whole is doing."""
+class Health(Model):
+    """Body of `GET /health`."""
 
-    STARTING = "starting"
-    RUNNING = "running"
-    STORE_AWAY = "store_away"  # the database does not answer; readings wait, and are committed when it is back
-    STOPPING = "stopping"
+    status: Literal["alive"] = "alive"
 
 
-class InstrumentState(StrEnum):
-    """How an instrument did lately; the page shows each by a glyph as well as by colour."""
+class Readiness(Model):
+    """Body of `GET /ready`."""
 
-    OK = "ok"
-    LATE = "late"  # its last readings came after their trigger had closed
-    MISSING = "missing"  # absent from some of the last triggers
-    DESYNCHRONISED = "desynchronised"  # its trigger numbers or its clock are out of step with those of the others
-    SILENT = "silent"  # nothing received for longer than the staleness limit, while triggers go on
-    NEVER = "never"  # nothing received since the daemon started
+    status: Literal["ready"] | DaemonState
+    reason: str | None = Field(default=None, description="why readings are not being committed; left out when ready")
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TriggerCounts(_Model):
+class TriggerCounts(Model):
     """Triggers since the daemon started."""
 
     received: int = Field(description="triggers of which at least one reading was accepted")
@@ -43,14 +35,14 @@ class TriggerCounts(_Model):
     complete: int = Field(description="closed with every instrument there")
     incomplete: int = Field(description="closed by timeout with instruments missing")
     committed: int = Field(description="acknowledged by the store")
-    account_at_start: int = Field(description="committed before the daemon started, as the store's account said then")
+    account_at_start: int = Field(description="committed before the daemon started, by the store's account then")
     waiting: int = Field(description="closed, not yet committed (the backlog)")
     newest: int | None = Field(description="the highest trigger number closed in this run")
     rate: float = Field(description="triggers closed a second")
     commit_rate: float = Field(description="triggers committed a second")
 
 
-class ReadingCounts(_Model):
+class ReadingCounts(Model):
     """Readings since the daemon started.
 
     received + recovered = committed + duplicate + refused + dead + waiting + assembling, always.
@@ -59,12 +51,12 @@ class ReadingCounts(_Model):
     received: int
     recovered: int = Field(description="found in the journal at the start: left by an earlier daemon")
     committed: int
-    account_at_start: int = Field(description="committed before the daemon started, as the store's account said then")
+    account_at_start: int = Field(description="committed before the daemon started, by the store's account then")
     late: int = Field(description="accepted after their trigger had closed")
     duplicate: int = Field(description="of an instrument whose reading was already there; not stored")
     refused: dict[str, int] = Field(description="never stored, by reason")
     dead: int = Field(
-        description="in batches the store rejected for good, or damaged in the journal; kept in the state folder"
+        description="in batches the store rejected for good, or damaged in the journal; they lie in the state folder"
     )
     waiting: int = Field(description="in triggers that are closed and not yet committed: in memory or in the journal")
     assembling: int = Field(description="in triggers that are being put together, or held back as strays")
@@ -82,7 +74,7 @@ class ReadingCounts(_Model):
         return self.received + self.recovered - went
 
 
-class DeadLetterCounts(_Model):
+class DeadLetterCounts(Model):
     """What the database rejected for good and nobody has dealt with; it lies in the state folder, whenever it came."""
 
     letters: int = Field(default=0, description="triggers, and what came late for one, each by itself")
@@ -91,7 +83,7 @@ class DeadLetterCounts(_Model):
     retried: int = Field(default=0, description="readings committed from there since the daemon started")
 
 
-class Latency(_Model):
+class Latency(Model):
     """From a trigger's closing to the store's acknowledgement, in milliseconds, over the last ten seconds."""
 
     p50: float | None
@@ -99,7 +91,7 @@ class Latency(_Model):
     max: float | None
 
 
-class Slip(_Model):
+class Slip(Model):
     """An instrument that is out of step with the others."""
 
     instrument: str = Field(description="its name")
@@ -111,13 +103,13 @@ class Slip(_Model):
     since_trigger: int = Field(description="the number that the first such reading carried")
 
 
-class GroupStatus(_Model):
+class GroupStatus(Model):
     """One instrument group."""
 
     run: int
     instruments: int
-    layout: str
-    durability: str = Field(description="the durability asked for: sync or async")
+    layout: Layout
+    durability: Durability = Field(description="the durability asked for")
     at_risk_ms: float | None = Field(
         description="what a crash of the server can lose: readings acknowledged within so many milliseconds before it; "
         "0 is none, null is without limit (see the store's shortfall). With a journal they are committed again after a "
@@ -155,14 +147,25 @@ class GroupStatus(_Model):
         return self.states.count(next(letter for letter, meant in STATE_LETTERS.items() if meant is state))
 
 
-class StoreStatus(_Model):
+class Shortfall(Model):
+    """Where a server keeps less than a durability promises."""
+
+    problem: str
+    fix: str
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        return f"{self.problem}; {self.fix}"
+
+
+class StoreStatus(Model):
     """The database."""
 
     backend: str
     version: str
     durability: str = Field(description="the durability really in force, in words, of each that a group asks for")
-    shortfall: dict[str, str] = Field(
-        description="by durability asked for: where the server keeps less than that, what is wrong and the mend"
+    shortfall: dict[Durability, Shortfall] = Field(
+        description="by durability asked for, where the server keeps less than that"
     )
     settings: dict[str, str] = Field(description="the server's settings that this follows from, by their names there")
     embedded: bool
@@ -175,7 +178,7 @@ class StoreStatus(_Model):
     retries: int = Field(description="transactions tried again since the start")
 
 
-class SourceStatus(_Model):
+class SourceStatus(Model):
     """One source of readings."""
 
     kind: str
@@ -183,22 +186,22 @@ class SourceStatus(_Model):
     connections: int
     received: int = Field(description="readings handed to assembly")
     bytes: int
-    refused: dict[str, int] = Field(description="connections, greetings and datagrams turned away, by reason")
+    refused: dict[str, int] = Field(description="connections, greetings and datagrams refused, by reason")
     refused_most: dict[str, int] = Field(
         default_factory=dict, description="the addresses they came from most; a count is at most too high"
     )
     lost_datagrams: int = Field(description="gaps in the senders' datagram numbers (UDP)")
 
 
-class Event(_Model):
-    """Something an operator would want to have been told."""
+class Event(Model):
+    """Something that an operator should know of."""
 
     time_ns: int
     severity: str = Field(description="info, warning or error")
     text: str
 
 
-class ReaderStatus(_Model):
+class ReaderStatus(Model):
     """One reader workload since it was started. Rates and percentiles are of the last ten seconds.
 
     A latency counts from when a client was due to ask, so that waiting for its turn behind a slow answer counts, too;
@@ -233,7 +236,7 @@ class ReaderStatus(_Model):
     deadline_ms: float
 
 
-class GovernorStatus(_Model):
+class GovernorStatus(Model):
     """What holds readers back, and why."""
 
     commit_p99_ms: float | None = Field(description="ceiling for the commit latency; null for none")
@@ -245,7 +248,7 @@ class GovernorStatus(_Model):
     reason: str = Field(description="what it does and why, in one line")
 
 
-class ExperimentStatus(_Model):
+class ExperimentStatus(Model):
     """The interference experiment that runs now."""
 
     id: str
@@ -257,14 +260,14 @@ class ExperimentStatus(_Model):
     left_s: float = Field(description="estimate of the time left, seconds")
 
 
-class DiskStatus(_Model):
+class DiskStatus(Model):
     """The disk that holds the state folder, and with it the journal."""
 
     total_bytes: int
     free_bytes: int = Field(description="what is free for a process that is not root's")
 
 
-class Status(_Model):
+class Status(Model):
     """The whole daemon."""
 
     epoch: int = Field(description="changes when the daemon restarts (its start time, ns)")
@@ -273,7 +276,7 @@ class Status(_Model):
     uptime_s: float
     logger: str
     version: str
-    state: State
+    state: DaemonState
     store: StoreStatus
     groups: dict[str, GroupStatus]
     sources: list[SourceStatus]
@@ -292,13 +295,3 @@ class Status(_Model):
     )
     cpu_percent: float = Field(description="of one core, this process, lately")
     memory_mib: float = Field(description="resident memory of this process")
-
-
-STATE_LETTERS: dict[str, InstrumentState] = {
-    "o": InstrumentState.OK,
-    "l": InstrumentState.LATE,
-    "m": InstrumentState.MISSING,
-    "d": InstrumentState.DESYNCHRONISED,
-    "s": InstrumentState.SILENT,
-    "n": InstrumentState.NEVER,
-}

@@ -3,14 +3,12 @@
 What changes several times a second (backlog, rates, when the journal is full) is in the status.
 """
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from schemas.api.model import Model
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PartitionStorage(_Model):
+class PartitionStorage(Model):
     """One partition of a group's tables."""
 
     name: str
@@ -18,11 +16,13 @@ class PartitionStorage(_Model):
         description="start_ns <= time_ns < end_ns; the ends of int64 of what takes all that fits no other"
     )
     end_ns: int
-    rows: int = Field(description="readings (`arrays` layout: triggers), the server's estimate where counting is dear")
+    rows: int = Field(
+        description="readings (`arrays` layout: triggers), the server's estimate where counting is expensive"
+    )
     size_bytes: int = Field(description="on the server's disk, with indexes")
 
 
-class JournalStorage(_Model):
+class JournalStorage(Model):
     """The journal of a group."""
 
     size_bytes: int = Field(description="what it takes of the disk")
@@ -32,10 +32,10 @@ class JournalStorage(_Model):
     problem: str | None = Field(description="why no more is written to it, in one line")
 
 
-class GroupStorage(_Model):
+class GroupStorage(Model):
     """One group in the database."""
 
-    rows: int = Field(description="rows (documents) of readings, the server's estimate where counting is dear")
+    rows: int = Field(description="rows (documents) of readings, the server's estimate where counting is expensive")
     readings: int = Field(
         description="readings stored: the server's estimate, or the account of this logger where that is more"
     )
@@ -43,19 +43,21 @@ class GroupStorage(_Model):
     bytes_a_reading: float | None = Field(description="of size_bytes; null before the first reading")
     growth_bytes_a_day: float | None = Field(description="at the rate at which readings are committed now")
     measured_bytes_a_day: float | None = Field(
-        description="of the sizes that the server told; null until they are a minute apart"
+        description="of the sizes that the server reported; null until they are a minute apart"
     )
     measured_over_s: float = Field(description="between these sizes: a day at most")
     partitions: list[PartitionStorage] = Field(description="in order of time; empty where the server has none")
-    journal: JournalStorage | None = Field(description="null where none is kept")
+    journal: JournalStorage | None = Field(description="null without one")
 
 
-class Storage(_Model):
+class Storage(Model):
     """The whole of it."""
 
     time_ns: int
-    sizes_age_s: float | None = Field(description="how old the sizes are; null before the server told any")
-    partitions_age_s: float | None = Field(description="how old the partitions are; null before the server told any")
+    sizes_age_s: float | None = Field(description="how old the sizes are; null before the server reported any")
+    partitions_age_s: float | None = Field(
+        description="how old the partitions are; null before the server reported any"
+    )
     partitions_problem: str | None = Field(description="why they are no younger, in one line")
     database_is_here: bool = Field(description="whether the database lies in the state folder")
     free_bytes: int | None = Field(description="of the state folder's disk; null where its file system does not say")

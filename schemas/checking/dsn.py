@@ -90,7 +90,7 @@ def wrong_dsn(dsn: str) -> Iterator[Problem]:
     backend = SCHEMES.get(scheme)
     if backend is None:
         known = f"{scheme!r} is not a database this version knows" if found else "names no database server"
-        yield wrong(known, MEND)
+        yield wrong(known, FIX)
         return
     yield from DSN_FORMS[backend].problems(dsn)
 
@@ -101,7 +101,7 @@ def _wrong_url(dsn: str) -> Iterator[Problem]:
         _ = parts.port  # parsed when asked for
     except ValueError:
         # Its message is not passed on: it quotes what could not be read, and with a slash in it that is the password.
-        yield wrong("its host and port cannot be read", f"{MEND}; in a password write / as %2F and @ as %40")
+        yield wrong("its host and port cannot be read", f"{FIX}; in a password write / as %2F and @ as %40")
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -129,8 +129,8 @@ def _wrong_mysql(dsn: str) -> Iterator[Problem]:
     parts = urlsplit(dsn)
     name = unquote(parts.path.strip("/"))
     if name:
-        mend = "take it out: in MySQL and MariaDB a schema is a database, and `schema` names it"
-        yield wrong(f"names the database {name!r}", mend)
+        fix = "take it out: in MySQL and MariaDB a schema is a database, and `schema` names it"
+        yield wrong(f"names the database {name!r}", fix)
     options = dict(_options(dsn))
     for option in options:
         if option not in MYSQL_OPTIONS:
@@ -193,4 +193,4 @@ DSN_FORMS: dict[Backend, DsnForm] = {
 SCHEMES: dict[str, Backend] = {scheme: backend for backend, form in DSN_FORMS.items() for scheme in form.schemes}
 EXAMPLES = ", ".join(f"`{form.example}` ({form.title})" for form in DSN_FORMS.values())
 *_FIRST, _LAST = (form.example.replace(str(form.port), "port") for form in DSN_FORMS.values())
-MEND = f"write {', '.join(_FIRST)} or {_LAST}, or leave it out for the embedded PostgreSQL"
+FIX = f"write {', '.join(_FIRST)} or {_LAST}, or leave it out for the embedded PostgreSQL"

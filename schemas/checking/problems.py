@@ -1,6 +1,6 @@
 """What is wrong with a configuration, field by field, in words an operator can act on.
 
-pydantic finds the errors; here they become `groups[0].channels[1].dtype: what is wrong; the mend`. No message ever
+pydantic finds the errors; here they become `groups[0].channels[1].dtype: what is wrong; the fix`. No message ever
 holds a password: values are shown only with passwords taken out.
 """
 
@@ -18,14 +18,14 @@ from schemas.checking.fields import Place, bare, choices, constraint, keys, limi
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing that is wrong: the field by its path (`groups[0].name`), what is wrong with it, and the mend."""
+    """One thing that is wrong: the field by its path (`groups[0].name`), what is wrong with it, and the fix."""
 
     field: str
     problem: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.problem}; {self.mend}"
+        return f"{self.field}: {self.problem}; {self.fix}"
 
 
 class ConfigError(Exception):
@@ -36,9 +36,9 @@ class ConfigError(Exception):
         self.problems = tuple(problems)
 
 
-def wrong(problem: str, mend: str, field: str = "") -> Problem:
+def wrong(problem: str, fix: str, field: str = "") -> Problem:
     """Say what a validator found, with the field relative to what the validator looks at ("" is the thing itself)."""
-    return Problem(field=field, problem=problem, mend=mend)
+    return Problem(field=field, problem=problem, fix=fix)
 
 
 def refuse(problems: Iterable[Problem]) -> None:
@@ -50,7 +50,7 @@ def refuse(problems: Iterable[Problem]) -> None:
     found = tuple(problems)
     if found:
         # A template, not an f-string: pydantic would take braces in a message for fields of its own.
-        text = "\n".join(f"{p.field}{': ' if p.field else ''}{p.problem}; {p.mend}" for p in found)
+        text = "\n".join(f"{p.field}{': ' if p.field else ''}{p.problem}; {p.fix}" for p in found)
         raise PydanticCustomError("refused", "{text}", {"text": text, "problems": found})
 
 
@@ -73,35 +73,33 @@ def without_passwords(text: str) -> str:
 
 
 def problems(model: type[BaseModel], errors: Iterable[ErrorDetails]) -> list[Problem]:
-    """Turn pydantic's errors into problems: paths as a person writes them, plain words, and each with its mend."""
+    """Turn pydantic's errors into problems: paths as a person writes them, plain words, and each with its fix."""
     # pydantic calls a list too short when its items are wrong; those are named one by one already.
     real = [error for error in errors if not (error["type"] == "too_short" and len(error["input"] or ()) > 0)]
     return [problem for error in real for problem in _explained(place(model, error["loc"]), error)]
 
 
 def syntax_problem(text: str, message: str) -> Problem:
-    """Say where a text is not valid TOML; `message` is tomllib's, which tells the place only in words."""
+    """Say where a text is not valid TOML; `message` is tomllib's, which has the place only in words."""
     found = re.search(r"^(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$", message)
     if found is None:
-        return Problem(field="(file)", problem=f"not valid TOML: {message}", mend="see https://toml.io")
+        return Problem(field="(file)", problem=f"not valid TOML: {message}", fix="see https://toml.io")
     number = int(found["line"]) if found["line"] else max(1, len(text.splitlines()))
     line = without_passwords(text.splitlines()[number - 1].strip()) if text else ""
     shown = "it is about a password" if "password" in line else line
-    return Problem(
-        field=f"(line {number})", problem=f"not valid TOML: {found['what']}", mend=f"mend this line: {shown}"
-    )
+    return Problem(field=f"(line {number})", problem=f"not valid TOML: {found['what']}", fix=f"fix this line: {shown}")
 
 
 def _explained(at: Place, error: ErrorDetails) -> list[Problem]:
     context = error.get("ctx", {})
     if error["type"] == "refused":
         return [
-            Problem(field=_joined(path(at.steps), p.field), problem=p.problem, mend=p.mend) for p in context["problems"]
+            Problem(field=_joined(path(at.steps), p.field), problem=p.problem, fix=p.fix) for p in context["problems"]
         ]
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         return [_tag(at, error)]
-    problem, mend = _words(at, error)
-    return [Problem(field=path(at.steps), problem=problem, mend=mend)]
+    problem, fix = _words(at, error)
+    return [Problem(field=path(at.steps), problem=problem, fix=fix)]
 
 
 def _joined(outer: str, inner: str) -> str:
@@ -118,9 +116,9 @@ def _tag(at: Place, error: ErrorDetails) -> Problem:
     ]
     field = path((*at.steps, "kind"))
     if error["type"] == "union_tag_not_found":
-        return Problem(field=field, problem="missing", mend=f"use one of {listed(kinds)}")
+        return Problem(field=field, problem="missing", fix=f"use one of {listed(kinds)}")
     tag = str(error["ctx"]["tag"])
-    return Problem(field=field, problem=f"unknown kind {tag!r}", mend=suggestion(tag, kinds))
+    return Problem(field=field, problem=f"unknown kind {tag!r}", fix=suggestion(tag, kinds))
 
 
 def _words(at: Place, error: ErrorDetails) -> tuple[str, str]:
@@ -130,19 +128,19 @@ def _words(at: Place, error: ErrorDetails) -> tuple[str, str]:
         case "missing":
             words = "missing", f"give it: {_meaning(at)}"
         case "extra_forbidden":
-            words = "unknown key", _mend_of_unknown(at)
+            words = "unknown key", _fix_of_unknown(at)
         case "enum" | "literal_error":
             words = f"{shown} is not known here", suggestion(value, choices(at.annotation))
         case "string_pattern_mismatch":
             words = f"{shown} cannot be used here", _pattern_words(at)
         case _ if kind.endswith("_type"):
-            words = f"{shown} is not {_expected(at.annotation)}", _mend_of_type(at, value)
+            words = f"{shown} is not {_expected(at.annotation)}", _fix_of_type(at, value)
         case "finite_number":
             words = f"{shown} is not a finite number", f"use a number {limits(at.annotation, at.field)}".rstrip()
         case _ if allowed := limits(at.annotation, at.field):
             words = f"{shown} is out of range", f"use {'a number ' if 'above' in allowed else ''}{allowed}"
         case _:
-            # Whatever else pydantic may find: its own words do, and what the field means is the mend.
+            # Whatever else pydantic may find: its own words do, and what the field means is the fix.
             words = without_passwords(error["msg"]), f"give {_meaning(at)}"
     return words
 
@@ -151,7 +149,7 @@ def _meaning(at: Place) -> str:
     return (at.field.description if at.field and at.field.description else "see docs/configuration.md").rstrip(".")
 
 
-def _mend_of_unknown(at: Place) -> str:
+def _fix_of_unknown(at: Place) -> str:
     word = str(at.steps[-1])
     known = list(keys(at.section)) if at.section else []
     if word in ("password", "passwd") and "password_env" in known:
@@ -187,7 +185,7 @@ def _expected(annotation: Any) -> str:
     return "a table" if sections_of(inner) else EXPECTED.get(inner, "what belongs here")
 
 
-def _mend_of_type(at: Place, value: Any) -> str:
+def _fix_of_type(at: Place, value: Any) -> str:
     inner, name = bare(at.annotation), path(step for step in at.steps if isinstance(step, str))
     if sections_of(inner):
         return f"write it as a table: [{name}]"

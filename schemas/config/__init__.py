@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError, model_validator
 from schemas.checking.dsn import backend_of
 from schemas.checking.problems import ConfigError, Problem, problems, refuse, suggestion, syntax_problem, wrong
 from schemas.config.database import DatabaseConfig
-from schemas.config.doors import ApiConfig, DashboardConfig
 from schemas.config.groups import GroupConfig
+from schemas.config.listeners import ApiConfig, DashboardConfig
 from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConfig, JournalConfig
 from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.section import LoggerName, Section, twice
@@ -54,10 +54,10 @@ class Config(Section):
     """The whole configuration."""
 
     logger: LoggerName = Field(
-        default="triggerlog", description="Name of this logger; kept with its positions and ledger rows."
+        default="triggerlog", description="Name of this logger; stored with its positions and ledger rows."
     )
     state_dir: str = Field(
-        default="state", description="Folder for what the daemon keeps; relative to the configuration file."
+        default="state", description="Folder for the daemon's files; relative to the configuration file."
     )
     groups: tuple[GroupConfig, ...] = Field(min_length=1, description="The instrument groups.")
     sources: tuple[Source, ...] = Field(
@@ -92,7 +92,7 @@ def parse_config(text: str) -> Config:
     """Parse and check a configuration.
 
     Raises:
-        ConfigError: with every problem found, each naming the field and the mend.
+        ConfigError: with every problem found, each naming the field and the fix.
 
     """
     try:
@@ -117,8 +117,8 @@ def _unknown_groups(sources: Iterable[Source], names: Sequence[str]) -> Iterator
 def _unread_groups(readers: ReadersConfig, names: Sequence[str]) -> Iterator[Problem]:
     for i, workload in enumerate(readers.workloads):
         if workload.group is not None and workload.group not in names:
-            mend = suggestion(workload.group, names)
-            yield wrong(f"there is no group {workload.group!r}", mend, f"readers.workloads[{i}].group")
+            fix = suggestion(workload.group, names)
+            yield wrong(f"there is no group {workload.group!r}", fix, f"readers.workloads[{i}].group")
 
 
 def _other_database(config: Config) -> Iterator[Problem]:
@@ -128,8 +128,8 @@ def _other_database(config: Config) -> Iterator[Problem]:
     if config.database.dsn is None:
         yield wrong("what is written is in an embedded PostgreSQL, which has no other", "take it out", "readers.dsn")
     elif backend_of(dsn) is not config.database.backend:
-        mend = "name a server that has what is written, or take it out"
-        yield wrong(f"it is no {config.database.backend}, as `database.dsn` is", mend, "readers.dsn")
+        fix = "name a server that has what is written, or take it out"
+        yield wrong(f"it is no {config.database.backend}, as `database.dsn` is", fix, "readers.dsn")
 
 
 def _shared_ports(config: Config) -> Iterator[Problem]:

@@ -61,6 +61,6 @@ class DatabaseConfig(Section):
         if len(given) == 2:
             refuse([wrong("`password_env` is given too", "give one of them, not both", "password_file")])
         if given and self.dsn is None:
-            mend = "add the `dsn` it is for, or take it out: the embedded PostgreSQL has no password"
-            refuse([wrong("a password without a `dsn`", mend, given[0])])
+            fix = "add the `dsn` it is for, or take it out: the embedded PostgreSQL has no password"
+            refuse([wrong("a password without a `dsn`", fix, given[0])])
         return self

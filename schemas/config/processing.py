@@ -16,7 +16,7 @@ class AssemblyConfig(Section):
         default=65_536,
         ge=64,
         le=16_777_216,
-        description="Trigger numbers kept in mind, half of them behind the newest and half ahead; a power of two. "
+        description="Trigger numbers remembered, half of them behind the newest and half ahead; a power of two. "
         "Late readings within it are merged, those further away are refused.",
     )
     max_open: int = Field(
@@ -56,11 +56,11 @@ class CommitterConfig(Section):
     @model_validator(mode="after")
     def _grows(self) -> "CommitterConfig":
         if self.retry_most_ms < self.retry_first_ms:
-            mend = f"use at least {self.retry_first_ms:g}"
-            refuse([wrong("shorter than the first pause, `retry_first_ms`", mend, "retry_most_ms")])
+            fix = f"use at least {self.retry_first_ms:g}"
+            refuse([wrong("shorter than the first pause, `retry_first_ms`", fix, "retry_most_ms")])
         if self.max_batch_mib > self.max_waiting_mib:
-            mend = f"use at most {self.max_waiting_mib:g}, or a larger `max_waiting_mib`"
-            refuse([wrong("one batch is more than may wait", mend, "max_batch_mib")])
+            fix = f"use at most {self.max_waiting_mib:g}, or a larger `max_waiting_mib`"
+            refuse([wrong("one batch is more than may wait", fix, "max_batch_mib")])
         return self
 
 

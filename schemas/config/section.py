@@ -25,7 +25,7 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
 def twice(what: str, key: str, inner: str, names: Sequence[str]) -> Iterator[Problem]:
-    """Tell of each name that an earlier one has already."""
+    """A problem for each name that an earlier one has already."""
     first: dict[str, int] = {}
     for i, name in enumerate(names):
         if first.setdefault(name, i) != i:

@@ -13,7 +13,7 @@ from schemas.config.section import Name, Port, Section
 Networks = Annotated[
     tuple[str, ...],
     Field(
-        description="Networks whose senders are let in, such as `10.1.0.0/16`, `192.168.7.20` or `fd00::/8`; all when "
+        description="Networks whose senders may connect, such as `10.1.0.0/16`, `192.168.7.20` or `fd00::/8`; all when "
         "empty."
     ),
 ]
@@ -73,7 +73,7 @@ class TcpSource(_Listening):
     port: Port = Field(default=8122, description="Port to listen on; 0 takes a free one.")
     allow: Networks = ()
     max_connections: int = Field(
-        default=1024, ge=1, le=65_536, description="Senders connected at once; further ones are turned away."
+        default=1024, ge=1, le=65_536, description="Senders connected at once; further ones are refused."
     )
     max_connections_per_address: int = Field(
         default=512, ge=1, le=65_536, description="The same, of the senders behind one address."
@@ -161,13 +161,12 @@ SOURCES: tuple[type[SourceSection], ...] = (TcpSource, UdpSource, SimulatedSourc
 
 def _unknown_networks(allow: Sequence[str]) -> Iterator[Problem]:
     for i, network in enumerate(allow):
+        fix = "write it as 10.1.0.0/16, 192.168.7.20 or fd00::/8"
         try:
+            fix = f"write `{ip_network(network, strict=False)}` for the whole network"  # one with bits of a host
             ip_network(network)
-        except ValueError as error:
-            mend = "write it as 10.1.0.0/16, 192.168.7.20 or fd00::/8"
-            if "host bits" in str(error):
-                mend = f"write `{ip_network(network, strict=False)}` for the whole network"
-            yield wrong(f"{network[:60]!r} is no network", mend, f"[{i}]")
+        except ValueError:
+            yield wrong(f"{network[:60]!r} is no network", fix, f"[{i}]")
 
 
 def _incomplete_tls(source: TcpSource) -> Iterator[Problem]:

@@ -118,11 +118,11 @@ class VisitsConfig(Section):
     @model_validator(mode="after")
     def _fits(self) -> "VisitsConfig":
         if self.last_update is not None and self.index_mode is not IndexMode.LAST_OBJECT_TABLE:
-            mend = 'take it out, or set index_mode = "last_object_table"'
-            refuse([wrong(f"index mode {self.index_mode} has no table to update", mend, "last_update")])
+            fix = 'take it out, or set index_mode = "last_object_table"'
+            refuse([wrong(f"index mode {self.index_mode} has no table to update", fix, "last_update")])
         if self.visits // self.survey.visits_a_night > MOST_NIGHTS:
-            mend = f"take at most {MOST_NIGHTS * self.survey.visits_a_night}, or more visits a night (survey.scale)"
-            refuse([wrong(f"they would take more than {MOST_NIGHTS} nights", mend, "visits")])
+            fix = f"take at most {MOST_NIGHTS * self.survey.visits_a_night}, or more visits a night (survey.scale)"
+            refuse([wrong(f"they would take more than {MOST_NIGHTS} nights", fix, "visits")])
         return self
 
     @property

@@ -187,7 +187,7 @@ async def test_a_server_that_keeps_less_than_is_asked_is_told_at_the_start_and_w
                 "WARNING" in run.until_said(r".*durability sync of group bpm is not kept: NOT durable: fsync is off")[0]
             )
             store = daemon.status()["store"]
-            assert store["shortfall"]["sync"].endswith("; set fsync = on there")
+            assert store["shortfall"]["sync"]["fix"] == "set fsync = on there"
             assert store["settings"]["fsync"] == "off"
             async with await Sender.connect("127.0.0.1", daemon.port, "bpm") as sender:
                 await sender.send(make(sender, 1, 2))

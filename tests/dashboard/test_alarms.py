@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from dashboard.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
-from schemas.api.status import State, Status
+from schemas.api.status import Shortfall, Status
+from schemas.states import DaemonState
 from tests.page.served import snapshot
 from tests.page.visits import STATUS
 
@@ -35,7 +36,7 @@ def test_the_gravest_comes_first() -> None:
         "states": {"bpm": {"3": "s"}},
         "backpressure": True,
         "dead": 5,
-        "shortfall": {"sync": "fsync is off; set it on"},
+        "shortfall": {"sync": Shortfall(problem="fsync is off", fix="set it on")},
     }
     found = alarms(status(**everything))
     assert [alarm.severity for alarm in found] == sorted(alarm.severity for alarm in found)
@@ -54,8 +55,8 @@ def test_an_absent_store_says_why_what_waits_and_what_to_do() -> None:
     (alarm,) = alarms(status(available=False, problem="connection refused", waiting=40, wave=False))
     assert alarm.severity is Severity.CRITICAL
     assert "connection refused" in alarm.text
-    assert "40 triggers" in alarm.action
-    assert "journalctl" in alarm.action
+    assert "40 triggers" in alarm.fix
+    assert "journalctl" in alarm.fix
 
 
 @pytest.mark.parametrize(
@@ -64,24 +65,26 @@ def test_an_absent_store_says_why_what_waits_and_what_to_do() -> None:
 )
 def test_an_absent_server_is_looked_for_with_the_command_that_the_daemon_names(probe: str, asked: str) -> None:
     (alarm,) = alarms(status(available=False, probe=probe, embedded=False))
-    assert asked in alarm.action
+    assert asked in alarm.fix
 
 
-def test_a_durability_that_is_not_kept_is_a_warning_with_its_mend() -> None:
-    line = "NOT durable: fsync is off on the server; a crash can lose anything; set fsync = on there"
-    (alarm,) = alarms(status(shortfall={"sync": line}, groups={"bpm": 120, "toroid": 4}))
+def test_a_durability_that_is_not_kept_is_a_warning_with_its_fix() -> None:
+    problem = "NOT durable: fsync is off on the server; a crash can lose anything"
+    short = Shortfall(problem=problem, fix="set fsync = on there")
+    (alarm,) = alarms(status(shortfall={"sync": short}, groups={"bpm": 120, "toroid": 4}))
     assert alarm.severity is Severity.WARNING
     assert alarm.text.startswith(
         "Durability sync is not kept (bpm, toroid): NOT durable: fsync is off on the server; a"
     )
-    assert alarm.action.startswith("Set fsync = on there. Until then")
-    (both,) = alarms(status(shortfall={"sync": line, "async": line}))
+    assert alarm.fix.startswith("Set fsync = on there. Until then")
+    (both,) = alarms(status(shortfall={"sync": short, "async": short}))
     assert both.text.startswith("Durability sync and async is not kept (bpm): ")
-    assert keys(shortfall={"sync": line, "async": "something else; mend it"}) == ["durability sync", "durability async"]
+    other = Shortfall(problem="something else", fix="fix it")
+    assert keys(shortfall={"sync": short, "async": other}) == ["durability sync", "durability async"]
 
 
 def test_a_store_that_is_not_ready_at_the_start_is_a_note() -> None:
-    starting = status(available=False).model_copy(update={"state": State.STARTING})
+    starting = status(available=False).model_copy(update={"state": DaemonState.STARTING})
     assert [alarm.severity for alarm in alarms(starting)] == [Severity.NOTE]
 
 
@@ -100,14 +103,14 @@ def test_an_instrument_out_of_step_is_a_warning_with_its_size() -> None:
     assert alarm.text == (
         "1 instrument out of step: bpm_007 is 1 trigger behind its timestamps (+100.2 ms) since trigger 1234"
     )
-    assert "trigger counter" in alarm.action
+    assert "trigger counter" in alarm.fix
 
 
 def test_a_clock_that_is_off_asks_for_another_mend_than_a_slip() -> None:
     slips = {"bpm": {"7": {"triggers": 0, "offset_ms": -37.04, "since_trigger": 5}}}
     (alarm,) = alarms(status(states={"bpm": {"7": "d"}}, slips=slips))
     assert alarm.text.endswith("bpm_007 is by its clock 37.0 ms behind the others since trigger 5")
-    assert alarm.action.startswith("Set its clock right")
+    assert alarm.fix.startswith("Set its clock right")
 
 
 def test_many_out_of_step_are_one_alarm_that_names_some() -> None:
@@ -186,7 +189,7 @@ def test_an_acknowledged_alarm_stands_below_new_ones_until_it_is_worse() -> None
     board = AlarmBoard()
     board.update(status(states={"bpm": {"3": "s", "4": "s"}}, p99=50.0, wave=False))
     board.acknowledge("instruments")
-    assert [(told["key"], told["attention"]) for told in board.told()] == [
+    assert [(told["key"], told["attention"]) for told in board.shown()] == [
         ("latency", "new"),
         ("instruments", "acknowledged"),
     ]
@@ -200,7 +203,7 @@ def test_a_shelf_outlasts_an_alarm_that_comes_and_goes_and_has_an_end() -> None:
     board = AlarmBoard()
     board.update(status(p99=50.0))
     board.shelve("latency", 1.0)
-    assert board.told()[0]["until_ms"] == pytest.approx(NOW_NS / 1e6 + 60_000, abs=1)
+    assert board.shown()[0]["until_ms"] == pytest.approx(NOW_NS / 1e6 + 60_000, abs=1)
     assert board.update(status(at_s=10.0)) == []
     assert board.update(status(at_s=20.0, p99=50.0))[0]["attention"] == "shelved"
     assert board.update(status(at_s=61.0, p99=50.0))[0]["attention"] == "new"
@@ -218,7 +221,7 @@ def test_what_was_said_can_be_taken_back_and_says_nothing_of_what_is_gone() -> N
     board.update(status(p99=50.0))
     board.acknowledge("latency")
     board.recall("latency")
-    assert board.told()[0]["attention"] == "new"
+    assert board.shown()[0]["attention"] == "new"
     for say in (board.acknowledge, board.recall):
         with pytest.raises(KeyError):
             say("store")

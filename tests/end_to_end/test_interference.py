@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from schemas.api.interference import Record
+from tests.support.problems import line_of
 from tests.support.processes import GROUP, Running, running, triggerlog, until
 
 pytestmark = pytest.mark.slow
@@ -85,7 +86,7 @@ def test_an_experiment_from_its_start_to_its_report(folder: Path) -> None:
         name = answer.json()["id"]
         again = daemon.start(pairs=2)
         assert again.status_code == 409
-        assert again.json()["detail"] == f"experiment {name} runs already; wait for its end, or stop it first"
+        assert line_of(again) == f"experiment {name} runs already; wait for its end, or stop it first"
 
         daemon.until(lambda told: told["live"] and len(told["live"]["blocks"]) >= 2, "two blocks were measured")
         told = daemon.told()
@@ -141,7 +142,7 @@ def test_an_experiment_from_its_start_to_its_report(folder: Path) -> None:
 
         unknown = daemon.client.post(PATH, json={"workloads": [{**NEWEST, "group": "bmp"}]})
         assert unknown.status_code == 422
-        assert unknown.json()["detail"] == "workloads[0].group: there is no group 'bmp'; did you mean `bpm`?"
+        assert line_of(unknown) == "workloads[0].group: there is no group 'bmp'; did you mean `bpm`?"
         assert daemon.told()["running"] is None
 
         name = daemon.start(pairs=3, block_s=1.0, warm_up_s=0.1).json()["id"]

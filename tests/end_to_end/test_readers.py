@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.tools.commands.readers import app
+from tests.support.problems import line_of
 from tests.support.processes import Running, running, until
 from tests.support.servers import server_folder
 
@@ -111,7 +112,7 @@ def test_a_workload_is_started_and_stopped_over_the_api_with_the_token(logging: 
     assert logging.client.delete("/api/v1/readers/from_the_start").status_code == 401
     assert logging.start(**body).json()["state"] == "starting"
     again = logging.start(**body)
-    assert (again.status_code, "name: workload 'w' runs already" in again.json()["detail"]) == (409, True)
+    assert (again.status_code, "name: workload 'w' runs already" in line_of(again)) == (409, True)
     logging.until_answered("w")
     assert logging.client.get("/api/v1/readers").json().keys() == {"from_the_start", "w"}
     at_the_end = logging.stop("w").json()
@@ -119,7 +120,7 @@ def test_a_workload_is_started_and_stopped_over_the_api_with_the_token(logging: 
     assert logging.readers().keys() == {"from_the_start"}
     assert len(logging.processes()) == 1
     gone = logging.stop("w")
-    assert (gone.status_code, gone.json()["detail"]) == (404, "there is no workload 'w'; there is: from_the_start")
+    assert (gone.status_code, line_of(gone)) == (404, "there is no workload 'w'; there is: from_the_start")
 
 
 @pytest.mark.parametrize(
@@ -141,14 +142,14 @@ def test_a_workload_is_started_and_stopped_over_the_api_with_the_token(logging: 
 )
 def test_a_wrong_workload_is_refused_in_one_line(logging: Logging, workload: dict, said: str) -> None:
     answer = logging.start(**workload)
-    assert (answer.status_code, answer.json()["detail"]) == (422, said)
+    assert (answer.status_code, line_of(answer)) == (422, said)
 
 
 def test_all_workloads_together_have_at_most_512_clients(logging: Logging) -> None:
     for name in ("many", "more"):
         answer = logging.start(name=name, kind="newest", clients=256, period_s=3600, offset_s=3600)
     assert answer.status_code == 422
-    assert answer.json()["detail"] == (
+    assert line_of(answer) == (
         "clients: 256 and the 258 of other workloads are more than 512 in all; give at most 254, or stop another "
         "workload first"
     )

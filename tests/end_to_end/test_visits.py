@@ -15,6 +15,7 @@ import pytest
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.core.process.children import NICENESS
+from tests.support.problems import line_of
 from tests.support.processes import Running, here, running, until
 from tests.support.servers import server_folder
 
@@ -93,7 +94,7 @@ class Site:
         return list(csv.DictReader(io.StringIO(answer.text)))
 
     def detail(self, answer: httpx.Response) -> tuple[int, str]:
-        return answer.status_code, answer.json()["detail"]
+        return answer.status_code, line_of(answer)
 
 
 @pytest.fixture

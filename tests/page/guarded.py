@@ -4,9 +4,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from daemon.api.guard import Guard
+from daemon.api.access import AccessControl
 from daemon.web.http import Limits
-from daemon.web.server import DoorServer, bound
+from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
 from tests.page.served import Served, build_app
 
@@ -16,8 +16,8 @@ async def main(port: int, certificate: Path, key: Path, token: str) -> None:
     served = Served()
     app = build_app(served)
     app.get("/health")(lambda: {"status": "alive"})
-    app.add_middleware(Guard, token=token, reads_freely=False)
-    server = DoorServer(app, Limits(), Identity(certificate, key, "api"), timeout_graceful_shutdown=1)
+    app.add_middleware(AccessControl, token=token, reads_freely=False)
+    server = LimitedServer(app, Limits(), Identity(certificate, key, "api"), timeout_graceful_shutdown=1)
     ticking = asyncio.create_task(served.run())
     with bound("127.0.0.1", port) as listening:
         await server.serve(sockets=[listening])

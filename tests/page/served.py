@@ -14,26 +14,25 @@ import uvicorn
 from fastapi import APIRouter, FastAPI, HTTPException, WebSocket, WebSocketDisconnect
 from fastapi.responses import HTMLResponse
 
+from schemas.api.readings import ChannelDescription, GroupDescription, Readings
 from schemas.api.status import (
-    STATE_LETTERS,
     DiskStatus,
     Event,
     ExperimentStatus,
     GovernorStatus,
     GroupStatus,
-    InstrumentState,
     Latency,
     ReaderStatus,
     ReadingCounts,
     Slip,
     SourceStatus,
-    State,
     Status,
     StoreStatus,
     TriggerCounts,
 )
 from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
 from schemas.api.visits import VisitsStatus
+from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
 from tests.page.served_instruments import instrument_routes
 from tests.page.served_visits import visit_routes
 
@@ -199,7 +198,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         uptime_s=(time_ns - STARTED_NS) / 1e9,
         logger="klystron-gallery",
         version="0.1.0",
-        state=State.RUNNING if figures["available"] else State.STORE_AWAY,
+        state=DaemonState.RUNNING if figures["available"] else DaemonState.STORE_AWAY,
         store=StoreStatus(
             backend=figures["backend"],
             version="18.1",
@@ -377,28 +376,30 @@ def _readings_routes() -> APIRouter:
     app = APIRouter()
 
     @app.get("/api/v1/groups/{group}")
-    async def describe(group: str) -> dict[str, Any]:
+    async def describe(group: str) -> GroupDescription:
         size = FIGURES["groups"][group]
-        channels = [{"name": name, "unit": "V", "dtype": "float64"} for name in CHANNELS]
-        return {"name": group, "instruments": [f"{group}_{i:03d}" for i in range(size)], "channels": channels}
+        channels = [ChannelDescription(name=name, unit="V", dtype="float64") for name in CHANNELS]
+        names = [f"{group}_{i:03d}" for i in range(size)]
+        return GroupDescription(name=group, instruments=names, channels=channels, record_bytes=20 + 8 * len(channels))
 
     @app.get("/api/v1/groups/{group}/readings")
-    async def readings(group: str, instrument: int, start_ns: int, end_ns: int, points: int) -> dict[str, Any]:
+    async def readings(group: str, instrument: int, start_ns: int, end_ns: int, points: int) -> Readings:
         if FIGURES["readings_fail"]:
             raise HTTPException(503, "the store does not answer")
         times = list(range(start_ns, end_ns, (end_ns - start_ns) // min(points, 300)))
         values = [math.sin(t / 2e10 + instrument) for t in times]
-        return {
-            "group": group,
-            "instrument": instrument,
-            "name": f"{group}_{instrument:03d}",
-            "stored": len(times) * 10,
-            "cut": False,
-            "time_ns": times,
-            "trigger": list(range(len(times))),
-            "channels": {name: [value * (i + 1) for value in values] for i, name in enumerate(CHANNELS)},
-            "units": dict.fromkeys(CHANNELS, "V"),
-        }
+        return Readings(
+            group=group,
+            instrument=instrument,
+            name=f"{group}_{instrument:03d}",
+            stored=len(times) * 10,
+            cut=False,
+            time_ns=times,
+            run=[1] * len(times),
+            trigger=list(range(len(times))),
+            channels={name: [value * (i + 1) for value in values] for i, name in enumerate(CHANNELS)},
+            units=dict.fromkeys(CHANNELS, "V"),
+        )
 
     return app
 

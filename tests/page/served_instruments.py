@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from schemas.api.readings import Missing, Newest
 from schemas.api.status import Status
 
 
@@ -14,40 +15,46 @@ def instrument_routes(figures: dict[str, Any], channels: Sequence[str], now: Cal
     app = APIRouter()
 
     @app.get("/api/v1/groups/{group}/newest")
-    async def newest(group: str, complete: bool = True) -> dict[str, Any]:
+    async def newest(group: str, complete: bool = True) -> Newest:
         size = figures["groups"][group]
         gone = [int(n) for n, letter in figures["states"].get(group, {}).items() if letter in "msn"]
         there = [] if complete and gone else [n for n in range(size) if n not in gone]
         turn, rise = [1.0 + 0.02 * math.sin(n / 5) for n in there], [1.0 + 0.03 * math.cos(n / 7) for n in there]
-        return {
-            "run": 1,
-            "trigger": now().sequence * 25 if there else None,
-            "instruments": [f"{group}_{n:03d}" for n in there],
-            "time_ns": [now().time_ns] * len(there),
-            "channels": {"top_in": turn, "bot_in": turn, "bot_out": [1.0] * len(there), "top_out": rise},
-            "units": dict.fromkeys(channels, "V"),
-        }
+        return Newest.model_validate(
+            {
+                "group": group,
+                "run": 1,
+                "trigger": now().sequence * 25 if there else None,
+                "instruments": [f"{group}_{n:03d}" for n in there],
+                "time_ns": [now().time_ns] * len(there),
+                "channels": {"top_in": turn, "bot_in": turn, "bot_out": [1.0] * len(there), "top_out": rise},
+                "units": dict.fromkeys(channels, "V"),
+            }
+        )
 
     @app.get("/api/v1/groups/{group}/missing")
-    async def missing(group: str, last: int = 1000, instrument: int | None = None) -> dict[str, Any]:
+    async def missing(group: str, last: int = 1000, instrument: int | None = None) -> Missing:
         size = figures["groups"][group]
         asked = range(size) if instrument is None else [instrument]
         letters = {n: figures["states"].get(group, {}).get(str(n), "o") for n in asked}
         counts = {"m": [0, 3] * 30, "s": [0] * 40 + [10] * 20, "n": [10] * 60}
         end_ns = now().time_ns
-        return {
-            "run": 1,
-            "triggers": 600,
-            "end_ns": end_ns,
-            "stretches": {
-                "trigger": [1 + 10 * place for place in range(60)],
-                "time_ns": [end_ns - (60 - place) * 100_000_000 for place in range(60)],
-                "triggers": [10] * 60,
-            },
-            "missing": {str(n): counts[letter] for n, letter in letters.items() if letter in counts},
-            "more": 0,
-            "late": [7 if letter == "l" else 0 for letter in letters.values()],
-            "heard_s": [{"n": None, "s": 61.0}.get(letter, 0.1) for letter in letters.values()],
-        }
+        return Missing.model_validate(
+            {
+                "group": group,
+                "run": 1,
+                "triggers": 600,
+                "end_ns": end_ns,
+                "stretches": {
+                    "trigger": [1 + 10 * place for place in range(60)],
+                    "time_ns": [end_ns - (60 - place) * 100_000_000 for place in range(60)],
+                    "triggers": [10] * 60,
+                },
+                "missing": {str(n): counts[letter] for n, letter in letters.items() if letter in counts},
+                "more": 0,
+                "late": [7 if letter == "l" else 0 for letter in letters.values()],
+                "heard_s": [{"n": None, "s": 61.0}.get(letter, 0.1) for letter in letters.values()],
+            }
+        )
 
     return app

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from schemas.api.status import Shortfall
 from tests.page.browser import value
 from tests.page.served import FIGURES
 from tests.page.stage import Stage
@@ -89,8 +90,8 @@ def test_what_is_at_risk_stands_beside_what_is_written_and_only_a_shortfall_is_c
     expect(beside).to_have_text("rows, sync · 71,904 at risk")
     expect(page.locator("#tile-written")).not_to_have_attribute("data-level", "over")
     assert beside.evaluate("e => e.scrollWidth <= e.clientWidth"), "it fits the tile"
-    line = "NOT durable: fsync is off on the server; set fsync = on there"
-    stage.figures(at_risk=1_234_567, at_risk_ms=None, shortfall={"sync": line})
+    short = Shortfall(problem="NOT durable: fsync is off on the server", fix="set fsync = on there")
+    stage.figures(at_risk=1_234_567, at_risk_ms=None, shortfall={"sync": short.model_dump()})
     expect(beside).to_have_text("rows, sync · all 1,234,567 at risk")
     expect(page.locator("#tile-written")).to_have_attribute("data-level", "over")
     alarm = page.locator(".alarm", has_text="Durability sync is not kept (bpm): NOT durable: fsync is off")

@@ -8,6 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from dashboard.feed.relay import FRESH_S
 from dashboard.tabs.interference.routes import IDLE_S
+from schemas.api.status import Shortfall
 from tests.page.browser import Watched
 from tests.page.stage import Stage, ask
 
@@ -116,17 +117,17 @@ def test_storage_tells_sizes_partitions_and_what_an_outage_would_cost(stage: Sta
     stage.figures(refused={"unknown_instrument": 7}, wave=False, count=4000)
     expect(cell(page, "account", "bpm", "refused")).to_have_text("7")
     expect(page.locator("#account-note")).to_have_text("refused: bpm: unknown instrument 7")
-    short = "NOT durable: fsync is off on the server; set fsync = on there"
+    short = Shortfall(problem="NOT durable: fsync is off on the server", fix="set fsync = on there")
     stage.figures(
         available=False,
         problem="connection refused",
         drained_in_s=None,
         at_risk=9,
         at_risk_ms=None,
-        shortfall={"sync": short},
+        shortfall={"sync": short.model_dump()},
     )
     expect(page.locator("#outage-note")).to_have_text("■ the database is away: connection refused")
     expect(cell(page, "outage", "bpm", "drained")).to_have_text("when it is back")
     expect(page.locator("#durability dd[data-level=over]")).to_have_text(
-        ["sync asked for; a crash of the server can lose all of it", short]
+        ["sync asked for; a crash of the server can lose all of it", str(short)]
     )

@@ -1,4 +1,4 @@
-"""schemas.config: every wrong setting is named by its field, in plain words, with its mend."""
+"""schemas.config: every wrong setting is named by its field, in plain words, with its fix."""
 
 import tomllib
 
@@ -185,8 +185,8 @@ def test_two_listeners_may_share_a_port_where_their_protocols_differ() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("a = 1\nb = \n", "(line 2): not valid TOML: Invalid value; mend this line: b ="),
-        ("a = 1\na = 2\n", "(line 2): not valid TOML: Cannot overwrite a value; mend this line: a = 2"),
+        ("a = 1\nb = \n", "(line 2): not valid TOML: Invalid value; fix this line: b ="),
+        ("a = 1\na = 2\n", "(line 2): not valid TOML: Cannot overwrite a value; fix this line: a = 2"),
         ("[groups", "(line 1): not valid TOML: "),
     ],
 )

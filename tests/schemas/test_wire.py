@@ -170,7 +170,7 @@ def test_the_daemon_answers_with_layout_and_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "mend"),
+    ("line", "code", "fix"),
     [
         (b"GET / HTTP/1.1", "bad-greeting", "begin it with TRIGGERLOG/1"),
         (b"", "bad-greeting", "begin it with TRIGGERLOG/1"),
@@ -187,11 +187,11 @@ def test_the_daemon_answers_with_layout_and_number() -> None:
         (b"TRIGGERLOG/1 group=bpm sender=" + b"a" * 1024, "bad-greeting", "shorten its names"),
     ],
 )
-def test_a_bad_greeting_is_told_its_mend(line: bytes, code: str, mend: str) -> None:
+def test_a_bad_greeting_is_told_its_fix(line: bytes, code: str, fix: str) -> None:
     with pytest.raises(ProtocolError) as refusal:
         parse_greeting(line)
     assert refusal.value.code == code
-    assert mend in refusal.value.sentence
+    assert fix in refusal.value.sentence
 
 
 def test_an_unknown_instrument_is_told_what_there_is() -> None:

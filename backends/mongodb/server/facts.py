@@ -11,6 +11,7 @@ from pymongo.errors import OperationFailure
 
 from backends.base import Held, StoreError, StoreUnavailable
 from backends.mongodb.server.client import SELECTION_S
+from schemas.api.status import Shortfall
 from schemas.batch import Durability
 
 Database = AsyncDatabase[dict[str, Any]]
@@ -147,8 +148,8 @@ def held(server: Server) -> dict[Durability, Held]:
     ):
         if server.settings.get(name) == wrong:
             words = f"NOT durable: {name} is {wrong} on the server, {what}"
-            nothing = Held(words=words, risk_ms=math.inf, shortfall=f"{words}; run it with WiredTiger and its journal")
-            return dict.fromkeys(Durability, nothing)
+            shortfall = Shortfall(problem=words, fix="run it with WiredTiger and its journal")
+            return dict.fromkeys(Durability, Held(words=words, risk_ms=math.inf, shortfall=shortfall))
     interval = float(server.settings.get("storage.journal.commitIntervalMs", COMMIT_INTERVAL_MS))
     if server.set_name:
         members = f"the majority of {server.set_name}"
@@ -169,9 +170,9 @@ def _ferretdb(server: Server) -> Held:
     return Held(
         words=f"sync as far as the database behind {name} is: it commits there before it answers, and ignores `j`",
         risk_ms=0,
-        shortfall=(
-            f"{name} does not tell whether the database behind it flushes a commit, so nobody here can see if it"
-            " survives a power cut; see that PostgreSQL's fsync and synchronous_commit are on, or SQLite's"
-            " `synchronous` is FULL"
+        shortfall=Shortfall(
+            problem=f"{name} does not tell whether the database behind it flushes a commit, so nobody here can see if "
+            "it survives a power cut",
+            fix="see that PostgreSQL's fsync and synchronous_commit are on, or SQLite's `synchronous` is FULL",
         ),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from backends.base import Held, StoreError
+from schemas.api.status import Shortfall
 from schemas.batch import Durability
 
 OLDEST = {"mariadb": (10, 6), "mysql": (8, 0)}
@@ -97,7 +98,8 @@ def _not_durable(settings: Mapping[str, str]) -> dict[Durability, Held] | None:
 
 def _lost(what: str, mend: str) -> dict[Durability, Held]:
     words = f"NOT durable: {what}"
-    return dict.fromkeys(Durability, Held(words=words, risk_ms=math.inf, shortfall=f"{words}; set {mend} there"))
+    shortfall = Shortfall(problem=words, fix=f"set {mend} there")
+    return dict.fromkeys(Durability, Held(words=words, risk_ms=math.inf, shortfall=shortfall))
 
 
 def _delayed(settings: Mapping[str, str]) -> dict[Durability, Held] | None:
@@ -119,7 +121,7 @@ def _delayed(settings: Mapping[str, str]) -> dict[Durability, Held] | None:
 
 def _asynchronous(why: str, risk_ms: float, setting: str) -> dict[Durability, Held]:
     words = f"async ({why})"
-    shortfall = f"commits are not sync on this server, {why}; set {setting} = 1 there"
+    shortfall = Shortfall(problem=f"commits are not sync on this server, {why}", fix=f"set {setting} = 1 there")
     return {
         Durability.SYNC: Held(words=words, risk_ms=risk_ms, shortfall=shortfall),
         # Without a limit it is less than `async` promises, too: only its last moments.

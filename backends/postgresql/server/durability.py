@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 
 from backends.base import Held
+from schemas.api.status import Shortfall
 from schemas.batch import Durability
 
 SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "wal_writer_delay")
@@ -22,7 +23,7 @@ def held(settings: Mapping[str, str]) -> dict[Durability, Held]:
     ):
         if settings[name] != "on":
             words = f"NOT durable: {name} is off on the server, {what}"
-            lost = Held(words=words, risk_ms=math.inf, shortfall=f"{words}; set {name} = on there")
+            lost = Held(words=words, risk_ms=math.inf, shortfall=Shortfall(problem=words, fix=f"set {name} = on there"))
             return dict.fromkeys(Durability, lost)
     # A batch that is to be durable sets it for its transaction where the server's default is weaker.
     synchronous = "on" if settings["synchronous_commit"] == "off" else settings["synchronous_commit"]

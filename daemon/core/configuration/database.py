@@ -164,5 +164,4 @@ def _shortfalls(facts: StoreFacts | None, config: Config) -> Iterator[Problem]:
         if shortfall is not None:
             index = asked.index(durability)
             field = f"groups[{index}].durability" if config.groups[index].durability else "database.durability"
-            what, _, fix = shortfall.rpartition("; ")
-            yield wrong(f"{durability} is not kept: {what or fix}", fix, field)
+            yield wrong(f"{durability} is not kept: {shortfall.problem}", shortfall.fix, field)

@@ -12,7 +12,7 @@ from schemas.checking.addresses import is_loopback
 from schemas.checking.dsn import files_of, form_of, is_private
 from schemas.checking.problems import without_passwords, wrong
 from schemas.config import Config, ConfigError, DatabaseConfig, Problem, ReadersConfig, parse_config
-from schemas.config.doors import Door
+from schemas.config.listeners import Listener
 
 CREDENTIAL = "credential:"
 """Begins a path that names a credential, which systemd hands to a unit by LoadCredential."""
@@ -74,7 +74,7 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks
     )
 
 
-def identity_of(loaded: LoadedConfig, listener: Door, field: str) -> Identity | None:
+def identity_of(loaded: LoadedConfig, listener: Listener, field: str) -> Identity | None:
     """The certificate of a listener; None where it has none.
 
     Raises:

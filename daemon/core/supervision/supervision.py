@@ -7,7 +7,8 @@ from collections.abc import Callable
 from daemon.core.monitoring.events import Events
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part, ProgressWatch, Stuck
-from schemas.api.status import State, Status
+from schemas.api.status import Status
+from schemas.states import DaemonState
 
 LOOK_S = 1.0
 """Time between two looks, while no watchdog asks for less."""
@@ -16,10 +17,10 @@ START_MORE_S = 60.0
 """While the daemon waits for its database it asks for so much more time, again and again."""
 
 _WORDS = {
-    State.STARTING: "starting",
-    State.RUNNING: "running",
-    State.STORE_AWAY: "database away, readings wait",
-    State.STOPPING: "stopping",
+    DaemonState.STARTING: "starting",
+    DaemonState.RUNNING: "running",
+    DaemonState.STORE_AWAY: "database away, readings wait",
+    DaemonState.STOPPING: "stopping",
 }
 
 
@@ -61,11 +62,11 @@ class Supervision:
         """Say how it is now, and feed the watchdog if nothing is stuck."""
         status = self._status()
         self._notifier.status(status_line(status))
-        if status.state is State.STARTING:
+        if status.state is DaemonState.STARTING:
             self._notifier.extend(START_MORE_S)
         if self._watch is None:
             return
-        is_running = status.state in (State.RUNNING, State.STORE_AWAY)
+        is_running = status.state in (DaemonState.RUNNING, DaemonState.STORE_AWAY)
         stuck = self._watch.look(self._parts() if is_running else (), asyncio.get_running_loop().time())
         self._say(stuck)
         if not stuck:

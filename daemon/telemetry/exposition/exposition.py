@@ -11,7 +11,8 @@ from daemon.sources.kinds import KINDS
 from daemon.telemetry.exposition.visits import visiting
 from daemon.telemetry.exposition.workloads import reading
 from daemon.telemetry.reporting import Reporter
-from schemas.api.status import GroupStatus, State, Status
+from schemas.api.status import GroupStatus, Status
+from schemas.states import DaemonState
 
 _TRIGGERS = (
     ("received", "Triggers of which at least one reading was accepted."),
@@ -65,7 +66,7 @@ def _daemon(status: Status) -> Iterator[Metric]:
     info = GaugeMetricFamily("triggerlog_info", "The logger; the value is 1.", labels=["logger", "version"])
     info.add_metric([status.logger, status.version], 1)
     state = GaugeMetricFamily("triggerlog_state", "1 for the state that the daemon is in.", labels=["state"])
-    for each in State:
+    for each in DaemonState:
         state.add_metric([each], float(each is status.state))
     yield from (info, state)
     yield GaugeMetricFamily(

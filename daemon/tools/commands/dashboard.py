@@ -12,7 +12,7 @@ from daemon.client.reach import CaFile, ConfigFile, DaemonUrl, Reach, TokenFile,
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import examples
 from daemon.web.secrets import from_either
-from schemas.config.doors import LEAST_PASSWORD
+from schemas.config.listeners import LEAST_PASSWORD
 
 EPILOG = examples(
     "triggerlog dashboard beam.toml",

@@ -15,8 +15,8 @@ from daemon.tools.commands.asking import ask_daemon
 from daemon.tools.commands.visits_run import FOLDER, run
 from daemon.tools.console import FILE_WIDTH, make_console
 from daemon.workloads.visits.kept import FOLDER as KEPT
-from daemon.workloads.visits.kept import ID, Kept, Summary
-from schemas.api.visits import VisitsStatus
+from daemon.workloads.visits.kept import ID, Kept
+from schemas.api.visits import VisitsStatus, VisitsSummary
 
 app = typer.Typer(
     name="visits",
@@ -132,7 +132,7 @@ def list_(
     """Show the runs that are kept: in a folder, or with --daemon by that daemon."""
     if daemon is not None:
         told = _ask(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH).json()["past"]
-        past = [Summary.model_validate(summary) for summary in told]
+        past = [VisitsSummary.model_validate(summary) for summary in told]
     else:
         past = _kept(folder, config).summaries()
     if as_json:

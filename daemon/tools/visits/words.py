@@ -8,8 +8,8 @@ from rich.table import Table
 from daemon.client.terminal import duration
 from daemon.tools.console import labelled
 from daemon.workloads.visits.figures import bin_visits, boxes, line, over
-from daemon.workloads.visits.kept import STOPPED, Summary
-from schemas.api.visits import Line, VisitMeasure, VisitsRun, VisitsStatus
+from daemon.workloads.visits.kept import STOPPED
+from schemas.api.visits import Line, VisitMeasure, VisitsRun, VisitsStatus, VisitsSummary
 
 MIB = 2**20
 MOST_BINS = 12
@@ -145,7 +145,7 @@ def status_lines(status: VisitsStatus) -> list[tuple[str, str]]:
     return told
 
 
-def runs_table(past: list[Summary]) -> Table:
+def runs_table(past: list[VisitsSummary]) -> Table:
     """The runs that are kept."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("id", "index mode", "visits", "took", "ended"):

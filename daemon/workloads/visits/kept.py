@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from daemon.workloads.visits.csv_rows import CsvRows, count_in, rows_in
 from daemon.workloads.visits.series import DTYPE
-from schemas.api.visits import Compaction, TileMeasure, VisitMeasure, VisitsRun
+from schemas.api.visits import Compaction, TileMeasure, VisitMeasure, VisitsRun, VisitsSummary
 from schemas.readings import Array
 
 FOLDER = "visits"
@@ -40,19 +40,6 @@ COMPACTIONS = ".compactions.csv"
 _ENDINGS = (".json", ".csv", ".tiles.csv", COMPACTIONS, ".html")
 
 
-class Summary(BaseModel):
-    """A line of the list of runs."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    began_ns: int
-    ended_ns: int
-    index_mode: str
-    visits: int
-    problem: str | None = None
-
-
 class VisitsInUse(Exception):
     """Another process runs visits in this folder; the message is one line with the mend."""
 
@@ -62,7 +49,7 @@ class Kept:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._summaries: dict[str, tuple[tuple[int, int], Summary]] = {}
+        self._summaries: dict[str, tuple[tuple[int, int], VisitsSummary]] = {}
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -101,9 +88,9 @@ class Kept:
         names = [path.stem for path in self.folder.glob("*.json") if ID.fullmatch(path.stem)]
         return sorted(names, key=_age, reverse=True)
 
-    def summaries(self) -> list[Summary]:
+    def summaries(self) -> list[VisitsSummary]:
         """A line each, the newest first; one that cannot be read is left out."""
-        found: dict[str, tuple[tuple[int, int], Summary]] = {}
+        found: dict[str, tuple[tuple[int, int], VisitsSummary]] = {}
         for name in self.names():
             try:
                 # A page asks every few seconds, and a CSV may have a hundred megabytes.
@@ -115,13 +102,13 @@ class Kept:
         self._summaries = found
         return [summary for _, summary in found.values()]
 
-    def _summary(self, name: str) -> Summary:
+    def _summary(self, name: str) -> VisitsSummary:
         head = self.head(name)
         csv_path = self.path(name, ".csv")
         visits, ended_ns = count_in(csv_path), head.ended_ns
         if head.problem in UNTOLD and visits:
             ended_ns = csv_path.stat().st_mtime_ns
-        return Summary(
+        return VisitsSummary(
             id=name,
             began_ns=head.began_ns,
             ended_ns=ended_ns,

@@ -15,11 +15,11 @@ from daemon.core.outcome import VISITS_NEED, CommandFailed, reason_of, require_e
 from daemon.workloads.visits.course import Course
 from daemon.workloads.visits.facts import facts_of
 from daemon.workloads.visits.following import VisitsFailed, VisitsRefused, follow, spec_of
-from daemon.workloads.visits.kept import BY_DAEMON, FOLDER, GOES_ON, STOPPED, Kept, Summary, VisitsInUse
+from daemon.workloads.visits.kept import BY_DAEMON, FOLDER, GOES_ON, STOPPED, Kept, VisitsInUse
 from daemon.workloads.visits.messages import Begun, Message, Troubled, Visited
 from daemon.workloads.visits.series import Series
 from daemon.workloads.visits.settings import with_changes
-from schemas.api.visits import VisitsRun, VisitsStatus
+from schemas.api.visits import VisitsRun, VisitsStatus, VisitsSummary
 from schemas.config.visits import VisitsConfig
 
 ENDS: dict[str | None, str] = {None: "done", STOPPED: "stopped"}
@@ -134,7 +134,7 @@ class Visiting:
         """The run that is under way, or was last since the daemon started."""
         return self._course
 
-    def past(self) -> list[Summary]:
+    def past(self) -> list[VisitsSummary]:
         """Those that are kept, the newest first, without the one that is under way. Not for the event loop."""
         return [summary for summary in self.kept.summaries() if summary.id != self.running_id]
 

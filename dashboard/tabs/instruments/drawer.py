@@ -10,11 +10,12 @@ import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
 from dashboard.alarms.slips import by_name
-from dashboard.feed.client import DaemonApi, DaemonUnavailable, Missing, Readings
+from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.tabs.figures import STRIP_HEIGHT, TRENDS, empty, graph_config, missing_strip, trends
 from dashboard.tabs.parts import HIDDEN
-from schemas.api.status import STATE_LETTERS, InstrumentState
+from schemas.api.readings import Missing, Readings
+from schemas.states import STATE_LETTERS, InstrumentState
 
 TREND_S = 300
 POINTS = 600
@@ -75,7 +76,7 @@ def drawer() -> Any:
     )
 
 
-def register(app: Dash, *, hub: Hub, api: DaemonApi) -> None:
+def register(app: Dash, hub: Hub, api: DaemonApi) -> None:
     """Declare the drawer's callbacks; they are async, a synchronous one would hold up the stream of every browser."""
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction(namespace="triggerlog", function_name="closed"),
@@ -111,11 +112,11 @@ def register(app: Dash, *, hub: Hub, api: DaemonApi) -> None:
     )
     async def show(picked: dict[str, Any] | None, _again: int | None) -> tuple[Any, ...]:
         if picked is None:
-            return _told("", "")
+            return _outputs("", "")
         return await _shown(hub, api, picked)
 
 
-def _told(
+def _outputs(
     state: Any, note: str, missing: str = "", strip: go.Figure | None = None, trend: go.Figure | None = None
 ) -> tuple[Any, ...]:
     """The outputs of `show`; without a strip or a trend there is none to be seen."""
@@ -129,7 +130,7 @@ def _drawn(figure: go.Figure | None) -> tuple[Any, dict[str, str]]:
 async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any, ...]:
     group, instrument, name = picked["group"], int(picked["instrument"]), picked["name"]
     if hub.problem is not None:
-        return _told(state(hub, group, instrument, name), f"No readings to show: {hub.problem}.")
+        return _outputs(state(hub, group, instrument, name), f"No readings to show: {hub.problem}.")
     now_ns = hub.status.time_ns if hub.status is not None else time.time_ns()
     start_ns = now_ns - TREND_S * 1_000_000_000
     try:
@@ -138,8 +139,8 @@ async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any,
             api.missing(group, last=LAST, instrument=instrument),
         )
     except DaemonUnavailable as problem:
-        return _told(state(hub, group, instrument, name), f"No readings to show: {problem}.")
-    return _told(
+        return _outputs(state(hub, group, instrument, name), f"No readings to show: {problem}.")
+    return _outputs(
         state(hub, group, instrument, name),
         note(readings),
         lateness(history, instrument),

@@ -4,18 +4,20 @@ from typing import Annotated, Any
 
 import numpy as np
 import orjson
-from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi import APIRouter, Query, Response
 
-from dashboard.feed.client import DaemonApi, DaemonUnavailable, Missing, Newest
+from daemon.web.errors import ApiError
+from dashboard.feed.cache import TtlCache
+from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
-from dashboard.feed.kept import Kept
 from dashboard.tabs.instruments.orbit import Plot, choices, plots, spread
+from schemas.api.readings import Missing, Newest
 
 MISSING_FRESH_S = 4.0
 NEWEST_FRESH_S = 0.9
 OLD_S = 3.0
-"""A complete trigger older than this is not what the machine does now: the newest is told, with some missing. How old
-it is tell the triggers since: an instrument's clock may be off."""
+"""A complete trigger older than this is not what the machine does now: the newest is shown, with some missing. Its age
+is taken from the triggers since: an instrument's clock may be off."""
 
 FEW = 10
 """Triggers behind the newest that are no age at all: they may not be committed yet."""
@@ -27,27 +29,22 @@ LASTS = (200, 1000, 10_000)
 def group_routes(hub: Hub, api: DaemonApi) -> APIRouter:
     """`GET /told/groups/...`: once for all browsers that ask."""
     routes = APIRouter(prefix="/told/groups")
-    histories: Kept[Missing] = Kept()
-    triggers: Kept[Newest] = Kept()
+    histories = TtlCache[Missing]()
+    triggers = TtlCache[Newest]()
 
     @routes.get("/{group}/missing")
     async def missing(group: str, last: int = LASTS[1]) -> Response:
         _check(hub, group)
         if last not in LASTS:
-            raise HTTPException(422, f"last: {last} is none of {', '.join(map(str, LASTS))}")
-        try:
-            found = await histories.get((group, last), MISSING_FRESH_S, lambda: api.missing(group, last=last))
-        except DaemonUnavailable as problem:
-            raise HTTPException(502, str(problem)) from None
+            fix = f"use one of {', '.join(map(str, LASTS))}"
+            raise ApiError(422, f"{last} triggers are not offered", fix, field="last")
+        found = await histories.get((group, last), MISSING_FRESH_S, lambda: api.missing(group, last=last))
         return _json(found.model_dump())
 
     @routes.get("/{group}/orbit")
     async def orbit(group: str, choice: Annotated[str | None, Query(max_length=100)] = None) -> Response:
         _check(hub, group)
-        try:
-            found = await triggers.get(group, NEWEST_FRESH_S, lambda: _newest(hub, api, group))
-        except DaemonUnavailable as problem:
-            raise HTTPException(502, str(problem)) from None
+        found = await triggers.get(group, NEWEST_FRESH_S, lambda: _newest(hub, api, group))
         return _json(orbit_answer(found, hub.names[group], choice))
 
     return routes
@@ -81,28 +78,28 @@ async def _newest(hub: Hub, api: DaemonApi, group: str) -> Newest:
 
 
 def _is_of_now(hub: Hub, group: str, found: Newest) -> bool:
-    told = None if hub.status is None else hub.status.groups.get(group)
-    if told is None or told.triggers.newest is None or found.trigger is None or found.run != told.run:
+    now = None if hub.status is None else hub.status.groups.get(group)
+    if now is None or now.triggers.newest is None or found.trigger is None or found.run != now.run:
         return False
-    return told.triggers.newest - found.trigger <= max(FEW, OLD_S * told.triggers.rate)
+    return now.triggers.newest - found.trigger <= max(FEW, OLD_S * now.triggers.rate)
 
 
 def _plot(plot: Plot) -> dict[str, Any]:
     known = plot.values[np.isfinite(plot.values)]
     rms = float(np.sqrt(np.mean(np.square(known)))) if len(known) else None
-    return {"name": plot.name, "unit": plot.unit, "values": [_told(value) for value in plot.values], "rms": rms}
+    return {"name": plot.name, "unit": plot.unit, "values": [_rounded(value) for value in plot.values], "rms": rms}
 
 
-def _told(value: float) -> float | None:
+def _rounded(value: float) -> float | None:
     """Six digits: a screen shows fewer."""
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
 def _check(hub: Hub, group: str) -> None:
     if hub.problem is not None:
-        raise HTTPException(502, hub.problem)
+        raise DaemonUnavailable(hub.problem)
     if group not in hub.names:
-        raise HTTPException(404, f"the daemon has told of no group {group!r} yet")
+        raise ApiError(404, f"the daemon has no group {group!r}, or its names are not known yet", "try again")
 
 
 def _json(content: Any) -> Response:

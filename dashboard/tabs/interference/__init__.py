@@ -1,0 +1,7 @@
+"""The tab Interference: experiments that measure what reading does to the writing."""
+
+from dashboard.tabs.interference.layout import panel
+from dashboard.tabs.interference.routes import experiment_routes
+from dashboard.tabs.tab import Tab
+
+TAB = Tab(key="interference", title="Interference", layout=panel, routes=lambda _, api: experiment_routes(api))

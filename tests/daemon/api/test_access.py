@@ -9,7 +9,7 @@ import httpx
 import pytest
 import websockets
 
-from daemon.api import gate, guard, status
+from daemon.api import access, query_limit, status
 from daemon.core.configuration import load_config
 from daemon.core.configuration.api_token import api_token, kept_token
 from daemon.web.tls import Identity, client_context
@@ -31,10 +31,11 @@ async def test_on_loopback_anyone_reads_and_only_the_token_changes() -> None:
         refused = await api.client.post("/api/v1/run")
         assert refused.status_code == 401
         assert refused.headers["www-authenticate"].startswith("Bearer")
-        assert refused.json()["detail"] == (
-            "this needs the API's token: send `Authorization: Bearer TOKEN`; it is in `api-token` in the daemon's "
-            "state_dir, or where token_file or token_env in [api] says"
-        )
+        assert refused.json() == {
+            "detail": "this needs the API's token",
+            "fix": "send `Authorization: Bearer TOKEN`; it is in `api-token` in the daemon's state_dir, or where "
+            "token_file or token_env in [api] says",
+        }
         assert (await api.client.post("/api/v1/run", headers=WRONG)).status_code == 401
         assert api.logger.pipelines["bpm"].figures().run == 1
         assert (await api.client.post("/api/v1/run", headers=WITH_TOKEN)).json() == {"bpm": 2}
@@ -77,8 +78,8 @@ async def test_a_name_that_leads_to_loopback_by_a_trick_reads_nothing() -> None:
 
 
 async def test_an_address_that_asks_without_end_is_told_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(guard.REQUESTS, "burst", 5.0)
-    monkeypatch.setitem(guard.REQUESTS, "per_s", 0.01)
+    monkeypatch.setitem(access.REQUESTS, "burst", 5.0)
+    monkeypatch.setitem(access.REQUESTS, "per_s", 0.01)
     async with served() as api:
         answers = [await api.client.get("/api/v1/groups") for _ in range(7)]
         assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 2
@@ -86,8 +87,8 @@ async def test_an_address_that_asks_without_end_is_told_to_wait(monkeypatch: pyt
 
 
 async def test_questions_for_readings_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(gate.RATE, "burst", 4.0)
-    monkeypatch.setitem(gate.RATE, "per_s", 0.01)
+    monkeypatch.setitem(query_limit.RATE, "burst", 4.0)
+    monkeypatch.setitem(query_limit.RATE, "per_s", 0.01)
     async with served() as api:
         answers = [await api.client.get("/api/v1/groups/bpm/newest") for _ in range(6)]
         assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 2
@@ -209,9 +210,9 @@ def test_commands_and_a_daemon_over_tls(state_dir: Path) -> None:
     authority.certificate("node", "DNS:localhost")
     (state_dir / "token").write_text(TOKEN)
     port = free_port()
-    doors = f'[api]\nport = {port}\nhost = "0.0.0.0"\ntoken_file = "token"\n'
+    listeners = f'[api]\nport = {port}\nhost = "0.0.0.0"\ntoken_file = "token"\n'
     tls = 'tls_certificate = "node.crt"\ntls_key = "node.key"\n[dashboard]'
-    listeners = LISTENERS.format(api=0).replace("[api]\nport = 0\n", doors).replace("\n[dashboard]", tls)
+    listeners = LISTENERS.format(api=0).replace("[api]\nport = 0\n", listeners).replace("\n[dashboard]", tls)
     file = write(state_dir, listeners)
     with running("run", str(file)) as daemon:
         daemon.until_said(rf"taking readings at .*; API at https://0\.0\.0\.0:{port}")
@@ -236,27 +237,29 @@ def test_commands_and_a_daemon_over_tls(state_dir: Path) -> None:
         assert daemon.end() == 0
 
 
-def test_check_config_looks_at_the_doors(tmp_path: Path) -> None:
+def test_check_config_looks_at_the_listeners(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     authority.certificate("node")
     authority.certificate("other")
-    doors = '[{}]\nhost = "0.0.0.0"\n{}\ntls_certificate = "node.crt"\ntls_key = "{}.key"\n'
+    listeners = '[{}]\nhost = "0.0.0.0"\n{}\ntls_certificate = "node.crt"\ntls_key = "{}.key"\n'
     (tmp_path / "token").write_text(TOKEN)
-    right = here("check-config", "--offline", str(write(tmp_path, doors.format("api", 'token_file = "token"', "node"))))
+    right = here(
+        "check-config", "--offline", str(write(tmp_path, listeners.format("api", 'token_file = "token"', "node")))
+    )
     assert right.returncode == 0
     assert "https://0.0.0.0:8120" in right.stdout
     for secret, key, said in (
         ('token_file = "token"', "other", "api.tls_key: "),
         ('token_file = "none"', "node", "api.token_file: "),
     ):
-        wrong = here("check-config", "--offline", str(write(tmp_path, doors.format("api", secret, key))))
+        wrong = here("check-config", "--offline", str(write(tmp_path, listeners.format("api", secret, key))))
         assert (wrong.returncode, wrong.stderr.count("\n")) == (1, 1)
         assert wrong.stderr.startswith(said)
     # The page is a process of its own, perhaps of a user who may read what this one may not.
     page = here(
         "check-config",
         "--offline",
-        str(write(tmp_path, doors.format("dashboard", 'password_file = "none"', "other"))),
+        str(write(tmp_path, listeners.format("dashboard", 'password_file = "none"', "other"))),
     )
     assert page.returncode == 0
     assert "warning: dashboard.password_file: " in page.stderr

@@ -21,11 +21,13 @@ from daemon.telemetry.storage_report import StorageReport
 from daemon.telemetry.store_report import StoreReport
 from daemon.telemetry.stream import StatusStream
 from daemon.web.tls import Identity
-from schemas.api.status import State, Status
+from schemas.api.problem import Problem
+from schemas.api.status import Shortfall, Status
 from schemas.api.storage import Storage
 from schemas.batch import Durability
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
+from schemas.states import DaemonState
 from tests.support.pipelines import Logger, eventually, logging_to_memory
 from tests.support.readings import PERIOD_NS, make_block, make_group, time_of, whole
 
@@ -35,7 +37,8 @@ WITH_TOKEN = {"authorization": f"Bearer {TOKEN}"}
 CONFIG = Config.model_validate({"groups": [{"name": "bpm", "count": 5, "channels": [{"name": "x"}]}]})
 
 KEPT = Held(words="sync (tested)", risk_ms=0)
-SHORT = Held(words="NOT durable", risk_ms=math.inf, shortfall="NOT durable: nothing is written down; write it down")
+SHORTFALL = Shortfall(problem="NOT durable: nothing is written down", fix="write it down")
+SHORT = Held(words="NOT durable", risk_ms=math.inf, shortfall=SHORTFALL)
 
 
 def facts(sync: Held, delayed: Held = KEPT) -> StoreFacts:
@@ -74,8 +77,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served(host: str = "127.0.0.1", identity: Identity | None = None) -> AsyncIterator[Served]:
-    async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
+async def served(
+    host: str = "127.0.0.1", identity: Identity | None = None, folder: Path = Path("/nonexistent")
+) -> AsyncIterator[Served]:
+    async with logging_to_memory(GROUP, folder=folder, assembly={"timeout_ms": 20.0}) as logger:
         report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
         report.answered(facts(KEPT))
         workloads = {}
@@ -88,7 +93,7 @@ async def served(host: str = "127.0.0.1", identity: Identity | None = None) -> A
             workloads=lambda: WorkloadsStatus(**workloads),
             state_dir=Path("/"),
         )
-        reporter.state = State.RUNNING
+        reporter.state = DaemonState.RUNNING
         stream = StatusStream(reporter)
         service = Service(
             reporter=reporter,
@@ -195,7 +200,7 @@ async def test_a_durability_that_is_not_kept_is_told_until_it_is() -> None:
         )
         store = (await api.client.get("/api/v1/status")).json()["store"]
         assert store["durability"] == "NOT durable"
-        assert store["shortfall"] == {"sync": SHORT.shortfall}
+        assert store["shortfall"] == {"sync": SHORTFALL.model_dump()}
         assert store["settings"] == {"writes": "no"}
         assert 'triggerlog_store_shortfall{durability="sync"} 1.0' in (await api.client.get("/metrics")).text
         api.report.answered(facts(KEPT))
@@ -349,20 +354,20 @@ async def test_ledger_of_a_trigger() -> None:
 @pytest.mark.parametrize(
     ("path", "code", "said"),
     [
-        ("/api/v1/groups/bmp", 404, "there is no group 'bmp'; there is: bpm"),
+        ("/api/v1/groups/bmp", 404, "group: there is no group 'bmp'; name one of bpm"),
         ("/api/v1/groups/bpm/readings?instrument=nobody", 404, "name one of bpm_000 ... bpm_004, or give its number"),
         ("/api/v1/groups/bpm/readings?instrument=5", 404, "0 to 4"),
-        (f"/api/v1/groups/bpm/readings?instrument=1&start_ns={PERIOD_NS}&end_ns=5", 422, "must be before end_ns"),
-        (f"/api/v1/groups/bpm/readings?instrument=1&start_ns=1&end_ns={2**70}", 422, "in 64 bits"),
+        (f"/api/v1/groups/bpm/readings?instrument=1&start_ns={PERIOD_NS}&end_ns=5", 422, "is not before end_ns"),
+        (f"/api/v1/groups/bpm/readings?instrument=1&start_ns=1&end_ns={2**70}", 422, "does not fit into 64 bits"),
         ("/api/v1/groups/bpm/ledger/77", 404, "group bpm has no trigger 77 in any run"),
         ("/api/v1/groups/bpm/ledger/77?run=3", 404, "in run 3"),
     ],
 )
-async def test_a_wrong_request_is_answered_with_the_mend(path: str, code: int, said: str) -> None:
+async def test_a_wrong_request_is_answered_with_the_fix(path: str, code: int, said: str) -> None:
     async with served() as api:
         answer = await api.client.get(path)
         assert answer.status_code == code
-        assert said in answer.json()["detail"]
+        assert said in str(Problem.model_validate_json(answer.content))
 
 
 async def test_database_away_is_said_and_not_a_traceback() -> None:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from daemon.client.terminal import absence, duration, overview
-from schemas.api.status import GovernorStatus, ReaderStatus, Status
+from schemas.api.status import GovernorStatus, ReaderStatus, Shortfall, Status
 from tests.page.served import snapshot
 
 
@@ -68,7 +68,8 @@ def test_what_is_at_risk_is_told_and_that_a_durability_is_not_kept() -> None:
     assert figure(shown(overview(status_of(), "here")), "at risk") == "0"
     text = shown(overview(status_of(at_risk=1200, at_risk_ms=600.0), "here"))
     assert figure(text, "at risk") == "1,200 readings, 600 ms"
-    text = shown(overview(status_of(at_risk=5000, at_risk_ms=None, shortfall={"sync": "no fsync; set it on"}), "here"))
+    short = Shortfall(problem="no fsync", fix="set it on")
+    text = shown(overview(status_of(at_risk=5000, at_risk_ms=None, shortfall={"sync": short}), "here"))
     assert figure(text, "at risk") == "all 5,000 readings"
     assert "▲ durability sync is not kept: no fsync; set it on" in text
 

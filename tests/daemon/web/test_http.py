@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import orjson
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from daemon.web.http import Limits
 from daemon.web.rates import ADDRESSES, Rates
-from daemon.web.server import DoorServer, bound
+from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity, client_context
+from schemas.api.problem import Problem
 from tests.support.certificates import Authority
 from tests.support.listening import eventually
 
@@ -23,7 +23,7 @@ GET = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 LARGE = b"x" * (16 << 20)
 
 
-class Server(DoorServer):
+class Server(LimitedServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
@@ -65,6 +65,9 @@ async def listening(limits: Limits, identity: Identity | None = None) -> AsyncIt
             await serving
 
 
+TOO_LARGE = "the request line and headers are too large; send at most 1000 bytes"
+
+
 async def said(port: int, *pieces: bytes) -> bytes:
     """Send pieces, and read until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -80,10 +83,10 @@ async def said(port: int, *pieces: bytes) -> bytes:
 
 def detail(answer: bytes) -> tuple[int, str]:
     head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), orjson.loads(body)["detail"]
+    return int(head.split()[1]), str(Problem.model_validate_json(body))
 
 
-async def test_requests_over_a_limit_are_refused_with_the_mend() -> None:
+async def test_requests_over_a_limit_are_refused_with_the_fix() -> None:
     async with listening(Limits(head_bytes=1000, body_bytes=100)) as (_, port):
         for pieces in (
             [GET + b"X: " + b"y" * 2000 + b"\r\n\r\n"],
@@ -91,9 +94,12 @@ async def test_requests_over_a_limit_are_refused_with_the_mend() -> None:
             [b"GET /" + b"y" * 2000 + b" HTTP/1.1\r\n\r\n"],
             [GET, *[b"X: y\r\n"] * 400],
         ):
-            assert detail(await said(port, *pieces)) == (431, "the request line and headers may have 1000 bytes")
+            assert detail(await said(port, *pieces)) == (431, TOO_LARGE)
         post = GET.replace(b"GET", b"POST")
-        assert detail(await said(port, post + b"Content-Length: 101\r\n\r\n")) == (413, "the body may have 100 bytes")
+        assert detail(await said(port, post + b"Content-Length: 101\r\n\r\n")) == (
+            413,
+            "the body is too large; send at most 100 bytes",
+        )
         assert detail(await said(port, post + b"Transfer-Encoding: chunked\r\n\r\n"))[0] == 411
         assert detail(await said(port, b"\x16\x03\x01 TLS where none is\r\n\r\n"))[0] == 400
         assert detail(await said(port, GET + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"))[0] == 400

@@ -74,7 +74,7 @@ def refused(certificate: Path, key: Path) -> str:
     return str(problem.value)
 
 
-def test_files_that_will_not_do_are_told_by_field_and_with_the_mend(
+def test_files_that_will_not_do_are_told_by_field_and_with_the_fix(
     authority: Authority, node: Certificate, tmp_path: Path
 ) -> None:
     nothing = tmp_path / "none.pem"

@@ -1,6 +1,7 @@
 import time
 
 from dashboard.feed.frames import COLUMNS, changed, point, points, sections
+from schemas.api.status import Shortfall
 from tests.page.served import snapshot
 
 NOW_NS = time.time_ns()
@@ -41,7 +42,8 @@ def test_a_section_travels_only_when_it_changed() -> None:
 
 
 def test_what_is_at_risk_travels_with_the_totals() -> None:
-    told = sections(snapshot(1, NOW_NS, at_risk=1200, at_risk_ms=600.0, shortfall={"sync": "no fsync; set it on"}))
+    short = Shortfall(problem="no fsync", fix="set it on")
+    told = sections(snapshot(1, NOW_NS, at_risk=1200, at_risk_ms=600.0, shortfall={"sync": short}))
     assert (told["group/bpm"]["at_risk_ms"], told["totals/bpm"]["at_risk"]) == (600.0, 1200)
     assert told["store"]["shortfall"] == {"sync": "no fsync; set it on"}
 

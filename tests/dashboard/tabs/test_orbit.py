@@ -1,12 +1,9 @@
-import asyncio
-
 import numpy as np
 import pytest
 
-from dashboard.feed.client import Newest
-from dashboard.feed.kept import Kept
 from dashboard.tabs.instruments.orbit import BUTTONS, POSITION, choices, position
 from dashboard.tabs.instruments.routes import orbit_answer
+from schemas.api.readings import Newest
 
 NAMES = ["bpm_000", "bpm_001", "bpm_002"]
 
@@ -14,7 +11,8 @@ NAMES = ["bpm_000", "bpm_001", "bpm_002"]
 def newest(**channels: list[float | None]) -> Newest:
     there = len(next(iter(channels.values())))
     units = dict.fromkeys(channels, "V")
-    return Newest(run=1, trigger=9, instruments=NAMES[:there], time_ns=[5] * there, channels=channels, units=units)
+    names, times = NAMES[:there], [5] * there
+    return Newest(group="bpm", run=1, trigger=9, instruments=names, time_ns=times, channels=channels, units=units)
 
 
 def test_a_position_is_of_the_sums_of_opposite_buttons() -> None:
@@ -38,18 +36,3 @@ def test_a_missing_instrument_leaves_a_gap_in_its_place() -> None:
     assert [plot["values"] for plot in told["plots"]] == [[0.5, None, None], [1.0, 2.0, None]]
     assert told["plots"][0]["rms"] == 0.5
     assert orbit_answer(newest(current=[3.0]), NAMES, "no such")["choice"] == "current"
-
-
-async def test_many_who_ask_at_once_cost_one_question() -> None:
-    kept: Kept[int] = Kept()
-    asked = 0
-
-    async def ask() -> int:
-        nonlocal asked
-        asked += 1
-        await asyncio.sleep(0)
-        return asked
-
-    assert await asyncio.gather(*(kept.get("a", 60.0, ask) for _ in range(5))) == [1] * 5
-    assert await kept.get("b", 60.0, ask) == 2
-    assert await kept.get("a", 60.0, ask) == 1

@@ -3,11 +3,10 @@ import time
 
 import numpy as np
 
-from daemon.api.visits import Answer
 from daemon.workloads.visits.curves import curves
 from daemon.workloads.visits.series import rows_of
 from dashboard.tabs.visits.routes import DRAWN, FIGURES, RUNS, Shown
-from schemas.api.visits import TIMES, VisitsRun
+from schemas.api.visits import TIMES, Visits, VisitsFigures, VisitsRun
 from schemas.config.visits import VisitsConfig
 from tests.page.visits import STATUS, measures
 
@@ -32,6 +31,7 @@ def told(visits: int, points: int = 900) -> bytes:
 
 
 def test_the_page_knows_what_the_daemon_answers() -> None:
+    assert VisitsFigures.model_validate_json(told(300)).visits == 300
     figures = FIGURES.validate_json(told(300))
     assert figures.visits == 300
     assert set(DRAWN) <= figures.columns.keys()
@@ -39,7 +39,7 @@ def test_the_page_knows_what_the_daemon_answers() -> None:
     assert figures.settings is not None
     assert figures.settings["survey"]["scale"] == 0.02
     assert FIGURES.validate_json(told(0)).boxes == []
-    answer = Answer.model_validate({"status": STATUS, "past": [], "settings": SETTINGS})
+    answer = Visits.model_validate({"status": STATUS, "past": [], "settings": SETTINGS})
     runs = RUNS.validate_json(answer.model_dump_json(by_alias=True))
     assert runs.settings is not None
     assert runs.settings["schema"] == "triggerlog_visits"

@@ -188,12 +188,12 @@ def test_the_password_may_be_a_credential_that_systemd_hands_over(tmp_path: Path
         ('[api]\ntoken_file = "a"\ntoken_env = "B"\n', "api.token_file: `token_env` is given too; give one of them"),
         (
             '[api]\ntls_key = "a"\n',
-            "api.tls_certificate: `tls_key` is given without it; give both, or take `tls_key` out",
+            "api.tls_certificate: `tls_key` is given without it; give both, or remove `tls_key`",
         ),
         ('[dashboard]\ntls_certificate = "a"\n', "dashboard.tls_key: `tls_certificate` is given without it; give both"),
     ],
 )
-def test_a_door_without_what_it_needs_is_refused(tmp_path: Path, doors: str, what: str) -> None:
+def test_a_listener_without_what_it_needs_is_refused(tmp_path: Path, doors: str, what: str) -> None:
     assert said(tmp_path, GROUP + doors).startswith(what)
 
 

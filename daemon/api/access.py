@@ -1,8 +1,10 @@
-"""Who may ask the API what: everything goes past here."""
+"""Access control: which requests the API answers, by address, origin and token; every request passes it."""
 
 import logging
 import time
 
+from fastapi import Security
+from fastapi.security import HTTPBearer
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -17,16 +19,20 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 REQUESTS = {"burst": 400.0, "per_s": 200.0}
 """Of one address: the page and a monitor together ask a few a second."""
 GUESSES = {"burst": 10.0, "per_s": 1 / 6}
-"""Wrong tokens of one address that are answered as such; the right one is never kept waiting."""
+"""Wrong tokens of one address that are answered as such; the right one never waits."""
 
 WHERE = "it is in `api-token` in the daemon's state_dir, or where token_file or token_env in [api] says"
+SEND_TOKEN = f"send `Authorization: Bearer TOKEN`; {WHERE}"
 CHALLENGE = 'Bearer realm="triggerlog"'
+
+NEEDS_TOKEN = Security(HTTPBearer(auto_error=False, description="The API's token."))
+"""For the API's description, and so that `/docs` asks for the token; what checks it is AccessControl."""
 
 log = logging.getLogger(__name__)
 
 
-class Guard:
-    """Lets through what may pass.
+class AccessControl:
+    """Passes on what may be asked, and answers the rest itself.
 
     Args:
         token: what opens everything.
@@ -49,15 +55,16 @@ class Guard:
         try:
             await self._app(scope, receive, send)
         except ClientDisconnect:
-            return  # whoever hung up amid the own request wants no answer, and is no defect of ours
+            return  # the client closed the connection in the middle of its request: there is nobody to answer
 
     def _denial(self, scope: Scope, now_s: float) -> Denial | None:
         wait = self._requests.take(client_of(scope), now_s)
         if wait:
-            return Denial(status=429, detail="too many requests from this address; ask less often", wait_s=wait)
+            return Denial(status=429, detail="too many requests from this address", fix="ask less often", wait_s=wait)
         is_reading = scope["type"] == "http" and scope["method"] in READING
         if not is_reading and not is_own_page(header(scope, b"origin"), header(scope, b"host")):
-            return Denial(status=403, detail="pages of other hosts may neither listen nor give orders")
+            detail = "pages of other hosts may neither listen nor give orders"
+            return Denial(status=403, detail=detail, fix="ask from a page of this host, or from a program")
         if scope["path"] in OPEN:
             return None
         return self._without_token(scope, is_reading or scope["type"] == "websocket", now_s)
@@ -69,19 +76,19 @@ class Guard:
         if given:
             return self._wrong(client_of(scope), now_s)
         if not (is_reading and self._reads_freely):
-            detail = f"this needs the API's token: send `Authorization: Bearer TOKEN`; {WHERE}"
-            return Denial(status=401, detail=detail, challenge=CHALLENGE)
+            return Denial(status=401, detail="this needs the API's token", fix=SEND_TOKEN, challenge=CHALLENGE)
         if not is_local_name(header(scope, b"host")):
-            return Denial(status=403, detail="ask by the address 127.0.0.1 and not by a name, or send the API's token")
+            fix = "ask by the address 127.0.0.1, or send the API's token"
+            return Denial(status=403, detail="this was asked by a name, which another page may have chosen", fix=fix)
         return None
 
     def _wrong(self, client: str, now_s: float) -> Denial:
         wait = self._guesses.take(client, now_s)
         if wait:
-            detail = "too many wrong tokens from this address; wait, or send the right one"
-            return Denial(status=429, detail=detail, challenge=CHALLENGE, wait_s=wait)
+            detail, fix = "too many wrong tokens from this address", "wait, or send the right one"
+            return Denial(status=429, detail=detail, fix=fix, challenge=CHALLENGE, wait_s=wait)
         if self._guesses.wait_s(client, now_s):
             # Once for each time that the patience runs out, which happens seldom: nobody fills the log by guessing.
             log.warning("%s sends wrong API tokens, and is now answered seldom", client)
-        detail = f"this is not the API's token (`Authorization: Bearer TOKEN`); {WHERE}"
-        return Denial(status=401, detail=detail, challenge=f'{CHALLENGE}, error="invalid_token"')
+        challenge = f'{CHALLENGE}, error="invalid_token"'
+        return Denial(status=401, detail="this is not the API's token", fix=SEND_TOKEN, challenge=challenge)

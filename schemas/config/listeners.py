@@ -1,4 +1,4 @@
-"""Where people and programs ask the daemon: the control API and the page."""
+"""The listeners for people and programs: the control API and the page."""
 
 from collections.abc import Iterator
 from typing import Self
@@ -13,8 +13,8 @@ LEAST_PASSWORD = 8
 """Characters of the page's password, which is guessed at no more than once in two seconds."""
 
 
-class Door(Section):
-    """A place to listen at, with or without TLS."""
+class Listener(Section):
+    """A listener, with or without TLS."""
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
     port: Port = Field(default=0, description="Port to listen on; 0 takes a free one.")
@@ -25,7 +25,7 @@ class Door(Section):
 
     @property
     def scheme(self) -> str:
-        """Of its address."""
+        """Scheme of its URL."""
         return "https" if self.tls_certificate is not None else "http"
 
     @property
@@ -37,11 +37,11 @@ class Door(Section):
     def _both_or_none(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
             missing, given = ("tls_key", "tls_certificate") if self.tls_key is None else ("tls_certificate", "tls_key")
-            refuse([wrong(f"`{given}` is given without it", f"give both, or take `{given}` out", missing)])
+            refuse([wrong(f"`{given}` is given without it", f"give both, or remove `{given}`", missing)])
         return self
 
 
-class ApiConfig(Door):
+class ApiConfig(Listener):
     """The control API."""
 
     host: str = Field(
@@ -63,7 +63,7 @@ class ApiConfig(Door):
         return self
 
 
-class DashboardConfig(Door):
+class DashboardConfig(Listener):
     """The page; a process of its own (`triggerlog dashboard FILE`)."""
 
     host: str = Field(
@@ -79,11 +79,11 @@ class DashboardConfig(Door):
         return self
 
 
-def _secret(door: Door, what: str, danger: str) -> Iterator[Problem]:
+def _secret(listener: Listener, what: str, danger: str) -> Iterator[Problem]:
     env, file = f"{what}_env", f"{what}_file"
-    given = [key for key in (env, file) if getattr(door, key) is not None]
+    given = [key for key in (env, file) if getattr(listener, key) is not None]
     if len(given) == 2:
         yield wrong(f"`{env}` is given too", "give one of them, not both", file)
-    if not given and not door.is_local:
-        mend = f"name its {what} in `{file}` or `{env}`, or listen on 127.0.0.1"
-        yield wrong(f"{door.host} is reachable from other machines, and {danger}", mend, "host")
+    if not given and not listener.is_local:
+        fix = f"name its {what} in `{file}` or `{env}`, or listen on 127.0.0.1"
+        yield wrong(f"{listener.host} is reachable from other machines, and {danger}", fix, "host")

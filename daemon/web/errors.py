@@ -1,0 +1,79 @@
+"""Answers that are errors: each is a `schemas.api.problem.Problem`, whatever raised it."""
+
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from schemas.api.problem import Problem, problem_of
+from schemas.checking import problems
+
+DOCS = "see /docs"
+
+
+class ApiError(Exception):
+    """A request that is refused: the status, what is wrong, what to do, and in which field or parameter."""
+
+    def __init__(
+        self, status: int, detail: str, fix: str | None = None, *, field: str | None = None, wait_s: int | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.problem = Problem(detail=detail, fix=fix, field=field)
+        self.headers = None if wait_s is None else {"Retry-After": str(wait_s)}
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Let the application answer every error with a Problem."""
+    app.exception_handler(ApiError)(_refused)
+    app.exception_handler(HTTPException)(_http_error)
+    app.exception_handler(RequestValidationError)(_invalid_request)
+
+
+def problem_answer(status: int, problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer that holds a problem."""
+    return Response(problem.encoded(), status, headers, "application/json")
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return problem_answer(error.status, error.problem, error.headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    is_routing = error.detail == HTTPStatus(error.status_code).phrase
+    detail = f"{request.method} {request.url.path}: {error.detail.lower()}" if is_routing else error.detail
+    return problem_answer(error.status_code, Problem(detail=detail, fix=DOCS if is_routing else None), error.headers)
+
+
+async def _invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return problem_answer(422, problem_of(list(_problems(_model_of(request), list(error.errors())))))
+
+
+def _model_of(request: Request) -> type[BaseModel] | None:
+    """What the body of the request has to be."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    model = None if body is None else body.field_info.annotation
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+
+
+def _problems(model: type[BaseModel] | None, errors: list[Any]) -> Iterator[problems.Problem]:
+    for error in errors:
+        where, *steps = error["loc"]
+        if where != "body" or model is None:
+            yield problems.wrong(error["msg"].lower(), DOCS, ".".join(map(str, steps)) or where)
+        elif error["type"] == "json_invalid":
+            yield problems.wrong(
+                f"not valid JSON ({error['ctx']['error'].lower()})", f"send one object; {DOCS}", "body"
+            )
+        elif not steps and error["type"] != "refused":
+            yield problems.wrong("there is no JSON object", f"send one; {DOCS}", "body")
+        else:
+            error["loc"] = tuple(steps)
+            yield from problems.problems(model, [error])

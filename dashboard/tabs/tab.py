@@ -1,0 +1,31 @@
+"""What a tab of the page is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dash import Dash
+from fastapi import APIRouter
+
+from dashboard.feed.client import DaemonApi
+from dashboard.feed.hub import Hub
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tab:
+    """A tab, as the frame of the page and the application take it up.
+
+    key: its name in the address and in the ids of its elements, `tab-KEY` and `panel-KEY`.
+    title: what a person reads.
+    layout: makes what is in its panel; the scripts in assets fill it.
+    overlay: makes what it shows beside the page, such as a drawer.
+    routes: what its scripts ask the page for.
+    callbacks: registers what Dash calls back on.
+    """
+
+    key: str
+    title: str
+    layout: Callable[[], list[Any]]
+    overlay: Callable[[], Any] | None = None
+    routes: Callable[[Hub, DaemonApi], APIRouter] | None = None
+    callbacks: Callable[[Dash, Hub, DaemonApi], None] | None = None

@@ -1,0 +1,35 @@
+"""What changes something in the daemon: runs that are opened, dead letters that are retried or discarded."""
+
+from pydantic import Field, RootModel
+
+from schemas.api.model import Model
+
+
+class RunsOpened(RootModel[dict[str, int]]):
+    """Body of the answer to `POST /api/v1/run`: the number of the new run, by group."""
+
+
+class Retried(Model):
+    """What became of the dead letters of one group."""
+
+    committed: int = Field(description="letters that the database took")
+    readings: int = Field(description="readings in them")
+    rejected: int = Field(description="letters that stay")
+    unreadable: int = Field(description="letters whose bytes are damaged; they stay")
+    reasons: dict[str, int] = Field(description="why letters stay, with how often")
+
+
+class RetriedByGroup(RootModel[dict[str, Retried]]):
+    """Body of the answer to `POST /api/v1/dead-letters/retry`."""
+
+
+class Discarded(Model):
+    """How much of the dead letters of one group was thrown away."""
+
+    letters: int
+    triggers: int
+    readings: int
+
+
+class DiscardedByGroup(RootModel[dict[str, Discarded]]):
+    """Body of the answer to `POST /api/v1/dead-letters/discard`."""

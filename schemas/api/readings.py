@@ -1,0 +1,107 @@
+"""What is stored: groups, readings, the ledger.
+
+The lists of one answer are columns: all of them have one value a reading (or instrument), in the same order.
+"""
+
+from pydantic import Field, RootModel
+
+from schemas.api.model import Model
+
+Columns = dict[str, list[float | None]]
+"""By channel its values; null is NaN."""
+
+
+class GroupNames(RootModel[list[str]]):
+    """Body of `GET /api/v1/groups`: the names of the instrument groups."""
+
+
+class ChannelDescription(Model):
+    """A channel of a group."""
+
+    name: str
+    unit: str
+    dtype: str = Field(description="type of its values, e.g. `float64`")
+
+
+class GroupDescription(Model):
+    """Body of `GET /api/v1/groups/{group}`."""
+
+    name: str
+    instruments: list[str] = Field(description="names, in the order of the instruments' numbers")
+    channels: list[ChannelDescription]
+    record_bytes: int = Field(description="size of one reading as senders send it")
+
+
+class Newest(Model):
+    """Body of `GET /api/v1/groups/{group}/newest`: the columns have a value an instrument that is there."""
+
+    group: str
+    run: int | None = Field(description="null when there is no trigger yet")
+    trigger: int | None = Field(description="null when there is no trigger yet")
+    instruments: list[str] = Field(description="names of those that are there")
+    time_ns: list[int]
+    channels: Columns
+    units: dict[str, str] = Field(description="by channel")
+
+
+class Readings(Model):
+    """Body of `GET /api/v1/groups/{group}/readings`: the columns have a value a reading, ascending in time."""
+
+    group: str
+    instrument: int = Field(description="its number")
+    name: str
+    stored: int = Field(description="readings in the range, of which those in the columns are a choice")
+    cut: bool = Field(description="whether the range has more readings than are looked at: the oldest are left out")
+    time_ns: list[int]
+    run: list[int]
+    trigger: list[int]
+    channels: Columns
+    units: dict[str, str] = Field(description="by channel")
+
+
+class LedgerEntry(Model):
+    """Body of `GET /api/v1/groups/{group}/ledger/{trigger}`."""
+
+    group: str
+    run: int
+    trigger: int
+    time_ns: int = Field(description="the trigger's own time, by the instruments' clocks")
+    first_ns: int = Field(description="earliest timestamp among its readings")
+    last_ns: int = Field(description="latest timestamp among its readings")
+    first_received_ns: int
+    last_received_ns: int = Field(description="after closed_ns when it is late")
+    closed_ns: int
+    expected: int = Field(description="instruments that the group has")
+    arrived: int = Field(description="instruments that are there, the late ones too")
+    late: int
+    duplicates: int = Field(description="readings of instruments that were there already; not stored")
+    missing: list[str] = Field(description="names of the missing instruments")
+
+
+class TriggerRanges(Model):
+    """Ranges of triggers: a value a range."""
+
+    trigger: list[int] = Field(description="first trigger")
+    time_ns: list[int] = Field(description="time of the first trigger")
+    triggers: list[int] = Field(description="how many triggers")
+
+
+class Missing(Model):
+    """Body of `GET /api/v1/groups/{group}/missing`."""
+
+    group: str
+    run: int | None = Field(description="of the newest trigger; null when there is none")
+    triggers: int = Field(description="how many were looked at")
+    end_ns: int | None = Field(description="time of the newest trigger; null when there is none")
+    stretches: TriggerRanges
+    missing: dict[str, list[int]] = Field(
+        description="by the number of an instrument that was missing at all: from how many triggers of each range"
+    )
+    more: int = Field(description="instruments that were missing, and are left out")
+    late: list[int] = Field(
+        description="by instrument, or of the one that is asked for: readings that came after their trigger had "
+        "closed, since the daemon started"
+    )
+    heard_s: list[float | None] = Field(
+        description="by instrument, or of the one that is asked for: seconds since its last reading; null for never"
+    )

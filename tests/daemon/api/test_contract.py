@@ -1,0 +1,128 @@
+"""The HTTP contract: each route declares models for what it takes and answers, and real answers are of these models."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, TypeAdapter
+
+from backends.base import StoreUnavailable
+from daemon.api.app import ROUTES, make_app
+from schemas.api.problem import Problem
+from tests.daemon.api.test_api import GROUP, TOKEN, WITH_TOKEN, Served, served
+from tests.support.pipelines import eventually
+from tests.support.readings import make_block, time_of
+
+ASKED = [
+    ("GET", "/health", ""),
+    ("GET", "/ready", ""),
+    ("GET", "/api/v1/status", ""),
+    ("GET", "/api/v1/storage", ""),
+    ("GET", "/api/v1/groups", ""),
+    ("GET", "/api/v1/groups/{group}", ""),
+    ("GET", "/api/v1/groups/{group}/newest", ""),
+    ("GET", "/api/v1/groups/{group}/newest", "?complete=false"),
+    ("GET", "/api/v1/groups/{group}/readings", f"?instrument=2&start_ns={time_of(1)}&end_ns={time_of(9)}"),
+    ("GET", "/api/v1/groups/{group}/ledger/{trigger}", ""),
+    ("GET", "/api/v1/groups/{group}/missing", ""),
+    ("GET", "/api/v1/groups/{group}/missing", "?instrument=2"),
+    ("POST", "/api/v1/dead-letters/retry", ""),
+    ("POST", "/api/v1/dead-letters/discard", "?group=bpm"),
+    ("POST", "/api/v1/run", ""),
+]
+
+
+def routes_of(api: Served) -> list[APIRoute]:
+    routes = [route for make in ROUTES for route in make(api.service).routes]
+    return [route for route in routes if isinstance(route, APIRoute)]
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+async def test_every_route_declares_what_it_answers_and_what_it_takes() -> None:
+    async with served() as api:
+        document = make_app(api.service, token=TOKEN, reads_freely=True).openapi()
+    found = dict(operations(document))
+    assert len(found) > 20
+    for name, operation in found.items():
+        answers = {code: answer for code, answer in operation["responses"].items() if code.startswith("2")}
+        (content,) = (answer.get("content") for answer in answers.values())
+        assert content, f"{name} does not declare what it answers"
+        if "application/json" in content:
+            assert "$ref" in content["application/json"]["schema"], f"{name} answers JSON without a model"
+        if "requestBody" in operation:
+            schema = operation["requestBody"]["content"]["application/json"]["schema"]
+            models = [schema, *schema.get("anyOf", ())]
+            assert any("$ref" in model for model in models), f"{name} takes a body without a model"
+        error = operation["responses"]["default"]["content"]["application/json"]["schema"]
+        assert error == {"$ref": "#/components/schemas/Problem"}, name
+        assert "422" not in operation["responses"], f"{name} declares FastAPI's errors, which nobody is answered with"
+
+
+async def test_a_declared_model_lets_no_undeclared_field_pass() -> None:
+    async with served() as api:
+        routes = routes_of(api)
+    declared = [route.response_model for route in routes if route.response_model is not None]
+    models = [model for model in declared if issubclass(model, BaseModel)]
+    assert len(models) == len(declared) > 15
+    for model in models:
+        assert model.__pydantic_root_model__ or model.model_config.get("extra") == "forbid", model
+
+
+@pytest.mark.parametrize(("method", "path", "asked"), ASKED)
+async def test_answers_are_what_their_routes_declare(method: str, path: str, asked: str, tmp_path: Path) -> None:
+    (tmp_path / "bpm").mkdir()
+    async with served(folder=tmp_path) as api:
+        (model,) = (each.response_model for each in routes_of(api) if each.path == path and method in each.methods)
+        await api.commit(1, 2, 3)
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(4, 0), (4, 1)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 4)
+        url = path.format(group="bpm", trigger=4) + asked
+        answer = await api.client.request(method, url, headers=WITH_TOKEN)
+        assert answer.status_code == 200, answer.text
+        assert TypeAdapter(model).validate_json(answer.content)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "field"),
+    [
+        ("GET", "/api/v1/groups/bmp", 404, "group"),
+        ("GET", "/api/v1/groups/bpm/readings?instrument=nobody", 404, "instrument"),
+        ("GET", "/api/v1/groups/bpm/missing?last=x", 422, "last"),
+        ("POST", "/api/v1/dead-letters/retry?group=bmp", 404, "group"),
+        ("GET", "/api/v1/nothing", 404, None),
+        ("PUT", "/api/v1/status", 405, None),
+        ("GET", "/api/v1/groups/bpm/newest", 503, None),
+    ],
+)
+async def test_an_error_is_a_problem_with_its_fix(method: str, path: str, code: int, field: str | None) -> None:
+    async with served() as api:
+        api.logger.store.fail_with(StoreUnavailable("no route to host"))
+        answer = await api.client.request(method, path, headers=WITH_TOKEN)
+        problem = Problem.model_validate_json(answer.content)
+        assert (answer.status_code, problem.field) == (code, field)
+        assert problem.fix
+        assert "; " not in problem.detail
+
+
+async def test_what_is_refused_before_the_application_is_a_problem_too() -> None:
+    async with served() as api:
+        answer = await api.client.post("/api/v1/run")
+        problem = Problem.model_validate_json(answer.content)
+        assert (answer.status_code, problem.detail) == (401, "this needs the API's token")
+        assert (problem.fix or "").startswith("send `Authorization: Bearer TOKEN`")
+
+
+def test_all_problems_of_a_request_are_one_line_for_a_person() -> None:
+    problem = Problem(
+        detail="missing", fix="give it", field="name", further=(Problem(detail="unknown key", field="x"),)
+    )
+    assert str(problem) == "name: missing; give it; and x: unknown key"
+    assert Problem.model_validate_json(problem.encoded()) == problem
+    assert Problem(detail="gone").encoded() == b'{"detail":"gone"}'

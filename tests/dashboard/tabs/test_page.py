@@ -1,0 +1,47 @@
+"""The frame of the page and its application go by the list of tabs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dash import html
+from fastapi.routing import APIRoute
+
+from dashboard import tabs
+from dashboard.feed.client import Daemon, DaemonApi
+from dashboard.feed.hub import Hub
+from dashboard.tabs import TABS, page
+from dashboard.tabs.tab import Tab
+
+PACKAGES = {path.parent.name for path in Path(tabs.__file__).parent.glob("*/__init__.py")}
+
+
+def ids(layout: Any) -> list[str]:
+    return [str(part.id) for part in layout._traverse() if getattr(part, "id", None)]
+
+
+def test_every_package_of_a_tab_is_in_the_list_and_its_key_is_its_name() -> None:
+    assert [tab.key for tab in TABS] == list(dict.fromkeys(tab.key for tab in TABS))
+    assert {tab.key for tab in TABS} == PACKAGES
+
+
+def test_the_frame_has_a_button_and_a_panel_for_each_tab() -> None:
+    found = ids(page.page("build"))
+    assert [name for name in found if name.startswith("tab-")] == [f"tab-{tab.key}" for tab in TABS]
+    assert [name for name in found if name.startswith("panel-")] == [f"panel-{tab.key}" for tab in TABS]
+
+
+def test_a_tab_that_is_added_to_the_list_is_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    added = Tab(key="tiers", title="Tiers", layout=lambda: [html.P(id="tiers-note")], overlay=lambda: html.P(id="top"))
+    monkeypatch.setattr(page, "TABS", (*TABS, added))
+    assert {"tab-tiers", "panel-tiers", "tiers-note", "top"} <= set(ids(page.page("build")))
+
+
+async def test_what_a_tab_asks_the_page_for_has_an_address_of_its_own() -> None:
+    api = DaemonApi(Daemon(url="http://127.0.0.1:1"))
+    hub = Hub(daemon="http://127.0.0.1:1", build="build")
+    routers = [tab.routes(hub, api) for tab in TABS if tab.routes is not None]
+    paths = [route.path for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    assert len(paths) == len(set(paths)) >= 6
+    assert all(path.startswith("/told/") for path in paths)
+    await api.close()
