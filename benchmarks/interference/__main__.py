@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from benchmarks.interference.analysis import analysed
-from benchmarks.interference.report import page
+from benchmarks.interference.report.document import page
+from benchmarks.interference.statistics.analysis import analysed
 from schemas.api.interference import Record
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks.measures import governed, latency, outages, pages, throughput
+from benchmarks.measures import governor, latency, outages, pages, throughput
 from benchmarks.measures.contenders import measured
 from benchmarks.rounds.plan import PLANS, Plan
 from benchmarks.rounds.progress import say
@@ -109,9 +109,9 @@ def journal_rounds(server: Server, plan: Plan) -> dict[str, list[Round]]:
 
 @pytest.fixture(scope="session")
 def governor_blocks(server: Server, plan: Plan) -> dict[str, list[Round]]:
-    """All blocks with readers and without, governed and not, interleaved, by their names."""
+    """All blocks with readers and without, governor and not, interleaved, by their names."""
     say("governor")
-    return governed.measure(server, plan)
+    return governor.measure(server, plan)
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.load.workload import INSTRUMENTS
-from benchmarks.report.measured import ASYNC_SUFFIX, BARE_LOOP, CEILING, DAEMON, PAPER, Latency, Run, Way
-from benchmarks.report.wording import counted, listed, milliseconds, number, percent, times
+from benchmarks.report.formatting import counted, listed, milliseconds, number, percent, times
+from benchmarks.report.run import ASYNC_SUFFIX, BARE_LOOP, CEILING, DAEMON, PAPER, Latency, Run, Way
 from benchmarks.rounds.summary import Spread, spread
 from schemas.batch import Durability, Layout
 from schemas.checking.dsn import Backend

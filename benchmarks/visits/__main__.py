@@ -1,4 +1,4 @@
-"""`python -m benchmarks.visits RECORD.json`: the report of one run of visits, or of a comparison that was kept."""
+"""`python -m benchmarks.visits RECORD.json`: writes the report of a run of visits, or of a comparison."""
 
 import argparse
 import json
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from benchmarks.visits import comparison, report
 from benchmarks.visits.record import Comparison
+from benchmarks.visits.report import comparison, run
 from schemas.api.visits import VisitsRun
 
 
 def main() -> int:
     """Run the command line; the exit code is 1, with a line on stderr, for a file that is no record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.visits", description=__doc__)
-    parser.add_argument("record", type=Path, help="kept by a run of visits, or by make bench-visits")
+    parser.add_argument("record", type=Path, help="written by a run of visits, or by make bench-visits")
     parser.add_argument("--output", type=Path, metavar="FILE.html", help="beside the record if absent")
     options = parser.parse_args()
     html: Path = options.output or options.record.with_suffix(".html")
@@ -42,7 +42,7 @@ def page(record: Path) -> str:
     found = json.loads(kept)
     if isinstance(found, dict) and "kind" in found:
         return comparison.page(Comparison.model_validate_json(kept))
-    return report.page(VisitsRun.model_validate_json(kept))
+    return run.page(VisitsRun.model_validate_json(kept))
 
 
 if __name__ == "__main__":

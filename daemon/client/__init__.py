@@ -1,0 +1,5 @@
+"""The clients of a daemon, for the command line and the tests; nothing here runs inside the daemon.
+
+`sender` sends readings to a source and learns which of them are safe. `api` finds a daemon's control API and asks it.
+`terminal` lays out on a terminal what the API answers.
+"""

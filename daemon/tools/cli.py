@@ -1,4 +1,4 @@
-"""The command line: which commands there are, and how what goes wrong in them is told.
+"""The command line: the list of the commands, and how their errors are reported.
 
 A command's module is imported when the command is looked up: each starts without the libraries of the others.
 """
@@ -13,28 +13,28 @@ import typer
 from typer.core import TyperGroup
 
 COMMANDS = {
-    "run": "run:run",
-    "bench": "bench:bench",
-    "simulate": "simulate:simulate",
-    "drill": "drill:drill",
-    "interference": "interference:interference",
-    "check-config": "check:check_config",
-    "schema": "schema:schema",
-    "dead-letters": "dead_letters:app",
-    "readers": "readers:app",
-    "visits": "visits:app",
-    "install-units": "install:install_units",
-    "reconcile": "reconcile:reconcile",
-    "export": "export:export",
-    "config-reference": "config_reference:config_reference",
-    "status": "status:status",
-    "open-run": "open_run:open_run",
-    "psql": "psql:app",
-    "dashboard": "dashboard:dashboard",
-    "demo": "demo:demo",
+    "run": "commands.run:run",
+    "bench": "commands.bench:bench",
+    "simulate": "simulate.command:simulate",
+    "drill": "drill.command:drill",
+    "interference": "commands.interference:interference",
+    "check-config": "commands.check_config:check_config",
+    "schema": "commands.schema:schema",
+    "dead-letters": "dead_letters.command:app",
+    "readers": "commands.readers:app",
+    "visits": "commands.visits:app",
+    "install-units": "install.command:install_units",
+    "reconcile": "reconcile.command:reconcile",
+    "export": "export.command:export",
+    "config-reference": "reference.command:config_reference",
+    "status": "commands.status:status",
+    "open-run": "commands.open_run:open_run",
+    "psql": "commands.psql:app",
+    "dashboard": "commands.dashboard:dashboard",
+    "demo": "demo.command:demo",
 }
-"""The commands in the order of the help: a module of `daemon.tools.commands`, and in it the function (the
-module's `EPILOG` has its examples) or the `typer.Typer`."""
+"""The commands in the order of the help: a module below `daemon.tools`, and in it the function (the module's
+`EPILOG` has its examples) or the `typer.Typer`."""
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -63,7 +63,7 @@ class _Commands(MutableMapping[str, Any]):
 
 def _made(name: str, place: str) -> Any:
     module_name, _, attribute = place.partition(":")
-    module = import_module(f"daemon.tools.commands.{module_name}")
+    module = import_module(f"daemon.tools.{module_name}")
     found = getattr(module, attribute)
     if not isinstance(found, typer.Typer):
         single = typer.Typer(add_completion=False)
@@ -86,14 +86,14 @@ app = typer.Typer(
     cls=_Lazy,
     help="Logs every reading of every trigger into a database, with a ledger of what was missing.",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # what goes wrong is told in one line, by `main`
+    pretty_exceptions_enable=False,  # `main` reports an error in one line
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def main() -> None:
-    """Run the command line; whatever goes wrong is a line on stderr and exit code 1, never a traceback."""
+    """Run the command line; every error is a line on stderr and exit code 1, never a traceback."""
     try:
         app()
     except Exception as error:
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def _reasons(error: BaseException) -> Iterator[str]:
-    # Imported here: they are needed only when something went wrong.
+    # Imported here: they are needed only after an error.
     from backends.base import StoreError
     from daemon.core.outcome import CommandFailed
     from schemas.config import ConfigError
@@ -132,7 +132,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass

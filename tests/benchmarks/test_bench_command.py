@@ -22,13 +22,14 @@ import psutil
 import pytest
 from rich.console import Console
 
-from benchmarks.command.bar import clock, expected
 from benchmarks.command.bench import Refused, command, main, targets, with_password
-from benchmarks.command.closing import main_ways, say_choice
-from benchmarks.command.remaining import Measure, Remaining
+from benchmarks.command.progress import expected
+from benchmarks.command.summary import main_ways, print_choice
+from benchmarks.command.time_left import Measure, TimeLeft
 from benchmarks.measures.contenders import measured
-from benchmarks.report.kept import run_of
+from benchmarks.report.reading import run_of
 from benchmarks.rounds.plan import PLANS
+from daemon.tools.console.progress import minutes
 from schemas.checking.dsn import Backend
 from tests.benchmarks.test_report import Reader
 from tests.support.kept_run import LATENCIES, POSTGRESQL, SERVERS, kept, server
@@ -93,26 +94,26 @@ class TestTargets:
         assert "s3cret" not in str(refused.value)
 
 
-class TestRemaining:
+class TestTimeLeft:
     def test_the_plan_counts_until_a_step_is_done_and_what_it_took_then(self) -> None:
-        remaining = Remaining({"a": Measure(steps=3, seconds=10), "b": Measure(steps=2, seconds=5)})
-        assert remaining.left(0) == 40
-        remaining.begin("a", 100)
-        assert remaining.left(104) == 36
-        assert remaining.left(150) == 30, "a step that takes longer than thought adds nothing to what is left"
-        remaining.begin("a", 120)
-        assert remaining.left(120) == 2 * 20 + 10
-        remaining.begin("b", 140)
-        assert remaining.left(140) == 20 + 10
-        remaining.measures["b"].steps = 1
-        remaining.end(141)
-        assert remaining.left(141) == 20
+        time_left = TimeLeft({"a": Measure(steps=3, seconds=10), "b": Measure(steps=2, seconds=5)})
+        assert time_left.seconds(0) == 40
+        time_left.begin("a", 100)
+        assert time_left.seconds(104) == 36
+        assert time_left.seconds(150) == 30, "a step that takes longer than thought adds nothing to what is left"
+        time_left.begin("a", 120)
+        assert time_left.seconds(120) == 2 * 20 + 10
+        time_left.begin("b", 140)
+        assert time_left.seconds(140) == 20 + 10
+        time_left.measures["b"].steps = 1
+        time_left.end(141)
+        assert time_left.seconds(141) == 20
 
     def test_it_is_never_less_than_nothing(self) -> None:
-        remaining = Remaining({"a": Measure(steps=1, seconds=1)})
+        time_left = TimeLeft({"a": Measure(steps=1, seconds=1)})
         for now in range(4):
-            remaining.begin("a", now)
-        assert remaining.left(9) == 0
+            time_left.begin("a", now)
+        assert time_left.seconds(9) == 0
 
     def test_what_is_left_out_has_no_steps(self) -> None:
         plan, backends = PLANS["full"], list(Backend)
@@ -133,7 +134,7 @@ class TestRemaining:
         assert expected(PLANS["short"], backends, "page")["page"].steps > 0
 
     def test_a_time_is_read_as_minutes_and_seconds(self) -> None:
-        assert (clock(0), clock(59.6), clock(200)) == ("about 0:00 left", "about 1:00 left", "about 3:20 left")
+        assert (minutes(0), minutes(59.6), minutes(200)) == ("0:00", "1:00", "3:20")
 
 
 class TestSaid:
@@ -160,7 +161,7 @@ class TestSaid:
     def test_the_main_figures_and_the_choice(self) -> None:
         console = Console(width=110, record=True, file=io.StringIO(), color_system=None)
         run = run_of(kept())
-        say_choice(run, console)
+        print_choice(run, console)
         said = console.export_text()
         for words in (
             "triggerlog, arrays",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.interference.analysis import analysed
-from benchmarks.interference.estimate import against_neighbours, contrast, crossing_of, independent
-from benchmarks.interference.wording import verdict
+from benchmarks.interference.statistics.analysis import analysed
+from benchmarks.interference.statistics.estimate import against_neighbours, contrast, crossing_of, independent
+from benchmarks.interference.statistics.verdicts import verdict
 from daemon.workloads.interference.blocks import dealt, planned, seconds_of, staffed
 from daemon.workloads.interference.words import command_of, experiment_of, workload_of, workload_words
 from schemas.api.interference import Experiment, Ratio, Record
@@ -187,7 +187,7 @@ def test_of_a_run_cut_short_there_is_what_there_is(kept: int) -> None:
         assert result.headline.startswith("Too few blocks were measured")
     else:
         assert result.rows[0].b_to_a.low is None
-        assert "nothing can be said of its error" in result.rows[0].verdict
+        assert "which has no interval" in result.rows[0].verdict
     assert result.steady is None
 
 
@@ -211,16 +211,16 @@ def test_a_block_in_which_nothing_was_committed_is_left_out_and_said() -> None:
         ("p99_ms", 2.1, 1.8, 2.4, "1.8 to 2.4 times as long"),
         ("p99_ms", 1.2, 1.1, 1.3, "10 to 30 % longer"),
         ("rate", 0.97, 0.95, 0.99, "1.0 to 5.0 % lower"),
-        ("rate", 0.99, 0.97, 1.01, "no effect to be seen: ratio 0.970 to 1.010"),
+        ("rate", 0.99, 0.97, 1.01, "no effect visible: the ratio is 0.970 to 1.010"),
         (
             "p99_ms",
             1.2,
             0.5,
             2.9,
-            "not to be told: ratio 0.50 to 2.9",
+            "not known: the ratio is 0.50 to 2.9",
         ),
         ("rate", 1.0, 0.999, 1.003, "no effect: the ratio is 1 to within 0.3 %"),
-        ("rate", 0.4, None, None, "ratio 0.40, of one pair of blocks: nothing can be said of its error"),
+        ("rate", 0.4, None, None, "ratio 0.40, of one pair of blocks, which has no interval"),
     ],
 )
 def test_verdicts(figure: str, ratio: float, low: float | None, high: float | None, words: str) -> None:

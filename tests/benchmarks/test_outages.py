@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.command.bench import command
 from benchmarks.measures.outages import LIVE_RATE
-from benchmarks.report.figures import drains, journal_cost
 from benchmarks.report.html.page import page
-from benchmarks.report.kept import run_of
+from benchmarks.report.reading import run_of
+from benchmarks.report.tables import drains, journal_cost
 from benchmarks.rounds.plan import PLANS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

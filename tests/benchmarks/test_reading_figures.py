@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks.command.bench import command
 from benchmarks.measures.pages import AUDIENCES
-from benchmarks.report.figures import tables
 from benchmarks.report.html.page import page
-from benchmarks.report.kept import run_of
+from benchmarks.report.reading import run_of
 from benchmarks.report.table import Table
+from benchmarks.report.tables import tables
 from tests.support.kept_run import SERVERS, kept
 
 ONE = {"postgresql": SERVERS["postgresql"]}

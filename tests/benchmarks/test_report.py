@@ -13,14 +13,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from benchmarks.command.bench import command
+from benchmarks.html.axes import LogAxis, decades, short, snug
+from benchmarks.html.markup import raw, tag
 from benchmarks.report.choice import advise, crash_safe, fastest, warn
+from benchmarks.report.formatting import between, listed, milliseconds, number, percent, times, whole
 from benchmarks.report.html import page
-from benchmarks.report.html.axis import LogAxis, decades, short, snug
 from benchmarks.report.html.distributions import published_hz
-from benchmarks.report.html.markup import raw, tag
-from benchmarks.report.kept import NoRun, run_of
-from benchmarks.report.measured import Run
-from benchmarks.report.wording import between, listed, milliseconds, number, percent, times, whole
+from benchmarks.report.reading import NoRun, run_of
+from benchmarks.report.run import Run
 from benchmarks.rounds.summary import Spread
 from schemas.checking.dsn import Backend
 from tests.page.browser import Watched, chromium
@@ -100,7 +100,7 @@ class TestFastest:
 
     def test_a_server_that_is_not_durable_has_no_safe_way(self) -> None:
         words = "NOT durable: fsync is off on the server"
-        off = server("postgresql", "18.4", durability={"sync": words, "async": words})
+        off = server("postgresql", "18.4", shortfall=dict.fromkeys(("sync", "async"), words), risk_ms={"sync": None})
         found = run(*POSTGRESQL, servers={"postgresql": off})
         assert fastest(found, Backend.POSTGRESQL) is None
         assert not any(crash_safe(found, way) for way in found.ways)
@@ -230,7 +230,7 @@ class TestWarnings:
 class TestMeasured:
     @pytest.mark.parametrize("report", [{}, {"benchmarks": []}, [], {"triggerlog": {}, "machine_info": {}}])
     def test_what_is_no_run_is_told_in_one_line(self, report: Any) -> None:
-        with pytest.raises(NoRun, match="not a run that this version of `triggerlog bench` keeps") as caught:
+        with pytest.raises(NoRun, match="this version of `triggerlog bench` did not write that file") as caught:
             run_of(report)
         assert "\n" not in str(caught.value)
 

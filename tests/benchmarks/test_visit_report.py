@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from benchmarks.visits.__main__ import main
-from benchmarks.visits.against import against
-from benchmarks.visits.checks import checked
-from benchmarks.visits.estimate import bend, mean, ratio, slope_ratio, spread
-from benchmarks.visits.findings import PAIRS, REFUTED, REPRODUCED, UNTOLD, findings
-from benchmarks.visits.plan import AS_WRITTEN, BASE, MAIN, OURS, PAPERS, SWEEP, TINY, planned
+from benchmarks.visits.measuring.checks import checked
+from benchmarks.visits.measuring.plan import AS_WRITTEN, BASE, MAIN, OURS, PAPERS, SWEEP, TINY, planned
 from benchmarks.visits.record import Comparison
+from benchmarks.visits.statistics.baseline import against
+from benchmarks.visits.statistics.estimate import bend, mean, ratio, slope_ratio, spread
+from benchmarks.visits.statistics.findings import PAIRS, Verdict, findings
 from daemon.workloads.visits.cadence import time_of
 from schemas.api.visits import Compaction
 from schemas.checking.dsn import Backend
@@ -147,8 +147,8 @@ def test_findings_follow_from_what_was_measured() -> None:
 
     verdicts = {finding.claim: finding.verdict for finding in findings(comparison)}
 
-    assert verdicts.pop("Permanent connections help (MariaDB)") == REFUTED
-    assert set(verdicts.values()) == {REPRODUCED}, verdicts
+    assert verdicts.pop("Permanent connections help (MariaDB)") == Verdict.REFUTED
+    assert set(verdicts.values()) == {Verdict.REPRODUCED}, verdicts
     assert len(verdicts) >= 15
     for found in against(comparison):
         assert found.best == BASE
@@ -176,27 +176,27 @@ def test_compaction_is_counted_beside_the_visits_alone_though_the_last_period_is
 
 def test_what_was_not_measured_or_scatters_cannot_be_told() -> None:
     nothing = made_comparison(seconds, groups=())
-    assert {finding.verdict for finding in findings(nothing)} == {UNTOLD}
+    assert {finding.verdict for finding in findings(nothing)} == {Verdict.UNKNOWN}
     assert against(nothing) == []
     alike_in_all = made_comparison(lambda *_: {"select_object_s": 0.05}, groups=(SWEEP,))
     verdicts = {finding.claim: finding.verdict for finding in findings(alike_in_all)}
     linear = [verdict for claim, verdict in verdicts.items() if claim.startswith("Time grows linearly")]
     # Of noise one interval in 40 lies below 0.
-    assert linear.count(UNTOLD) >= len(linear) - 2 > 0
-    assert REPRODUCED not in linear
-    assert verdicts["DIAObjectLast halves the select of objects (PostgreSQL)"] == REFUTED
-    assert verdicts["The key that begins with the pixel does nothing for PostgreSQL"] == REPRODUCED
+    assert linear.count(Verdict.UNKNOWN) >= len(linear) - 2 > 0
+    assert Verdict.REPRODUCED not in linear
+    assert verdicts["DIAObjectLast halves the select of objects (PostgreSQL)"] == Verdict.REFUTED
+    assert verdicts["The key that begins with the pixel does nothing for PostgreSQL"] == Verdict.REPRODUCED
 
 
 def test_a_condition_that_wrote_other_rows_is_found() -> None:
     comparison = made_comparison(seconds, groups=(MAIN,))
-    assert all(right for right, _ in checked(comparison.measured))
+    assert all(check.passed for check in checked(comparison.measured))
     first, *others = comparison.measured
     visits = list(first.run.visits)
     visits[7] = visits[7].model_copy(update={"objects": visits[7].objects + 1})
     wrong = first.model_copy(update={"run": first.run.model_copy(update={"visits": tuple(visits)})})
 
-    problems = [words for right, words in checked([*others, wrong]) if not right]
+    problems = [check.result for check in checked([*others, wrong]) if not check.passed]
 
     assert len(problems) == 2
     assert problems[0].endswith("in postgresql last_object_table at visit 7.")
@@ -258,7 +258,7 @@ def test_the_report_of_a_comparison_tells_each_finding(tmp_path: Path) -> None:
 
     for finding in findings(comparison):
         assert finding.claim.replace("&", "&amp;") in html
-    assert html.count(">reproduced</span>") == sum(each.verdict == REPRODUCED for each in findings(comparison))
+    assert html.count(">reproduced</span>") == sum(each.verdict == Verdict.REPRODUCED for each in findings(comparison))
     assert html.count('class="card small"') == len(comparison.measured)
     assert html.count("With compaction’s seconds spread over the visits:") == 2 * 3
     assert re.search(r"<b>[\d.]+ times faster</b>.*?spread over the visits: [\d.]+ times faster", html)
@@ -290,7 +290,7 @@ def test_a_tiny_comparison_runs_to_its_report_and_leaves_nothing(tmp_path: Path)
     comparison = Comparison.model_validate(json.loads(output.read_text()))
     assert [run.condition for run in comparison.measured] == [BASE, "pix_id_iov", OURS, AS_WRITTEN]
     assert all([visit.visit for visit in run.run.visits] == [0, 1, 2] for run in comparison.measured)
-    assert any("all 4 conditions wrote the same" in words for words in comparison.checks)
+    assert any("all 4 conditions wrote the same" in check.result for check in comparison.checks)
     assert all(run.settle_s > 0 for run in comparison.measured)
     assert not [words for words in comparison.notes if "settled" in words]
     assert all(run.run.server["shared_buffers"] == "24MB" for run in comparison.measured)

@@ -35,8 +35,8 @@ RATE = 50.0
 class ForkedDaemon(DaemonProcess):
     """The daemon of a scene, forked: an interpreter that imports all of it takes longer than what is proven here."""
 
-    def __init__(self, file: Path, folder: Path) -> None:
-        super().__init__(file, folder)
+    def __init__(self, file: Path, folder: Path, *, api_port: int) -> None:
+        super().__init__(file, folder, api_port=api_port)
         self._run: Running | None = None
 
     async def start(self) -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from benchmarks.html.elements import card, definitions, repeated_by, section, settings_card, with_small
+from benchmarks.html.markup import Markup, tag
+from benchmarks.html.table import Column, figures, table
 from benchmarks.load.workload import CHANNELS, INSTRUMENTS
-from benchmarks.report.html.markup import Markup, join, tag
-from benchmarks.report.html.table import Column, table
-from benchmarks.report.measured import Load, MeasuredServer, Run
-from benchmarks.report.wording import between, counted, number
+from benchmarks.report.formatting import between, counted, number
+from benchmarks.report.run import Load, MeasuredServer, Run
 from benchmarks.rounds.summary import spread
 from schemas.batch import Durability
 
@@ -20,16 +21,12 @@ HOW = (
 
 def conditions(run: Run, command: str) -> Markup:
     """Machine, servers, settings, and the command."""
-    facts = tag("dl", *(join([tag("dt", name), tag("dd", words)]) for name, words in _facts(run)))
-    servers = [_server(server) for server in run.servers.values()]
-    repeated = tag("p", "The command that repeats it: ", tag("code", command, class_="command"))
-    return tag(
-        "section",
-        tag("h2", "How and on what it was measured"),
-        tag("p", HOW, class_="note"),
-        tag("div", facts, repeated, class_="card"),
-        tag("div", *servers, class_="curves"),
-        id="conditions",
+    return section(
+        "How and on what it was measured",
+        card(definitions(_facts(run)), repeated_by(command)),
+        tag("div", *map(_server, run.servers.values()), class_="curves"),
+        name="conditions",
+        note=HOW,
     )
 
 
@@ -37,11 +34,7 @@ def cost(run: Run) -> Markup:
     """CPU and memory of the daemon; empty where neither was measured."""
     parts = []
     if run.loads:
-        columns = (
-            Column("Rate"),
-            Column("% of one core", figures=True),
-            Column("CPU ms a trigger", figures=True),
-        )
+        columns = (Column("Rate"), *figures("% of one core", "CPU ms a trigger"))
         parts.append(table("CPU of the daemon", columns, [_load(load) for load in run.loads]))
     if run.memory is not None:
         memory = run.memory
@@ -56,15 +49,14 @@ def cost(run: Run) -> Markup:
     if not parts:
         return Markup()
     note = "Of the daemon’s process alone; the database server has its own."
-    heading = tag("h2", "What the daemon costs")
-    return tag("section", heading, tag("p", note, class_="note"), tag("div", *parts, class_="card"), id="cost")
+    return section("What the daemon costs", card(*parts), name="cost", note=note)
 
 
 def _load(load: Load) -> tuple[str, list[str]]:
     cells = [f"{load.rate:,.0f} triggers/s"]
     for values in (load.percent, load.cpu_ms):
         found = spread(values)
-        cells.append(join([number(found.median), tag("small", between(found))]))
+        cells.append(with_small(number(found.median), between(found)))
     return "daemon", cells
 
 
@@ -83,11 +75,6 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
 
 def _server(server: MeasuredServer) -> Markup:
     where = "a server of its own, for this run" if server.own else server.target
-    durability = [
-        join([tag("dt", f"Durability {name}"), tag("dd", words)])
-        for name, words in ((str(d), server.durability.get(d)) for d in Durability)
-        if words
-    ]
-    settings = [join([tag("dt", tag("code", name)), tag("dd", value)]) for name, value in server.settings.items()]
-    heading = tag("h3", f"{server.name} {server.version}")
-    return tag("div", heading, tag("dl", tag("dt", "Where"), tag("dd", where), *durability, *settings), class_="card")
+    durability = [(f"Durability {each}", server.durability[each]) for each in Durability if server.durability.get(each)]
+    heading = f"{server.name} {server.version}"
+    return settings_card(heading, server.settings.items(), ("Where", where), *durability)

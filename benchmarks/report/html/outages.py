@@ -1,10 +1,11 @@
-"""Outages: what it costs to be ready for one, and how fast it is made up for."""
+"""Outages: what the journal costs, and how fast the backlog of an outage is drained."""
 
-from benchmarks.report.figures import drains, journal_cost
-from benchmarks.report.html.markup import Markup, join, tag
-from benchmarks.report.html.table import Column, table
-from benchmarks.report.measured import Run
+from benchmarks.html.elements import section
+from benchmarks.html.markup import Markup, join, tag
+from benchmarks.html.table import Column, figures, table
+from benchmarks.report.run import Run
 from benchmarks.report.table import Table
+from benchmarks.report.tables import drains, journal_cost
 
 
 def outages(run: Run) -> Markup:
@@ -12,7 +13,7 @@ def outages(run: Run) -> Markup:
     found = [part for part in (journal_cost(run), drains(run)) if part is not None]
     if not found:
         return Markup()
-    return tag("section", tag("h2", "When the database is away"), *map(shown, found), id="outages")
+    return section("When the database is away", *map(shown, found), name="outages")
 
 
 def shown(found: Table) -> Markup:
@@ -21,5 +22,5 @@ def shown(found: Table) -> Markup:
 
 
 def _table(found: Table) -> Markup:
-    columns = [Column(heading, figures=bool(k)) for k, heading in enumerate(found.columns)]
-    return table(found.title, columns, [("", row) for row in found.rows])
+    first, *others = found.columns
+    return table(found.title, (Column(first), *figures(*others)), [("", row) for row in found.rows])

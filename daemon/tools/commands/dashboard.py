@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from daemon.client.reach import CaFile, ConfigFile, DaemonUrl, Reach, TokenFile, reach
+from daemon.client.api.reach import Reach, reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import examples
+from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
 from daemon.web.secrets import from_either
 from schemas.config.doors import LEAST_PASSWORD
 

@@ -2,9 +2,10 @@
 
 import typer
 
-from daemon.client.reach import CaFile, ConfigFile, DaemonUrl, TokenFile, reach
+from daemon.client.api.asking import ask_daemon
+from daemon.client.api.reach import reach
 from daemon.core.outcome import examples
-from daemon.tools.commands.asking import ask_daemon
+from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
 
 EPILOG = examples("triggerlog open-run beam.toml", "triggerlog open-run --daemon https://node:8120 --token-file token")
 PATIENCE_S = 10.0

@@ -4,7 +4,6 @@ import asyncio
 import importlib.util
 from collections.abc import Coroutine
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ import typer
 from daemon.core.configuration import load_config
 from daemon.core.logs import LogLevel, start_logging
 from daemon.core.outcome import CommandFailed, examples
+from daemon.tools.options import File
 
 EPILOG = examples("triggerlog run beam.toml", "triggerlog run beam.toml --log-level debug --loop asyncio")
 
@@ -25,7 +25,7 @@ class Loop(StrEnum):
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)],
+    file: File,
     loop: Annotated[Loop, typer.Option(help="Event loop; auto is uvloop where it is installed.")] = Loop.AUTO,
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged to stderr.")] = LogLevel.INFO,
 ) -> None:

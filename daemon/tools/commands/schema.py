@@ -1,6 +1,5 @@
 """`triggerlog schema`: the statements that make the schema, for a database's administrator to read first."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ from backends import schema_statements
 from daemon.core.configuration import load_config
 from daemon.core.database import layout_of
 from daemon.core.outcome import examples
+from daemon.tools.options import File
 from schemas.checking.dsn import Backend
 
 EPILOG = examples(
@@ -20,7 +20,7 @@ EPILOG = examples(
 
 
 def schema(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)],
+    file: File,
     backend: Annotated[
         Backend | None, typer.Option(help="For another database than that of the file.", show_default="that of FILE")
     ] = None,

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from daemon.client.reach import CaFile, ConfigFile, DaemonUrl, TokenFile, reach
-from daemon.core.outcome import CommandFailed, examples
+from daemon.client.api.reach import reach
+from daemon.core.outcome import examples
+from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
 
 EPILOG = examples(
     "triggerlog status",
@@ -29,7 +30,9 @@ def status(
 ) -> None:
     """Show live how the daemon is: rates, latency, what waits, what is missing, what was refused."""
     # Imported here: a help is shown without the client and the tables.
-    from daemon.client.terminal import DaemonGone, fetch, overview, watch  # noqa: PLC0415
+    from daemon.client.api.status import fetch  # noqa: PLC0415
+    from daemon.client.terminal.overview import overview  # noqa: PLC0415
+    from daemon.client.terminal.watch import watch  # noqa: PLC0415
     from daemon.tools.console import make_console  # noqa: PLC0415
 
     console = make_console()
@@ -39,10 +42,7 @@ def status(
             asyncio.run(watch(found, every, console))
         except KeyboardInterrupt:
             return
-    try:
-        answer = asyncio.run(fetch(found))
-    except DaemonGone as gone:
-        raise CommandFailed(str(gone)) from None
+    answer = asyncio.run(fetch(found))
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
     else:

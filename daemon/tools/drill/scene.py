@@ -30,7 +30,6 @@ COUNT_TIMEOUT_S = 600.0
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "database": {},
-    "api": {"port": 0},
     "dashboard": {"port": 0},
 }
 
@@ -60,13 +59,14 @@ class Scene:
         self.machine = machine
         self.load = Load(machine)
         self.port = free_port()
+        self.api_port = free_port()
         self.recoveries: list[Recovery] = []
         self.notes: list[str] = []
         self.random = random.Random(seed)  # noqa: S311 - for moments, not for secrets
         self._file = folder / "drill.toml"
         self._file.touch(0o600)  # there may be a password in the DSN
         self._file.write_text(_configuration(self, folder / "state", schema, settings), encoding="utf-8")
-        self.daemon = DaemonProcess(self._file, folder)
+        self.daemon = DaemonProcess(self._file, folder, api_port=self.api_port)
 
     @property
     def server(self) -> ThrowawayServer:
@@ -188,6 +188,7 @@ def _configuration(scene: Scene, state: Path, schema: str, settings: Mapping[str
     names = [*SETTINGS, *(name for name in settings if name not in SETTINGS)]
     sections = {name: {**SETTINGS.get(name, {}), **settings.get(name, {})} for name in names}
     sections["database"] = {**sections["database"], **scene.target.settings, "schema": schema}
+    sections["api"] = {"port": scene.api_port}
     group = scene.machine.section
     lines = [
         f"logger = {_toml(LOGGER)}",

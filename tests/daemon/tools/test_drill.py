@@ -176,7 +176,7 @@ def test_a_named_database_is_not_touched_without_a_word(tmp_path: Path) -> None:
     ended = here("drill", "--config", str(file))
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "readings would be written into postgresql://me@db:5432/logs" in ended.stderr
-    assert "add --yes-i-mean-this-database if that is meant" in ended.stderr
+    assert "add --yes-i-mean-this-database to confirm" in ended.stderr
 
 
 def test_a_drill_that_there_is_none_of() -> None:

@@ -20,7 +20,7 @@ from backends import open_store
 from backends.base import AnswerTooLarge
 from backends.memory.store import MemoryStore
 from daemon.core.outcome import CommandFailed
-from daemon.tools.commands.export import export
+from daemon.tools.export.command import export
 from daemon.tools.export.moments import duration_ns, moment, told
 from daemon.tools.export.span import Choice, Span, span_of
 from daemon.tools.export.stretches import LEAST_NS, stretches

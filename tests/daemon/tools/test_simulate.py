@@ -226,8 +226,8 @@ async def test_slips_and_clock_steps_begin_when_asked_and_the_account_stays_exac
 
 @pytest.mark.parametrize("text", ["", "7", "7:1", "7:x@5", "-7:1@5", "7:1@-5", "7:1.5@5", "7:-1@0", "7:nan@1"])
 def test_a_slip_that_cannot_be_is_refused_by_name(text: str) -> None:
-    with pytest.raises(SettingsError, match=r"^slip: give "):
-        SimulateSettings(slips=(Step.parse(text, "slip"),))
+    with pytest.raises(SettingsError, match=r"^slips: give "):
+        SimulateSettings(slips=(Step.parse(text, "slips"),))
 
 
 async def test_as_fast_as_possible_sends_everything_once(tmp_path) -> None:
@@ -339,7 +339,7 @@ async def test_a_group_that_is_not_there_is_refused() -> None:
         with pytest.raises(SettingsError, match="stuck: toroid has instruments 0 to 2; give one of these"):
             await simulate(SimulateSettings(port=listener.port, groups=("toroid",), stuck=3))
         slip = Step(instrument=7, size=1, from_s=0)
-        with pytest.raises(SettingsError, match="slip or clock-step: toroid has instruments 0 to 2; give one of these"):
+        with pytest.raises(SettingsError, match="slips: toroid has instruments 0 to 2; give one of these"):
             await simulate(SimulateSettings(port=listener.port, groups=("toroid",), slips=(slip,)))
     with pytest.raises(SenderError, match="cannot reach a daemon"):
         await simulate(SimulateSettings(port=listener.port, triggers=1))
