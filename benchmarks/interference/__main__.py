@@ -1,4 +1,4 @@
-"""`python -m benchmarks.interference RECORD.json`: work out what follows, and write it into the record and a report."""
+"""`python -m benchmarks.interference RECORD.json`: compute the result, and write it into the record and a report."""
 
 import argparse
 import sys
@@ -14,8 +14,8 @@ from schemas.api.interference import Record
 def main() -> int:
     """Run the command line; the exit code is 1, with a line on stderr, for a file that is no record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.interference", description=__doc__)
-    parser.add_argument("record", type=Path, help="kept by an experiment; its result is written into it")
-    parser.add_argument("--html", type=Path, help="where the report goes; beside the record if absent")
+    parser.add_argument("record", type=Path, help="the record of an experiment; its result is written into it")
+    parser.add_argument("--html", type=Path, help="where the report goes; default: next to the record")
     options = parser.parse_args()
     try:
         report(options.record, options.html or options.record.with_suffix(".html"))

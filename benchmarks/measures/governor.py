@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.load.sending import Sent, result, send, start_sending
 from benchmarks.load.workload import INSTRUMENTS
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, expect, say
+from benchmarks.rounds.progress import begin, expect, print_line
 from benchmarks.rounds.rounds import Contender, Round, interleaved
 from benchmarks.rounds.summary import acknowledged_after, percentiles
 from benchmarks.servers.base import Server
@@ -81,15 +81,15 @@ def measure(server: Server, plan: Plan) -> dict[str, list[Round]]:
             runs,
             rounds=plan.governor_rounds,
             begin=lambda name, number: begin("governor", f"round {number + 1} of {plan.governor_rounds}, {name}"),
-            say=_say,
+            end=_print_round,
         )
     server.drop(daemon.schema)
     return found
 
 
-def _say(name: str, number: int, done: Round) -> None:
+def _print_round(name: str, number: int, done: Round) -> None:
     facts = done.facts
-    say(
+    print_line(
         f"  round {number + 1}  {name:<18} p99 {facts['p99 ms']:7.2f} ms, within {facts['ceiling ms']:.2f} ms for"
         f" {100 * facts['within ceiling']:3.0f} % of the time; {facts['triggers a second']:.1f} triggers/s;"
         f" {facts['answers a second']:.2f} answers/s at a dose of {facts['dose']:.2f}"

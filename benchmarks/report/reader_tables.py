@@ -16,7 +16,7 @@ MOST_TIMES_ALONE = 1.1
 
 
 def governor(run: Run) -> Table | None:
-    """Writing beside readers, with the governor and without; None where it was not measured."""
+    """Writing during reading, with the governor and without; None where it was not measured."""
     blocks = {block.name: block for block in run.blocks}
     if blocks.keys() != {ALONE, READERS, GOVERNED}:
         return None

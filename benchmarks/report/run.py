@@ -150,7 +150,7 @@ class Drain:
 class Block:
     """Writing with readers or without, held back or not; a value each a block.
 
-    name: `writing alone`, `readers`, or `readers, governed`. ceiling_ms: what the governor was told in that round.
+    name: `writing alone`, `readers`, or `readers, governed`. ceiling_ms: the setting of the governor in that round.
     rates: triggers/s committed. p50_ms, p99_ms: commit latency as the daemon's status says it; sender_p99_ms: from the
     write of a trigger to its acknowledgement. within: part of the looks at the status at which p99 was within the
     ceiling of the round. answers: of all readers, a second. dose: mean number of clients that might ask.

@@ -94,7 +94,7 @@ class DaemonProcess:
         return float(self.process.memory_info().rss) / 2**20
 
     def close(self) -> None:
-        """Let go of the API."""
+        """Close the client of the API."""
         self._client.close()
 
 

@@ -16,7 +16,7 @@ def main() -> int:
     """Run the command line; the exit code is 1, with a line on stderr, for a file that is no record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.visits", description=__doc__)
     parser.add_argument("record", type=Path, help="written by a run of visits, or by make bench-visits")
-    parser.add_argument("--output", type=Path, metavar="FILE.html", help="beside the record if absent")
+    parser.add_argument("--output", type=Path, metavar="FILE.html", help="default: next to the record")
     options = parser.parse_args()
     html: Path = options.output or options.record.with_suffix(".html")
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from backends.base import StoreError
 from benchmarks.report.formatting import counted
-from benchmarks.rounds.progress import say
+from benchmarks.rounds.progress import print_line
 from benchmarks.visits.measuring.checks import checked
 from benchmarks.visits.measuring.machine import machine
 from benchmarks.visits.measuring.plan import Group, planned
@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parents[2] / "build" / "visits"
 EPILOG = """\
 examples:
   python -m benchmarks.visits.run                     all of it, within 30 minutes (make bench-visits)
-  python -m benchmarks.visits.run --quick             tries the benchmark itself, in 3 minutes; its figures say little
+  python -m benchmarks.visits.run --quick             tries the benchmark itself, in 3 minutes; its figures mean little
   python -m benchmarks.visits.run --only main         ours against the paper's modes
   python -m benchmarks.visits.run --backend postgresql,mysql
   python -m benchmarks.visits.run --scale 0.05 --visits 1200
@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     output.write_text(comparison.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
     output.with_suffix(".html").write_text(page(comparison), encoding="utf-8")
-    say(f"figures    {output}")
-    say(f"report     {output.with_suffix('.html')}")
+    print_line(f"figures    {output}")
+    print_line(f"report     {output.with_suffix('.html')}")
     return 0 if all(check.passed for check in comparison.checks) and comparison.measured else 1
 
 
@@ -75,14 +75,14 @@ def compare(options: argparse.Namespace, folder: Path) -> Comparison:
     limits: list[int] = []
     for number, group in enumerate(groups):
         # Only one group's servers run at a time.
-        with running(folder / group.name, group.servers, say) as found:
+        with running(folder / group.name, group.servers, print_line) as found:
             later = sum(60 * each.minutes for each in groups[number + 1 :])
             runs += _measured(group, found, folder, options, later, on)
         notes += found.notes
         limits += [found.memory_mib] if found.memory_mib else []
     checks = [check for group in groups for check in checked([run for run in runs if run.group == group.name])]
     for check in checks:
-        say(f"{'checked' if check.passed else 'WRONG'}: {check.result}")
+        print_line(f"{'checked' if check.passed else 'WRONG'}: {check.result}")
     return Comparison(
         date=date,
         seconds=time.monotonic() - began,
@@ -104,16 +104,16 @@ def _measured(
     turns = set_up(group, found.servers, folder)
     if not turns:
         return []
-    say(f"{group.title}: {len(turns)} conditions, {group.visits:,} visits each")
+    print_line(f"{group.title}: {len(turns)} conditions, {group.visits:,} visits each")
     printed_at = [0.0]
 
-    def tell(seconds: float) -> None:
+    def on_estimate(seconds: float) -> None:
         # A line a quarter of a minute is enough.
         if time.monotonic() - printed_at[0] > 15:
             printed_at[0] = time.monotonic()
-            say(f"  about {counted(round((seconds + later) / 60), 'minute')} left")
+            print_line(f"  about {counted(round((seconds + later) / 60), 'minute')} left")
 
-    found.notes += measure(group, turns, seed=options.seed, say=say, tell=tell)
+    found.notes += measure(group, turns, seed=options.seed, print_line=print_line, on_estimate=on_estimate)
     runs = [finished(group, turn, facts[group.server_of(turn.condition)], on) for turn in turns]
     found.notes += [f"{turn.name} ({group.name}): {words}" for turn in turns for words in _problems(turn)]
     return [run for run in runs if run.run.visits]

@@ -36,14 +36,14 @@ def page(record: Record) -> str:
 def _sections(record: Record, result: Result) -> Iterator[Markup]:
     yield _found(record, result)
     note = (
-        "Blocks of A, in which nobody reads, and of B, in which readers do, take turns under the same load. What is "
-        "paler at the begin of a block is its warm-up, and does not count."
+        "Blocks of A, without readers, and of B, with readers, take turns under the same load. The paler start of "
+        "a block is its warm-up, and does not count."
     )
     yield section("The run", key(), panels(record), name="run", note=note)
     yield dose_response(record)
     if result.rows:
         ab = (
-            "Each block of B is laid beside the two blocks of A around it, so that a straight drift cancels; small "
+            "Each block of B is compared with the two blocks of A around it, so that a straight drift cancels; small "
             "below a ratio is its interval of 95 % confidence, n the number of blocks of B. Latencies count from a "
             "trigger’s closing to its commit acknowledged. The ratio of the backlog is of the backlog plus one."
         )

@@ -135,7 +135,10 @@ def _agreement(blocks: Sequence[Block]) -> Iterator[Agreement]:
 def _steadiness(agreement: Sequence[Agreement]) -> tuple[bool | None, str]:
     looked = [each for each in agreement if each.figure in STEADY_BY and each.a_to_a.holds_one is not None]
     if not looked:
-        return None, "Too few blocks of A to tell whether the machine was steady: it takes five of them, four pairs."
+        return (
+            None,
+            "There are too few blocks of A to say whether the machine was steady: five are needed, with four pairs.",
+        )
     scatter = listed([f"{100 * each.scatter:.1f} % in the {_title(each.figure)}" for each in looked])
     moved = [each for each in looked if not (each.a_to_a.holds_one or is_negligible(each.a_to_a))]
     if moved:

@@ -1,6 +1,6 @@
 """Estimates with intervals of 95 % confidence: pure functions of numpy.
 
-A block of B is laid beside the two blocks of A around it. With y the logarithms of a figure by block,
+A block of B is compared with the two blocks of A around it. With y the logarithms of a figure by block,
 
     d_k = y(B_k) - (y(A before) + y(A after)) / 2,        ratio = exp(delta), delta the common mean of the d_k,
 

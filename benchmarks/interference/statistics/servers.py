@@ -27,10 +27,10 @@ def _hits(server: Mapping[str, float]) -> dict[str, float]:
 
 def _rows(blocks: Sequence[Block], of: Callable[[Block], Mapping[str, float]]) -> list[ServerRow]:
     without = [of(block) for block in blocks if block.kind == "A"]
-    beside = [of(block) for block in blocks if block.kind == "B"]
-    names = sorted({name for found in (*without, *beside) for name, value in found.items() if value})
+    with_readers = [of(block) for block in blocks if block.kind == "B"]
+    names = sorted({name for found in (*without, *with_readers) for name, value in found.items() if value})
     rows = []
     for name in names:
-        a, b = (sum(found.get(name, 0.0) for found in kind) / max(1, len(kind)) for kind in (without, beside))
+        a, b = (sum(found.get(name, 0.0) for found in kind) / max(1, len(kind)) for kind in (without, with_readers))
         rows.append(ServerRow(name=name, a=a, b=b, ratio=b / a if a else None))
     return rows

@@ -1,4 +1,4 @@
-"""The tables of ways: a table a database, the paper's figures beside ours."""
+"""The tables of ways, one for each database, with the figures of the paper."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def ways(run: Run) -> Markup:
         return Markup()
     note = (
         f"{_rounds(run.rounds)} (for 1/dt the quartiles over triggers). Safe: a trigger that was acknowledged survives "
-        "a crash of the server, and nobody sees half of one. The commit latency counts from when a commit’s first "
+        "a crash of the server, and no reader sees half of one. The commit latency counts from when a commit’s first "
         "trigger was ready to be written until it was acknowledged, all at full speed: with many triggers a commit it "
         "grows with the batch. The ceiling copies batches made beforehand, with no daemon around it: it is no way to "
         "choose."

@@ -10,7 +10,7 @@ from schemas.visits.tables import IndexMode
 WRITTEN = {"DIAObject": "objects", "DIASource": "sources", "DIAForcedSource": "forced"}
 """Tables that only grow, and the counts of a visit that say by how much."""
 TOLERANCE = 0.02
-"""How far a run may be from the formula, as a fraction, beside what its sky is by chance."""
+"""How far a run may be from the formula, as a fraction, beyond the chance of its sky."""
 
 
 def written(run: Measured) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Which conditions are measured: a base, and beside it what differs from it in one thing only. Pure."""
+"""The conditions: a base condition, and others that differ from it in one setting only: pure functions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -196,7 +196,7 @@ def _changes() -> Iterator[tuple[str, str, dict[str, Any]]]:
         )
     yield "fork", "3 x 3 tiles, a process each", {"tiles": 3, "workers": "fork"}
     reconnecting = {"tiles": 3, "workers": "persistent", "processes": 2, "connections": "per_visit"}
-    yield "per_visit", "3 x 3 tiles, persistent workers, connections made anew each visit", reconnecting
+    yield "per_visit", "3 x 3 tiles, persistent workers, new connections for each visit", reconnecting
     yield "window", "a history of 10 days", {"history_days": 10.0}
     for ranges in (32, 128):
         yield f"ranges_{ranges}", f"{ranges} HTM ranges", {"htm_ranges": ranges}

@@ -54,7 +54,7 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, wanted: Mapping[str, Backend], say: Callable[[str], None]) -> Iterator[Running]:
+def running(folder: Path, wanted: Mapping[str, Backend], print_line: Callable[[str], None]) -> Iterator[Running]:
     """Have servers run; they are stopped afterwards, and what they wrote is removed.
 
     Those that are not on the machine are left out, and a note and a line say so.
@@ -62,7 +62,7 @@ def running(folder: Path, wanted: Mapping[str, Backend], say: Callable[[str], No
     Args:
         folder: they write in it; it is made, and removed.
         wanted: of which backend each is, by a name.
-        say: takes the line.
+        print_line: takes the line.
 
     """
     found = Running()
@@ -80,7 +80,7 @@ def running(folder: Path, wanted: Mapping[str, Backend], say: Callable[[str], No
             except ServerNotInstalled as error:
                 missing[backend] = error
                 found.note(f"{backend} was left out: {error}.")
-                say(f"{backend} is left out: {error}")
+                print_line(f"{backend} is left out: {error}")
         yield found
 
 

@@ -1,4 +1,4 @@
-"""Lets a server do between the turns what a turn left behind, so that it does not run on in somebody else's."""
+"""Lets a server finish after a turn what the turn left to do, so that it does not run on during the next turn."""
 
 import time
 from collections.abc import Callable, Mapping

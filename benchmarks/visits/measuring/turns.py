@@ -25,7 +25,7 @@ PATIENCE_S = 600.0
 STANDS_S = 180.0
 """A condition that does nothing in so long, as when its server went away for good, is left out from there on."""
 GROWTH = 1.15
-"""A round is reckoned to take so much longer than the one before."""
+"""A round is expected to take so much longer than the one before."""
 
 
 @dataclass
@@ -50,14 +50,14 @@ class Turns:
 
     @property
     def name(self) -> str:
-        """Its name beside those of other backends."""
+        """Its name, with the backend."""
         return f"{self.condition.backend} {self.condition.name}"
 
 
 def set_up(group: Group, servers: Mapping[str, Server], folder: Path) -> list[Turns]:
     """Give each condition a schema of its own, on its server. Those without a server are left out.
 
-    folder: for what the processes of visits say.
+    folder: for the logs of the processes of visits.
     """
     found = []
     for number, condition in enumerate(group.conditions):
@@ -80,13 +80,18 @@ def set_up(group: Group, servers: Mapping[str, Server], folder: Path) -> list[Tu
 
 
 def measure(
-    group: Group, turns: Sequence[Turns], *, seed: int, say: Callable[[str], None], tell: Callable[[float], None]
+    group: Group,
+    turns: Sequence[Turns],
+    *,
+    seed: int,
+    print_line: Callable[[str], None],
+    on_estimate: Callable[[float], None],
 ) -> list[str]:
     """Let all conditions do their visits, round by round in a shuffled order; return what was cut short.
 
     After each turn its server does what the turn left behind before the next one begins; that is not timed as a visit.
 
-    tell: takes after each turn the estimate of the seconds that the group still needs.
+    on_estimate: takes after each turn the estimate of the seconds that the group still needs.
     """
     order = random.Random(f"{seed} {group.name}")  # noqa: S311 - an order, no secret
     began, before = time.monotonic(), 0.0
@@ -100,15 +105,15 @@ def measure(
         until = min((number + 1) * group.chunk, group.visits)
         for place, turn in enumerate(order.sample(list(turns), len(turns))):
             if turn.problem is None:
-                _take(turn, until, say)
+                _take(turn, until, print_line)
                 _settle(turn)
             so_far = time.monotonic() - round_began
             a_round = max(before * GROWTH, so_far / (place + 1) * len(turns))
             later = min(left - a_round, a_round * GROWTH * (group.rounds - number - 1))
-            tell(a_round - so_far + max(0.0, later))
+            on_estimate(a_round - so_far + max(0.0, later))
         before = time.monotonic() - round_began
         each = [f"{turn.name} {_last(turn, group.chunk):.0f} ms" for turn in turns if turn.problem is None]
-        say(f"  {group.name}, visit {until} of {group.visits}: {', '.join(each)}")
+        print_line(f"  {group.name}, visit {until} of {group.visits}: {', '.join(each)}")
     return []
 
 
@@ -117,12 +122,12 @@ def _last(turn: Turns, chunk: int) -> float:
     return 1e3 * sum(visit.visit_s for visit in last) / len(last)
 
 
-def _take(turn: Turns, until: int, say: Callable[[str], None]) -> None:
+def _take(turn: Turns, until: int, print_line: Callable[[str], None]) -> None:
     try:
         visits, compactions = asyncio.run(_visits(turn, until))
     except (VisitsFailed, StoreError) as error:
         turn.problem = str(error)
-        say(f"  {turn.name} is left out from here on: {error}")
+        print_line(f"  {turn.name} is left out from here on: {error}")
     else:
         turn.visits += visits
         turn.compactions += compactions

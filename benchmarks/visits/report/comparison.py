@@ -73,10 +73,10 @@ def _tiles(found: Against) -> Markup:
         f"{name}: slope with the window full": (_flat, "", "too few visits after the window was full"),
     }
     tiled = []
-    for heading, (told, aim, why) in kinds.items():
-        big, soft = told(found.alone) or (UNKNOWN, why)
+    for heading, (shown_of, aim, why) in kinds.items():
+        big, soft = shown_of(found.alone) or (UNKNOWN, why)
         soft += aim
-        also = told(found.with_upkeep) if found.with_upkeep is not None else None
+        also = shown_of(found.with_upkeep) if found.with_upkeep is not None else None
         if also is not None:
             soft += f". With compaction’s seconds spread over the visits: {also[0]} ({also[1]})"
         tiled.append(tile(heading, big, soft))
@@ -154,7 +154,7 @@ def _group(comparison: Comparison, group: str) -> Markup:
         "First and last are means of a tenth of the visits; slopes have their 95 % interval below them; a ratio is to "
         "the paper’s mode that is best at the end, over the last half, visit by visit. In the small plots all of a "
         "database share their axes: points are visits, dark the whole, blue the selects, orange the stores. Settling "
-        "is what a server did after each turn, by visits, so that nothing of it ran on in somebody else’s."
+        "is what a server did after each turn, by visits, so that none of it ran on during the next turn."
     )
     if group == MAIN:
         note += (

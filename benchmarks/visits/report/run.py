@@ -1,4 +1,4 @@
-"""The report of one run as one HTML file: what was measured, beside the paper's figures."""
+"""The report of one run as one HTML file, with the figures of the paper."""
 
 import time
 
@@ -12,7 +12,7 @@ from benchmarks.html.table import NOTHING, Column, figures, table
 from benchmarks.report.formatting import counted
 from benchmarks.visits.report.charts import Series, axes, box_chart, chart, share_chart, straight
 from benchmarks.visits.report.elements import figure, product, seconds, settings_of, slope
-from benchmarks.visits.statistics.paper import BESIDE, FIGURES, MARKS, SOURCE, WIDTH_NOTE, WIDTHS
+from benchmarks.visits.statistics.paper import FIGURES, MARKS, PUBLISHED_LINES, SOURCE, WIDTH_NOTE, WIDTHS
 from daemon.workloads.visits.figures import bin_visits, line, over, over_by_bin
 from schemas.api.visits import TIMES, VisitsRun
 from schemas.visits.tables import IndexMode
@@ -77,20 +77,20 @@ def _warnings(run: VisitsRun) -> Markup:
 def _curves(run: VisitsRun) -> Markup:
     cards, scale = [], run.settings.survey.scale
     for column, title in PANELS.items():
-        found, papers = series(run, column), BESIDE[column]
+        found, papers = series(run, column), PUBLISHED_LINES[column]
         last = int(found.visits.max())
         growth = papers.slope_per_1000 * last / scale / 1000
         ends = scale * max(0.0, papers.intercept), scale * (papers.intercept + growth)
         across, up = axes([found], ends)
-        beside = straight(ends, across, up, "published", f"{papers.condition} [{papers.mark}]")
-        cards.append(chart(title, [found], across, up, papers=beside))
+        published = straight(ends, across, up, "published", f"{papers.condition} [{papers.mark}]")
+        cards.append(chart(title, [found], across, up, papers=published))
     key = keys(
         (
             ("stroke visit", "measured here, with the straight line through it"),
             ("stroke published", "the paper’s line"),
         )
     )
-    lines = ", ".join(f"{PANELS[column].lower()}: {fit.condition}" for column, fit in BESIDE.items())
+    lines = ", ".join(f"{PANELS[column].lower()}: {fit.condition}" for column, fit in PUBLISHED_LINES.items())
     at_scale = (
         ""
         if scale == 1
@@ -162,7 +162,7 @@ def _compactions(run: VisitsRun) -> Markup:
             cells = [tag("code", name), f"{len(of_table):,}", seconds(taken), seconds(taken / len(run.visits))]
             rows.append(("", [*cells, *(f"{before:,} → {after:,}" for before, after in (pieces, records))]))
     note = (
-        "After a night’s last visit, pieces of periods that ended are written anew, by pixel and in full pages; of "
+        "After a night’s last visit, pieces of periods that ended are rewritten, by pixel and in full pages; of "
         "DIAObjectLast the newest version of each object in a period stays. No visit runs meanwhile, so that these "
         "seconds are in none; spread over all visits they are those of the column “A visit”."
     )

@@ -18,7 +18,7 @@ NAMES = {"postgresql": "PostgreSQL", "mysql": "MariaDB", "mongodb": "MongoDB"}
 NO_EFFECT = 0.1
 """A ratio that is surely within so much of 1 is none that matters."""
 HALVES = 0.6
-"""What takes no more than this part of the time is said to be halved."""
+"""A time counts as halved when it is at most this fraction of the other."""
 BENT = 0.125
 """A growth that bends by less than this part of itself, half as much as a parabola does, is called linear."""
 
@@ -232,7 +232,7 @@ def _history(comparison: Comparison) -> Iterator[Finding]:
 
 def _slope(visits: Array, seconds: Array) -> Line:
     fit = line(visits, seconds)
-    assert fit is not None  # whoever asks has enough visits
+    assert fit is not None  # the callers have enough visits
     return fit
 
 

@@ -1,4 +1,4 @@
-"""What the paper measured of visits, to be printed beside ours. k is visit / 1000; everything is in seconds.
+"""The figures of the paper, for comparison with ours. k is visit / 1000; everything is in seconds.
 
 LSST's technical note DMTN-113. Marks: [S] it says so, [D] computed from data published with it, [F] read off a
 published plot's legend, [R] of what came after it.
@@ -79,8 +79,8 @@ FITS = (
     Fit(what="store_s", condition="PostgreSQL in a cloud, 57k visits", intercept=0.577, slope_per_1000=0.126, mark="F"),
 )
 
-BESIDE = {"visit_s": FITS[0], "select_s": FITS[4], "store_s": FITS[5]}
-"""The lines that are drawn beside ours: PostgreSQL's."""
+PUBLISHED_LINES = {"visit_s": FITS[0], "select_s": FITS[4], "store_s": FITS[5]}
+"""The lines in our plots: those of PostgreSQL."""
 
 FIGURES = (
     Figure(condition="spinning disk, visit 5k", figure="MySQL select 27, store 85; PostgreSQL 17, 143", mark="D"),
@@ -108,7 +108,7 @@ FIGURES = (
         mark="D",
     ),
     Figure(
-        condition="Oracle RAC, connections made anew each visit → permanent ones",
+        condition="Oracle RAC, new connections for each visit → permanent ones",
         figure="a visit 6.11 → 3.90",
         mark="D",
     ),

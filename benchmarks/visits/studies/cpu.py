@@ -17,7 +17,7 @@ import psutil
 import psycopg
 
 from backends.visits.base import open_visit_store
-from benchmarks.rounds.progress import say
+from benchmarks.rounds.progress import print_line
 from benchmarks.visits.measuring.servers import running
 from daemon.workloads.visits.following import spec_of
 from daemon.workloads.visits.messages import Message, Troubled, Visited
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Not a folder of the user's alone: as root the server runs under another account.
     with (
         tempfile.TemporaryDirectory(prefix="triggerlog-", ignore_cleanup_errors=True) as folder,
-        running(Path(folder) / "servers", {"alone": Backend.POSTGRESQL}, say) as found,
+        running(Path(folder) / "servers", {"alone": Backend.POSTGRESQL}, print_line) as found,
     ):
         for number, mode in enumerate(options.modes):
             settings = dict(setting.split("=", 1) for setting in mode.split(","))
@@ -61,9 +61,9 @@ async def _measured(dsn: str, visits: VisitsConfig) -> np.ndarray:
     used: list[tuple[float, float]] = []
     server: list[psutil.Process] = []
 
-    def say_visit(message: Message) -> None:
+    def print_visit(message: Message) -> None:
         if isinstance(message, Troubled):
-            say(message.problem)
+            print_line(message.problem)
         if isinstance(message, Visited):
             if not server:
                 server.append(_backend(dsn))
@@ -73,7 +73,7 @@ async def _measured(dsn: str, visits: VisitsConfig) -> np.ndarray:
 
     try:
         spec = spec_of(database, visits, state_dir=Path())
-        await Run(spec, store, Alone(store, visits), say_visit, asyncio.Event()).run()
+        await Run(spec, store, Alone(store, visits), print_visit, asyncio.Event()).run()
         await store.drop()
     finally:
         await store.close()

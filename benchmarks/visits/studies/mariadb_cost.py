@@ -1,6 +1,6 @@
 """What visits cost a MariaDB: `python -m benchmarks.visits.studies.mariadb_cost MODE ...`. Decision 0038.
 
-Visits are run one after another in this process, and of each method of the store is told, over the last quarter of the
+Visits run one after another in this process. For each method of the store it prints, over the last quarter of the
 visits: time, processor time of the server and of this process, pages read, and that a row. Processor time and pages are
 what other programs on the machine disturb least.
 """
@@ -36,8 +36,8 @@ TIMEOUT_S = 600
 class Account:
     """Costs by method: seconds, the server's, ours, pages, rows."""
 
-    def __init__(self, store: MysqlVisitStore, beside: Connection, pid: int) -> None:
-        self._beside = beside
+    def __init__(self, store: MysqlVisitStore, monitor: Connection, pid: int) -> None:
+        self._monitor = monitor
         self._pid = pid
         self.costs: dict[str, Any] = defaultdict(lambda: np.zeros(5))
         for name in METHODS:
@@ -55,7 +55,7 @@ class Account:
         return counted
 
     async def _pages(self) -> int:
-        ((_, pages),) = await self._beside.fetch("SHOW GLOBAL STATUS LIKE 'Innodb_pages_read'")
+        ((_, pages),) = await self._monitor.fetch("SHOW GLOBAL STATUS LIKE 'Innodb_pages_read'")
         return int(pages)
 
 
@@ -73,11 +73,11 @@ async def run(mode: str, arguments: argparse.Namespace, folder: Path) -> None:
     server = ThrowawayMariadb(folder, innodb_buffer_pool_size=arguments.pool)
     dsn = server.start()
     store = MysqlVisitStore(DatabaseConfig(dsn=dsn, command_timeout_s=TIMEOUT_S), visits)
-    beside = await connect(address_of(dsn), program="cost", timeout_s=TIMEOUT_S)
+    monitor = await connect(address_of(dsn), program="cost", timeout_s=TIMEOUT_S)
     try:
         await store.create()
         assert server.pid is not None
-        account = Account(store, beside, server.pid)
+        account = Account(store, monitor, server.pid)
         sky, last_object, last_source = Sky(visits.survey), 0, 0
         for visit in range(arguments.visits):
             if visit == arguments.visits * 3 // 4:
@@ -108,14 +108,14 @@ async def run(mode: str, arguments: argparse.Namespace, folder: Path) -> None:
                     last_source_id=last_source,
                 )
             )
-        say(mode, account, arguments.visits - arguments.visits * 3 // 4)
+        print_costs(mode, account, arguments.visits - arguments.visits * 3 // 4)
     finally:
         await store.close()
-        beside.terminate()
+        monitor.terminate()
         server.stop()
 
 
-def say(mode: str, account: Account, visits: int) -> None:
+def print_costs(mode: str, account: Account, visits: int) -> None:
     """Print the costs of a visit, and of a row."""
     print(f"{mode}: a visit, mean of the last {visits}")  # noqa: T201
     for name, (seconds, server, own, pages, rows) in account.costs.items():

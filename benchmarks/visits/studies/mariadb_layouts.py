@@ -58,8 +58,8 @@ def field(random: np.random.Generator) -> list[int]:
 
 async def pages(session: Session) -> tuple[int, int]:
     """Pages that the server has read and written."""
-    told = dict(await session.fetch("SHOW GLOBAL STATUS LIKE 'Innodb_pages_%'"))
-    return int(told["Innodb_pages_read"]), int(told["Innodb_pages_written"])
+    counters = dict(await session.fetch("SHOW GLOBAL STATUS LIKE 'Innodb_pages_%'"))
+    return int(counters["Innodb_pages_read"]), int(counters["Innodb_pages_written"])
 
 
 async def measure(session: Session, layout: Layout, nbytes: int, visits: int) -> str:
