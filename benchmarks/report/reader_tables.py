@@ -62,7 +62,7 @@ def _block(block: Block, alone: Block) -> Iterator[str]:
     yield "" if block is alone else f"{spread(block.dose).median:.2f}"
 
 
-def page(run: Run) -> Table | None:
+def audiences(run: Run) -> Table | None:
     """CPU and traffic by audience; None where it was not measured."""
     if not run.audiences:
         return None

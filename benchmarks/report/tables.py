@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.load.workload import INSTRUMENTS
-from benchmarks.report.reader_tables import governor, page
+from benchmarks.report.formatting import counted, number
+from benchmarks.report.reader_tables import audiences, governor
 from benchmarks.report.reading import run_of
 from benchmarks.report.run import BARE_LOOP, CEILING, DAEMON, PAPER, Latency, MeasuredServer, Run, Way
 from benchmarks.report.table import Table, aim, text
@@ -27,25 +28,31 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
     """Make the tables of whatever the report holds; a measure that was left out has none."""
     run = run_of(report)
     made: list[Table | None] = [_throughput(run, backend) for backend in run.servers]
-    made += [_ratios(run), _latency(run), _cpu(run), _memory(run), journal_cost(run), drains(run)]
-    made += [governor(run), page(run)]
+    made += [_ratios(run), latency_table(run), cpu(run), memory(run), journal_cost(run), drains(run)]
+    made += [governor(run), audiences(run)]
     return [table for table in made if table is not None]
 
 
 def conditions(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the figures were measured on."""
     run = run_of(report)
-    changed = " with changes" if run.dirty else ""
-    return [
-        ("date", run.date),
-        ("machine", f"{run.cpu}, {run.cores} cores, {run.memory_gib:.0f} GiB"),
-        ("load before", f"{run.load:.2f}"),
-        ("Python", run.python),
-        *(condition for server in run.servers.values() for condition in _server(server)),
-        ("fdatasync", f"{run.fdatasync_ms:.2f} ms for 8 KiB (median)"),
-        ("workload", f"{INSTRUMENTS} instruments x 4 float64 channels, random values"),
-        ("set", f"`{run.plan}`, at commit {run.commit or '?'}{changed}"),
-    ]
+    servers = [condition for server in run.servers.values() for condition in _server(server)]
+    return [*facts(run), *servers]
+
+
+def facts(run: Run) -> Iterator[tuple[str, str]]:
+    """The machine, the workload, the plan and the source."""
+    yield "Date", run.date
+    yield "Machine", f"{run.cpu}, {counted(run.cores, 'core')}, {run.memory_gib:.0f} GiB"
+    yield "Load before", f"{run.load:.2f}"
+    yield "Disk", f"an fdatasync of 8 KiB takes {number(run.fdatasync_ms)} ms (median)"
+    yield "Python", run.python
+    yield "Workload", f"{INSTRUMENTS} instruments x 4 float64 channels, random values"
+    windows = f", up to {counted(run.windows, 'window')} at each rate" if run.windows else ""
+    rounds = counted(run.rounds, "round") if run.rounds else "throughput not measured"
+    yield "Plan", f"{run.plan}: {rounds}{windows}"
+    if run.commit:
+        yield "Source", f"commit {run.commit}{', with changes' if run.dirty else ''}"
 
 
 def _server(server: MeasuredServer) -> Iterator[tuple[str, str]]:
@@ -53,7 +60,7 @@ def _server(server: MeasuredServer) -> Iterator[tuple[str, str]]:
     yield server.name, f"{server.version}, {where}"
     for durability, words in server.durability.items():
         yield f"- {durability}", words
-    yield "- settings", ", ".join(f"{name} {value}" for name, value in server.settings.items()) or "it tells none"
+    yield "- settings", ", ".join(f"{name} {value}" for name, value in server.settings.items()) or "none given"
 
 
 def _throughput(run: Run, backend: Backend) -> Table | None:
@@ -143,7 +150,8 @@ def _fastest(ways: Sequence[Way]) -> Way:
     return max(ways, key=lambda way: way.rate.median)
 
 
-def _latency(run: Run) -> Table | None:
+def latency_table(run: Run) -> Table | None:
+    """Latency at each steady rate, of the daemon and of a bare loop; None where it was not measured."""
     if not run.latencies:
         return None
     rows = []
@@ -175,7 +183,8 @@ def _latency_row(latency: Latency, bare: Latency | None) -> Iterator[str]:
     yield from aim(found.median, LATENCY_AIM, at_least=False)
 
 
-def _cpu(run: Run) -> Table | None:
+def cpu(run: Run) -> Table | None:
+    """CPU of the daemon by rate; None where it was not measured."""
     if not run.loads:
         return None
     rows = tuple(
@@ -190,14 +199,15 @@ def _cpu(run: Run) -> Table | None:
     )
 
 
-def _memory(run: Run) -> Table | None:
-    memory = run.memory
-    if memory is None:
+def memory(run: Run) -> Table | None:
+    """Memory of the daemon at full speed; None where it was not measured."""
+    found = run.memory
+    if found is None:
         return None
     row = (
-        f"{memory.seconds:g} s at {memory.rate:,.0f} triggers/s",
-        f"{memory.least_mib:.0f} to {memory.most_mib:.0f}",
-        f"{memory.slope_mib:+.1f}",
+        f"{found.seconds:g} s at {found.rate:,.0f} triggers/s",
+        f"{found.least_mib:.0f} to {found.most_mib:.0f}",
+        f"{found.slope_mib:+.1f}",
     )
     return Table(
         title="Resident memory of the daemon at full speed",

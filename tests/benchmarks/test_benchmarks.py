@@ -139,7 +139,7 @@ def test_rounds_take_turns() -> None:
     found = interleaved(
         {"a": lambda: contender("a"), "b": lambda: contender("b")},
         rounds=2,
-        say=lambda name, number, _: said.append(f"{name}{number}"),
+        end=lambda name, number, _: said.append(f"{name}{number}"),
     )
     assert order == ["a", "b", "a", "b"]
     assert said == ["a0", "b0", "a1", "b1"]

@@ -3,23 +3,24 @@
 from collections.abc import Sequence
 
 from benchmarks.html.axes import STEPS, LogAxis, snug
-from benchmarks.html.elements import card, chart, keys, section, with_small
+from benchmarks.html.elements import card, chart, keys, section
 from benchmarks.html.markup import Markup, join, tag
-from benchmarks.html.table import NOTHING, Column, figures, table
 from benchmarks.report.choice import number_of_rate
-from benchmarks.report.formatting import between, kind_of_spread, number
+from benchmarks.report.formatting import kind_of_spread, number
+from benchmarks.report.html.figures import shown
 from benchmarks.report.run import BARE_LOOP, DAEMON, SENDER, Latency, MeasuredServer, Run
+from benchmarks.report.tables import latency_table
 from benchmarks.rounds.summary import spread
 
 ROOM = 1.6
 """Room left and right of the least and the highest rate, as a factor."""
 CLASSES = {DAEMON: "daemon", BARE_LOOP: "bare", SENDER: "sender"}
-SHORT = {SENDER: "sender"}
 
 
 def latency(run: Run) -> Markup:
     """The curves, and a table of what they show; empty where latency was not measured."""
-    if not run.latencies:
+    table = latency_table(run)
+    if table is None:
         return Markup()
     across, up = _axes(run.latencies)
     panels = [_panel(run, server, across, up) for server in run.servers.values()]
@@ -38,7 +39,7 @@ def latency(run: Run) -> Markup:
         )
     )
     curves = tag("div", *panels, class_="curves")
-    return section("Latency against the rate", key, curves, _figures(run), name="latency", note=note)
+    return section("Latency against the rate", key, curves, card(shown(table)), name="latency", note=note)
 
 
 def _windows(count: int) -> str:
@@ -89,35 +90,3 @@ def _line(found: Sequence[Latency], across: LogAxis, up: LogAxis) -> Markup:
 def _path(points: Sequence[tuple[float, float]], across: LogAxis, up: LogAxis, style: str) -> Markup:
     d = "L".join(f"{across.at(rate):.2f} {100 - up.at(value):.2f}" for rate, value in points)
     return tag("path", d=f"M{d}", class_=style)
-
-
-def _figures(run: Run) -> Markup:
-    columns = [Column("Rate"), *figures(*(f"{who}, {what} ms" for who, _, what in _shown(run)))]
-    tables = []
-    for server in run.servers.values():
-        found = {(item.rate, item.contender): item for item in run.latencies if item.backend is server.backend}
-        rows = []
-        for rate in sorted({rate for rate, _ in found}):
-            cells = [_cell(found.get((rate, contender)), what) for _, contender, what in _shown(run)]
-            rows.append(("", [f"{server.name}, {number_of_rate(rate)}/s", *cells]))
-        tables += rows
-    return card(table("Latency at a steady rate", columns, tables))
-
-
-def _shown(run: Run) -> list[tuple[str, str, str]]:
-    contenders = list(dict.fromkeys(item.contender for item in run.latencies))
-    contenders.sort(key=lambda contender: (contender != DAEMON, contender != BARE_LOOP))
-    return [
-        (SHORT.get(contender, contender), contender, what)
-        for contender in contenders
-        for what in ("p50", "p99", "longest")
-    ]
-
-
-def _cell(found: Latency | None, what: str) -> str:
-    if found is None:
-        return NOTHING
-    if what == "longest":
-        return number(max(found.max_ms))
-    values = spread(found.p99_ms if what == "p99" else found.p50_ms)
-    return with_small(number(values.median), between(values) if what == "p99" else "")

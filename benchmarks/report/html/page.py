@@ -6,13 +6,14 @@ from benchmarks.html.markup import Markup, tag
 from benchmarks.load.workload import INSTRUMENTS
 from benchmarks.report.choice import GOAL_HZ, advise, fastest, warn
 from benchmarks.report.formatting import between, number, times
-from benchmarks.report.html.conditions import conditions, cost
+from benchmarks.report.html.conditions import conditions
 from benchmarks.report.html.distributions import distributions
+from benchmarks.report.html.figures import figures_section
 from benchmarks.report.html.latency import latency
-from benchmarks.report.html.outages import outages
-from benchmarks.report.html.readers import readers
 from benchmarks.report.html.ways import ways
+from benchmarks.report.reader_tables import audiences, governor
 from benchmarks.report.run import MeasuredServer, Run
+from benchmarks.report.tables import cpu, drains, journal_cost, memory
 
 TITLE = "Which database, and how to write to it"
 
@@ -21,8 +22,16 @@ def page(run: Run, command: str) -> str:
     """Write the whole file. command: what repeats the run, without a password."""
     names = " · ".join(f"{server.name} {server.version}" for server in run.servers.values())
     facts = f"{INSTRUMENTS} instruments a trigger · {names} · {run.cpu}, {run.cores} cores · {run.date}"
-    measured = (ways(run), distributions(run), latency(run), outages(run), readers(run), cost(run))
-    sections = [_choice(run), *measured, conditions(run, command)]
+    sections = [
+        _choice(run),
+        ways(run),
+        distributions(run),
+        latency(run),
+        figures_section("When the database is away", journal_cost(run), drains(run), name="outages"),
+        figures_section("While others read", governor(run), audiences(run), name="reading"),
+        figures_section("What the daemon costs", cpu(run), memory(run), name="cost"),
+        conditions(run, command),
+    ]
     return document(TITLE, facts, sections, date=run.date, command="triggerlog bench")
 
 

@@ -23,10 +23,10 @@ LOCAL = "http://127.0.0.1:8120"
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """A daemon's address, and what gets in there; without a token only what is open to everybody.
+    """The address of a daemon, and the credentials; without a token only requests that need none succeed.
 
     context: None where there is no TLS.
-    certificate: the daemon's own, where it is at hand.
+    certificate: that of the daemon, where the configuration names it.
     """
 
     url: str
@@ -35,12 +35,12 @@ class Reach:
     certificate: Path | None = None
 
     def client(self, patience_s: float) -> "httpx.AsyncClient":
-        """A client that asks there."""
+        """A client of this daemon."""
         # Imported here: other commands start without the client.
         import httpx  # noqa: PLC0415
 
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-        # To read all authorities that the system trusts takes longer than the asking, and without TLS nobody asks them.
+        # Reading the authorities that the system trusts takes longer than the request; without TLS they are not used.
         trusted = self.context or not self.url.startswith("http:")
         # A proxy named in the environment must not come between a command and a daemon on this machine.
         return httpx.AsyncClient(
@@ -76,7 +76,7 @@ def reach(
 def _address(loaded: LoadedConfig) -> str:
     api = loaded.config.api
     if not api.port:
-        raise CommandFailed("api.port is 0, any free one: name the daemon's address with --daemon")
+        raise CommandFailed("api.port is 0, which takes any free port; give the address of the daemon with --daemon")
     return f"{api.scheme}://{in_url('127.0.0.1' if is_everywhere(api.host) else api.host)}:{api.port}"
 
 
@@ -90,7 +90,7 @@ def _token(loaded: LoadedConfig | None, file: Path | None, environment: Mapping[
     try:
         return configured_token(loaded, environment) or kept_token(loaded.state_dir)
     except (ConfigError, OSError):
-        # Whoever may not read it may still ask what is open to all; where that is nothing, the daemon says so.
+        # A user who may not read it can still ask what needs no token; the daemon refuses the rest.
         return None
 
 

@@ -93,8 +93,8 @@ def _groups(groups: Mapping[str, GroupStatus]) -> Table:
 
 def _figures(group: GroupStatus) -> dict[str, str | Text]:
     triggers, readings = group.triggers, group.readings
-    held = " senders held back" if group.backpressure else ""
-    lacking = f"▲ {group.missing_now}" if group.missing_now else "0"
+    paused = " senders held back" if group.backpressure else ""
+    missing = f"▲ {group.missing_now}" if group.missing_now else "0"
     return {
         "instruments": f"{group.instruments:,}",
         "layout, durability": f"{group.layout}, {group.durability}",
@@ -105,10 +105,10 @@ def _figures(group: GroupStatus) -> dict[str, str | Text]:
         "readings/s committed": f"{readings.commit_rate:,.0f}",
         "commit p50, p99 (ms)": f"{ms(group.commit_ms.p50)}, {ms(group.commit_ms.p99)}",
         "triggers open, waiting": f"{triggers.open:,}, {triggers.waiting:,}",
-        "backlog": Text(f"{group.backlog_mib:,.1f} MiB in memory{held}", "bold red" if held else ""),
+        "backlog": Text(f"{group.backlog_mib:,.1f} MiB in memory{paused}", "bold red" if paused else ""),
         "journal": f"{group.journal_mib:,.1f} MiB on disk{_outlook(group)}",
         "complete, incomplete": f"{triggers.complete:,}, {triggers.incomplete:,}",
-        "instruments missing now": Text(lacking, "yellow" if group.missing_now else ""),
+        "instruments missing now": Text(missing, "yellow" if group.missing_now else ""),
         "out of step": Text(_out_of_step(group), "bold yellow" if group.desynchronised_now else ""),
         "missing a trigger": f"{group.missing_a_trigger:,.2f}",
         "readings late, duplicate": f"{readings.late:,}, {readings.duplicate:,}",
@@ -158,7 +158,7 @@ def _event(event: Event) -> Text:
 
 
 def duration(seconds: float) -> str:
-    """Say a duration as a person does: `42 s`, `3 min 20 s`, `5 h 07 min`, `2 d 05 h`."""
+    """A duration as text: `42 s`, `3 min 20 s`, `5 h 07 min`, `2 d 05 h`."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -17,7 +17,7 @@ from schemas.api.status import Status
 
 
 async def watch(daemon: Reach, every_s: float, console: Console) -> None:
-    """Show the status over and over until cancelled; while the daemon is gone say so, and since when."""
+    """Show the status again and again until cancelled; while the daemon is gone, show that, and since when."""
     last: Status | None = None
     answered = time.monotonic()
     async with daemon.client(PATIENCE_S) as client:
@@ -33,7 +33,7 @@ async def watch(daemon: Reach, every_s: float, console: Console) -> None:
 
 
 def absence(last: Status | None, reason: str, since_s: float) -> RenderableType:
-    """Say that the daemon is gone; what it said last is shown grey, so that no stale number looks live."""
+    """Show that the daemon is gone; its last status is grey, so that no stale number looks live."""
     lines = [
         Text(f"✗ NO DATA for {since_s:.0f} s", "bold red"),
         Text(reason),

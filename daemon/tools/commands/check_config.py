@@ -1,4 +1,4 @@
-"""`triggerlog check-config`: what is wrong with a configuration, and with the database that it names."""
+"""`triggerlog check-config`: checks a configuration, and the database that it names."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,15 +26,15 @@ EPILOG = examples("triggerlog check-config beam.toml", "triggerlog check-config 
 
 def check_config(
     file: File,
-    offline: Annotated[bool, typer.Option("--offline", help="Look at the file only; ask no database.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Check only the file; ask no database.")] = False,
 ) -> None:
-    """Say what is wrong with a configuration, by field and with the mend; or what it means, when nothing is.
+    """Check a configuration: print each problem with its field and what to do, or what the configuration means.
 
-    The database is asked too, and nothing is changed in it. One that is away is no error: the daemon waits for it.
+    The database is asked too, and not changed. A database that is away is no error: the daemon waits for it.
     """
     try:
         loaded = load_config(file)
-        _see_doors(loaded)
+        _check_listeners(loaded)
         look = Look() if offline else asyncio.run(_look(loaded))
     except ConfigError as error:
         _fail(map(str, error.problems))
@@ -52,14 +52,14 @@ async def _look(loaded: LoadedConfig) -> Look:
     return replace(look, warnings=(*look.warnings, *await look_at_readers(loaded)))
 
 
-def _see_doors(loaded: LoadedConfig) -> None:
+def _check_listeners(loaded: LoadedConfig) -> None:
     configured_token(loaded)
     identity_of(loaded, loaded.config.api, "api")
     contexts_of(loaded)
 
 
 def page_problems(loaded: LoadedConfig) -> Iterator[Problem]:
-    """What keeps the page from starting, as far as this user sees: it is a process of its own, perhaps of another."""
+    """Problems that keep the page from starting, as far as this user may read: the page may run as another user."""
     for look in (lambda: page_password(loaded), lambda: identity_of(loaded, loaded.config.dashboard, "dashboard")):
         try:
             look()
@@ -68,7 +68,7 @@ def page_problems(loaded: LoadedConfig) -> Iterator[Problem]:
 
 
 def _has_visits(loaded: LoadedConfig) -> bool:
-    """Whether the file says anything of visits; most sites have none."""
+    """Whether the file configures visits; most sites have none."""
     return "visits" in loaded.config.model_fields_set
 
 
@@ -111,7 +111,7 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
 
 
 def _found(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
-    """What the database said, and what the daemon would create in it."""
+    """The answer of the database, and what the daemon would create in it."""
     if look.facts is not None:
         asked = in_use([durability_of(section, loaded.config) for section in loaded.config.groups])
         words = "; ".join(dict.fromkeys(look.facts.durability[durability].words for durability in asked))

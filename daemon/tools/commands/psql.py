@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
 @app.command(epilog=EXAMPLES, context_settings={"ignore_unknown_options": True})
 def psql(
     file: File,
-    arguments: Annotated[list[str] | None, typer.Argument(help="Handed on to psql.", show_default=False)] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="Passed on to psql.", show_default=False)] = None,
 ) -> None:
     """Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path."""
     # Imported here, with the driver that comes along: every other command starts without.

@@ -1,4 +1,4 @@
-"""`triggerlog run`: the daemon."""
+"""`triggerlog run`: runs the daemon."""
 
 import asyncio
 import importlib.util
@@ -29,10 +29,10 @@ def run(
     loop: Annotated[Loop, typer.Option(help="Event loop; auto is uvloop where it is installed.")] = Loop.AUTO,
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged to stderr.")] = LogLevel.INFO,
 ) -> None:
-    """Run the daemon until SIGTERM or Ctrl-C: what was received by then is committed before it ends."""
+    """Run the daemon until SIGTERM or Ctrl-C; it commits what it has received before it ends."""
     start_logging(log_level)
     loaded = load_config(file)
-    # Imported here: a wrong configuration is told of, and every help is shown, without the server's libraries.
+    # Imported here: a wrong configuration is reported, and the help shown, without the libraries of the server.
     from daemon.service import serve  # noqa: PLC0415
 
     _run_async(serve(loaded), loop)

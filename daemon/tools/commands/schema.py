@@ -1,4 +1,4 @@
-"""`triggerlog schema`: the statements that make the schema, for a database's administrator to read first."""
+"""`triggerlog schema`: prints the statements that make the schema, for the administrator of a database."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ EPILOG = examples(
 def schema(
     file: File,
     backend: Annotated[
-        Backend | None, typer.Option(help="For another database than that of the file.", show_default="that of FILE")
+        Backend | None, typer.Option(help="For another kind of database.", show_default="that of FILE")
     ] = None,
 ) -> None:
     """Print what the daemon would run on an empty server: a script for psql, mariadb or mongosh; asks no database."""
@@ -39,6 +39,6 @@ def schema(
 
 
 def _ended(statement: str) -> str:
-    """End a statement as every client wants it; a comment stays as it is."""
+    """End a statement with a semicolon; a comment is not changed."""
     is_comment = statement.splitlines()[-1].lstrip().startswith(("--", "//"))
     return statement if is_comment or statement.endswith(";") else f"{statement};"

@@ -1,4 +1,4 @@
-"""`triggerlog status`: how a daemon is, live."""
+"""`triggerlog status`: shows the status of a daemon, once or live."""
 
 import asyncio
 from typing import Annotated
@@ -24,12 +24,12 @@ def status(
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it once, as the API gives it.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Time between two looks.")] = 0.5,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it once, as JSON of the API.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Time between two updates.")] = 0.5,
 ) -> None:
-    """Show live how the daemon is: rates, latency, what waits, what is missing, what was refused."""
-    # Imported here: a help is shown without the client and the tables.
+    """Show the status of the daemon live: rates, latency, what waits, what is missing, what was refused."""
+    # Imported here: the help is shown without the client and the tables.
     from daemon.client.api.status import fetch  # noqa: PLC0415
     from daemon.client.terminal.overview import overview  # noqa: PLC0415
     from daemon.client.terminal.watch import watch  # noqa: PLC0415

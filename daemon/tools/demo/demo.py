@@ -1,4 +1,4 @@
-"""`triggerlog demo`: a daemon, a sender and the page as three real processes, watched until they are told to stop."""
+"""Runs a daemon, a sender and the page as three processes, and watches them until they are stopped."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ HOST = "127.0.0.1"
 USES = {"api": "control API", "page": "page", "readings": "readings over TCP"}
 DEFAULT_PORTS = {"api": 8120, "page": 8121, "readings": 8122}
 READY_S = 120.0  # a first start makes the database: seconds, but a busy machine may take many times that
-LOOK_S = 0.1  # pause between two looks whether a process answers already
+POLL_S = 0.1  # pause between two checks whether a process answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class Ports:
 
 
 class Demo:
-    """Runs the three processes; `run` returns when they were told to stop, and raises when one of them fails."""
+    """The three processes; `run` returns when they were stopped, and raises when one of them fails."""
 
     def __init__(self, *, state: Path, rate: float, free_ports: bool, console: Console) -> None:
         self._state = state
@@ -90,7 +90,7 @@ class Demo:
         self._children: list[Child] = []
 
     async def run(self) -> None:
-        """Start everything, say where it is, and watch it until Ctrl-C or SIGTERM.
+        """Start everything, print the addresses, and watch it until Ctrl-C or SIGTERM.
 
         Raises:
             CommandFailed: a process does not start, or ends by itself; the others are stopped.
@@ -114,7 +114,7 @@ class Demo:
             raise CommandFailed(f"cannot make {self._state} ({reason}); name another folder with --state") from None
 
     async def _start(self, ports: Ports) -> bool:
-        """Start one after the other, each when those before it are ready; False when told to stop meanwhile."""
+        """Start one after the other, each when those before it are ready; False when stopped before that."""
         config = self._state / "demo.toml"
         values = {"instruments": INSTRUMENTS, "api": ports.api, "page": ports.page, "readings": ports.readings}
         config.write_text(CONFIGURATION.format(**values), encoding="utf-8")
@@ -130,7 +130,7 @@ class Demo:
             return await self._watched(_answers(client))
 
     def _sender_options(self, ports: Ports) -> list[str]:
-        # A little goes wrong, so that the page has something to show.
+        # A few faults, so that the page has something to show.
         faults = ["--jitter-ms", "5", "--missing", "0.002", "--late", "0.001", "--duplicated", "0.001"]
         to = ["--host", HOST, "--port", str(ports.readings), "--group", "bpm", "--connections", "each"]
         return [*to, "--rate", f"{self._rate:g}", *faults]
@@ -140,7 +140,7 @@ class Demo:
         self._children.append(await Child.start(name, [sys.executable, *arguments], log))
 
     async def _watched(self, awaited: Awaitable[object]) -> bool:
-        """Wait for something while watching the processes; False when told to stop before it happened."""
+        """Wait for something while watching the processes; False when stopped before it happened."""
         goal = asyncio.ensure_future(awaited)
         stop = asyncio.ensure_future(self._stop.wait())
         ends = {asyncio.ensure_future(child.ended()): child for child in self._children}
@@ -186,10 +186,10 @@ class Demo:
 
 
 def choose_ports(wanted: Mapping[str, int], console: Console) -> Ports:
-    """Take the ports wanted, and a free one in the place of each that is taken (this is said) or not named."""
-    with contextlib.ExitStack() as held:
-        # Held until all are chosen, so that none is chosen twice.
-        ports = {name: _port(held.enter_context(socket.socket()), name, wanted.get(name, 0), console) for name in USES}
+    """Take the wanted ports, and a free one for each that is not named, or is in use, which is printed."""
+    with contextlib.ExitStack() as stack:
+        # All stay open until the last is chosen, so that none is chosen twice.
+        ports = {name: _port(stack.enter_context(socket.socket()), name, wanted.get(name, 0), console) for name in USES}
     return Ports(**ports)
 
 
@@ -200,7 +200,7 @@ def _port(listening: socket.socket, name: str, wanted: int, console: Console) ->
     except OSError:
         listening.bind((HOST, 0))
         console.print(
-            f"Port {wanted} ({USES[name]}) is taken; using {listening.getsockname()[1]} in its place.", style="yellow"
+            f"Port {wanted} ({USES[name]}) is in use; using {listening.getsockname()[1]} in its place.", style="yellow"
         )
     chosen: int = listening.getsockname()[1]
     return chosen
@@ -245,7 +245,7 @@ async def _ready(client: httpx.AsyncClient) -> None:
                     reason = status.store.problem or f"it is {status.state}"
                 except DaemonGone as gone:
                     reason = str(gone)
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
     except TimeoutError:
         raise CommandFailed(f"the daemon is not ready after {READY_S:.0f} s: {reason}") from None
 
@@ -257,13 +257,13 @@ async def _answers(client: httpx.AsyncClient) -> None:
                 with contextlib.suppress(httpx.TransportError):  # it does not listen yet
                     if (await client.get("/")).is_success:
                         return
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
     except TimeoutError:
         raise CommandFailed(f"the page does not answer at {client.base_url} after {READY_S:.0f} s") from None
 
 
 def _command() -> str:
-    """How this program is called from where the operator stands."""
+    """How to call this program from the current folder."""
     script = Path(sys.argv[0])
     try:
         return str(script.absolute().relative_to(Path.cwd())) if script.name == "triggerlog" else "triggerlog"

@@ -1,4 +1,4 @@
-"""`triggerlog drill`: its options, and the databases it may use."""
+"""`triggerlog drill`: options in, a table of results out; makes the throw-away database, or checks the named one."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from daemon.tools.console import FILE_WIDTH, make_console
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.drill.drills import DRILLS, Drill
 from daemon.tools.drill.result import Result, table
-from daemon.tools.drill.runner import Options, carry_out
+from daemon.tools.drill.runner import Options, run_drills
 from daemon.tools.drill.target import Target, throwaway
 from schemas.checking.dsn import Backend
 
@@ -87,7 +87,7 @@ def _chosen(only: list[str] | None) -> list[Drill]:
 async def _run(drills: list[Drill], target: Target, folder: Path, options: Options, console: Console) -> list[Result]:
     results: list[Result] = []
     with ProgressBar(console, drills[0].title) as bar:
-        async for result in carry_out(drills, target, folder, options):
+        async for result in run_drills(drills, target, folder, options):
             results.append(result)
             console.print(f"{result.title}: {result.verdict}", highlight=False)
             if len(results) < len(drills):

@@ -80,7 +80,7 @@ class DaemonProcess:
             raise DrillFailed(child.obituary())
 
     async def close(self) -> None:
-        """Leave no process behind."""
+        """Kill the process if it still runs."""
         if self._child is not None and self._child.running:
             await self._child.kill()
 

@@ -1,4 +1,4 @@
-"""`triggerlog export`: readings out of the database into a file for other programs."""
+"""`triggerlog export`: options in, a file with readings for other programs out."""
 
 import asyncio
 import dataclasses
@@ -21,7 +21,7 @@ from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.about import About, Writer
 from daemon.tools.export.exporting import Written, whole_or_none
 from daemon.tools.export.exporting import export as write_export
-from daemon.tools.export.moments import duration_ns, moment, told
+from daemon.tools.export.moments import duration_ns, moment, rfc3339
 from daemon.tools.export.span import Choice, newest_run, span_of
 from daemon.tools.options import File
 from schemas.batch import Layout
@@ -35,10 +35,10 @@ EPILOG = examples(
     "triggerlog export beam.toml --run 12 --triggers 4000-4100 -o slip.csv",
 )
 NEEDED = {".parquet": "pyarrow", ".csv": "pyarrow", ".csv.gz": "pyarrow", ".h5": "h5py", ".hdf5": "h5py"}
-"""By the ending of the file: what writes it, from the extra `export`."""
+"""The library of the extra `export` that writes a file, by the ending of its name."""
 
 PATIENCE_S = 600.0
-"""How long one piece may take: a server without an index on time goes through everything for each."""
+"""How long one question may take: a server without an index on time scans the whole table for each."""
 
 
 def export(
@@ -50,27 +50,27 @@ def export(
             "--output", "-o", metavar="PATH", help=f"The file to write: {', '.join(NEEDED)}.", show_default=False
         ),
     ],
-    group: Annotated[str | None, typer.Option(help="Of this group.", show_default="the only one")] = None,
+    group: Annotated[str | None, typer.Option(help="The group to export.", show_default="the only one")] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="From this time on; UTC where it has no zone.")
+        str | None, typer.Option("--from", metavar="TIME", help="From this time on; UTC without a zone.")
     ] = None,
-    to: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time; UTC where it has no zone.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time; UTC without a zone.")] = None,
     last: Annotated[str | None, typer.Option(metavar="DURATION", help="The last 90s, 30m, 12h, 7d or 2w.")] = None,
-    run: Annotated[int | None, typer.Option(help="Of this run.", show_default="all")] = None,
+    run: Annotated[int | None, typer.Option(help="Only this run.", show_default="all")] = None,
     triggers: Annotated[
         str | None, typer.Option(metavar="FIRST-LAST", help="These trigger numbers, of --run or the newest run.")
     ] = None,
-    instruments: Annotated[str | None, typer.Option(metavar="NAME,...", help="These.", show_default="all")] = None,
-    channels: Annotated[str | None, typer.Option(metavar="NAME,...", help="These.", show_default="all")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    instruments: Annotated[str | None, typer.Option(metavar="NAME,...", help="Only these.", show_default="all")] = None,
+    channels: Annotated[str | None, typer.Option(metavar="NAME,...", help="Only these.", show_default="all")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all there are.
+    """Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all of them.
 
-    It only reads, from [readers] dsn where there is one, in pieces that take little memory; the daemon may go on.
+    It only reads, from [readers] dsn where that is set, in parts that take little memory; the daemon may run.
     """
     ending = _ending(output)
     if output.exists() and not force:
-        raise CommandFailed(f"--output: {output} is there already; give another name, or --force")
+        raise CommandFailed(f"--output: {output} exists; give another name, or --force")
     loaded = load_config(file)
     section = _section(loaded, group)
     known = section.group()
@@ -91,8 +91,8 @@ def export(
             _export(loaded, layout_of(section, loaded.config), choice, partial(_writer, part, ending))
         )
     typer.echo(
-        f"{output}: {written.readings:,} readings of group {known.name}, {told(written.first_ns)} to"
-        f" {told(written.last_ns)}, {output.stat().st_size / 2**20:.1f} MiB in {time.monotonic() - began:.1f} s"
+        f"{output}: {written.readings:,} readings of group {known.name}, {rfc3339(written.first_ns)} to"
+        f" {rfc3339(written.last_ns)}, {output.stat().st_size / 2**20:.1f} MiB in {time.monotonic() - began:.1f} s"
     )
 
 
@@ -118,13 +118,13 @@ async def _export(
 
                 written = await write_export(store, about, writer, progress)
     except asyncio.CancelledError:
-        raise CommandFailed("told to end; no file was written") from None
+        raise CommandFailed("stopped by SIGTERM; no file was written") from None
     finally:
         await store.close()
     if not written.readings:
         raise CommandFailed(
-            f"nothing is stored of group {choice.group.name} that was asked for, from {told(span.start_ns)} to"
-            f" {told(span.end_ns)}; no file was written"
+            f"the database has no such readings of group {choice.group.name} from {rfc3339(span.start_ns)} to"
+            f" {rfc3339(span.end_ns)}; no file was written"
         )
     return written
 
@@ -159,7 +159,7 @@ def _section(loaded: LoadedConfig, group: str | None) -> GroupConfig:
     sections = {section.name: section for section in loaded.config.groups}
     if group is None:
         if len(sections) > 1:
-            raise CommandFailed(f"--group: say which of {listed(sections)}; a file holds one")
+            raise CommandFailed(f"--group: name one of {listed(sections)}; a file holds one group")
         return next(iter(sections.values()))
     if group not in sections:
         raise CommandFailed(f"--group: {loaded.path} has no group {group!r}; {suggestion(group, sections)}")
@@ -175,7 +175,7 @@ def _times(from_: str | None, to: str | None, last: str | None) -> tuple[int | N
     start_ns = None if from_ is None else moment(from_, "--from")
     end_ns = None if to is None else moment(to, "--to")
     if start_ns is not None and end_ns is not None and start_ns >= end_ns:
-        raise CommandFailed(f"--to: {told(end_ns)} is not after --from, {told(start_ns)}")
+        raise CommandFailed(f"--to: {rfc3339(end_ns)} is not after --from, {rfc3339(start_ns)}")
     return start_ns, end_ns
 
 
@@ -195,5 +195,5 @@ def _positions(names: str | None, known: Sequence[str], option: str) -> tuple[in
 def _numbers(text: str) -> tuple[int, int]:
     first, _, last = text.partition("-")
     if not (first.strip().isdecimal() and (last or first).strip().isdecimal()) or int(first) > int(last or first):
-        raise CommandFailed(f"--triggers: {text!r} is no range; write it like 4000-4100, or one number")
+        raise CommandFailed(f"--triggers: {text!r} is not a range; write it like 4000-4100, or one number")
     return int(first), int(last or first)

@@ -32,10 +32,10 @@ CONFIG = "/etc/triggerlog.toml"
 """What the units in the folder `systemd` name, and what is put in its place."""
 
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - named, not used
-"""Where a unit sees nothing: ProtectHome and PrivateTmp."""
+"""Folders that a unit does not see: ProtectHome and PrivateTmp."""
 
 _SAFE = re.compile(r"[A-Za-z0-9_./+:@-]+")
-"""What a path in a unit may consist of: systemd would take the rest for something else."""
+"""Characters that a path in a unit may have: others have a meaning in systemd."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +60,14 @@ def install_units(
 ) -> None:
     """Write triggerlog.service and triggerlog-dashboard.service, and a configuration if there is none yet.
 
-    A file that is as it should be is left alone, and so is a configuration that is there: it can be run again after
-    every upgrade.
+    A file that is up to date is not written, and an existing configuration is never changed: run it again after every
+    upgrade.
     """
     used = (command or running_command()).absolute()
     _check_path("--command", used)
     _check_path("--config", config)
     if not config.is_absolute():
-        raise CommandFailed(f"--config: {config} is relative; give the whole path, as the units name it")
+        raise CommandFailed(f"--config: {config} is relative; give an absolute path, which the units need")
     is_here = root.resolve() == Path("/")
     if is_here and not dry_run:
         check_reachable(used)
@@ -79,11 +79,11 @@ def install_units(
     changed = [file.path for file in files if _write(file)]
     if is_here and changed:
         _reload_systemd()
-    typer.echo("Next: make the configuration yours, then systemctl enable --now triggerlog triggerlog-dashboard")
+    typer.echo("Next: edit the configuration, then run systemctl enable --now triggerlog triggerlog-dashboard")
 
 
 def running_command() -> Path:
-    """Find the installed command: beside the interpreter, where pip puts it."""
+    """Find the installed command, in the folder of the interpreter, where pip puts it."""
     found = Path(sys.executable).parent / "triggerlog"
     if not found.exists():
         raise CommandFailed(
@@ -93,16 +93,16 @@ def running_command() -> Path:
 
 
 def check_reachable(command: Path) -> None:
-    """See that the units get at the command, its interpreter and its code.
+    """Check that the units can reach the command, its interpreter and its code.
 
     Raises:
-        CommandFailed: they would not.
+        CommandFailed: they cannot.
     """
     for what, path in (("the command", command), ("its Python", Path(sys.base_prefix)), ("its code", _code())):
         real = path.resolve()
         hidden = next((folder for folder in _HIDDEN if real.is_relative_to(folder)), None)
         if hidden is not None:
-            raise CommandFailed(f"{what} is {real}, and units see nothing of {hidden}; install under /opt instead")
+            raise CommandFailed(f"{what} is {real}, and units cannot see {hidden}; install under /opt instead")
         closed = next((folder for folder in (real, *real.parents) if not _is_open(folder)), None)
         if closed is not None:
             raise CommandFailed(f"{what} is {real}, and the units' user may not read {closed}; chmod a+rx {closed}")
@@ -117,7 +117,7 @@ def files_for(command: Path, config: Path, root: Path) -> Iterator[File]:
 
 
 def template(name: str) -> str:
-    """A file of the folder `systemd`: packaged with the code, or beside it in a checkout."""
+    """A file of the folder `systemd`: in the package, or in a checkout next to it."""
     packaged = PACKAGE / "units"
     folder = packaged if packaged.is_dir() else PACKAGE.parent / "systemd"
     return (folder / name).read_text(encoding="utf-8")
@@ -125,7 +125,7 @@ def template(name: str) -> str:
 
 def _check_path(option: str, path: Path) -> None:
     if not _SAFE.fullmatch(str(path)):
-        raise CommandFailed(f"{option}: {path} has characters that mean something else in a unit; use another path")
+        raise CommandFailed(f"{option}: {path} has characters that have a meaning in a unit; use another path")
 
 
 def _under(root: Path, path: Path) -> Path:
@@ -146,22 +146,22 @@ def _plan(file: File) -> str:
     if not file.path.exists():
         return "new"
     if not file.is_ours:
-        return "there already, left as it is"
-    return "as it should be" if file.path.read_text(encoding="utf-8") == file.text else "written again"
+        return "exists, not changed"
+    return "up to date" if file.path.read_text(encoding="utf-8") == file.text else "updated"
 
 
 def _write(file: File) -> bool:
-    """Write a file if that is called for; say what was done, and return whether it was written."""
+    """Write a file if it is new or differs; print what was done, and return whether it was written."""
     try:
         plan = _plan(file)
         typer.echo(f"{file.path}: {plan}")
-        if plan not in ("new", "written again"):
+        if plan not in ("new", "updated"):
             return False
         file.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.path.with_name(f".{file.path.name}.new")
-        beside.write_text(file.text, encoding="utf-8")
-        beside.chmod(0o644)
-        beside.replace(file.path)
+        new = file.path.with_name(f".{file.path.name}.new")
+        new.write_text(file.text, encoding="utf-8")
+        new.chmod(0o644)
+        new.replace(file.path)
     except OSError as error:
         raise CommandFailed(f"{file.path} cannot be written ({reason_of(error)}); run it as root") from None
     return True
@@ -170,7 +170,7 @@ def _write(file: File) -> bool:
 def _reload_systemd() -> None:
     systemctl = shutil.which("systemctl")
     if systemctl is None or not Path("/run/systemd/system").is_dir():
-        typer.echo("systemd does not run here; it finds the units when it starts")
+        typer.echo("systemd does not run here; it reads the units when it starts")
         return
     done = subprocess.run([systemctl, "daemon-reload"], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:

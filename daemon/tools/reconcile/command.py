@@ -19,7 +19,7 @@ from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.options import CaFile, DaemonUrl, File, TokenFile
-from daemon.tools.reconcile.judging import Findings, Verdict, judge
+from daemon.tools.reconcile.verdicts import Findings, Verdict, judge
 from schemas.batch import Layout
 
 EPILOG = examples(
@@ -57,7 +57,7 @@ def reconcile(
     loaded = load_config(file)
     names = _names(loaded, group, removed)
     reached = reach(file, daemon=daemon, token_file=token_file, ca=ca)
-    found, no_daemon = asyncio.run(_look(loaded, names, reached, within, removed))
+    found, no_daemon = asyncio.run(_survey(loaded, names, reached, within, removed))
     verdicts = {name: judge(findings) for name, findings in found.items()}
     agrees = all(verdict.agrees for each in verdicts.values() for verdict in each)
     if as_json:
@@ -84,18 +84,18 @@ def _names(loaded: LoadedConfig, group: str | None, removed: int) -> list[str]:
     return [group]
 
 
-async def _look(
+async def _survey(
     loaded: LoadedConfig, names: list[str], daemon: Reach, within_s: float, removed: int
 ) -> tuple[dict[str, Findings], str | None]:
     # Imported here: other commands start without the client of the API.
-    from daemon.tools.reconcile.look import Looker  # noqa: PLC0415
+    from daemon.tools.reconcile.survey import Survey  # noqa: PLC0415
 
     store = store_of(loaded)
     console = make_console(stderr=True)
     try:
         with ProgressBar(console, "asking the daemon") as bar:
-            looker = Looker(loaded, store, daemon=daemon, within_s=within_s)
-            await looker.check_store()
+            survey = Survey(loaded, store, daemon=daemon, within_s=within_s)
+            await survey.check_store()
 
             def counting(name: str) -> None:
                 text = f"counting group {name} in {loaded.target}, for {within_s:g} s at most"
@@ -107,9 +107,9 @@ async def _look(
             found = {}
             for section in loaded.config.groups:
                 if section.name in names:
-                    looked = await looker.look(section, counting)
-                    found[section.name] = dataclasses.replace(looked, removed=removed)
-            return found, looker.no_daemon
+                    findings = await survey.of_group(section, counting)
+                    found[section.name] = dataclasses.replace(findings, removed=removed)
+            return found, survey.no_daemon
     finally:
         await store.close()
 
@@ -124,7 +124,7 @@ def _show(console: Console, name: str, found: Findings, verdicts: list[Verdict])
     console.print(table)
     for verdict in verdicts:
         mark, style = ("✓ agrees ", "green") if verdict.agrees else ("✗ DIFFERS", "bold red")
-        console.print(Text.assemble((mark, style), f"  {verdict.what}: {verdict.says}"), soft_wrap=True)
+        console.print(Text.assemble((mark, style), f"  {verdict.what}: {verdict.result}"), soft_wrap=True)
     if found.journal is not None and found.journal.readings:
         console.print(
             f"{found.journal.readings:,} readings wait in the journal; the next start of the daemon commits them",
@@ -132,13 +132,13 @@ def _show(console: Console, name: str, found: Findings, verdicts: list[Verdict])
         )
     if found.dead.readings:
         console.print(
-            f"{found.dead.readings:,} readings lie in the dead letters; `triggerlog dead-letters list FILE` tells why",
+            f"{found.dead.readings:,} readings are dead letters; `triggerlog dead-letters list FILE` shows the reasons",
             soft_wrap=True,
         )
 
 
 def _daemon_rows(found: Findings) -> Iterator[Row]:
-    """Where what the daemon received since its start went."""
+    """What became of the readings that the daemon received since its start."""
     if found.after is None:
         return
     triggers, readings = found.after.triggers, found.after.readings
@@ -154,7 +154,7 @@ def _daemon_rows(found: Findings) -> Iterator[Row]:
 
 
 def _rows(found: Findings) -> Iterator[Row]:
-    """What was counted."""
+    """The counts in database, journal and dead letters."""
     yield "account: committed ever", found.of_group("account_triggers"), found.of_group("account_readings")
     yield "counted in the ledger", found.counted("triggers"), found.counted("arrived")
     stored = found.counted("stored")

@@ -1,4 +1,4 @@
-"""`triggerlog config-reference`: every section and key of a configuration."""
+"""`triggerlog config-reference`: prints every section and key of a configuration."""
 
 import typer
 

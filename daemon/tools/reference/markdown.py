@@ -1,4 +1,4 @@
-"""The configuration reference, made from the models: `triggerlog config-reference`, and docs/configuration.md."""
+"""Writes the configuration reference, docs/configuration.md, from the models."""
 
 from collections.abc import Iterator
 from enum import Enum
@@ -14,19 +14,21 @@ from schemas.config import Config
 INTRODUCTION = """\
 # Configuration
 
-One TOML file holds the whole configuration. `triggerlog check-config FILE` says what is wrong with it, field by field
-and with the mend, and what it means when nothing is; it asks the database too, without changing anything there, unless
-`--offline` is given. `triggerlog schema FILE` prints what would be run in the database, `triggerlog run FILE` starts
-the daemon.
+One TOML file holds the whole configuration. `triggerlog check-config FILE` checks it: it prints
+each problem with its field and what to do, or what the configuration means. It asks the database
+too, without changing anything there, unless `--offline` is given. `triggerlog schema FILE` prints
+the statements that the daemon would run in the database, `triggerlog run FILE` starts the daemon.
 
-- Only `groups` has to be there: without anything else readings come in over TCP on port 8122 of this machine, and go
-  to an embedded PostgreSQL under `state_dir`.
-- Unknown keys are errors, not ignored.
-- Passwords stay out of the file: name an environment variable (`password_env`) or a file (`password_file`).
-- Relative paths (`state_dir`, `password_file`, `tls_key` and the like) start at the folder of the configuration file.
-- Complete examples: [docs/examples](examples).
+- Only `groups` is required: by default readings come in over TCP on port 8122 of this machine, and
+  go to an embedded PostgreSQL under `state_dir`.
+- Unknown keys are errors.
+- Passwords do not belong in the file: name an environment variable (`password_env`) or a file
+  (`password_file`).
+- Relative paths (`state_dir`, `password_file`, `tls_key` and others) are relative to the folder of
+  the configuration file.
+- [docs/examples](examples) has complete examples.
 
-This page is printed by `triggerlog config-reference`; `make reference` writes it again.
+`triggerlog config-reference` prints this page; `make reference` writes it again.
 """
 
 EXAMPLES: dict[str, str] = {
@@ -114,7 +116,7 @@ commit_p99_ms = 50.0
 """,
     "visits": """\
 [visits]
-start = true                    # beside the instruments, in the schema triggerlog_visits
+start = true                    # in the schema triggerlog_visits
 cadence = "fast"
 visits = 4800
 history_days = 60.0
@@ -216,7 +218,7 @@ def _meaning(field: FieldInfo) -> str:
 
 
 def _form(field: FieldInfo) -> str | None:
-    """Give the form asked of a text, in words; of an array's items no form is told, but how many there may be."""
+    """Describe the form of a text; None for an array, of which the limits give the number of items."""
     many = get_origin(bare(field.annotation)) is tuple
     words: str | None = None if many else constraint(field.annotation, field, "words")
     return words

@@ -60,7 +60,7 @@ async def simulate(
         The report; an exact account file is written when the settings name one.
 
     Raises:
-        SenderError: nobody answers at the address.
+        SenderError: no daemon answers at the address.
         ProtocolError: the daemon refuses a group.
         SettingsError: an instrument is named that a group does not have.
         OSError: the account file cannot be written.
@@ -100,7 +100,7 @@ async def _until_signalled(settings: SimulateSettings, say: Callable[[str], None
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def asked() -> None:
-        # The next one ends it the hard way, for whoever will not wait for acknowledgements.
+        # The next signal ends the process at once, without waiting for acknowledgements.
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         stop.set()

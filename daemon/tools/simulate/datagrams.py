@@ -1,4 +1,4 @@
-"""The same face as a `Sender`, over UDP: no answer, no acknowledgement, no second chance."""
+"""A sender with the interface of `Sender`, over UDP: without answers, acknowledgements and repeats."""
 
 import asyncio
 import socket

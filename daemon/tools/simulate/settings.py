@@ -49,7 +49,7 @@ class SimulateSettings:
 
     host, port, protocol: the daemon's source. ack: what it shall acknowledge over TCP.
     groups: names of the groups; over TCP the daemon says how many instruments each has and how its records look.
-    layouts: the groups themselves, which UDP needs because nobody answers there.
+    layouts: the groups themselves, which UDP needs because the daemon does not answer there.
     rate: triggers a second; 0 is as fast as possible.
     triggers, duration_s: where to end, whichever comes first; without both at Ctrl-C.
     connections: how many a group; the instruments are dealt out over them. `each`: one an instrument.

@@ -1,4 +1,4 @@
-"""The scene of one drill: a configuration, a daemon, its load, and the counting afterwards."""
+"""The testbed of a drill: a configuration, a daemon, its load, and the count afterwards."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 LOGGER = "drill"
 SETTLED_S = 120.0
-"""Time everything has to be acknowledged once the drill is over: patience, and no measure of anything."""
+"""How long everything may take to be acknowledged once the drill is over; no measurement."""
 COUNT_TIMEOUT_S = 600.0
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -45,11 +45,11 @@ class Recovery:
     drained_s: float
 
 
-class Scene:
+class Testbed:
     """A daemon under load, and its database.
 
-    recoveries: one for each time that something was back. notes: what else is worth saying. random: for moments that
-    nobody chose.
+    recoveries: one for each recovery of the database or the daemon. notes: further remarks. random: chooses the times
+    of failures.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Scene:
 
     @property
     def server(self) -> ThrowawayServer:
-        """The throw-away server; only for drills that say that they need it."""
+        """The throw-away server; only for drills with `needs_server`."""
         assert self.target.server is not None
         return self.target.server
 
@@ -94,7 +94,7 @@ class Scene:
         self.load.check()
 
     async def recover(self) -> None:
-        """Measure from now, when something is back."""
+        """Measure the recovery, from now on."""
         began = time.monotonic()
         marks = [(stream, stream.acknowledged, stream.sent) for stream in self.load.committing]
         await self.until(lambda: any(each.acknowledged > done for each, done, _ in marks), "a reading is committed")
@@ -115,12 +115,12 @@ class Scene:
         await self.recover()
 
     async def finish(self) -> Count:
-        """Have everything acknowledged, end the daemon, and count in the database.
+        """Wait until everything is acknowledged, stop the daemon, and count in the database.
 
         Raises:
             DrillFailed: the daemon did not end well.
             SenderError, ProtocolError: a sender gave up, or not all was acknowledged.
-            StoreError: the database does not say.
+            StoreError: the database does not answer.
         """
         await self.load.finish(SETTLED_S)
         await self.daemon.stop()
@@ -146,16 +146,16 @@ class Scene:
             await store.close()
 
     async def remove(self) -> None:
-        """Remove what the drill has made in a database that others may use; where it stays, note it."""
+        """Remove the schema of the drill from a database that others use; note it where that fails."""
         loaded = load_config(self._file)
         try:
             await drop_schema(loaded.config.database, loaded.password)
         except StoreError as error:
-            self.notes.append(f"schema {loaded.config.database.schema_name} is left there: {error}")
+            self.notes.append(f"schema {loaded.config.database.schema_name} could not be removed: {error}")
 
 
 @asynccontextmanager
-async def staged(
+async def running_testbed(
     target: Target,
     machine: Machine,
     folder: Path,
@@ -163,8 +163,8 @@ async def staged(
     schema: str,
     settings: Mapping[str, Any] | None = None,
     seed: int = 1,
-) -> AsyncIterator[Scene]:
-    """Set a scene: the daemon runs and the senders send. Leaves no process behind.
+) -> AsyncIterator[Testbed]:
+    """Set up a testbed: the daemon runs and the senders send. No process stays.
 
     Args:
         target: its server, if it has one, runs.
@@ -172,24 +172,24 @@ async def staged(
         folder: for the configuration, the daemon's state, and its logs.
         schema: one of the drill's own.
         settings: of the configuration, by section and key, over those of SETTINGS.
-        seed: of the scene's random moments.
+        seed: of the testbed's random moments.
     """
-    scene = Scene(target, machine, folder, schema=schema, settings=settings or {}, seed=seed)
+    testbed = Testbed(target, machine, folder, schema=schema, settings=settings or {}, seed=seed)
     try:
-        await scene.daemon.start()
-        await scene.load.start(scene.port)
-        yield scene
+        await testbed.daemon.start()
+        await testbed.load.start(testbed.port)
+        yield testbed
     finally:
-        await scene.load.close()
-        await scene.daemon.close()
+        await testbed.load.close()
+        await testbed.daemon.close()
 
 
-def _configuration(scene: Scene, state: Path, schema: str, settings: Mapping[str, Any]) -> str:
+def _configuration(testbed: Testbed, state: Path, schema: str, settings: Mapping[str, Any]) -> str:
     names = [*SETTINGS, *(name for name in settings if name not in SETTINGS)]
     sections = {name: {**SETTINGS.get(name, {}), **settings.get(name, {})} for name in names}
-    sections["database"] = {**sections["database"], **scene.target.settings, "schema": schema}
-    sections["api"] = {"port": scene.api_port}
-    group = scene.machine.section
+    sections["database"] = {**sections["database"], **testbed.target.settings, "schema": schema}
+    sections["api"] = {"port": testbed.api_port}
+    group = testbed.machine.section
     lines = [
         f"logger = {_toml(LOGGER)}",
         f"state_dir = {_toml(str(state))}",
@@ -198,7 +198,7 @@ def _configuration(scene: Scene, state: Path, schema: str, settings: Mapping[str
         "[[sources]]",
         'kind = "tcp"',
         f"host = {_toml(HOST)}",
-        f"port = {scene.port}",
+        f"port = {testbed.port}",
     ]
     for name, values in sections.items():
         lines += [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]

@@ -14,8 +14,8 @@ from daemon.tools.drill.count import Tally, windows
 from daemon.tools.drill.drills import DRILLS
 from daemon.tools.drill.machine import ClockStep, Machine
 from daemon.tools.drill.result import Result
-from daemon.tools.drill.scene import staged
 from daemon.tools.drill.target import Target
+from daemon.tools.drill.testbed import running_testbed
 from schemas.ledger import ledger_dtype
 from schemas.queries import answer_dtype
 from schemas.readings import Array
@@ -102,7 +102,7 @@ def test_windows_are_all_of_time_once() -> None:
 def test_a_stepped_clock_is_no_altered_reading() -> None:
     machine = Machine(instruments=4, rate=100.0, start_ns=0, clock_step=ClockStep(instrument=1, trigger=2, by_ns=500))
     answer = found(machine, *EVERYTHING)
-    assert machine.right(answer).all()
+    assert machine.matches(answer).all()
     assert (answer["time_ns"] - found(MACHINE, *EVERYTHING)["time_ns"] + MACHINE.start_ns).tolist() == [
         *(0, 0, 0, 0),
         *(0, 500, 0, 0),
@@ -122,14 +122,14 @@ async def test_it_finds_what_somebody_took_out_of_the_database(state_dir: Path, 
     target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
     machine = Machine(instruments=4, rate=100.0, start_ns=1_800_000_000_000_000_000)
     try:
-        async with staged(target, machine, tmp_path, schema="drill") as scene:
-            await scene.until(lambda: scene.load.acknowledged > 100, "some are acknowledged")
-            count = await scene.finish()
-            assert (count.found, count.faults) == (scene.load.sent, {})
+        async with running_testbed(target, machine, tmp_path, schema="drill") as testbed:
+            await testbed.until(lambda: testbed.load.acknowledged > 100, "some are acknowledged")
+            count = await testbed.finish()
+            assert (count.found, count.faults) == (testbed.load.sent, {})
             connection = await asyncpg.connect(target.settings["dsn"])
             await connection.execute("DELETE FROM drill.drill WHERE trigger_id = 3 AND instrument = 2")
             await connection.close()
-            assert (await scene.count()).faults == {"lost": 1, "unledgered": 1}
+            assert (await testbed.count()).faults == {"lost": 1, "unledgered": 1}
     finally:
         await asyncio.to_thread(server.stop)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from daemon.pipeline.journal import Amount
-from daemon.tools.reconcile.judging import Findings, Verdict, judge
+from daemon.tools.reconcile.verdicts import Findings, Verdict, judge
 from schemas.api.status import GroupStatus
 from schemas.batch import Layout
 from schemas.queries import TOTALS
@@ -52,7 +52,7 @@ def test_what_agrees() -> None:
         verdicts = judge(findings)
         assert [verdict.what for verdict in verdicts] == ["ledger and account", "data table and ledger"]
         assert all(verdict.agrees for verdict in verdicts)
-        assert verdicts[1].says.startswith(f"{rows:,} ")
+        assert verdicts[1].result.startswith(f"{rows:,} ")
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_what_agrees() -> None:
 def test_what_differs(findings: Findings, what: str, says: str) -> None:
     verdict = differing(findings)
     assert verdict.what == what
-    assert says in verdict.says
+    assert says in verdict.result
 
 
 def test_the_runs_that_differ_are_named() -> None:
     runs = [RUN | {"run": run, "stored": 1200 - run % 2} for run in range(1, 11)]
     account = {"account_triggers": 1000, "account_readings": 12_000}
-    says = differing(found(*runs, account=account)).says
+    says = differing(found(*runs, account=account)).result
     assert "lacks 5 readings that the ledger has (-1 in run 1, -1 in run 3, -1 in run 5 and 2 more)" in says
 
 
@@ -91,7 +91,7 @@ def test_what_moved_while_it_was_counted_is_no_difference() -> None:
     moving = {"moved_readings": 24, "moved_triggers": 2, "account_readings": 1220, "account_triggers": 101}
     verdicts = judge(found(RUN | {"stored": 1190}, account=moving))
     assert all(verdict.agrees for verdict in verdicts)
-    assert verdicts[0].says.endswith("while 24 readings came (-20); for an exact count stop the daemon")
+    assert verdicts[0].result.endswith("while 24 readings came (-20); for an exact count stop the daemon")
     assert not all(verdict.agrees for verdict in judge(found(RUN | {"stored": 1175}, account=moving)))
 
 
@@ -100,7 +100,7 @@ def test_a_daemon_that_commits_while_it_is_counted() -> None:
     verdicts = judge(findings)
     assert [verdict.what for verdict in verdicts[:2]] == ["what came and where it went", "account and daemon"]
     assert all(verdict.agrees for verdict in verdicts)
-    assert verdicts[1].says == "1,000 readings at the daemon's start, 200 committed since"
+    assert verdicts[1].result == "1,000 readings at the daemon's start, 200 committed since"
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_a_daemon_that_commits_while_it_is_counted() -> None:
     [
         (status(1201), status(1250), "the account is 1 readings behind what this daemon committed"),
         (status(1100), status(1199), "the account is 1 readings ahead of what this daemon committed"),
-        (status(1200), status(1200, off_by=3), "3 readings came in and are nowhere: a defect"),
-        (status(1200, off_by=-3), status(1200), "-3 readings came in and are nowhere: a defect"),
+        (status(1200), status(1200, off_by=3), "3 readings came in and are missing: a defect"),
+        (status(1200, off_by=-3), status(1200), "-3 readings came in and are missing: a defect"),
     ],
     ids=["behind", "ahead", "law broken after", "law broken before"],
 )
 def test_a_daemon_that_says_otherwise(before: GroupStatus, after: GroupStatus, says: str) -> None:
-    assert says in differing(found(before=before, after=after)).says
+    assert says in differing(found(before=before, after=after)).result

@@ -1,6 +1,6 @@
-"""Whether the numbers agree: what the daemon says, what the database's account says, and what was counted there.
+"""Compares the numbers of the daemon, of the account in the database, and of the count there.
 
-Numbers in, sentences out; who asks for them is `daemon.tools.reconcile.look`.
+Numbers go in, verdicts come out; `daemon.tools.reconcile.survey` asks for the numbers.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from schemas.batch import Layout
 from schemas.readings import Array
 
 RUNS_NAMED = 3
-"""So many runs are named in which numbers differ; more help nobody."""
+"""How many runs with a difference a verdict names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,10 @@ class Findings:
     """What was found of a group.
 
     totals: `schemas.queries.TOTALS`, counted in the database.
-    before, after: what the daemon said just before and just after that; None where no daemon answers.
-    journal: what waits there beyond the database's position; None where a daemon answers, which tells it itself.
-    dead: what lies among the dead letters.
-    removed: readings that the operator says were removed from the database on purpose.
+    before, after: the status just before and just after that; None where no daemon answers.
+    journal: what waits there beyond the database's position; None where a daemon answers, whose status has it.
+    dead: the dead letters.
+    removed: readings that were removed from the database on purpose, by the operator.
     """
 
     layout: Layout
@@ -52,11 +52,11 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One comparison: what was compared, whether it agrees, and what was found, with the mend where it does not."""
+    """One comparison: what was compared, whether it agrees, and the result, with what to do where it does not."""
 
     what: str
     agrees: bool
-    says: str
+    result: str
 
 
 def judge(found: Findings) -> list[Verdict]:
@@ -70,19 +70,21 @@ def _table(found: Findings) -> Verdict:
     difference, moved = rows - ledger, found.of_group(f"moved_{unit}")
     what = "data table and ledger"
     if abs(difference) <= moved:
-        return Verdict(what=what, agrees=True, says=f"{rows:,} {unit} in both{_while_moving(difference, moved, unit)}")
+        return Verdict(
+            what=what, agrees=True, result=f"{rows:,} {unit} in both{_while_moving(difference, moved, unit)}"
+        )
     by_run = _by_run(found)
     if difference < 0:
-        says = (
+        result = (
             f"the data table lacks {-difference:,} {unit} that the ledger has{by_run}: its rows were deleted, or a"
-            " partition of it alone was dropped; restore them from a backup, or drop the same stretch of the ledger"
+            " partition of it alone was dropped; restore them from a backup, or drop the same span of the ledger"
         )
     else:
-        says = (
-            f"the data table has {difference:,} {unit} more than the ledger{by_run}: rows were inserted by someone"
-            " else, or ledger rows deleted; look for (run, trigger_id) with more rows than the ledger's `arrived`"
+        result = (
+            f"the data table has {difference:,} {unit} more than the ledger{by_run}: another program inserted rows,"
+            " or ledger rows deleted; look for (run, trigger_id) with more rows than the ledger's `arrived`"
         )
-    return Verdict(what=what, agrees=False, says=says)
+    return Verdict(what=what, agrees=False, result=result)
 
 
 def _account(found: Findings) -> Verdict:
@@ -90,26 +92,28 @@ def _account(found: Findings) -> Verdict:
     arrived, account = found.counted("arrived"), found.of_group("account_readings")
     triggers = found.counted("triggers") - found.of_group("account_triggers")
     readings, moved = arrived + found.removed - account, found.of_group("moved_readings")
-    # How many triggers the removed readings belonged to, nobody can say.
+    # The number of triggers of the removed readings is not known.
     same = not triggers or found.removed or abs(triggers) <= found.of_group("moved_triggers")
     if same and abs(readings) <= moved:
         gone = f" with the {found.removed:,} removed" if found.removed else ""
         moving = _while_moving(readings, moved, "readings")
-        return Verdict(what=what, agrees=True, says=f"{account:,} readings were committed, and are there{gone}{moving}")
-    return Verdict(what=what, agrees=False, says=_account_differs(readings, triggers))
+        return Verdict(
+            what=what, agrees=True, result=f"{account:,} readings were committed, and are there{gone}{moving}"
+        )
+    return Verdict(what=what, agrees=False, result=_account_differs(readings, triggers))
 
 
 def _account_differs(readings: int, triggers: int) -> str:
     if readings > 0 or (not readings and triggers > 0):
         return (
             f"the ledger has {abs(readings):,} readings ({abs(triggers):,} triggers) more than were ever committed by"
-            " the account: `positions` was put back or made anew, or an older triggerlog wrote them; if data table and"
+            " the account: `positions` was restored or recreated, or an older triggerlog wrote them; if data table and"
             " ledger agree, set `triggers` and `readings` there to what was counted while no daemon runs"
         )
     return (
         f"{abs(readings):,} readings ({abs(triggers):,} triggers) were committed and are not in the ledger: old"
         " partitions were dropped or rows deleted, or the server lost what it had acknowledged; if it was on purpose,"
-        f" say --removed {abs(readings)}, else restore them from a backup"
+        f" give --removed {abs(readings)}, else restore them from a backup"
     )
 
 
@@ -119,14 +123,16 @@ def _law(found: Findings) -> Iterator[Verdict]:
             yield Verdict(
                 what="what came and where it went",
                 agrees=False,
-                says=f"{status.readings.unaccounted:,} readings came in and are nowhere: a defect of triggerlog; report"
-                " it with the output of `triggerlog status --json`",
+                result=f"{status.readings.unaccounted:,} readings came in and are missing: a defect of triggerlog;"
+                " report it with the output of `triggerlog status --json`",
             )
             return
     if found.after is not None:
         came = found.after.readings.received + found.after.readings.recovered
         yield Verdict(
-            what="what came and where it went", agrees=True, says=f"{came:,} readings, each committed or accounted for"
+            what="what came and where it went",
+            agrees=True,
+            result=f"{came:,} readings, each committed or accounted for",
         )
 
 
@@ -138,25 +144,25 @@ def _since_start(found: Findings) -> Iterator[Verdict]:
     account = found.of_group("journal_readings")
     agrees = least <= account <= most
     start = found.after.readings.account_at_start
-    says = f"{start:,} readings at the daemon's start, {account - start:,} committed since"
+    result = f"{start:,} readings at the daemon's start, {account - start:,} committed since"
     if account < least:
-        says = (
+        result = (
             f"the account is {least - account:,} readings behind what this daemon committed: the server lost what it"
-            " had acknowledged (see `durability` in `triggerlog status`), or `positions` was put back; the next commit"
+            " had acknowledged (see `durability` in `triggerlog status`), or `positions` was restored; the next commit"
             " sets it right, and data table and ledger show what is lost"
         )
     elif account > most:
-        says = (
-            f"the account is {account - most:,} readings ahead of what this daemon committed: someone else writes the"
-            " group, or changed `positions`; stop the other, or set `positions` back"
+        result = (
+            f"the account is {account - most:,} readings ahead of what this daemon committed: another program writes"
+            " the group, or changed `positions`; stop it, or set `positions` back"
         )
-    yield Verdict(what="account and daemon", agrees=agrees, says=says)
+    yield Verdict(what="account and daemon", agrees=agrees, result=result)
 
 
 def _while_moving(difference: int, moved: int, unit: str) -> str:
     if not moved:
         return ""
-    return f", as far as can be told while {moved:,} {unit} came ({difference:+,}); for an exact count stop the daemon"
+    return f", as far as is known while {moved:,} {unit} came ({difference:+,}); for an exact count stop the daemon"
 
 
 def _by_run(found: Findings) -> str:

@@ -21,9 +21,9 @@ from backends.base import AnswerTooLarge
 from backends.memory.store import MemoryStore
 from daemon.core.outcome import CommandFailed
 from daemon.tools.export.command import export
-from daemon.tools.export.moments import duration_ns, moment, told
+from daemon.tools.export.moments import duration_ns, moment, rfc3339
 from daemon.tools.export.span import Choice, Span, span_of
-from daemon.tools.export.stretches import LEAST_NS, stretches
+from daemon.tools.export.windows import LEAST_NS, windows
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import answer_dtype
@@ -136,7 +136,7 @@ def from_csv(path: Path) -> Array:
     assert head == ["run", "trigger", "instrument", "time", since, "x [mm]", "gain", "turns [count]", "run_ [V]"]
     found = np.empty(len(rows), answer_dtype(GROUP))
     for k, (run, trigger, name, when, time_ns, *values) in enumerate(rows):
-        assert told(int(time_ns)) == when
+        assert rfc3339(int(time_ns)) == when
         found[k] = (int(run), int(trigger), GROUP.instruments.index(name), int(time_ns), *map(float, values))
     return found
 
@@ -194,10 +194,10 @@ def exported(file: Path, output: Path, **options: Any) -> str:
         ({"triggers": "10-19"}, lambda all_: (all_["run"] == 2) & (all_["trigger"] >= 10) & (all_["trigger"] < 20)),
         ({"run": 1, "triggers": "50-99"}, lambda all_: (all_["run"] == 1) & (all_["trigger"] == 50)),
         (
-            {"from_": told(START_NS + 3_600_200_000_000), "to": str(START_NS + 3_600_400_000_000)},
+            {"from_": rfc3339(START_NS + 3_600_200_000_000), "to": str(START_NS + 3_600_400_000_000)},
             lambda all_: (all_["run"] == 1) & (all_["trigger"] > 10) & (all_["trigger"] <= 20),
         ),
-        ({"from_": told(START_NS + 2 * 3_600_000_000_000)[:-1]}, lambda all_: all_["run"] == 2),
+        ({"from_": rfc3339(START_NS + 2 * 3_600_000_000_000)[:-1]}, lambda all_: all_["run"] == 2),
         ({"instruments": "bpm_002, bpm_004"}, lambda all_: np.isin(all_["instrument"], [1, 3])),
     ],
 )
@@ -215,7 +215,7 @@ def test_channels_are_chosen_and_a_file_is_overwritten_only_by_force(kept: tuple
     file, whole = kept
     path = tmp_path / "x.parquet"
     path.write_text("precious")
-    with pytest.raises(CommandFailed, match="is there already; give another name, or --force"):
+    with pytest.raises(CommandFailed, match="exists; give another name, or --force"):
         exported(file, path, channels="turns,x")
     assert path.read_text() == "precious"
     exported(file, path, channels="turns,x", force=True)
@@ -232,13 +232,13 @@ def test_channels_are_chosen_and_a_file_is_overwritten_only_by_force(kept: tuple
         ("x.csv", {"group": "bpn"}, "has no group 'bpn'; did you mean `bpm`?"),
         ("x.csv", {"instruments": "bpm_01"}, "--instruments: there is no 'bpm_01'; did you mean `bpm_001`?"),
         ("x.csv", {"channels": ","}, "--channels: name at least one"),
-        ("x.csv", {"from_": "yesterday"}, "--from: 'yesterday' is no time; write it like 2026-11-21T18:00"),
-        ("x.csv", {"last": "5 years"}, "--last: '5 years' is no duration; write it like 90s, 30m"),
+        ("x.csv", {"from_": "yesterday"}, "--from: 'yesterday' is not a time; write it like 2026-11-21T18:00"),
+        ("x.csv", {"last": "5 years"}, "--last: '5 years' is not a duration; write it like 90s, 30m"),
         ("x.csv", {"last": "5m", "to": "2026-11-21"}, "--last: give it, or --from and --to, not both"),
         ("x.csv", {"from_": "2026-11-22", "to": "2026-11-21"}, "--to: 2026-11-21T00:00:00Z is not after --from"),
-        ("x.csv", {"triggers": "9-3"}, "--triggers: '9-3' is no range"),
+        ("x.csv", {"triggers": "9-3"}, "--triggers: '9-3' is not a range"),
         ("x.csv", {"run": 9}, "nothing is stored of run 9 of group bpm"),
-        ("x.csv", {"last": "1s", "run": 1}, "nothing is stored of group bpm that was asked for, from"),
+        ("x.csv", {"last": "1s", "run": 1}, "the database has no such readings of group bpm from"),
     ],
 )
 def test_what_cannot_be_exported_is_said_in_a_line(
@@ -302,7 +302,7 @@ async def test_stretches_follow_what_is_found_and_no_answer_is_large() -> None:
     await store.commit(batch_of(GROUP, 1, readings))
     aim_bytes = 125 * GROUP.size * answer_dtype(GROUP).itemsize
     span = Span(start_ns=START_NS, end_ns=START_NS + 2 * year_ns)
-    found = [stretch async for stretch in stretches(store, GROUP, span, aim_bytes=aim_bytes)]
+    found = [stretch async for stretch in windows(store, GROUP, span, aim_bytes=aim_bytes)]
     assert [stretch.start_ns for stretch in found[1:]] == [stretch.end_ns for stretch in found[:-1]]
     assert (found[0].start_ns, found[-1].end_ns) == (span.start_ns, span.end_ns)
     whole = np.concatenate([stretch.readings for stretch in found])
@@ -319,7 +319,7 @@ async def test_a_stretch_of_a_second_is_taken_whatever_is_in_it() -> None:
     readings = readings_of(GROUP, np.arange(300), START_NS + np.arange(300) * 10_000_000, np.random.default_rng(1))
     await store.commit(batch_of(GROUP, 1, readings))
     span = Span(start_ns=START_NS, end_ns=START_NS + 3 * LEAST_NS + 10_000)
-    found = [stretch async for stretch in stretches(store, GROUP, span, aim_bytes=1000)]
+    found = [stretch async for stretch in windows(store, GROUP, span, aim_bytes=1000)]
     assert sum(len(stretch.readings) for stretch in found) == readings.size
 
 
@@ -331,6 +331,6 @@ async def test_nothing_stored_is_said(tmp_path: Path) -> None:
 def test_moments_are_utc_where_nothing_else_is_said() -> None:
     assert moment("2026-11-21T18:00", "--from") == moment("2026-11-21T19:00:00+01:00", "--from")
     assert moment("1763000000000000001", "--from") == START_NS + 1
-    assert told(moment("2026-11-21T18:00:00.25Z", "--from")) == "2026-11-21T18:00:00.250000000Z"
-    assert told(moment("2026-11-21", "--from")) == "2026-11-21T00:00:00Z"
+    assert rfc3339(moment("2026-11-21T18:00:00.25Z", "--from")) == "2026-11-21T18:00:00.250000000Z"
+    assert rfc3339(moment("2026-11-21", "--from")) == "2026-11-21T00:00:00Z"
     assert duration_ns("1.5h", "--last") == 5_400_000_000_000

@@ -26,7 +26,7 @@ from schemas.checking.dsn import Backend
 from tests.page.browser import Watched, chromium
 from tests.support.kept_run import HOSTILE, LATENCIES, MYSQL, POSTGRESQL, SERVERS, kept, latency, server, way
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 POSTGRESQL_ALONE = {"postgresql": SERVERS["postgresql"]}
 COMMAND = "triggerlog bench"
 
@@ -215,7 +215,7 @@ class TestWarnings:
 
     def test_ferretdb_is_no_mongodb(self) -> None:
         found = run(way("mongodb", "daemon_rows", 100), servers={"mongodb": SERVERS["mongodb"]})
-        assert any("say nothing of a MongoDB server" in line for line in warn(found))
+        assert any("say nothing about a MongoDB server" in line for line in warn(found))
 
     def test_few_rounds_and_a_busy_machine(self) -> None:
         single = way("postgresql", "daemon_rows", 100)

@@ -1,4 +1,4 @@
-"""Looking at a group from all sides at once: daemon, database, journal, dead letters. Nothing is changed anywhere."""
+"""Asks daemon, database, journal and dead letters about a group at the same time; changes nothing."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,19 +14,19 @@ from daemon.core.outcome import CommandFailed, reason_of
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.segment import ENDING, scan
-from daemon.tools.reconcile.judging import Findings
+from daemon.tools.reconcile.verdicts import Findings
 from schemas.api.status import GroupStatus, Status
 from schemas.config import GroupConfig
 from schemas.queries import Totals
 from schemas.readings import Array
 
 TELLS_WITHIN_S = 2.0
-"""A transaction is in the database a moment before the daemon knows."""
+"""A transaction is in the database a moment before the daemon knows of it."""
 AGAIN_S = 0.05
 
 
-class Looker:
-    """Looks at the groups of one logger.
+class Survey:
+    """Asks about the groups of one logger.
 
     daemon: how its API is reached.
     within_s: how long counting one group may take.
@@ -40,23 +40,23 @@ class Looker:
         self.no_daemon: str | None = None
 
     async def check_store(self) -> None:
-        """See that there is something to count.
+        """Check that the database has the tables of the groups.
 
         Raises:
-            CommandFailed: there is not, or it cannot be asked.
+            CommandFailed: it has not, or does not answer.
         """
         try:
             missing = await self._store.check()
         except StoreError as error:
             raise CommandFailed(in_its_field(error, self._loaded.config)) from None
         if missing:
-            raise CommandFailed(f"there is nothing to count yet: the database lacks {', '.join(missing)}")
+            raise CommandFailed(f"the database has nothing to count yet: it lacks {', '.join(missing)}")
 
-    async def look(self, section: GroupConfig, counting: Callable[[str], None]) -> Findings:
-        """Look at one group; `counting` is called before the part that takes long.
+    async def of_group(self, section: GroupConfig, counting: Callable[[str], None]) -> Findings:
+        """Ask about one group; `counting` is called before the database counts, which takes long.
 
         Raises:
-            CommandFailed: it cannot be looked at.
+            CommandFailed: something does not answer.
         """
         before = await self._status()
         counting(section.name)
@@ -69,14 +69,14 @@ class Looker:
         return Findings(
             layout=layout_of(section, self._loaded.config),
             totals=totals,
-            before=_of_group(before, section.name),
-            after=_of_group(after, section.name),
+            before=_status_of(before, section.name),
+            after=_status_of(after, section.name),
             journal=journal,
             dead=await self._dead(section, after, int(totals["sequence"][0])),
         )
 
     async def _dead(self, section: GroupConfig, status: Status | None, position: int) -> Amount:
-        group = _of_group(status, section.name)
+        group = _status_of(status, section.name)
         if group is not None:
             lying = group.dead_letters
             return Amount(pieces=lying.letters, triggers=lying.triggers, readings=lying.readings)
@@ -97,7 +97,7 @@ class Looker:
             ) from None
 
     async def _status(self) -> Status | None:
-        """What the daemon says; None, and why in `no_daemon`, where none answers."""
+        """The status of the daemon; None where none answers, and the reason in `no_daemon`."""
         try:
             status = await fetch(self._daemon)
         except DaemonGone as gone:
@@ -107,7 +107,7 @@ class Looker:
         if status.logger != logger:
             raise CommandFailed(
                 f"the daemon at {self._daemon.url} is logger {status.logger!r}, {self._loaded.path} is of {logger!r};"
-                " say with --daemon where its daemon is"
+                " give the address of its daemon with --daemon"
             )
         return status
 
@@ -117,15 +117,15 @@ class Looker:
         while True:
             after = await self._status()
             if after is None or after.epoch != before.epoch:
-                raise CommandFailed("the daemon ended or was started again while it was counted; ask again")
-            group = _of_group(after, name)
+                raise CommandFailed("the daemon ended or was restarted during the count; run the command again")
+            group = _status_of(after, name)
             knows = group is None or group.readings.account_at_start + group.readings.committed >= account
             if knows or asyncio.get_running_loop().time() > deadline:
                 return after
             await asyncio.sleep(AGAIN_S)
 
 
-def _of_group(status: Status | None, name: str) -> GroupStatus | None:
+def _status_of(status: Status | None, name: str) -> GroupStatus | None:
     return None if status is None else status.groups.get(name)
 
 
