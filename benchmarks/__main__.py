@@ -17,8 +17,6 @@ from schemas.checking.dsn import Backend, backend_of, wrong_dsn
 
 FOLDER = Path(__file__).parent
 KEPT = FOLDER.parent / ".benchmarks"
-WIDTH = 120
-"""Columns of the report in a file; on a terminal it has what the terminal has."""
 EPILOG = """\
 examples:
   python -m benchmarks                        the writing, in less than ten minutes (make bench)

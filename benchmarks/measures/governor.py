@@ -1,7 +1,7 @@
-"""What the governor does for the writing, and what it leaves to the readers.
+"""Measures the effect of the governor on the writing and on the readers.
 
-100 triggers a second of 120 instruments are written: alone, beside readers, and beside the same readers held back by
-the governor, block by block in turns. The readers ask for a scan of everything and for half an hour's means, each again
+100 triggers a second of 120 instruments are written: alone, with readers, and with the same readers under the
+governor, block by block in turns. The readers ask for a scan of everything and for half an hour's means, each again
 as soon as it has its answer.
 """
 

@@ -94,7 +94,7 @@ def _outage(folder: Path, layout: Layout, plan: Plan) -> Round:
     try:
         server = PostgresqlServer(database.start(), folder, own=True)
         with running_daemon(server, layout) as process:
-            # It is told when it is enough.
+            # It is stopped when the backlog is drained.
             sender = start_sending(process.port, seconds=plan.outage_s + 3 * BACK_WITHIN_S, rate=LIVE_RATE)
             until(
                 lambda: process.group().triggers.committed >= LIVE_RATE, "the first second is committed", BACK_WITHIN_S

@@ -1,7 +1,7 @@
-"""What it costs to be looked at: pages of the daemon, and browsers that follow them live.
+"""Measures what pages of the daemon cost it, and browsers that follow them live.
 
-100 triggers a second of 120 instruments come in all the time. Audiences take turns, round by round: nobody, a page that
-nobody looks at, one browser, three, and three at two pages. A browser is a context of its own in one Chromium, shows
+100 triggers a second of 120 instruments come in all the time. Audiences take turns, round by round: none, a page
+without a browser, one browser, three, and three at two pages. A browser is a context of its own in one Chromium, shows
 the Live tab, and gets a frame four times a second.
 """
 
@@ -141,7 +141,7 @@ def _round(daemon: DaemonProcess, browser: "Browser", audience: Audience, second
 
 
 def _wait(watched: "list[_Watched]", seconds: float) -> None:
-    """Let time pass; Playwright hands on what a browser tells only while it is being called."""
+    """Let time pass; Playwright delivers the events of a browser only while it is called."""
     if watched:
         watched[0].page.wait_for_timeout(1e3 * seconds)
     else:

@@ -40,9 +40,9 @@ def governor(run: Run) -> Table | None:
         note=f"{blocks[READERS].clients} clients that scan everything or ask for half an hour's means, each again as "
         f"soon as it has its answer. The governor's ceiling was {ROOM:g} times the p99 of the block of writing alone "
         f"just before: {least:.1f} to {most:.1f} ms. p99 is that of commits in the daemon's status, over ten seconds"
-        " each; a block's is the median of its looks, and the table has medians of the blocks. Within is the part of"
-        " the looks at which it was within that ceiling. The sender's is of a whole block, from the write of a trigger"
-        " to its acknowledgement. The dose is the mean number of clients that might ask.",
+        " each; a block's is the median of its samples, and the table has medians of the blocks. Within is the part of"
+        " the samples in which it was within that ceiling. The sender's is of a whole block, from the write of a"
+        " trigger to its acknowledgement. The dose is the mean number of clients that might ask.",
     )
 
 
@@ -68,7 +68,7 @@ def audiences(run: Run) -> Table | None:
         return None
     alone = next((audience for audience in run.audiences if not audience.pages), None)
     return Table(
-        title="What it costs to be looked at",
+        title="What pages and browsers cost",
         columns=(
             "",
             "daemon, % of a core",

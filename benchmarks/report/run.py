@@ -152,7 +152,7 @@ class Block:
 
     name: `writing alone`, `readers`, or `readers, governed`. ceiling_ms: the setting of the governor in that round.
     rates: triggers/s committed. p50_ms, p99_ms: commit latency as the daemon's status says it; sender_p99_ms: from the
-    write of a trigger to its acknowledgement. within: part of the looks at the status at which p99 was within the
+    write of a trigger to its acknowledgement. within: part of the samples of the status in which p99 was within the
     ceiling of the round. answers: of all readers, a second. dose: mean number of clients that might ask.
     """
 

@@ -146,7 +146,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the order in which conditions take turns")
     parser.add_argument("--folder", type=Path, help="on whose disk the servers write; else that of the output")
     parser.add_argument(
-        "--output", type=Path, metavar="FILE.json", help="else a new one under build/visits; .html beside"
+        "--output",
+        type=Path,
+        metavar="FILE.json",
+        help="default: a new one under build/visits; the .html goes next to it",
     )
     return parser.parse_args(arguments)
 

@@ -18,7 +18,7 @@ from typing import TextIO
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
-        *("daemon.service", "daemon.tools.commands.run", "daemon.tools.commands.simulate", "tests.support.forked"),
+        *("daemon.service", "daemon.tools.commands.run", "daemon.tools.simulate.command", "tests.support.forked"),
         *("backends.postgresql", "backends.postgresql.server.embedded", "backends.mysql", "backends.mongodb"),
         "tests.support.visit_crash_process",
     ]

@@ -2,7 +2,7 @@
 
 from benchmarks.html.elements import section
 from benchmarks.html.markup import Markup, join, tag
-from benchmarks.html.table import Column, figures, table
+from benchmarks.html.table import NOTHING, Column, figures, table
 from benchmarks.report.table import Table
 
 
@@ -15,5 +15,9 @@ def figures_section(heading: str, *tables: Table | None, name: str) -> Markup:
 def shown(found: Table) -> Markup:
     """A table under its title, with its note."""
     first, *others = found.columns
-    cells = table(found.title, (Column(first), *figures(*others)), [("", row) for row in found.rows])
+    cells = table(
+        found.title,
+        (Column(first or found.title), *figures(*others)),
+        [("", [cell or NOTHING for cell in row]) for row in found.rows],
+    )
     return join([tag("h3", found.title), cells, tag("p", found.note, class_="soft")])

@@ -20,7 +20,7 @@ from daemon.core.state_folder import StateFolderInUse, only_one
 from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of, said_of
 from daemon.pipeline.dead_letters.format import kind_of
 from daemon.tools.console import make_console
-from daemon.tools.options import DaemonUrl, File, TokenFile
+from daemon.tools.options import AsJson, DaemonUrl, File, TokenFile
 from schemas.readings import InstrumentGroup
 
 app = typer.Typer(
@@ -43,7 +43,7 @@ Letters = Sequence[tuple[InstrumentGroup, DeadLetters]]
 def list_(
     file: File,
     group: Group = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every letter, as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the dead letters: of which triggers, since when, and why. The daemon may run meanwhile."""
     from daemon.tools.dead_letters.export import as_json as json_of  # noqa: PLC0415
@@ -51,7 +51,9 @@ def list_(
     opened = _opened(load_config(file), group)
     if as_json:
         typer.echo(
-            json.dumps([{"group": each.name, **json_of(letter)} for each, mine in opened for letter in mine.lying])
+            json.dumps(
+                [{"group": each.name, **json_of(letter)} for each, letters in opened for letter in letters.lying]
+            )
         )
         return
     if not any(letters.amount.pieces for _, letters in opened):

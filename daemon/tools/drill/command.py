@@ -21,6 +21,7 @@ from daemon.tools.drill.drills import DRILLS, Drill
 from daemon.tools.drill.result import Result, table
 from daemon.tools.drill.runner import Options, run_drills
 from daemon.tools.drill.target import Target, throwaway
+from daemon.tools.options import AsJson
 from schemas.checking.dsn import Backend
 
 EPILOG = examples(
@@ -54,7 +55,7 @@ def drill(
     rate: Annotated[float, typer.Option(min=1, max=10_000, help="Triggers a second.")] = Options.rate,
     seconds: Annotated[float, typer.Option(min=0.5, max=3600, help="How long each failure lasts.")] = Options.seconds,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random times.")] = Options.seed,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Cause failures on purpose: kill and stop processes, fill the disk; count what was lost or doubled.
 

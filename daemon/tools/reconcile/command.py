@@ -18,7 +18,7 @@ from daemon.core.database import store_of
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.options import CaFile, DaemonUrl, File, TokenFile
+from daemon.tools.options import AsJson, CaFile, DaemonUrl, File, TokenFile
 from daemon.tools.reconcile.verdicts import Findings, Verdict, judge
 from schemas.batch import Layout
 
@@ -48,7 +48,7 @@ def reconcile(
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count in the database and compare with the daemon, the account and the journal; exit code 1 if they differ.
 

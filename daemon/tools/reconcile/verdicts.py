@@ -137,7 +137,7 @@ def _law(found: Findings) -> Iterator[Verdict]:
 
 
 def _since_start(found: Findings) -> Iterator[Verdict]:
-    """Compare the account with what the daemon has committed: it moved on between the two looks at the daemon."""
+    """Compare the account with what the daemon has committed: it moved on between the two answers of the daemon."""
     if found.before is None or found.after is None:
         return
     least, most = (each.readings.account_at_start + each.readings.committed for each in (found.before, found.after))

@@ -1,6 +1,7 @@
 """`triggerlog simulate`: options in, `SimulateSettings` out; prints the report."""
 
 import ssl
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,7 @@ import typer
 from daemon.client.sender import SenderError
 from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, examples
+from daemon.tools.options import AsJson
 from daemon.tools.simulate import SettingsError, SimulateReport, SimulateSettings, Step, run_simulate
 from daemon.web.tls import client_context, own_certificate
 from schemas.readings import InstrumentGroup
@@ -30,6 +32,7 @@ OPTIONS = {"groups": "group", "slips": "slip", "clock_steps": "clock-step"}
 
 
 def simulate(
+    context: typer.Context,
     *,
     host: Annotated[str, typer.Option(help="Address of the daemon's source.")] = _Defaults.host,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Its port.")] = _Defaults.port,
@@ -67,7 +70,7 @@ def simulate(
     account: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write exactly what was sent and left out (.npz).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: AsJson = False,
     finish_timeout_s: Annotated[
         float, typer.Option(help="How long to wait for the last acknowledgements.")
     ] = _Defaults.finish_timeout_s,
@@ -114,38 +117,20 @@ def simulate(
 ) -> None:
     """Send readings of simulated instruments to a daemon; report what was sent and what was acknowledged."""
     layouts = _layouts(config)
+    # An option with the name of a setting is passed on as it is.
+    names = [field.name for field in fields(SimulateSettings) if field.name in context.params]
     try:
-        settings = SimulateSettings(
-            host=host,
-            port=port,
-            protocol=protocol,
-            ack=Ack(ack),
-            groups=tuple(group or [layout.name for layout in layouts] or _Defaults.groups),
-            layouts=layouts,
-            rate=rate,
-            triggers=triggers,
-            duration_s=duration_s,
-            connections=_connections(connections),
-            seed=seed,
-            slips=tuple(Step.parse(text, "slips") for text in slip or ()),
-            clock_steps=tuple(Step.parse(text, "clock_steps") for text in clock_step or ()),
-            first_trigger=first_trigger,
-            account=account,
-            finish_timeout_s=finish_timeout_s,
-            buffer_mib=buffer_mib,
-            datagram_bytes=datagram_bytes,
-            tls=_tls(tls, ca, certificate, key),
-            jitter_ms=jitter_ms,
-            missing=missing,
-            late=late,
-            late_by_ms=late_by_ms,
-            duplicated=duplicated,
-            out_of_order=out_of_order,
-            stuck=stuck,
-            stuck_from=stuck_from,
-            restart_after=restart_after,
-            restart_pause_ms=restart_pause_ms,
-        )
+        chosen = {
+            **{name: context.params[name] for name in names},
+            "ack": Ack(ack),
+            "groups": tuple(group or [layout.name for layout in layouts] or _Defaults.groups),
+            "layouts": layouts,
+            "connections": _connections(connections),
+            "slips": tuple(Step.parse(text, "slips") for text in slip or ()),
+            "clock_steps": tuple(Step.parse(text, "clock_steps") for text in clock_step or ()),
+            "tls": _tls(tls, ca, certificate, key),
+        }
+        settings = SimulateSettings(**chosen)
     except SettingsError as error:
         raise _refused(error) from None
     _report(_simulated(settings), as_json)

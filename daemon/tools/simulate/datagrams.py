@@ -101,4 +101,4 @@ class DatagramSender:
 
     def _nobody_there(self) -> None:
         if self._tell is not None:
-            self._tell(f"nobody listens for datagrams at {self._where}; what was sent there is lost")
+            self._tell(f"no program listens for datagrams at {self._where}; what was sent there is lost")

@@ -326,7 +326,7 @@ class TestFile:
             "wal_sync_method",
         ):
             assert figure in read.text
-        assert read.counted["table"] == 5
+        assert read.counted["table"] == 6
         assert "script" not in read.counted
 
     def test_it_asks_nothing_of_the_outside(self) -> None:

@@ -59,7 +59,7 @@ def test_the_governor_is_judged_by_what_the_readers_do_without_it() -> None:
 
 
 def test_the_page_is_judged_by_the_daemon_that_nobody_looks_at() -> None:
-    nobody, _, one, _, two = table_of(kept(PAGES, ONE), "What it costs to be looked at").rows
+    nobody, _, one, _, two = table_of(kept(PAGES, ONE), "What pages and browsers cost").rows
     assert nobody == ("no page", "10.0 (10.0 to 10.0)", "", "", "", "", "", "")
     assert one[:5] == ("a page, 1 browser", "10.2 (10.2 to 10.2)", "1.02 (1.02 to 1.02)", "1.1", "yes")
     assert two[0] == "2 pages, 3 browsers"
