@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.report.report import markdown, print_report
+from benchmarks.report.terminal import markdown, print_report
 from benchmarks.rounds.plan import MEASURES, PLANS
 from daemon.tools.console import FILE_WIDTH, labelled, make_console
 from schemas.checking.dsn import Backend, backend_of, wrong_dsn
 
 FOLDER = Path(__file__).parent
 KEPT = FOLDER.parent / ".benchmarks"
-WIDTH = 120
-"""Columns of the report in a file; on a terminal it has what the terminal has."""
 EPILOG = """\
 examples:
   python -m benchmarks                        the writing, in less than ten minutes (make bench)

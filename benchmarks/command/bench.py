@@ -19,12 +19,12 @@ from pytest_benchmark.utils import get_commit_info
 from backends import open_store
 from backends.base import StoreError
 from benchmarks.__main__ import measure
-from benchmarks.command.bar import Bar
-from benchmarks.command.closing import say_choice
+from benchmarks.command.progress import BenchProgress
+from benchmarks.command.summary import print_choice
 from benchmarks.load.workload import GROUP, LOGGER
 from benchmarks.report.html.page import page
-from benchmarks.report.kept import UNVERSIONED, NoRun, run_of
-from benchmarks.report.measured import Run
+from benchmarks.report.reading import UNVERSIONED, NoRun, run_of
+from benchmarks.report.run import Run
 from benchmarks.rounds.plan import MEASURES, PLANS
 from daemon.core.configuration import load_config
 from daemon.tools.console import labelled, make_console
@@ -41,11 +41,11 @@ INTERRUPTED = 130
 
 
 class Refused(Exception):
-    """The command cannot do what was asked; the message is one line with the mend."""
+    """The command cannot do what was asked; the message is one line that says what to do."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; whatever goes wrong is a line on stderr and exit code 1, never a traceback."""
+    """Run the command; every error is a line on stderr and exit code 1, never a traceback."""
     try:
         return _bench(_options(argv))
     except KeyboardInterrupt:
@@ -100,7 +100,7 @@ def _report(options: argparse.Namespace, kept: Path) -> None:
     run = run_of(_read(kept))
     options.output.write_text(page(run, command(run)), encoding="utf-8")
     console = make_console(highlight=False)
-    say_choice(run, console)
+    print_choice(run, console)
     for name, path in (("report", options.output), ("figures", kept)):
         console.print(labelled(name, 8, path.absolute()), soft_wrap=True)
 
@@ -111,9 +111,9 @@ def _read(path: Path) -> Mapping[str, object]:
     except OSError as error:
         raise Refused(f"{path} cannot be read ({(error.strerror or str(error)).lower()})") from None
     except ValueError:
-        raise Refused(f"{path} is not JSON; give a file that `triggerlog bench` kept") from None
+        raise Refused(f"{path} is not JSON; give the .json file of a report of `triggerlog bench`") from None
     if not isinstance(found, dict):
-        raise NoRun(f"{path} is no run that `triggerlog bench` kept")
+        raise NoRun(f"{path} has no figures of `triggerlog bench`; give the .json file of a report")
     return found
 
 
@@ -171,7 +171,7 @@ def with_password(dsn: str, password: str | None) -> str:
 
 
 def check(dsn: str, folder: Path) -> None:
-    """See that a database answers and lets us in, and that we may make a schema there; change nothing.
+    """Check that a database accepts the connection, and that the user may make a schema; change nothing.
 
     Raises:
         StoreError: it does not; the message is one line.
@@ -200,14 +200,14 @@ def check(dsn: str, folder: Path) -> None:
 
 
 class Plugin:
-    """A plugin of pytest: what went wrong first, and of which source the figures are."""
+    """A plugin of pytest: it records the first error, and the commit of the source."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.left = False
 
     def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
-        """Keep the first reason; those that follow are of what could not be done after it, such as cleaning up."""
+        """Record the first reason; later ones follow from it, such as a failed clean-up."""
         self.left = self.left or call.when == "teardown"
         if self.reason is None and call.excinfo is not None:
             self.reason = _one_line(call.excinfo.value)
@@ -233,8 +233,8 @@ def _measured(options: argparse.Namespace, kept: Path) -> int:
             check(dsn, options.folder)
     options.backend = list(found)
     options.dsn = [dsn for dsn in found.values() if dsn is not None]
-    plugin, said = Plugin(), io.StringIO()
-    with Bar(PLANS[options.plan], options.backend, options.only), redirect_stdout(said):
+    plugin, output = Plugin(), io.StringIO()
+    with BenchProgress(PLANS[options.plan], options.backend, options.only), redirect_stdout(output):
         try:
             code = measure(options, kept, [plugin])
         except Exception as error:
@@ -243,7 +243,7 @@ def _measured(options: argparse.Namespace, kept: Path) -> int:
     if code == pytest.ExitCode.INTERRUPTED:
         return _stopped()
     if code:
-        _failed(plugin.reason or _last(said.getvalue()), options.dsn, left=plugin.left)
+        _failed(plugin.reason or _last(output.getvalue()), options.dsn, left=plugin.left)
     return 0
 
 
@@ -253,15 +253,15 @@ def _stopped() -> int:
 
 
 def _failed(reason: str, dsns: Sequence[str], *, left: bool) -> NoReturn:
-    # The reason may be a driver's own, and anyone's guess what it quotes.
+    # The reason may be a message of a driver, which may quote the DSN.
     for dsn in dsns:
         reason = reason.replace(dsn, without_passwords(dsn))
     where = "; schemas named triggerlog_bench_... may be left in the databases, to be dropped by hand" if left else ""
     raise Refused(f"the benchmarks ended: {reason}{where}")
 
 
-def _last(said: str) -> str:
-    lines = [line.strip(" !=") for line in said.splitlines() if line.strip(" !=")]
+def _last(output: str) -> str:
+    lines = [line.strip(" !=") for line in output.splitlines() if line.strip(" !=")]
     return lines[-1] if lines else "pytest gives no reason"
 
 

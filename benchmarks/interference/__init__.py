@@ -1,4 +1,5 @@
-"""What follows from an interference experiment: `python -m benchmarks.interference RECORD.json`.
+"""The result of an interference experiment: `python -m benchmarks.interference RECORD.json`.
 
-A process of its own, so that neither the statistics nor the report ever hold up a commit.
+A record goes in; `statistics` computes the result that is written back into it, and `report` writes the page. It is a
+process of its own, so that neither ever delays a commit.
 """

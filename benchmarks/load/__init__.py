@@ -1,0 +1,1 @@
+"""The load of the measures: `workload` makes readings, `sending` sends them from a process of its own."""

@@ -83,7 +83,7 @@ def send(port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0, ago_s:
     """Run the process to its end.
 
     Raises:
-        subprocess.CalledProcessError: it failed; it has said why on stderr.
+        subprocess.CalledProcessError: it failed; the reason is on stderr.
     """
     return result(start_sending(port, seconds=seconds, rate=rate, ahead=ahead, ago_s=ago_s))
 

@@ -9,10 +9,10 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks.measures import governed, latency, outages, pages, throughput
+from benchmarks.measures import governor, latency, outages, pages, throughput
 from benchmarks.measures.contenders import measured
 from benchmarks.rounds.plan import PLANS, Plan
-from benchmarks.rounds.progress import say
+from benchmarks.rounds.progress import print_line
 from benchmarks.rounds.rounds import Round
 from benchmarks.servers import Servers, running
 from benchmarks.servers.base import Server
@@ -23,7 +23,7 @@ FACTS = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take the options that `python -m benchmarks` hands on."""
+    """Add the options that `python -m benchmarks` passes on."""
     parser.addoption("--plan", choices=sorted(PLANS), default="short", help="how long it all takes")
     parser.addoption("--folder", type=Path, default=Path(".benchmarks"), help="on whose disk the servers write")
     parser.addoption("--backend", type=Backend, action="append", help="a database to measure; all by default")
@@ -59,7 +59,7 @@ def servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
     """The servers of all measures."""
     folder: Path = pytestconfig.getoption("--folder")
     load = os.getloadavg()[0]
-    with running(folder, chosen(pytestconfig), pytestconfig.getoption("--dsn"), say) as found:
+    with running(folder, chosen(pytestconfig), pytestconfig.getoption("--dsn"), print_line) as found:
         if not found:
             pytest.exit("there is no database to measure", returncode=pytest.ExitCode.USAGE_ERROR)
         facts = {
@@ -73,14 +73,14 @@ def servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
         }
         pytestconfig.stash[FACTS] = facts
         for server in facts["servers"].values():
-            say(f"{server['product']} {server['version']} at {server['target']}")
-        say(f"an fdatasync takes {facts['fdatasync_ms']:.2f} ms")
+            print_line(f"{server['product']} {server['version']} at {server['target']}")
+        print_line(f"an fdatasync takes {facts['fdatasync_ms']:.2f} ms")
         yield found
 
 
 @pytest.fixture(scope="session")
 def server(servers: Servers) -> Server:
-    """PostgreSQL, which is what the daemon runs on when nobody says otherwise, for what is measured on one alone."""
+    """PostgreSQL, the default of the daemon, for the measures that are taken on one database only."""
     if Backend.POSTGRESQL not in servers:
         pytest.skip("measured with PostgreSQL alone")
     return servers[Backend.POSTGRESQL]
@@ -89,35 +89,35 @@ def server(servers: Servers) -> Server:
 @pytest.fixture(scope="session")
 def throughput_rounds(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
     """All rounds of the throughput, interleaved, by contender."""
-    say("throughput")
+    print_line("throughput")
     return throughput.measure(servers, plan)
 
 
 @pytest.fixture(scope="session")
 def latency_rounds(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
     """All windows of the latency, interleaved, by their names."""
-    say("latency")
+    print_line("latency")
     return latency.measure(servers, plan)
 
 
 @pytest.fixture(scope="session")
 def journal_rounds(server: Server, plan: Plan) -> dict[str, list[Round]]:
     """All rounds with the journal and without, interleaved, by their names."""
-    say("outages")
+    print_line("outages")
     return outages.journal(server, plan)
 
 
 @pytest.fixture(scope="session")
 def governor_blocks(server: Server, plan: Plan) -> dict[str, list[Round]]:
-    """All blocks with readers and without, governed and not, interleaved, by their names."""
-    say("governor")
-    return governed.measure(server, plan)
+    """All blocks with readers and without, governor and not, interleaved, by their names."""
+    print_line("governor")
+    return governor.measure(server, plan)
 
 
 @pytest.fixture(scope="session")
 def page_rounds(server: Server, plan: Plan) -> dict[str, list[Round]]:
     """All rounds of the page's cost, interleaved, by audience."""
-    say("page")
+    print_line("page")
     return pages.measure(server, plan)
 
 

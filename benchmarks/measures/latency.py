@@ -13,7 +13,7 @@ from benchmarks.load.sending import send
 from benchmarks.load.workload import INSTRUMENTS
 from benchmarks.rounds import rounds
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, expect, say
+from benchmarks.rounds.progress import begin, expect, print_line
 from benchmarks.rounds.rounds import Round, interleaved
 from benchmarks.rounds.summary import Percentiles, acknowledged_after, commit_rate, percentiles
 from benchmarks.servers import Servers
@@ -72,7 +72,7 @@ def measure(servers: Servers, plan: Plan, layout: Layout = Layout.ROWS) -> dict[
             most = daemon.full_speed(plan) / HEADROOM
             for window in windows(server.backend, plan):
                 if window.rate > most:
-                    say(f"  left out: {window.name}, the daemon does not keep up with it")
+                    print_line(f"  left out: {window.name}, the daemon does not keep up with it")
                 elif window.contender == DAEMON:
                     runs[window] = partial(daemon.window, window.rate, plan.window_s)
                 else:
@@ -90,8 +90,9 @@ def _by_turns(runs: Mapping[Window, rounds.Contender], plan: Plan) -> dict[str, 
     expect("latency", sum(most.values()))
     for number in range(max(most.values(), default=0)):
         turn = {window.name: run for window, run in runs.items() if number < most[window]}
-        tell, told = partial(_begin, number), partial(_say, number)
-        for name, done in interleaved(turn, rounds=1, begin=tell, say=told).items():
+        for name, done in interleaved(
+            turn, rounds=1, begin=partial(_begin, number), end=partial(_print_round, number)
+        ).items():
             found[name] += done
     return found
 
@@ -154,6 +155,6 @@ def _begin(number: int, name: str, _: int) -> None:
     begin("latency", f"window {number + 1}, {name}")
 
 
-def _say(number: int, name: str, _: int, done: Round) -> None:
+def _print_round(number: int, name: str, _: int, done: Round) -> None:
     facts = ", ".join(f"{key} {value:.2f}" for key, value in done.facts.items())
-    say(f"  window {number + 1}  {name:<36} {facts}")
+    print_line(f"  window {number + 1}  {name:<36} {facts}")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from benchmarks.load.sending import result, start_sending
 from benchmarks.load.workload import INSTRUMENTS
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, say
+from benchmarks.rounds.progress import begin, print_line
 from benchmarks.rounds.rounds import Round
 from benchmarks.rounds.summary import commit_rate, slope
 from benchmarks.servers.base import Server
@@ -34,7 +34,7 @@ def cpu(server: Server, plan: Plan, rate: int, layout: Layout = Layout.ROWS) -> 
         time.sleep(LEAD_IN_S)
         for _ in range(CPU_ROUNDS):
             rounds.append(_cpu_round(process, plan.cpu_s / CPU_ROUNDS))
-            say(
+            print_line(
                 f"  {rate} triggers/s over {INSTRUMENTS} connections: {rounds[-1].facts['CPU percent']:.1f} % of a core"
             )
     server.drop(process.schema)
@@ -90,7 +90,7 @@ def memory(server: Server, plan: Plan, layout: Layout = Layout.ROWS) -> tuple[Ro
         "MiB least": min(second_half),
         "MiB most": max(second_half),
     }
-    say(
+    print_line(
         f"  {rate:,.0f} triggers/s for {plan.memory_s:g} s: "
         f"{min(second_half):.0f} to {max(second_half):.0f} MiB, {growth:+.1f} MiB a minute"
     )

@@ -15,7 +15,7 @@ from benchmarks.measures.throughput import daemon_round
 from benchmarks.measures.verify import verify
 from benchmarks.rounds import rounds
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, expect, say, say_round
+from benchmarks.rounds.progress import begin, expect, print_line, print_round
 from benchmarks.rounds.rounds import Round, interleaved
 from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import DaemonProcess, running_daemon, until
@@ -61,10 +61,10 @@ def journal(server: Server, plan: Plan) -> dict[str, list[Round]]:
     contenders = journal_contenders(server, plan)
     expect("outages", plan.rounds * len(contenders) + plan.drains * len(plan.layouts))
 
-    def tell(name: str, number: int) -> None:
+    def on_begin(name: str, number: int) -> None:
         begin("outages", f"round {number + 1} of {plan.rounds}, {name}")
 
-    return interleaved(contenders, rounds=plan.rounds, begin=tell, say=say_round)
+    return interleaved(contenders, rounds=plan.rounds, begin=on_begin, end=print_round)
 
 
 def drain(server: Server, layout: Layout, plan: Plan) -> list[Round]:
@@ -81,7 +81,7 @@ def drain(server: Server, layout: Layout, plan: Plan) -> list[Round]:
         folder.mkdir()
         found.append(_outage(folder, layout, plan))
         facts = found[-1].facts
-        say(
+        print_line(
             f"  {layout}: {facts['triggers waiting']:,.0f} triggers drained in {facts['seconds of drain']:.2f} s,"
             f" {1 / found[-1].seconds:,.0f} triggers/s; the first commit {facts['seconds to first commit']:.2f} s after"
             " the database was back"
@@ -94,7 +94,7 @@ def _outage(folder: Path, layout: Layout, plan: Plan) -> Round:
     try:
         server = PostgresqlServer(database.start(), folder, own=True)
         with running_daemon(server, layout) as process:
-            # It is told when it is enough.
+            # It is stopped when the backlog is drained.
             sender = start_sending(process.port, seconds=plan.outage_s + 3 * BACK_WITHIN_S, rate=LIVE_RATE)
             until(
                 lambda: process.group().triggers.committed >= LIVE_RATE, "the first second is committed", BACK_WITHIN_S

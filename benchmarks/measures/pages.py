@@ -1,7 +1,7 @@
-"""What it costs to be looked at: pages of the daemon, and browsers that follow them live.
+"""Measures what pages of the daemon cost it, and browsers that follow them live.
 
-100 triggers a second of 120 instruments come in all the time. Audiences take turns, round by round: nobody, a page that
-nobody looks at, one browser, three, and three at two pages. A browser is a context of its own in one Chromium, shows
+100 triggers a second of 120 instruments come in all the time. Audiences take turns, round by round: none, a page
+without a browser, one browser, three, and three at two pages. A browser is a context of its own in one Chromium, shows
 the Live tab, and gets a frame four times a second.
 """
 
@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks.load.sending import start_sending
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, expect, say
+from benchmarks.rounds.progress import begin, expect, print_line
 from benchmarks.rounds.rounds import Contender, Round, interleaved
 from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import DaemonProcess, cpu_s, running_daemon, until
@@ -56,7 +56,7 @@ AUDIENCES = (Audience(0, 0), Audience(1, 0), Audience(1, 1), Audience(1, 3), Aud
 
 
 def missing() -> str | None:
-    """What is missing for this measure, and the mend; None where it can be taken."""
+    """What this measure lacks here, and how to install it; None where it lacks nothing."""
     if not CHROMIUM.exists():
         return f"{CHROMIUM} is missing: apt-get install chromium"
     try:
@@ -85,7 +85,7 @@ def measure(server: Server, plan: Plan) -> dict[str, list[Round]]:
             contenders,
             rounds=plan.page_rounds,
             begin=lambda name, number: begin("page", f"round {number + 1} of {plan.page_rounds}, {_words(name)}"),
-            say=_say,
+            end=_print_round,
         )
     server.drop(daemon.schema)
     return found
@@ -96,9 +96,9 @@ def _words(name: str) -> str:
     return f"{browsers} browsers at {pages} pages"
 
 
-def _say(name: str, _: int, done: Round) -> None:
+def _print_round(name: str, _: int, done: Round) -> None:
     facts = done.facts
-    say(
+    print_line(
         f"  {_words(name)}: daemon {facts['daemon percent']:.1f} %, pages {facts['page percent']:.1f} % of a core,"
         f" {facts['bytes a second'] / 1e3:.1f} kB/s and {facts['frames a second']:.1f} frames/s a browser"
     )
@@ -141,7 +141,7 @@ def _round(daemon: DaemonProcess, browser: "Browser", audience: Audience, second
 
 
 def _wait(watched: "list[_Watched]", seconds: float) -> None:
-    """Let time pass; Playwright hands on what a browser tells only while it is being called."""
+    """Let time pass; Playwright delivers the events of a browser only while it is called."""
     if watched:
         watched[0].page.wait_for_timeout(1e3 * seconds)
     else:
@@ -180,10 +180,10 @@ class _Watched:
         open_.callback(context.close)
         self.page: Page = context.new_page()
         self._frames = self._bytes = 0
-        told = context.new_cdp_session(self.page)
-        told.on("Network.webSocketFrameReceived", self._frame)
-        told.on("Network.dataReceived", self._data)
-        told.send("Network.enable")
+        session = context.new_cdp_session(self.page)
+        session.on("Network.webSocketFrameReceived", self._frame)
+        session.on("Network.dataReceived", self._data)
+        session.send("Network.enable")
         self.page.goto(url)
         self.page.wait_for_selector('#page[data-link="live"]', timeout=1e3 * START_S)
 

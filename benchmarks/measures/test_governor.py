@@ -3,7 +3,7 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks.measures.governed import BLOCKS, CLIENTS
+from benchmarks.measures.governor import BLOCKS, CLIENTS
 from benchmarks.rounds.rounds import RECORDED_CLOCK, Round, replay
 
 

@@ -11,7 +11,7 @@ from benchmarks.measures.verify import WrongInDatabase, verify
 from benchmarks.rounds import rounds
 from benchmarks.rounds.commits import Commits, hz_histogram, hz_quartiles
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, expect, say_round
+from benchmarks.rounds.progress import begin, expect, print_round
 from benchmarks.rounds.rounds import Round, interleaved
 from benchmarks.rounds.summary import commit_rate
 from benchmarks.servers import Servers
@@ -56,10 +56,10 @@ def measure(servers: Servers, plan: Plan) -> dict[str, list[Round]]:
         runs |= _prepared(server, measured(backend, plan), plan)
     expect("throughput", plan.rounds * len(runs))
 
-    def tell(name: str, number: int) -> None:
+    def on_begin(name: str, number: int) -> None:
         begin("throughput", f"round {number + 1} of {plan.rounds}, {name}")
 
-    return interleaved(runs, rounds=plan.rounds, begin=tell, say=say_round)
+    return interleaved(runs, rounds=plan.rounds, begin=on_begin, end=print_round)
 
 
 def _prepared(server: Server, contenders: tuple[Contender, ...], plan: Plan) -> dict[str, rounds.Contender]:
@@ -71,7 +71,7 @@ def _prepared(server: Server, contenders: tuple[Contender, ...], plan: Plan) -> 
             if contender.kind is not Kind.DAEMON:  # which has warmed up
                 begin("warm-up", contender.name)
                 done = _run(server, contender, inputs, plan, max(0.2, WARM_UP * plan.write_s))()
-                say_round(f"{contender.name} (warm-up)", 0, done)
+                print_round(f"{contender.name} (warm-up)", 0, done)
     return {contender.name: _run(server, contender, inputs, plan, plan.write_s) for contender in here}
 
 
@@ -102,7 +102,7 @@ def _pace(server: Server, layout: Layout, plan: Plan) -> Pace:
     ahead = plan.probe_ahead
     for what in ("probe", "warm-up") if plan.warms_up else ("probe",):
         warm = daemon_round(server, layout, durability, seconds, ahead)
-        say_round(f"{server.backend}-daemon_{layout} ({what})", 0, warm)
+        print_round(f"{server.backend}-daemon_{layout} ({what})", 0, warm)
         ahead = max(LEAST_AHEAD, round(plan.ahead_s / warm.seconds))
     return Pace(batch=round(warm.facts["triggers a commit"]), ahead=ahead)
 

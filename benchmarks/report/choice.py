@@ -1,6 +1,6 @@
 """Which way to choose for which need, in plain words and computed from the figures: pure functions.
 
-Nothing is advised that was not measured, and two ways whose rounds overlap are said to be alike.
+Nothing is advised that was not measured, and two ways whose rounds overlap count as alike.
 """
 
 import math
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.load.workload import INSTRUMENTS
-from benchmarks.report.measured import ASYNC_SUFFIX, BARE_LOOP, CEILING, DAEMON, PAPER, Latency, Run, Way
-from benchmarks.report.wording import counted, listed, milliseconds, number, percent, times
+from benchmarks.report.formatting import counted, listed, milliseconds, number, percent, times
+from benchmarks.report.run import ASYNC_SUFFIX, BARE_LOOP, CEILING, DAEMON, PAPER, Latency, Run, Way
 from benchmarks.rounds.summary import Spread, spread
 from schemas.batch import Durability, Layout
 from schemas.checking.dsn import Backend
@@ -180,10 +180,9 @@ def _latency_at(run: Run, rate: float) -> str | None:
     mine.sort(key=_p99)
     first, *others = mine
     bare = _bare(run, first)
-    beside = "" if bare is None else f" (a bare loop that only commits: {milliseconds(_p99(bare))})"
-    text = (
-        f"At {number_of_rate(rate)} triggers/s the daemon{_on(run, first.backend)}: {milliseconds(_p99(first))}{beside}"
-    )
+    compared = "" if bare is None else f" (a bare loop that only commits: {milliseconds(_p99(bare))})"
+    fastest_p99 = f"{milliseconds(_p99(first))}{compared}"
+    text = f"At {number_of_rate(rate)} triggers/s the daemon{_on(run, first.backend)}: {fastest_p99}"
     for other in others:
         same = ", alike within the spread" if alike(spread(other.p99_ms), spread(first.p99_ms)) else ""
         text += f"; {_on(run, other.backend).strip()} {milliseconds(_p99(other))}{same}"
@@ -195,8 +194,8 @@ def number_of_rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 1 else f"{rate:g}"
 
 
-def _bare(run: Run, beside: Latency) -> Latency | None:
-    wanted = (beside.backend, beside.rate, BARE_LOOP)
+def _bare(run: Run, latency: Latency) -> Latency | None:
+    wanted = (latency.backend, latency.rate, BARE_LOOP)
     return next((b for b in run.latencies if (b.backend, b.rate, b.contender) == wanted), None)
 
 
@@ -268,7 +267,7 @@ def _risk(run: Run, backend: Backend) -> str:
         return f"of a crash the server says: {server.durability.get(Durability.ASYNC, 'nothing')}"
     risk_ms = server.risk_ms[Durability.ASYNC]
     if server.missing(Durability.SYNC) is not None:
-        return "what a crash loses cannot be told there"
+        return "it is not known what a crash loses there"
     if risk_ms == 0:
         return "by the server’s settings a crash loses nothing even so"
     if risk_ms is None:
@@ -315,7 +314,7 @@ def _not_the_product(run: Run) -> Iterator[str]:
         if server.product == "ferretdb":
             yield (
                 "FerretDB speaks MongoDB's protocol over another database: its figures are its own, and say nothing "
-                "of a MongoDB server"
+                "about a MongoDB server"
             )
 
 

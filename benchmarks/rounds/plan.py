@@ -17,7 +17,7 @@ class Plan:
     does not count.
     write_s: seconds a strategy writes in a round. send_s: seconds the sender sends to the daemon in a round, ahead of
     its acknowledgements by as much as the daemon commits in ahead_s; that is committed after the sending, and counted.
-    probe_ahead: triggers that it is ahead before anybody knows how fast the daemon is.
+    probe_ahead: triggers that it is ahead until the rate of the daemon is known.
     rates: triggers a second of the latency measure. windows: of window_s seconds at each rate; further_windows: on
     other databases than PostgreSQL.
     cpu_rates, cpu_s: rates and seconds of the CPU measure. memory_s: seconds at full speed of the memory measure, 0

@@ -1,4 +1,4 @@
-"""What is said while the benchmarks run: a line a round, on stderr, which pytest does not capture here."""
+"""What the benchmarks print while they run: a line a round, on stderr, which pytest does not capture here."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ console = make_console(stderr=True, highlight=False)
 
 
 class Watcher(Protocol):
-    """Who shows how far the benchmarks are."""
+    """Shows how far the benchmarks are."""
 
     def expect(self, measure: str, steps: int) -> None:
         """A measure (one of `plan.MEASURES`) has so many steps."""
@@ -19,26 +19,26 @@ class Watcher(Protocol):
 
 
 watchers: list[Watcher] = []
-"""Empty but for `triggerlog bench`, which has a bar."""
+"""Only `triggerlog bench` has one, its progress bar."""
 
 
 def expect(measure: str, steps: int) -> None:
-    """Tell whoever watches how many steps a measure has."""
+    """Tell all watchers how many steps a measure has."""
     for watcher in watchers:
         watcher.expect(measure, steps)
 
 
 def begin(measure: str, what: str) -> None:
-    """Tell whoever watches what runs now."""
+    """Tell all watchers what runs now."""
     for watcher in watchers:
         watcher.begin(measure, what)
 
 
-def say(text: str) -> None:
-    """Say a line."""
+def print_line(text: str) -> None:
+    """Print a line."""
     console.print(text, style="dim", soft_wrap=True)
 
 
-def say_round(name: str, number: int, done: Round) -> None:
-    """Say what a round of the throughput gave."""
-    say(f"  round {number + 1}  {name:<44} {1 / done.seconds:>10,.0f} triggers/s")
+def print_round(name: str, number: int, done: Round) -> None:
+    """Print the result of a round of the throughput."""
+    print_line(f"  round {number + 1}  {name:<44} {1 / done.seconds:>10,.0f} triggers/s")

@@ -34,12 +34,12 @@ def interleaved(
     contenders: Mapping[str, Contender],
     *,
     rounds: int,
-    say: Callable[[str, int, Round], None],
+    end: Callable[[str, int, Round], None],
     begin: Callable[[str, int], None] | None = None,
 ) -> dict[str, list[Round]]:
     """Run `rounds` rounds of all contenders, one after the other; return them by contender.
 
-    begin, say: are told of each round, by the contender's name and the round's number from 0, before and after it.
+    begin, end: called before and after each round, with the name of the contender and the number of the round from 0.
     """
     found: dict[str, list[Round]] = {name: [] for name in contenders}
     for number, (name, run) in itertools.product(range(rounds), contenders.items()):
@@ -47,12 +47,12 @@ def interleaved(
             begin(name, number)
         done = run()
         found[name].append(done)
-        say(name, number, done)
+        end(name, number, done)
     return found
 
 
 class RecordedClock:
-    """A clock that stands still until it is told to go on."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
         self.__name__ = "recorded_clock"

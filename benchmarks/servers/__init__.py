@@ -16,7 +16,7 @@ Servers = Mapping[Backend, Server]
 
 @contextmanager
 def running(
-    parent: Path, backends: Sequence[Backend], dsns: Sequence[str], say: Callable[[str], None]
+    parent: Path, backends: Sequence[Backend], dsns: Sequence[str], print_line: Callable[[str], None]
 ) -> Iterator[Servers]:
     """Have the servers run that are to be measured; nothing is left of them, or in them, afterwards.
 
@@ -25,7 +25,7 @@ def running(
         backends: which. One without a DSN gets a throw-away server, and is left out, with a line that says so, where
             that is not to be had.
         dsns: the user's own servers, checked, at most one a backend.
-        say: takes that line.
+        print_line: takes that line.
 
     """
     named = {backend_of(dsn): dsn for dsn in dsns}
@@ -41,7 +41,7 @@ def running(
             try:
                 found[backend] = stack.enter_context(left_clean(_start(stack, backend, named.get(backend), own)))
             except ServerNotInstalled as error:
-                say(f"{backend} is left out: {error}")
+                print_line(f"{backend} is left out: {error}")
         yield found
 
 

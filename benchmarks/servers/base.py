@@ -26,8 +26,8 @@ _numbers = itertools.count(1)
 class Server(ABC):
     """A server, and the schemas (in MariaDB and MongoDB, databases) that were made in it.
 
-    dsn: where it is; it may have a password in it, so it is shown to nobody. folder: for whatever goes with it, which
-    is gone afterwards. own: whether it is a throw-away server, with nobody else in it.
+    dsn: where it is; it may hold a password, so it is never shown. folder: for files that go with it; it is
+    removed afterwards. own: whether it is a throw-away server, which no other program uses.
     """
 
     backend: ClassVar[Backend]

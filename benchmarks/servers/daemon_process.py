@@ -1,22 +1,23 @@
 """A daemon in a process of its own, as `triggerlog run` starts it, writing into the benchmarks' server."""
 
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
+from backends.throwaway.base import free_port
 from benchmarks.load.workload import CHANNELS, GROUP, INSTRUMENTS, LOGGER
 from benchmarks.servers.base import Server
 from schemas.api.status import GroupStatus, Status
 from schemas.batch import Durability, Layout
 from schemas.config import JournalConfig, TcpSource
+from schemas.states import DaemonState
 
 CONFIGURATION = """\
 logger = "{logger}"
@@ -29,7 +30,7 @@ channels = [{channels}]
 
 [[sources]]
 kind = "tcp"
-port = 0
+port = {port}
 acknowledge_every_ms = {acknowledge_every_ms}
 
 [database]
@@ -42,15 +43,16 @@ durability = "{durability}"
 max_mib = {journal_mib}
 
 [api]
-port = 0
+port = {api_port}
 """
+STATUS = "/api/v1/status"
 READY_S = 60.0
 END_S = 60.0
 LOOK_S = 0.01
 
 
 class DaemonFailed(Exception):
-    """The daemon ended, or did not do what it was waited for; the message has the last it said."""
+    """The daemon ended, or did not do what it was waited for; the message has the end of its log."""
 
 
 class DaemonProcess:
@@ -65,11 +67,11 @@ class DaemonProcess:
         self._client = httpx.Client(base_url=api, trust_env=False, headers={"Authorization": f"Bearer {token}"})
 
     def status(self) -> Status:
-        """What the API says."""
-        return Status.model_validate_json(self._client.get("/api/v1/status").raise_for_status().content)
+        """The status, as the API gives it."""
+        return Status.model_validate_json(self._client.get(STATUS).raise_for_status().content)
 
     def group(self) -> GroupStatus:
-        """What the API says of the one group."""
+        """The status of its one group."""
         return self.status().groups[GROUP.name]
 
     def open_run(self) -> None:
@@ -93,7 +95,7 @@ class DaemonProcess:
         return float(self.process.memory_info().rss) / 2**20
 
     def close(self) -> None:
-        """Let go of the API."""
+        """Close the client of the API."""
         self._client.close()
 
 
@@ -116,10 +118,13 @@ def running_daemon(
     folder.mkdir()
     file, log = folder / "bench.toml", folder / "daemon.log"
     file.touch(0o600)  # there may be a password in the DSN
+    port, api_port = free_port(), free_port()
     file.write_text(
         CONFIGURATION.format(
             logger=LOGGER,
             state=folder / "state",
+            port=port,
+            api_port=api_port,
             group=GROUP.name,
             instruments=INSTRUMENTS,
             channels=", ".join(f'{{ name = "{name}", unit = "mm", dtype = "float64" }}' for name in CHANNELS),
@@ -134,20 +139,20 @@ def running_daemon(
     with log.open("wb") as output:
         process = psutil.Popen([sys.executable, "-m", "daemon", "run", str(file)], stdout=output, stderr=output)
     try:
-        port, api = _ready(process, log)
-        # The daemon has made it before it said where its API is.
+        api = f"http://127.0.0.1:{api_port}"
+        wait_until_running(process, api, log)
         token = (folder / "state" / "api-token").read_text(encoding="utf-8").strip()
         daemon = DaemonProcess(process, schema, log, port, api, token)
         try:
             yield daemon
         except Exception as error:
-            error.add_note(f"the daemon on {server.backend} said: {_said(log)}")
+            error.add_note(f"the log of the daemon on {server.backend} ends with: {_end_of(log)}")
             raise
         finally:
             daemon.close()
         process.terminate()
         if process.wait(END_S):
-            raise DaemonFailed(f"the daemon ended with {process.returncode}: {_said(log)}")
+            raise DaemonFailed(f"the daemon ended with {process.returncode}: {_end_of(log)}")
     finally:
         if process.poll() is None:
             process.kill()
@@ -173,17 +178,24 @@ def until(holds: Callable[[], bool], what: str, within_s: float) -> None:
         time.sleep(LOOK_S)
 
 
-def _ready(process: subprocess.Popen[bytes], log: Path) -> tuple[int, str]:
-    deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline:
-        found = re.search(r"taking readings at \S+:(\d+); API at (\S+)", log.read_text(errors="replace"))
-        if found:
-            return int(found[1]), found[2]
-        if process.poll() is not None:
-            raise DaemonFailed(f"the daemon ended with {process.returncode}: {_said(log)}")
-        time.sleep(0.02)
-    raise DaemonFailed(f"the daemon takes no readings after {READY_S:g} s: {_said(log)}")
+def wait_until_running(process: subprocess.Popen[bytes], api: str, log: Path) -> None:
+    """Wait until the daemon with this API takes readings.
+
+    Raises:
+        DaemonFailed: it ended, or takes none.
+    """
+    with httpx.Client(base_url=api, trust_env=False) as client:
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise DaemonFailed(f"the daemon ended with {process.returncode}: {_end_of(log)}")
+            with suppress(httpx.TransportError):  # its API does not listen yet
+                answer = client.get(STATUS).raise_for_status()
+                if Status.model_validate_json(answer.content).state is DaemonState.RUNNING:
+                    return
+            time.sleep(LOOK_S)
+    raise DaemonFailed(f"the daemon takes no readings after {READY_S:g} s: {_end_of(log)}")
 
 
-def _said(log: Path) -> str:
-    return " | ".join(log.read_text(errors="replace").splitlines()[-3:]) or "it said nothing"
+def _end_of(log: Path) -> str:
+    return " | ".join(log.read_text(errors="replace").splitlines()[-3:]) or "(it is empty)"

@@ -84,7 +84,7 @@ def throwaway(folder: Path) -> Iterator[PostgresqlServer]:
 def leave_used_wal(dsn: str) -> None:
     """Bring a new server into the state of one that has run for a while, with WAL segments to use again.
 
-    Without them every 16 MiB of WAL begin with a new segment that is filled with zeros first, in somebody's commit:
+    Without them every 16 MiB of WAL begin with a new segment that is filled with zeros first, during a commit:
     tens of milliseconds, which would hit one contender and spare the next.
     """
     with psycopg.connect(dsn, autocommit=True) as connection:

@@ -1,0 +1,1 @@
+"""Studies behind decisions: programs of their own, run by hand, each named in the decision that it supports."""

@@ -2,7 +2,7 @@
 
 Every question in both layouts, and ways to answer it that were not taken: how long it takes, and the processor time of
 the whole server and of the asker, which other programs on the machine disturb less. Then commits of single triggers
-beside somebody who goes through everything again and again, in one process of the server or in several, in turn.
+while a query scans everything again and again, in one process of the server or in several, by turns.
 """
 
 import argparse
@@ -28,11 +28,11 @@ from benchmarks.studies.questions import (
     PERIOD_NS,
     SECOND_NS,
     ask_all,
+    ask_and_print,
     batches,
+    print_columns,
+    print_line,
     questions,
-    say,
-    say_columns,
-    told,
 )
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
@@ -53,7 +53,7 @@ def _store_of(dsn: str, layout: Layout, read_only: ReadOnly | None = None) -> Po
 
 async def _ask_everything(dsn: str, pid: int, begun_ns: int, triggers: int, rounds: int) -> None:
     asked = questions(begun_ns, triggers)
-    say_columns()
+    print_columns()
     for layout in Layout:
         store = _store_of(dsn, layout, ReadOnly(connections=1, give_up_s=600))
         await ask_all(store, layout, asked, pid, rounds)
@@ -94,21 +94,21 @@ async def ask_otherwise(dsn: str, pid: int, means: Query, rounds: int) -> None:
         await connection.copy_from_query("SELECT * FROM bench_rows.bpm", output=take, format="binary")
         return np.empty(size // ROW_BYTES)
 
-    await told("rows Means, parallel workers (bytes)", by_several, pid, rounds)
-    await told("rows handed out for Means here, not yet reduced", handed_out, pid, rounds)
+    await ask_and_print("rows Means, parallel workers (bytes)", by_several, pid, rounds)
+    await ask_and_print("rows handed out for Means here, not yet reduced", handed_out, pid, rounds)
     await connection.execute("SET max_parallel_workers_per_gather = 0")
-    await told("arrays Means, unnested by the server (bytes)", unnested, pid, rounds)
+    await ask_and_print("arrays Means, unnested by the server (bytes)", unnested, pid, rounds)
     await connection.close()
 
 
 async def beside_scans(dsn: str, begun_ns: int, first: int, seconds: float, rounds: int) -> None:
-    """Commit single triggers while somebody scans, with as many processes of the server as it likes, or in one."""
+    """Commit single triggers during scans, with as many processes of the server as it chooses, or with one."""
     writer = _store_of(dsn, Layout.ROWS)
     await writer.open()
     coming = batches(first, 1_000_000, 1, begun_ns)
     waited: dict[str, list[float]] = {}
     for workers in itertools.chain.from_iterable([(None, 0, 2)] * rounds):
-        name = "nobody scans" if workers is None else f"a scan, {workers} parallel workers"
+        name = "no scan" if workers is None else f"a scan, {workers} parallel workers"
         scanning = None if workers is None else asyncio.create_task(_scan(dsn, workers))
         until = time.monotonic() + seconds
         for batch in coming:
@@ -122,10 +122,10 @@ async def beside_scans(dsn: str, begun_ns: int, first: int, seconds: float, roun
             scanning.cancel()
             await asyncio.gather(scanning, return_exceptions=True)
     await writer.close()
-    say(f"\n{'commit of one trigger, ms':48}{'commits':>10}{'p50':>10}{'p99':>10}")
+    print_line(f"\n{'commit of one trigger, ms':48}{'commits':>10}{'p50':>10}{'p99':>10}")
     for name, values in waited.items():
         p50, p99 = np.percentile(values, [50, 99]) * 1000
-        say(f"{name:48}{len(values):>10}{p50:>10.1f}{p99:>10.1f}")
+        print_line(f"{name:48}{len(values):>10}{p50:>10.1f}{p99:>10.1f}")
 
 
 async def _scan(dsn: str, workers: int) -> None:
@@ -145,7 +145,9 @@ async def _measure(dsn: str, pid: int, options: argparse.Namespace) -> None:
         for batch in batches(0, options.triggers, BATCH, begun_ns):
             await store.commit(batch)
         await store.close()
-    say(f"{options.triggers:,} triggers of {GROUP.size} instruments in each layout, over two hours' partitions\n")
+    print_line(
+        f"{options.triggers:,} triggers of {GROUP.size} instruments in each layout, over two hours' partitions\n"
+    )
     await _ask_everything(dsn, pid, begun_ns, options.triggers, options.rounds)
     await beside_scans(dsn, begun_ns, options.triggers, options.seconds, options.rounds)
 
@@ -155,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.postgresql_questions")
     parser.add_argument("--triggers", type=int, default=18_000, help="how many are stored, at 10 a second")
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is asked")
-    parser.add_argument("--seconds", type=float, default=10, help="how long commits go on beside each scan")
+    parser.add_argument("--seconds", type=float, default=10, help="how long commits go on during each scan")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="triggerlog-bench-") as folder:
         server = ThrowawayPostgresql(Path(folder))

@@ -116,13 +116,13 @@ def questions(begun_ns: int, triggers: int) -> list[Query]:
     ]
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print at once: a measurement takes minutes."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-async def told(what: str, ask: Asked, pid: int, rounds: int) -> None:
+async def ask_and_print(what: str, ask: Asked, pid: int, rounds: int) -> None:
     """Print the least of some rounds: what disturbs only adds."""
     found, answer = [], np.empty(0)
     for _ in range(rounds):
@@ -130,7 +130,7 @@ async def told(what: str, ask: Asked, pid: int, rounds: int) -> None:
         answer = await ask()
         found.append(cost.since())
     passed, server, own = np.min(found, axis=0) * 1000
-    say(f"{what:48}{len(answer):>10}{passed:>10.0f}{server:>10.0f}{own:>10.0f}")
+    print_line(f"{what:48}{len(answer):>10}{passed:>10.0f}{server:>10.0f}{own:>10.0f}")
 
 
 async def ask_all(store: Store, layout: Layout, asked: list[Query], pid: int, rounds: int) -> None:
@@ -138,18 +138,20 @@ async def ask_all(store: Store, layout: Layout, asked: list[Query], pid: int, ro
     for query in asked:
         name = f"{layout} {type(query).__name__}"
         name += f" of {len(query.triggers)}" if isinstance(query, TriggersReadings) else ""
-        await told(name, partial(store.ask, query), pid, rounds)
+        await ask_and_print(name, partial(store.ask, query), pid, rounds)
 
 
-def say_columns() -> None:
-    """Print what the columns of `told` are."""
-    say(f"{'':48}{'rows':>10}{'ms':>10}{'server':>10}{'own':>10}")
+def print_columns() -> None:
+    """Print the headings of the columns of `ask_and_print`."""
+    print_line(f"{'':48}{'rows':>10}{'ms':>10}{'server':>10}{'own':>10}")
 
 
 async def _measure(kind: str, dsn: str, pid: int, options: argparse.Namespace) -> None:
     begun_ns = (time.time_ns() // (3600 * SECOND_NS)) * 3600 * SECOND_NS - options.triggers // 2 * PERIOD_NS
-    say(f"{options.triggers:,} triggers of {GROUP.size} instruments in each layout, over two hours' partitions\n")
-    say_columns()
+    print_line(
+        f"{options.triggers:,} triggers of {GROUP.size} instruments in each layout, over two hours' partitions\n"
+    )
+    print_columns()
     for layout in Layout:
         database = DatabaseConfig(dsn=dsn, schema=f"bench_{layout}", partition="hour", command_timeout_s=120)
         make = partial(SERVERS[kind][1], database, logger=LOGGER, groups={"bpm": GROUP}, layouts={"bpm": layout})

@@ -9,7 +9,6 @@ processor time of the daemon for a million readings, which other programs on the
 import argparse
 import contextlib
 import json
-import re
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,9 @@ from pathlib import Path
 
 import psutil
 
+from backends.throwaway.base import free_port
+from benchmarks.servers.daemon_process import wait_until_running
+
 CONFIG = """
 [[groups]]
 name = "bpm"
@@ -26,14 +28,14 @@ count = 120
 channels = [{ name = "top_in" }, { name = "bot_in" }, { name = "bot_out" }, { name = "top_out" }]
 [[sources]]
 kind = "tcp"
-port = 0
+port = %d
 [[sources]]
 kind = "tcp"
-port = 0
+port = %d
 tls_certificate = "daemon.crt"
 tls_key = "daemon.key"
 [api]
-port = 0
+port = %d
 """
 KINDS = ("plain", "TLS")
 
@@ -50,21 +52,15 @@ def _daemon(folder: Path) -> Iterator[tuple[psutil.Process, tuple[str, str]]]:
         check=True,
         capture_output=True,
     )
-    (folder / "beam.toml").write_text(CONFIG)
+    ports = free_port(), free_port(), free_port()
+    (folder / "beam.toml").write_text(CONFIG % ports)
     command = [sys.executable, "-m", "daemon", "run", str(folder / "beam.toml")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        found = None
-        while found is None:
-            line = process.stderr.readline()
-            if not line:
-                raise SystemExit("the daemon ended before it took readings")
-            found = re.search(r"taking readings at \S+:(\d+), \S+:(\d+);", line)
+    with (folder / "daemon.log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
         try:
-            yield psutil.Process(process.pid), (found[1], found[2])
+            wait_until_running(process, f"http://127.0.0.1:{ports[2]}", folder / "daemon.log")
+            yield psutil.Process(process.pid), (str(ports[0]), str(ports[1]))
         finally:
             process.terminate()
-            process.stderr.read()
 
 
 def _fill(port: str, options: list[str], first: int, triggers: int) -> float:
@@ -104,8 +100,8 @@ def main() -> None:
     cost = {kind: statistics.median(costs[kind][1:]) for kind in KINDS}
     for kind in KINDS:
         sys.stdout.write(f"{kind:<6} {rate[kind]:>10,.0f} readings/s, {cost[kind]:.2f} s of processor a million\n")
-    slower, dearer = rate["TLS"] / rate["plain"], cost["TLS"] / cost["plain"]
-    sys.stdout.write(f"ratio  {slower:.2f} of the rate, {dearer:.2f} of the processor time\n")
+    slower, costlier = rate["TLS"] / rate["plain"], cost["TLS"] / cost["plain"]
+    sys.stdout.write(f"ratio  {slower:.2f} of the rate, {costlier:.2f} of the processor time\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a comparison keeps: conditions, what each of them measured, and on what."""
+"""The record of a comparison: its conditions, the run of each, and the machine."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,7 +12,7 @@ class Measured(BaseModel):
 
     group: str = Field(description="conditions of a group took turns over the same visits")
     condition: str = Field(description="its name, unique in its group and backend, e.g. `baseline`")
-    title: str = Field(description="what of the base condition is changed, in words")
+    title: str = Field(description="how it differs from the base condition")
     backend: str = Field(description="postgresql, mysql or mongodb")
     chunk: int = Field(description="visits a turn; the first visit of a turn warms up, and is not compared")
     settle_s: float = Field(
@@ -23,8 +23,17 @@ class Measured(BaseModel):
     run: VisitsRun
 
 
+class Check(BaseModel):
+    """One comparison of counts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    passed: bool
+    result: str = Field(description="what was compared, and with what result, a sentence")
+
+
 class Comparison(BaseModel):
-    """A benchmark of visits, as it is kept as JSON."""
+    """A benchmark of visits, as JSON files hold it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +48,7 @@ class Comparison(BaseModel):
         description="limit of each PostgreSQL’s control group, its part of the page cache included; None: none"
     )
     notes: tuple[str, ...] = Field(default=(), description="what was left out or cut short, a sentence each")
-    checks: tuple[str, ...] = Field(default=(), description="counts that were compared, a sentence each")
+    checks: tuple[Check, ...] = ()
     measured: tuple[Measured, ...]
 
     def of(self, group: str, backend: str | None = None) -> tuple[Measured, ...]:

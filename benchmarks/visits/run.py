@@ -11,26 +11,26 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from backends.base import StoreError
-from benchmarks.report.wording import counted
-from benchmarks.rounds.progress import say
-from benchmarks.visits.checks import checked
-from benchmarks.visits.comparison import page
-from benchmarks.visits.machine import machine
-from benchmarks.visits.plan import Group, planned
+from benchmarks.report.formatting import counted
+from benchmarks.rounds.progress import print_line
+from benchmarks.visits.measuring.checks import checked
+from benchmarks.visits.measuring.machine import machine
+from benchmarks.visits.measuring.plan import Group, planned
+from benchmarks.visits.measuring.servers import Running, running
+from benchmarks.visits.measuring.turns import Turns, facts_of, finished, measure, set_up
 from benchmarks.visits.record import Comparison, Measured
-from benchmarks.visits.servers import Running, running
-from benchmarks.visits.turns import Turns, facts_of, finished, measure, set_up
+from benchmarks.visits.report.comparison import page
 from schemas.checking.dsn import Backend
 
-KEPT = Path(__file__).parents[2] / "build" / "visits"
+FOLDER = Path(__file__).parents[2] / "build" / "visits"
 EPILOG = """\
 examples:
   python -m benchmarks.visits.run                     all of it, within 30 minutes (make bench-visits)
-  python -m benchmarks.visits.run --quick             tries the benchmark itself, in 3 minutes; its figures say little
+  python -m benchmarks.visits.run --quick             tries the benchmark itself, in 3 minutes; its figures mean little
   python -m benchmarks.visits.run --only main         ours against the paper's modes
   python -m benchmarks.visits.run --backend postgresql,mysql
   python -m benchmarks.visits.run --scale 0.05 --visits 1200
-  python -m benchmarks.visits FILE.json               the report of what was kept, again
+  python -m benchmarks.visits FILE.json               the report of these figures again
 """
 
 
@@ -39,29 +39,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     # As Ctrl-C: servers are stopped, and what they wrote is removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    output: Path = options.output or KEPT / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{options.plan}.json"
+    output: Path = options.output or FOLDER / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{options.plan}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     folder = (options.folder or output.parent).absolute() / f"servers-{os.getpid()}"
     folder.mkdir(parents=True)
     try:
-        comparison, right = compare(options, folder)
+        comparison = compare(options, folder)
     except StoreError as error:
         sys.stderr.write(f"triggerlog: {error}\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write("triggerlog: stopped; nothing is kept\n")
+        sys.stderr.write("triggerlog: stopped; no figures were written\n")
         return 130
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     output.write_text(comparison.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
     output.with_suffix(".html").write_text(page(comparison), encoding="utf-8")
-    say(f"kept       {output}")
-    say(f"the report {output.with_suffix('.html')}")
-    return 0 if right and comparison.measured else 1
+    print_line(f"figures    {output}")
+    print_line(f"report     {output.with_suffix('.html')}")
+    return 0 if all(check.passed for check in comparison.checks) and comparison.measured else 1
 
 
-def compare(options: argparse.Namespace, folder: Path) -> tuple[Comparison, bool]:
-    """Measure everything; whether all counts were right comes with it.
+def compare(options: argparse.Namespace, folder: Path) -> Comparison:
+    """Measure everything, and check the counts.
 
     Raises:
         StoreError: a server does not start, or goes away.
@@ -75,15 +75,15 @@ def compare(options: argparse.Namespace, folder: Path) -> tuple[Comparison, bool
     limits: list[int] = []
     for number, group in enumerate(groups):
         # Only one group's servers run at a time.
-        with running(folder / group.name, group.servers, say) as found:
+        with running(folder / group.name, group.servers, print_line) as found:
             later = sum(60 * each.minutes for each in groups[number + 1 :])
             runs += _measured(group, found, folder, options, later, on)
         notes += found.notes
         limits += [found.memory_mib] if found.memory_mib else []
-    verdicts = [verdict for group in groups for verdict in checked([run for run in runs if run.group == group.name])]
-    for right, words in verdicts:
-        say(f"{'checked' if right else 'WRONG'}: {words}")
-    comparison = Comparison(
+    checks = [check for group in groups for check in checked([run for run in runs if run.group == group.name])]
+    for check in checks:
+        print_line(f"{'checked' if check.passed else 'WRONG'}: {check.result}")
+    return Comparison(
         date=date,
         seconds=time.monotonic() - began,
         plan=options.plan,
@@ -92,10 +92,9 @@ def compare(options: argparse.Namespace, folder: Path) -> tuple[Comparison, bool
         machine=on,
         memory_limit_mib=limits[0] if limits else None,
         notes=tuple(dict.fromkeys(notes)),
-        checks=tuple(words if right else f"WRONG: {words}" for right, words in verdicts),
+        checks=tuple(checks),
         measured=tuple(runs),
     )
-    return comparison, all(right for right, _ in verdicts)
 
 
 def _measured(
@@ -105,27 +104,27 @@ def _measured(
     turns = set_up(group, found.servers, folder)
     if not turns:
         return []
-    say(f"{group.title}: {len(turns)} conditions, {group.visits:,} visits each")
-    told = [0.0]
+    print_line(f"{group.title}: {len(turns)} conditions, {group.visits:,} visits each")
+    printed_at = [0.0]
 
-    def tell(seconds: float) -> None:
+    def on_estimate(seconds: float) -> None:
         # A line a quarter of a minute is enough.
-        if time.monotonic() - told[0] > 15:
-            told[0] = time.monotonic()
-            say(f"  about {counted(round((seconds + later) / 60), 'minute')} left")
+        if time.monotonic() - printed_at[0] > 15:
+            printed_at[0] = time.monotonic()
+            print_line(f"  about {counted(round((seconds + later) / 60), 'minute')} left")
 
-    found.notes += measure(group, turns, seed=options.seed, say=say, tell=tell)
+    found.notes += measure(group, turns, seed=options.seed, print_line=print_line, on_estimate=on_estimate)
     runs = [finished(group, turn, facts[group.server_of(turn.condition)], on) for turn in turns]
-    found.notes += [f"{turn.name} ({group.name}): {words}" for turn in turns for words in _troubles(turn)]
+    found.notes += [f"{turn.name} ({group.name}): {words}" for turn in turns for words in _problems(turn)]
     return [run for run in runs if run.run.visits]
 
 
-def _troubles(turn: Turns) -> Iterator[str]:
+def _problems(turn: Turns) -> Iterator[str]:
     if turn.problem:
         yield turn.problem
     if turn.unsettled:
         turns = counted(len(turn.unsettled), "turn")
-        yield f"its server had not settled after {turns}, so that this runs on in others: {turn.unsettled[-1]}"
+        yield f"its server had not settled after {turns}, so that its work went on during others: {turn.unsettled[-1]}"
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -147,7 +146,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the order in which conditions take turns")
     parser.add_argument("--folder", type=Path, help="on whose disk the servers write; else that of the output")
     parser.add_argument(
-        "--output", type=Path, metavar="FILE.json", help="else a new one under build/visits; .html beside"
+        "--output",
+        type=Path,
+        metavar="FILE.json",
+        help="default: a new one under build/visits; the .html goes next to it",
     )
     return parser.parse_args(arguments)
 

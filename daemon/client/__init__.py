@@ -1,7 +1,7 @@
-"""What talks to a daemon from outside: a sender of readings, questions to its API, and its status in a terminal.
+"""The clients of a daemon, for programs, the command line and the tests; nothing here runs inside the daemon.
 
-`Sender` is what a program with readings uses. `sender/` speaks the wire protocol, `reach` finds a daemon's address,
-token and certificate, `terminal` shows its status.
+`sender` sends readings to a source and learns which of them are safe: `Sender` is what a program with readings uses.
+`api` finds a daemon's control API and asks it. `terminal` lays out on a terminal what the API answers.
 """
 
 from daemon.client.sender import Sender

@@ -1,4 +1,4 @@
-"""The command line: which commands there are, and how what goes wrong in them is told.
+"""The command line: the list of the commands, and how their errors are reported.
 
 A command's module is imported when the command is looked up: each starts without the libraries of the others.
 """
@@ -28,77 +28,80 @@ class _Place(NamedTuple):
 
 COMMANDS = {
     "run": _Place(
-        "run:run", "Run the daemon until SIGTERM or Ctrl-C: what was received by then is committed before it ends."
+        "commands.run:run",
+        "Run the daemon until SIGTERM or Ctrl-C: what was received by then is committed before it ends.",
     ),
     "bench": _Place(
-        "bench:bench",
+        "commands.bench:bench",
         "Measure the ways to write triggers into databases, and write one HTML page that says which to choose.",
     ),
     "simulate": _Place(
-        "simulate:simulate",
+        "simulate.command:simulate",
         "Send readings of simulated instruments to a daemon; say what was sent and what was acknowledged.",
     ),
     "drill": _Place(
-        "drill:drill",
+        "drill.command:drill",
         "Let go wrong what can: kill, stop, hang and fill what readings go through; count what was lost or doubled.",
     ),
     "interference": _Place(
-        "interference:interference",
+        "commands.interference:interference",
         "Measure what readers do to the writing: blocks without and with readers by turns, under the same load.",
     ),
     "check-config": _Place(
-        "check:check_config",
+        "commands.check_config:check_config",
         "Say what is wrong with a configuration, by field and with the mend; or what it means, when nothing is.",
     ),
     "schema": _Place(
-        "schema:schema",
+        "commands.schema:schema",
         "Print what the daemon would run on an empty server: a script for psql, mariadb or mongosh; asks no database.",
     ),
     "dead-letters": _Place(
-        "dead_letters:app", "What the database rejected for good: list it, retry it, export it, discard it."
+        "dead_letters.command:app", "What the database rejected for good: list it, retry it, export it, discard it."
     ),
     "readers": _Place(
-        "readers:app", "Reader workloads of a daemon, which read what it writes: list them, start one, stop one."
+        "commands.readers:app",
+        "Reader workloads of a daemon, which read what it writes: list them, start one, stop one.",
     ),
     "visits": _Place(
-        "visits:app",
+        "commands.visits:app",
         "Mock DIA visits of a telescope: run them by themselves or in a daemon, and look at what was measured.",
     ),
     "install-units": _Place(
-        "install:install_units",
+        "install.command:install_units",
         "Write triggerlog.service and triggerlog-dashboard.service, and a configuration if there is none yet.",
     ),
     "reconcile": _Place(
-        "reconcile:reconcile",
+        "reconcile.command:reconcile",
         "Count in the database and compare with the daemon, the account and the journal; exit code 1 if they differ.",
     ),
     "export": _Place(
-        "export:export",
+        "export.command:export",
         "Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all there are.",
     ),
     "config-reference": _Place(
-        "config_reference:config_reference",
+        "reference.command:config_reference",
         "Print the reference of the configuration: every section and key, as Markdown.",
     ),
     "status": _Place(
-        "status:status", "Show live how the daemon is: rates, latency, what waits, what is missing, what was refused."
+        "commands.status:status",
+        "Show live how the daemon is: rates, latency, what waits, what is missing, what was refused.",
     ),
     "open-run": _Place(
-        "open_run:open_run",
+        "commands.open_run:open_run",
         "Begin a new run in every group: the timing system was restarted, and counts its triggers anew.",
     ),
     "psql": _Place(
-        "psql:app",
+        "commands.psql:app",
         "Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path.",
     ),
-    "dashboard": _Place("dashboard:dashboard", "Serve the live page, fed by a daemon's control API."),
+    "dashboard": _Place("commands.dashboard:dashboard", "Serve the live page, fed by a daemon's control API."),
     "demo": _Place(
-        "demo:demo",
+        "demo.command:demo",
         "Show it all at work: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C.",
     ),
 }
-"""The commands in the order of the help: a module of `daemon.tools.commands`, and in it the function (the
-module's `EPILOG` has its examples) or the `typer.Typer`."""
+"""The commands in the order of the help: a module below `daemon.tools`, and in it the function (the module's
+`EPILOG` has its examples) or the `typer.Typer`."""
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -128,7 +131,7 @@ class _Commands(MutableMapping[str, Any]):
 def _made(name: str, place: str) -> Any:
     module_name, _, attribute = place.partition(":")
     with uncollected():
-        module = import_module(f"daemon.tools.commands.{module_name}")
+        module = import_module(f"daemon.tools.{module_name}")
     found = getattr(module, attribute)
     if not isinstance(found, typer.Typer):
         single = typer.Typer(add_completion=False)
@@ -156,14 +159,14 @@ app = typer.Typer(
     cls=_Lazy,
     help="Logs every reading of every trigger into a database, with a ledger of what was missing.",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # what goes wrong is told in one line, by `main`
+    pretty_exceptions_enable=False,  # `main` reports an error in one line
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def main() -> None:
-    """Run the command line; whatever goes wrong is a line on stderr and exit code 1, never a traceback."""
+    """Run the command line; every error is a line on stderr and exit code 1, never a traceback."""
     try:
         app()
     except Exception as error:
@@ -175,7 +178,7 @@ def main() -> None:
 
 
 def _reasons(error: BaseException) -> Iterator[str]:
-    # Imported here: they are needed only when something went wrong.
+    # Imported here: they are needed only after an error.
     from backends.base import StoreError
     from daemon.core.outcome import CommandFailed
     from schemas.config import ConfigError
@@ -202,7 +205,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass

@@ -24,8 +24,8 @@ from benchmarks.measures.contenders import STRATEGIES, Contender, Kind, contende
 from benchmarks.measures.latency import SteadyDaemon, windows
 from benchmarks.measures.throughput import as_python, daemon_round, expect_readings, strategy_round
 from benchmarks.measures.verify import WrongInDatabase, verify
-from benchmarks.report.figures import tables
-from benchmarks.report.report import markdown, print_report
+from benchmarks.report.tables import tables
+from benchmarks.report.terminal import markdown, print_report
 from benchmarks.rounds.commits import HZ_EDGES, Clock, Commits, completed, hz, hz_histogram, hz_quartiles, merged
 from benchmarks.rounds.plan import PLANS
 from benchmarks.rounds.rounds import Round, interleaved
@@ -139,7 +139,7 @@ def test_rounds_take_turns() -> None:
     found = interleaved(
         {"a": lambda: contender("a"), "b": lambda: contender("b")},
         rounds=2,
-        say=lambda name, number, _: said.append(f"{name}{number}"),
+        end=lambda name, number, _: said.append(f"{name}{number}"),
     )
     assert order == ["a", "b", "a", "b"]
     assert said == ["a0", "b0", "a1", "b1"]

@@ -22,8 +22,8 @@ import pytest
 
 from backends.throwaway.postgresql import ThrowawayPostgresql
 from daemon.tools.drill.machine import Machine
-from daemon.tools.drill.scene import Scene, staged
 from daemon.tools.drill.target import Target
+from daemon.tools.drill.testbed import Testbed, running_testbed
 
 REPORT = Path(__file__).parents[2] / "build" / "soak.json"
 SECONDS = float(os.environ.get("TRIGGERLOG_SOAK_S") or 3600)
@@ -52,9 +52,9 @@ class Sample:
 class Watch:
     """Looks at the daemon once a second."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, testbed: Testbed) -> None:
         self.samples: list[Sample] = []
-        self._scene = scene
+        self._scene = testbed
         self._began = time.monotonic()
 
     @property
@@ -79,34 +79,34 @@ class Watch:
         return [sample for sample in self.samples if start_s <= sample.at_s < end_s]
 
 
-async def stop_server(scene: Scene) -> None:
-    await asyncio.to_thread(scene.server.stop)
-    await scene.under_load(1, 10)
-    await asyncio.to_thread(scene.server.start)
-    await scene.recover()
+async def stop_server(testbed: Testbed) -> None:
+    await asyncio.to_thread(testbed.server.stop)
+    await testbed.under_load(1, 10)
+    await asyncio.to_thread(testbed.server.start)
+    await testbed.recover()
 
 
-async def freeze_server(scene: Scene) -> None:
-    scene.server.freeze()
-    await scene.under_load(1, 6)
-    scene.server.thaw()
-    await scene.recover()
+async def freeze_server(testbed: Testbed) -> None:
+    testbed.server.freeze()
+    await testbed.under_load(1, 6)
+    testbed.server.thaw()
+    await testbed.recover()
 
 
-KILLS = (Scene.kill_daemon, Scene.kill_server)
+KILLS = (Testbed.kill_daemon, Testbed.kill_server)
 OUTAGES = (stop_server, freeze_server)
 
 
 async def go_wrong(
-    scene: Scene, watch: Watch, until_s: float, ways: tuple[Callable[[Scene], Awaitable[None]], ...]
+    testbed: Testbed, watch: Watch, until_s: float, ways: tuple[Callable[[Testbed], Awaitable[None]], ...]
 ) -> Counter[str]:
     """Let something go wrong again and again, each time after a pause; count what."""
     done: Counter[str] = Counter()
     while watch.now_s < until_s:
-        way = scene.random.choice(ways)
-        await way(scene)
+        way = testbed.random.choice(ways)
+        await way(testbed)
         done[way.__name__] += 1
-        await scene.under_load(1, 15)
+        await testbed.under_load(1, 15)
     return done
 
 
@@ -121,29 +121,29 @@ async def test_nothing_is_lost_and_nothing_grows(
     target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
     machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
     try:
-        async with staged(target, machine, tmp_path, schema="soak", settings=SETTINGS, seed=seed) as scene:
-            watch = Watch(scene)
+        async with running_testbed(target, machine, tmp_path, schema="soak", settings=SETTINGS, seed=seed) as testbed:
+            watch = Watch(testbed)
             watching = asyncio.create_task(watch.run())
-            happened = await go_wrong(scene, watch, SECONDS / 2, KILLS + OUTAGES)
+            happened = await go_wrong(testbed, watch, SECONDS / 2, KILLS + OUTAGES)
             alone_s = watch.now_s
-            happened += await go_wrong(scene, watch, SECONDS * 3 / 4, OUTAGES)
-            await scene.under_load(max(0.0, SECONDS - watch.now_s))
+            happened += await go_wrong(testbed, watch, SECONDS * 3 / 4, OUTAGES)
+            await testbed.under_load(max(0.0, SECONDS - watch.now_s))
             ended_s = watch.now_s
             watching.cancel()
-            count = await scene.finish()
+            count = await testbed.finish()
             report = {
                 "seed": seed,
                 "seconds": round(ended_s),
                 "triggers_a_second": RATE,
                 "instruments": INSTRUMENTS,
                 "happened": dict(happened),
-                "daemons": scene.daemon.starts,
-                "sent": scene.load.sent,
-                "acknowledged": scene.load.acknowledged,
-                "refused": scene.load.refused,
+                "daemons": testbed.daemon.starts,
+                "sent": testbed.load.sent,
+                "acknowledged": testbed.load.acknowledged,
+                "refused": testbed.load.refused,
                 **asdict(count),
-                "recovered_s_worst": round(max(each.first_s for each in scene.recoveries), 2),
-                "drained_s_worst": round(max(each.drained_s for each in scene.recoveries), 2),
+                "recovered_s_worst": round(max(each.first_s for each in testbed.recoveries), 2),
+                "drained_s_worst": round(max(each.drained_s for each in testbed.recoveries), 2),
                 "alone": alone(watch, alone_s, ended_s),
             }
     finally:

@@ -20,7 +20,7 @@ from backends.kinds import KINDS
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
-        *("daemon.service", "daemon.tools.commands.run", "daemon.tools.commands.simulate", "tests.support.forked"),
+        *("daemon.service", "daemon.tools.commands.run", "daemon.tools.simulate.command", "tests.support.forked"),
         *(kind.package for kind in KINDS.values()),
         "tests.support.visit_crash_process",
     ]

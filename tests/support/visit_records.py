@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.visits.plan import planned
+from benchmarks.visits.measuring.plan import planned
 from benchmarks.visits.record import Comparison, Measured
 from daemon.workloads.visits.cadence import time_of
 from schemas.api.visits import Compaction, TableSize, VisitMeasure, VisitsRun

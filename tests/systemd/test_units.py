@@ -12,7 +12,7 @@ import pytest
 
 from daemon.core.outcome import CommandFailed
 from daemon.service import COMMIT_WITHIN_S, STOP_MORE_S
-from daemon.tools.commands.install import UNITS, check_reachable, files_for
+from daemon.tools.install.command import UNITS, check_reachable, files_for
 from schemas.config import parse_config
 from tests.support.processes import triggerlog
 
@@ -96,12 +96,12 @@ def test_a_second_time_changes_nothing_and_what_is_the_operators_stays(tmp_path:
     page.write_text("[Service]\n")
     mine = config.read_text()
     said = install(tmp_path)
-    assert "triggerlog.toml: there already, left as it is" in said
-    assert "triggerlog.service: as it should be" in said
-    assert "triggerlog-dashboard.service: written again" in said
+    assert "triggerlog.toml: exists, not changed" in said
+    assert "triggerlog.service: up to date" in said
+    assert "triggerlog-dashboard.service: updated" in said
     assert "ExecStart=/bin/true dashboard /etc/triggerlog.toml" in page.read_text()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
-    assert install(tmp_path).count("as it should be") == 2
+    assert install(tmp_path).count("up to date") == 2
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
     assert config.read_text() == mine
 
@@ -115,9 +115,9 @@ def test_a_dry_run_prints_and_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--config", "beam.toml"], "--config: beam.toml is relative; give the whole path, as the units name it"),
-        (["--config", "/etc/a b.toml"], "--config: /etc/a b.toml has characters that mean something else in a unit"),
-        (["--command", "/opt/100%/triggerlog"], "--command: /opt/100%/triggerlog has characters that mean something"),
+        (["--config", "beam.toml"], "--config: beam.toml is relative; give an absolute path, which the units need"),
+        (["--config", "/etc/a b.toml"], "--config: /etc/a b.toml has characters that have a meaning in a unit"),
+        (["--command", "/opt/100%/triggerlog"], "--command: /opt/100%/triggerlog has characters that have a meaning"),
     ],
 )
 def test_what_a_unit_cannot_name_is_refused(arguments: list[str], line: str, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_command_that_units_cannot_get_at_is_refused(tmp_path: Path) -> None:
     """pytest's folder is under /tmp, which a unit has for itself alone."""
     command = tmp_path / "triggerlog"
     command.touch(0o755)
-    with pytest.raises(CommandFailed, match=r"the command is \S+, and units see nothing of \S+; install under /opt"):
+    with pytest.raises(CommandFailed, match=r"the command is \S+, and units cannot see \S+; install under /opt"):
         check_reachable(command)
 
 
@@ -149,7 +149,7 @@ def test_the_wheel_has_the_units(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("triggerlog-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
-    program = "from daemon.tools.commands.install import template; print(template('triggerlog.service'), end='')"
+    program = "from daemon.tools.install.command import template; print(template('triggerlog.service'), end='')"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path / "installed",

@@ -1,1 +1,1 @@
-"""The report of a run as one HTML file: it opens offline, asks nothing of the outside and runs no script."""
+"""The report of a run: a `Run` in, the text of one HTML file out; `page` puts the sections together."""

@@ -1,10 +1,11 @@
 """Distributions of 1/dt, as the paper plots them: a panel a way, all on one logarithmic axis."""
 
+from benchmarks.html.axes import LogAxis, bottom, decades, grid_x, plot
+from benchmarks.html.elements import keys, section
+from benchmarks.html.markup import Markup, join, tag
 from benchmarks.report.choice import BASELINE_HZ, GOAL_HZ, crash_safe
-from benchmarks.report.html.axis import LogAxis, bottom, decades, grid_x, plot
-from benchmarks.report.html.markup import Markup, join, tag
-from benchmarks.report.measured import MeasuredServer, Run, Way
-from benchmarks.report.wording import number
+from benchmarks.report.formatting import number
+from benchmarks.report.run import MeasuredServer, Run, Way
 from benchmarks.rounds.summary import spread
 from schemas.checking.dsn import Backend
 
@@ -30,24 +31,16 @@ def distributions(run: Run) -> Markup:
         "dt counts n times n/dt. All panels share the axis; each is as high as its own highest bin. The bar below a "
         "panel spans the quartiles, with the median marked."
     )
-    keys = join(
-        [
-            _key("paper", "the paper's ways"),
-            _key("ceiling", "bare copies, the ceiling"),
-            _key("daemon", "the daemon"),
-            _key("unsafe", "not known to be safe"),
-            _key("goal", f"the goal, {GOAL_HZ:g} Hz"),
-            _key("published", "the paper's figure"),
-        ]
-    )
-    return tag(
-        "section",
-        tag("h2", "Distributions of 1/dt"),
-        tag("p", note, class_="note"),
-        tag("ul", keys, class_="keys"),
-        *figures,
-        id="distributions",
-    )
+    meanings = {
+        "paper": "the paper's ways",
+        "ceiling": "bare copies, the ceiling",
+        "daemon": "the daemon",
+        "unsafe": "not known to be safe",
+        "goal": f"the goal, {GOAL_HZ:g} Hz",
+        "published": "the paper's figure",
+    }
+    key = keys((f"swatch {name}", meaning) for name, meaning in meanings.items())
+    return section("Distributions of 1/dt", key, *figures, name="distributions", note=note)
 
 
 def published_hz(way: Way) -> tuple[float, float] | None:
@@ -69,10 +62,6 @@ def _axis(ways: list[Way]) -> LogAxis:
         reached += [way.edges[filled[0]], way.edges[filled[-1] + 1]]
         reached += published_hz(way) or ()
     return decades(reached)
-
-
-def _key(name: str, words: str) -> Markup:
-    return tag("li", tag("i", class_=f"swatch {name}"), words)
 
 
 def _figure(run: Run, server: MeasuredServer, axis: LogAxis) -> Markup:

@@ -2,23 +2,25 @@
 
 from collections.abc import Sequence
 
+from benchmarks.html.axes import STEPS, LogAxis, snug
+from benchmarks.html.elements import card, chart, keys, section
+from benchmarks.html.markup import Markup, join, tag
 from benchmarks.report.choice import number_of_rate
-from benchmarks.report.html.axis import STEPS, LogAxis, bottom, grid_x, grid_y, plot, side, snug
-from benchmarks.report.html.markup import Markup, join, tag
-from benchmarks.report.html.table import NOTHING, Column, table
-from benchmarks.report.measured import BARE_LOOP, DAEMON, Latency, MeasuredServer, Run
-from benchmarks.report.wording import between, kind_of_spread, number
+from benchmarks.report.formatting import kind_of_spread, number
+from benchmarks.report.html.figures import shown
+from benchmarks.report.run import BARE_LOOP, DAEMON, SENDER, Latency, MeasuredServer, Run
+from benchmarks.report.tables import latency_table
 from benchmarks.rounds.summary import spread
 
 ROOM = 1.6
 """Room left and right of the least and the highest rate, as a factor."""
-CLASSES = {DAEMON: "daemon", BARE_LOOP: "bare"}
-SENDER = "sender"
+CLASSES = {DAEMON: "daemon", BARE_LOOP: "bare", SENDER: "sender"}
 
 
 def latency(run: Run) -> Markup:
     """The curves, and a table of what they show; empty where latency was not measured."""
-    if not run.latencies:
+    table = latency_table(run)
+    if table is None:
         return Markup()
     across, up = _axes(run.latencies)
     panels = [_panel(run, server, across, up) for server in run.servers.values()]
@@ -27,25 +29,17 @@ def latency(run: Run) -> Markup:
         "keep up with is left out. The bare loop only commits, one trigger at a time. What the sender sees has the "
         f"network, the assembly and the way back in it. {_windows(run.windows)}"
     )
-    keys = [
-        tag("li", tag("i", class_=f"stroke {name}"), words)
-        for name, words in (
-            ("daemon", "daemon, p99"),
-            ("daemon p50", "daemon, p50"),
-            ("bare", "bare loop, p99"),
-            ("bare p50", "bare loop, p50"),
-            ("sender", "as the sender sees it, p99"),
+    key = keys(
+        (
+            ("stroke daemon", "daemon, p99"),
+            ("stroke daemon p50", "daemon, p50"),
+            ("stroke bare", "bare loop, p99"),
+            ("stroke bare p50", "bare loop, p50"),
+            ("stroke sender", "as the sender sees it, p99"),
         )
-    ]
-    return tag(
-        "section",
-        tag("h2", "Latency against the rate"),
-        tag("p", note, class_="note"),
-        tag("ul", *keys, class_="keys"),
-        tag("div", *panels, class_="curves"),
-        _figures(run),
-        id="latency",
     )
+    curves = tag("div", *panels, class_="curves")
+    return section("Latency against the rate", key, curves, card(shown(table)), name="latency", note=note)
 
 
 def _windows(count: int) -> str:
@@ -72,24 +66,22 @@ def _panel(run: Run, server: MeasuredServer, across: LogAxis, up: LogAxis) -> Ma
         for contender in dict.fromkeys(item.contender for item in found)
     ]
     label = f"Latency in ms against triggers/s on {server.name}; the table below has the figures"
-    shapes = plot(grid_x(across, rates), grid_y(up, levels), *lines, label=label)
-    inner = tag("div", side(up, levels), tag("div", shapes, class_="plot"), bottom(across, "/s", rates), class_="axes")
-    heading = tag("h3", f"{server.name} {server.version} ", tag("span", "ms against triggers/s", class_="soft"))
-    return tag("div", heading, inner, class_="card")
+    heading = f"{server.name} {server.version}"
+    return chart(heading, "ms against triggers/s", lines, (across, rates), (up, levels), label=label, unit="/s")
 
 
 def _line(found: Sequence[Latency], across: LogAxis, up: LogAxis) -> Markup:
-    name = CLASSES.get(found[0].contender, SENDER)
+    name = CLASSES[found[0].contender]
     ordered = sorted(found, key=lambda item: item.rate)
     p99 = [(item.rate, spread(item.p99_ms)) for item in ordered]
     parts = [_path([(rate, value.median) for rate, value in p99], across, up, f"curve {name}")]
     for rate, value in p99:
         x = across.at(rate)
         d = f"M{x:.2f} {100 - up.at(value.low):.2f}V{100 - up.at(value.high):.2f}"
-        said = tag("title", f"{found[0].contender} at {number_of_rate(rate)}/s: p99 {number(value.median)} ms")
+        title = tag("title", f"{found[0].contender} at {number_of_rate(rate)}/s: p99 {number(value.median)} ms")
         parts.append(tag("path", d=d, class_=f"whisker {name}"))
-        parts.append(tag("path", said, d=f"M{x:.2f} {100 - up.at(value.median):.2f}h0", class_=f"point {name}"))
-    if name != SENDER:
+        parts.append(tag("path", title, d=f"M{x:.2f} {100 - up.at(value.median):.2f}h0", class_=f"point {name}"))
+    if found[0].contender != SENDER:
         p50 = [(item.rate, spread(item.p50_ms).median) for item in ordered]
         parts.append(_path(p50, across, up, f"curve {name} p50"))
     return join(parts)
@@ -98,32 +90,3 @@ def _line(found: Sequence[Latency], across: LogAxis, up: LogAxis) -> Markup:
 def _path(points: Sequence[tuple[float, float]], across: LogAxis, up: LogAxis, style: str) -> Markup:
     d = "L".join(f"{across.at(rate):.2f} {100 - up.at(value):.2f}" for rate, value in points)
     return tag("path", d=f"M{d}", class_=style)
-
-
-def _figures(run: Run) -> Markup:
-    columns = [Column("Rate"), *(Column(f"{who}, {what} ms", figures=True) for who, _, what in _shown(run))]
-    tables = []
-    for server in run.servers.values():
-        found = {(item.rate, item.contender): item for item in run.latencies if item.backend is server.backend}
-        rows = []
-        for rate in sorted({rate for rate, _ in found}):
-            cells = [_cell(found.get((rate, contender)), what) for _, contender, what in _shown(run)]
-            rows.append(("", [f"{server.name}, {number_of_rate(rate)}/s", *cells]))
-        tables += rows
-    return tag("div", table("Latency at a steady rate", columns, tables), class_="card")
-
-
-def _shown(run: Run) -> list[tuple[str, str, str]]:
-    contenders = list(dict.fromkeys(item.contender for item in run.latencies))
-    contenders.sort(key=lambda contender: (contender != DAEMON, contender != BARE_LOOP))
-    short = {contender: contender.rpartition(", as its ")[2].removesuffix(" sees it") for contender in contenders}
-    return [(short[contender], contender, what) for contender in contenders for what in ("p50", "p99", "longest")]
-
-
-def _cell(found: Latency | None, what: str) -> str:
-    if found is None:
-        return NOTHING
-    if what == "longest":
-        return number(max(found.max_ms))
-    values = spread(found.p99_ms if what == "p99" else found.p50_ms)
-    return join([number(values.median), tag("small", between(values))]) if what == "p99" else number(values.median)

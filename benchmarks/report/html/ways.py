@@ -1,14 +1,15 @@
-"""The tables of ways: a table a database, the paper's figures beside ours."""
+"""The tables of ways, one for each database, with the figures of the paper."""
 
 from collections import Counter
 from collections.abc import Sequence
 
+from benchmarks.html.elements import card, section, with_small
+from benchmarks.html.markup import Markup, join, raw, tag
+from benchmarks.html.table import NOTHING, Column, figures, table
 from benchmarks.report.choice import crash_safe
+from benchmarks.report.formatting import between, kind_of_spread, number, times, whole
 from benchmarks.report.html.distributions import published_hz, style_of
-from benchmarks.report.html.markup import Markup, join, raw, tag
-from benchmarks.report.html.table import NOTHING, Column, table
-from benchmarks.report.measured import CEILING, DAEMON, MeasuredServer, Run, Way
-from benchmarks.report.wording import between, kind_of_spread, number, times, whole
+from benchmarks.report.run import CEILING, DAEMON, MeasuredServer, Run, Way
 from benchmarks.rounds.summary import spread
 from schemas.batch import Durability
 
@@ -16,13 +17,8 @@ COLUMNS = (
     Column("Way"),
     Column("Safe", style="words"),
     Column("The paper", style="words"),
-    Column("Triggers/s", figures=True),
-    Column("Times the paper’s", figures=True),
-    Column("1/dt Hz, median", figures=True),
-    Column("Triggers a commit", figures=True),
-    Column("Commit p50 ms", figures=True),
-    Column("p99 ms", figures=True),
-    Column("Longest ms", figures=True),
+    *figures("Triggers/s", "Times the paper’s", "1/dt Hz, median", "Triggers a commit"),
+    *figures("Commit p50 ms", "p99 ms", "Longest ms"),
 )
 BADGES = {DAEMON: "the daemon", CEILING: "ceiling"}
 
@@ -33,13 +29,13 @@ def ways(run: Run) -> Markup:
         return Markup()
     note = (
         f"{_rounds(run.rounds)} (for 1/dt the quartiles over triggers). Safe: a trigger that was acknowledged survives "
-        "a crash of the server, and nobody sees half of one. The commit latency counts from when a commit’s first "
+        "a crash of the server, and no reader sees half of one. The commit latency counts from when a commit’s first "
         "trigger was ready to be written until it was acknowledged, all at full speed: with many triggers a commit it "
         "grows with the batch. The ceiling copies batches made beforehand, with no daemon around it: it is no way to "
         "choose."
     )
     tables = [_table(run, server) for server in run.servers.values() if run.ways_of(server.backend)]
-    return tag("section", tag("h2", "Ways to write triggers"), tag("p", note, class_="note"), *tables, id="ways")
+    return section("Ways to write triggers", *tables, name="ways", note=note)
 
 
 def _table(run: Run, server: MeasuredServer) -> Markup:
@@ -54,7 +50,7 @@ def _table(run: Run, server: MeasuredServer) -> Markup:
     heading = tag("h3", f"{server.name} {server.version}")
     notes = [tag("li", note) for note in shared]
     below = [tag("ol", *notes, class_="footnotes")] if notes else []
-    return tag("div", heading, table(f"Ways on {server.name}", columns, rows), *below, class_="card")
+    return card(heading, table(f"Ways on {server.name}", columns, rows), *below)
 
 
 def _rounds(count: int) -> str:
@@ -70,12 +66,12 @@ def _cells(run: Run, way: Way, shared: Sequence[str]) -> Sequence[str]:
         _name(run, way, shared),
         _safety(run, way),
         way.paper or NOTHING,
-        _figure(number(way.rate.median), between(way.rate)),
+        with_small(number(way.rate.median), between(way.rate)),
         _times(way),
-        NOTHING if middle is None else _figure(number(middle), hz),
+        NOTHING if middle is None else with_small(number(middle), hz),
         whole(spread(way.batches).median) if way.batches else NOTHING,
         number(spread(way.p50_ms).median) if way.p50_ms else NOTHING,
-        _figure(number(spread(way.p99_ms).median), between(spread(way.p99_ms))) if way.p99_ms else NOTHING,
+        with_small(number(spread(way.p99_ms).median), between(spread(way.p99_ms))) if way.p99_ms else NOTHING,
         number(max(way.max_ms)) if way.max_ms else NOTHING,
     )
 
@@ -97,7 +93,7 @@ def _safety(run: Run, way: Way) -> Markup:
     if crash_safe(run, way):
         return join([tag("span", "✓ yes", class_="yes"), tag("small", str(way.durability))])
     missing = run.servers[way.backend].missing(way.durability)
-    if way.safe and missing and not missing.startswith("NOT"):
+    if way.safe and run.servers[way.backend].is_unknown(way.durability):
         return join([tag("span", "? not known", class_="no"), tag("small", f"{way.durability}: see the warning above")])
     if sum(way.half_written):
         why = f"{sum(way.half_written):,.0f} half-written triggers seen"
@@ -114,7 +110,3 @@ def _times(way: Way) -> str:
         return NOTHING
     ratios = sorted({way.rate.median / hz for hz in found})
     return " to ".join(times(ratio) for ratio in ratios)
-
-
-def _figure(middle: str, around: str) -> Markup:
-    return join([middle, tag("small", around)]) if around else join([middle])

@@ -1,7 +1,7 @@
 """One table for all instruments, one INSERT of 120 rows and one commit a trigger, one connection (PyMySQL).
 
-The counterpart of the paper's one COPY for whoever stays with INSERT: `executemany` makes one statement of the rows.
-The table has no index and no partitions, and nothing keeps account of what is missing.
+The counterpart of the paper's one COPY for programs with INSERT: `executemany` makes one statement of the rows. The
+table has no index and no partitions, and nothing keeps account of what is missing.
 """
 
 import time

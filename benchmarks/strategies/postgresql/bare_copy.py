@@ -33,7 +33,7 @@ POOL_BYTES = 128 * 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """A batch as COPY files: readings and ledger rows, with views of what is numbered anew, trigger by trigger."""
+    """A batch as COPY files: readings and ledger rows, with views of the fields that change from trigger to trigger."""
 
     triggers: int
     data: Array

@@ -2,7 +2,7 @@
 
 One statement sees one moment of the database, all tables of it. A trigger that was written in one transaction is there
 whole or not at all. A look can miss what was half there between two of them: in the end the reader asks by which
-transaction each row came (its xmin), and counts those that came in parts, which whoever looked in between saw half.
+transaction each row came (its xmin), and counts those that came in parts, of which a reader in between saw half.
 """
 
 import threading

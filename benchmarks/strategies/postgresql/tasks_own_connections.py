@@ -1,8 +1,8 @@
 """The paper's threads done right: ten tasks, a connection each, so that a transaction is one trigger (asyncpg).
 
-As in the paper ten triggers are under way at once, each 120 INSERTs into 120 tables and a commit. Nobody commits what
-another has written: a reader sees a trigger whole or not at all. The statements are prepared once a connection, which
-asyncpg does by itself for as many as its cache holds.
+As in the paper ten triggers are under way at once, each 120 INSERTs into 120 tables and a commit. No task commits
+what another has written: a reader sees a trigger whole or not at all. The statements are prepared once a
+connection, which asyncpg does for as many as its cache holds.
 """
 
 import asyncio

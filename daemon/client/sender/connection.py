@@ -18,7 +18,7 @@ class ConnectionLost(SenderError):
 
 
 class Owner(Protocol):
-    """Who a connection belongs to, and what it is told."""
+    """The owner of a connection, and the events that it receives."""
 
     def acknowledgements(self, frames: bytes) -> None:
         """Take whole acknowledgement frames; after the answer, in order."""
@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether writing failed; the owner is told in the event loop's next round, and has to let it come."""
+        """Whether writing failed; `lost` is called in the next iteration of the event loop."""
         return self.transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._owner.resumed()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits for the answer, and the owner."""
+        """Pass the error to the waiter for the answer, and to the owner."""
         self.paused = False
         if not self.answer.done():
             why = "does it want TLS?" if self._is_plain else "does it trust this sender's certificate?"
@@ -105,7 +105,7 @@ async def greet(
     """Connect, in TLS if there is a context for it, greet, and wait for an answer that accepts.
 
     Raises:
-        SenderError: nobody answers there, or not in time.
+        SenderError: no daemon answers there, or not in time.
         ProtocolError: the daemon refuses, or what answers is no daemon.
     """
     line = greeting.line()

@@ -1,1 +1,1 @@
-"""The commands of `triggerlog`, a module each; `daemon.tools.cli` puts them together."""
+"""The commands that are one module each: options in, one call of the daemon's packages, lines on the terminal out."""

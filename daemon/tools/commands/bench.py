@@ -1,4 +1,4 @@
-"""`triggerlog bench`: its options. The benchmarks are a program of their own, which this process becomes."""
+"""`triggerlog bench`: checks its options, and becomes the program of the benchmarks."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ EPILOG = examples(
 )
 NEEDED = {"pytest": "pytest", "pytest_benchmark": "pytest-benchmark", "pytest_timeout": "pytest-timeout"}
 NEEDED |= {"psycopg": "psycopg"}
-"""What the benchmarks need beyond the daemon (the extra `bench`): packages by the names of their modules."""
+"""Packages of the extra `bench`, by the names of their modules."""
 
 
 def bench(
@@ -30,15 +30,15 @@ def bench(
     ] = None,
     dsn: Annotated[
         list[str] | None,
-        typer.Option(help="A database to measure, several times for several; what is made in it is removed again."),
+        typer.Option(help="A database to measure; may be repeated. What is made in it is removed again."),
     ] = None,
     backend: Annotated[
         list[Backend] | None,
-        typer.Option(help="Without a FILE or --dsn: which throw-away servers.", show_default="all that are here"),
+        typer.Option(help="Without FILE or --dsn: which throw-away servers.", show_default="all installed"),
     ] = None,
     only: Annotated[
         Literal["throughput", "latency", "load", "outages", "governor", "page"] | None,
-        typer.Option(help="One measure.", show_default="the first four; all with --full"),
+        typer.Option(help="Only this measure.", show_default="the first four; all with --full"),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Longer rounds and more of them: about two hours.")] = False,
     plan: Annotated[
@@ -46,11 +46,12 @@ def bench(
         typer.Option(help="The set by its name; smoke only tries the benchmarks.", show_default="short"),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The report; the figures go beside it, as JSON.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The report; the figures go next to it, as JSON.")
     ] = Path("bench.html"),
     folder: Annotated[Path, typer.Option(help="Folder on whose disk throw-away servers write.")] = Path(".benchmarks"),
     kept: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="Measure nothing: report figures that were kept.")
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Measure nothing: write the report of these figures again."),
     ] = None,
 ) -> None:
     """Measure the ways to write triggers into databases, and write one HTML page that says which to choose.
@@ -60,7 +61,7 @@ def bench(
     """
     require_extra("bench", "bench", NEEDED)
     if full and plan not in (None, "full"):
-        raise CommandFailed(f"--full and --plan {plan} are two different sets: give one of them")
+        raise CommandFailed(f"--full and --plan {plan} are two different sets; give one of them")
     options: dict[str, object] = {
         "--plan": "full" if full else plan or "short",
         "--only": only,

@@ -1,4 +1,4 @@
-"""`triggerlog dashboard`: the page, a program of its own that the daemon's code never imports."""
+"""`triggerlog dashboard`: starts the page, a program of its own that the code of the daemon never imports."""
 
 import os
 import sys
@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from daemon.client.reach import CaFile, ConfigFile, DaemonUrl, Reach, TokenFile, reach
+from daemon.client.api.reach import Reach, reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import examples
+from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
 from daemon.web.secrets import from_either
 from schemas.config.listeners import LEAST_PASSWORD
 
@@ -37,8 +38,8 @@ def dashboard(
 ) -> None:
     """Serve the live page, fed by a daemon's control API.
 
-    FILE is the daemon's configuration: of it are used [dashboard] (where to listen, password, TLS) and [api] (where the
-    daemon is, and its token). Off loopback the page needs a password, and asks whoever comes for it.
+    FILE is the configuration of the daemon; the command uses [dashboard] (where to listen, password, TLS) and [api]
+    (where the daemon is, and its token). On other addresses than loopback the page needs a password.
     """
     loaded = load_config(file, asks_database=False) if file is not None else None
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
@@ -70,7 +71,7 @@ def _of_daemon(found: Reach, ca: Path | None) -> list[str]:
 
 
 def page_environment(loaded: LoadedConfig | None, found: Reach) -> dict[str, str]:
-    """The page's secrets travel in its environment: arguments are for every user of the machine to read."""
+    """Pass the secrets of the page in its environment: every user of the machine can read arguments."""
     password = page_password(loaded) if loaded is not None else None
     secrets = {"TRIGGERLOG_TOKEN": found.token, "TRIGGERLOG_PAGE_PASSWORD": password}
     return {**os.environ, **{name: secret for name, secret in secrets.items() if secret is not None}}
@@ -80,7 +81,7 @@ def page_password(loaded: LoadedConfig, environment: Mapping[str, str] = os.envi
     """The password that the configuration names; None when it names none.
 
     Raises:
-        ConfigError: there is none where it says, or one that is too short.
+        ConfigError: the named place holds none, or one that is too short.
     """
     page = loaded.config.dashboard
     file = None if page.password_file is None else loaded.beside(page.password_file)

@@ -16,13 +16,14 @@ from rich.console import Console
 
 from backends.base import StoreError
 from backends.kinds import KINDS
-from daemon.client.reach import CaFile, ConfigFile, DaemonUrl, TokenFile, reach
+from daemon.client.api.reach import reach
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.tools.console import FILE_WIDTH, labelled, make_console
 from daemon.tools.drill.process import DrillFailed
 from daemon.tools.interference.following import follow, told_to_stop
 from daemon.tools.interference.stage import Scenery, staged
 from daemon.tools.interference.table import say_result
+from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
 from daemon.workloads.interference.words import command_of, experiment_of, workload_of
 from schemas.api.interference import Experiment, Record
 from schemas.batch import Layout

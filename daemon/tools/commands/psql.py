@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from backends.kinds import KINDS
 from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, examples
+from daemon.tools.options import File
 from schemas.checking.dsn import Backend
 
 EXAMPLES = examples("triggerlog psql beam.toml", "triggerlog psql beam.toml -c 'SELECT * FROM bpm_ledger LIMIT 5'")
@@ -19,8 +19,8 @@ app = typer.Typer(add_completion=False)
 
 @app.command(epilog=EXAMPLES, context_settings={"ignore_unknown_options": True})
 def psql(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)],
-    arguments: Annotated[list[str] | None, typer.Argument(help="Handed on to psql.", show_default=False)] = None,
+    file: File,
+    arguments: Annotated[list[str] | None, typer.Argument(help="Passed on to psql.", show_default=False)] = None,
 ) -> None:
     """Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path."""
     loaded = load_config(file)

@@ -6,11 +6,12 @@ from urllib.parse import quote
 
 import typer
 
-from daemon.client.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
+from daemon.client.api.asking import ask_daemon
+from daemon.client.api.reach import Reach, reach
 from daemon.client.readers_table import readers_table
 from daemon.core.outcome import examples
-from daemon.tools.commands.asking import ask_daemon
 from daemon.tools.console import make_console
+from daemon.tools.options import CaFile, DaemonUrl, TokenFile
 from schemas.api.status import ReaderStatus
 from schemas.config.workloads import MOST_CLIENTS, Workload, WorkloadKind
 

@@ -1,10 +1,9 @@
-"""`triggerlog run`: the daemon."""
+"""`triggerlog run`: runs the daemon."""
 
 import asyncio
 import importlib.util
 from collections.abc import Coroutine
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ from daemon.core.configuration import load_config
 from daemon.core.imports import uncollected
 from daemon.core.monitoring.logs import LogLevel, start_logging
 from daemon.core.outcome import CommandFailed, examples
+from daemon.tools.options import File
 
 EPILOG = examples("triggerlog run beam.toml", "triggerlog run beam.toml --log-level debug --loop asyncio")
 
@@ -26,11 +26,11 @@ class Loop(StrEnum):
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)],
+    file: File,
     loop: Annotated[Loop, typer.Option(help="Event loop; auto is uvloop where it is installed.")] = Loop.AUTO,
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged to stderr.")] = LogLevel.INFO,
 ) -> None:
-    """Run the daemon until SIGTERM or Ctrl-C: what was received by then is committed before it ends."""
+    """Run the daemon until SIGTERM or Ctrl-C; it commits what it has received before it ends."""
     start_logging(log_level)
     loaded = load_config(file)
     # Imported here: a wrong configuration is told of, and every help is shown, without the server's libraries.

@@ -1,6 +1,5 @@
-"""`triggerlog schema`: the statements that make the schema, for a database's administrator to read first."""
+"""`triggerlog schema`: prints the statements that make the schema, for the administrator of a database."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ from backends import schema_statements
 from daemon.core.configuration import load_config
 from daemon.core.configuration.database import layout_of
 from daemon.core.outcome import examples
+from daemon.tools.options import File
 from schemas.checking.dsn import Backend
 
 EPILOG = examples(
@@ -20,9 +20,9 @@ EPILOG = examples(
 
 
 def schema(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)],
+    file: File,
     backend: Annotated[
-        Backend | None, typer.Option(help="For another database than that of the file.", show_default="that of FILE")
+        Backend | None, typer.Option(help="For another kind of database.", show_default="that of FILE")
     ] = None,
 ) -> None:
     """Print what the daemon would run on an empty server: a script for psql, mariadb or mongosh; asks no database."""
@@ -39,6 +39,6 @@ def schema(
 
 
 def _ended(statement: str) -> str:
-    """End a statement as every client wants it; a comment stays as it is."""
+    """End a statement with a semicolon; a comment is not changed."""
     is_comment = statement.splitlines()[-1].lstrip().startswith(("--", "//"))
     return statement if is_comment or statement.endswith(";") else f"{statement};"

@@ -1,12 +1,13 @@
-"""`triggerlog status`: how a daemon is, live."""
+"""`triggerlog status`: shows the status of a daemon, once or live."""
 
 import asyncio
 from typing import Annotated
 
 import typer
 
-from daemon.client.reach import CaFile, ConfigFile, DaemonUrl, TokenFile, reach
-from daemon.core.outcome import CommandFailed, examples
+from daemon.client.api.reach import reach
+from daemon.core.outcome import examples
+from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
 
 EPILOG = examples(
     "triggerlog status",
@@ -23,13 +24,15 @@ def status(
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it once, as the API gives it.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Time between two looks.")] = 0.5,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it once, as JSON of the API.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, max=60, metavar="SECONDS", help="Time between two updates.")] = 0.5,
 ) -> None:
-    """Show live how the daemon is: rates, latency, what waits, what is missing, what was refused."""
-    # Imported here: a help is shown without the client and the tables.
-    from daemon.client.terminal import DaemonGone, fetch, overview, watch  # noqa: PLC0415
+    """Show the status of the daemon live: rates, latency, what waits, what is missing, what was refused."""
+    # Imported here: the help is shown without the client and the tables.
+    from daemon.client.api.status import fetch  # noqa: PLC0415
+    from daemon.client.terminal.overview import overview  # noqa: PLC0415
+    from daemon.client.terminal.watch import watch  # noqa: PLC0415
     from daemon.tools.console import make_console  # noqa: PLC0415
 
     console = make_console()
@@ -39,10 +42,7 @@ def status(
             asyncio.run(watch(found, every, console))
         except KeyboardInterrupt:
             return
-    try:
-        answer = asyncio.run(fetch(found))
-    except DaemonGone as gone:
-        raise CommandFailed(str(gone)) from None
+    answer = asyncio.run(fetch(found))
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
     else:

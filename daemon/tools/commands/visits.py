@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from daemon.client.reach import CaFile, DaemonUrl, Reach, TokenFile, reach
+from daemon.client.api.asking import ask_daemon
+from daemon.client.api.reach import Reach, reach
 from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, examples, reason_of, require_extra
-from daemon.tools.commands.asking import ask_daemon
 from daemon.tools.commands.visits_run import FOLDER, run
 from daemon.tools.console import FILE_WIDTH, make_console
+from daemon.tools.options import CaFile, DaemonUrl, TokenFile
 from daemon.workloads.visits.kept import FOLDER as KEPT
 from daemon.workloads.visits.kept import ID, Kept
 from schemas.api.visits import VisitsStatus, VisitsSummary

@@ -54,7 +54,7 @@ def export_npz(path: Path, groups: Sequence[tuple[InstrumentGroup, DeadLetters]]
         about[group.name] = {
             "instruments": list(group.instruments),
             "units": {"time_ns": "ns since 1970-01-01 UTC", **{each.name: each.unit for each in group.channels}},
-            "letters": [told(letter) for letter, _ in whole],
+            "letters": [as_json(letter) for letter, _ in whole],
         }
         count += len(arrays[group.name])
     with path.open("wb") as file:
@@ -82,7 +82,7 @@ def export_csv(path: Path, group: InstrumentGroup, letters: DeadLetters) -> int:
     return count
 
 
-def told(letter: Letter) -> dict[str, Any]:
+def as_json(letter: Letter) -> dict[str, Any]:
     """A letter as JSON gives it."""
     run, trigger = letter.key
     return {
@@ -105,4 +105,4 @@ def _whole(letters: DeadLetters) -> Iterator[tuple[Letter, ClosedBlock]]:
         try:
             yield letter, letters.read(letter)
         except (BadRecord, FileNotFoundError):
-            continue  # the daemon has committed or moved it since the folder was looked through
+            continue  # the daemon committed or moved it after the folder was listed

@@ -1,5 +1,6 @@
-"""Drills: a real daemon under load from real senders, its database, and the worst that can happen to either.
+"""`triggerlog drill`: causes failures of a real daemon and its database under the load of real senders.
 
-What the senders were told is laid beside what the database holds afterwards, reading by reading. The crash tests and
-the soak use the same parts.
+Afterwards it compares what the senders had acknowledged with what the database holds, reading by reading. Read
+`command` first, then `drills` (what is done), `runner` (one after the other), `testbed` (daemon, database and load),
+`count` (the comparison) and `result`. The crash tests and the soak use the same testbed.
 """

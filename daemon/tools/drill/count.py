@@ -21,7 +21,7 @@ class Count:
 
     found: distinct readings that were sent. lost: acknowledged, and not found. doubled: found more than once.
     altered: found with another time or value than was sent. strange: found, and never sent.
-    unledgered: triggers whose ledger row is not there once, or tells another number of readings than there are.
+    unledgered: triggers whose ledger row is not there once, or has another number of readings than there are.
     """
 
     found: int
@@ -33,13 +33,13 @@ class Count:
 
     @property
     def faults(self) -> dict[str, int]:
-        """What must not be, by name, where there is any of it."""
+        """The counts that should be 0 and are not, by name."""
         counts = {name: int(getattr(self, name)) for name in ("lost", "doubled", "altered", "strange", "unledgered")}
         return {name: count for name, count in counts.items() if count}
 
 
 class Tally:
-    """Lays readings found beside those sent and acknowledged; both bool, shape (triggers, instruments)."""
+    """Compares readings found with those sent and acknowledged; both bool, shape (triggers, instruments)."""
 
     def __init__(self, machine: Machine, sent: Array, acknowledged: Array) -> None:
         self._machine = machine
@@ -56,7 +56,7 @@ class Tally:
         known &= (found["instrument"] >= 0) & (found["instrument"] < instruments)
         self._strange += int(len(found) - known.sum())
         found = found[known]
-        self._altered += int(len(found) - self._machine.right(found).sum())
+        self._altered += int(len(found) - self._machine.matches(found).sum())
         np.add.at(self._seen, (found["trigger"] - 1, found["instrument"]), 1)
 
     def count(self, ledger: Array) -> Count:
@@ -89,6 +89,6 @@ async def count_in(store: Store, machine: Machine, sent: Array, acknowledged: Ar
 
 
 def windows(machine: Machine, triggers: int) -> Iterator[tuple[int, int]]:
-    """All of time in stretches of about WINDOW triggers, for clocks may be anywhere."""
+    """All of time in windows of about WINDOW triggers, as clocks may be anywhere."""
     bounds = [machine.start_ns + round(first * 1e9 / machine.rate) for first in range(WINDOW, triggers, WINDOW)]
     yield from zip([BEGIN_NS, *bounds], [*bounds, END_NS], strict=True)

@@ -22,5 +22,5 @@ def small_disk(folder: Path, kib: int) -> Iterator[str | None]:
     try:
         yield None
     finally:
-        # Whatever still looks into it is let go of, and it goes with the last.
+        # A process may still have it open; it is unmounted when the last one closes it.
         subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S603, S607

@@ -1,4 +1,4 @@
-"""The drills: what is done to a daemon under load, or to its database, and to what it is sent."""
+"""The drills: what happens to a daemon under load, to its database, or to what it receives."""
 
 import asyncio
 import contextlib
@@ -11,13 +11,13 @@ import numpy as np
 from daemon.tools.drill.load import HOST
 from daemon.tools.drill.machine import GROUP, ClockStep
 from daemon.tools.drill.process import DrillFailed
-from daemon.tools.drill.scene import SETTLED_S, Scene
+from daemon.tools.drill.testbed import SETTLED_S, Testbed
 from schemas.wire import Ack, Greeting
 
 KILLS = 3
 TIMEOUT_MS = 500.0
 IMPATIENT = {"database": {"command_timeout_s": 2.0}}
-"""A database that hangs is given up on while the drill still watches."""
+"""With this a database that hangs is given up during the drill."""
 STEP_NS = 3_600_000_000_000
 HOSTILE = 8
 """Connections that send garbage at once."""
@@ -25,96 +25,96 @@ HOSTILE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Drill:
-    """One thing that goes wrong.
+    """One kind of failure.
 
-    name: for `--only`. title: for the table. act: does it, for `seconds`, and mends it again.
+    name: for `--only`. title: for the table. act: causes it, for `seconds`, and ends it again.
     needs_server: whether it stops or kills the database server. disk: whether it fills the disk of the state folder.
     settings: of the daemon's configuration, by section and key.
-    machine: what is odd about the machine; given the seconds and the rate.
+    machine: fields of the `Machine` that differ, from the seconds and the rate.
     """
 
     name: str
     title: str
-    act: Callable[[Scene, float], Awaitable[None]]
+    act: Callable[[Testbed, float], Awaitable[None]]
     needs_server: bool = False
     disk: bool = False
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     machine: Callable[[float, float], Mapping[str, Any]] = lambda _seconds, _rate: {}
 
 
-async def _kill_daemon(scene: Scene, seconds: float) -> None:
+async def _kill_daemon(testbed: Testbed, seconds: float) -> None:
     for _ in range(KILLS):
-        await scene.under_load(0.1, seconds / KILLS)
-        await scene.kill_daemon()
+        await testbed.under_load(0.1, seconds / KILLS)
+        await testbed.kill_daemon()
 
 
-async def _kill_server(scene: Scene, seconds: float) -> None:
+async def _kill_server(testbed: Testbed, seconds: float) -> None:
     for _ in range(KILLS):
-        await scene.under_load(0.1, seconds / KILLS)
-        await scene.kill_server()
+        await testbed.under_load(0.1, seconds / KILLS)
+        await testbed.kill_server()
 
 
-async def _kill_both(scene: Scene, seconds: float) -> None:
-    await scene.under_load(0.1, seconds / 2)
-    await asyncio.gather(asyncio.to_thread(scene.server.kill), scene.daemon.kill())
-    await asyncio.to_thread(scene.server.start)
-    await scene.daemon.start()
-    await scene.recover()
-    await scene.under_load(0.1, seconds / 2)
+async def _kill_both(testbed: Testbed, seconds: float) -> None:
+    await testbed.under_load(0.1, seconds / 2)
+    await asyncio.gather(asyncio.to_thread(testbed.server.kill), testbed.daemon.kill())
+    await asyncio.to_thread(testbed.server.start)
+    await testbed.daemon.start()
+    await testbed.recover()
+    await testbed.under_load(0.1, seconds / 2)
 
 
-async def _outage(scene: Scene, seconds: float) -> None:
-    await scene.under_load(0.5)
-    await asyncio.to_thread(scene.server.stop)
-    await scene.under_load(seconds)
-    await asyncio.to_thread(scene.server.start)
-    await scene.recover()
+async def _outage(testbed: Testbed, seconds: float) -> None:
+    await testbed.under_load(0.5)
+    await asyncio.to_thread(testbed.server.stop)
+    await testbed.under_load(seconds)
+    await asyncio.to_thread(testbed.server.start)
+    await testbed.recover()
 
 
-async def _hang(scene: Scene, seconds: float) -> None:
-    await scene.under_load(0.5)
-    scene.server.freeze()
+async def _hang(testbed: Testbed, seconds: float) -> None:
+    await testbed.under_load(0.5)
+    testbed.server.freeze()
     try:
-        await scene.under_load(seconds)
+        await testbed.under_load(seconds)
     finally:
-        scene.server.thaw()
-    await scene.recover()
+        testbed.server.thaw()
+    await testbed.recover()
 
 
-async def _full_disk(scene: Scene, seconds: float) -> None:
-    await scene.under_load(0.5)
-    await asyncio.to_thread(scene.server.stop)
+async def _full_disk(testbed: Testbed, seconds: float) -> None:
+    await testbed.under_load(0.5)
+    await asyncio.to_thread(testbed.server.stop)
     try:
         async with asyncio.timeout(SETTLED_S):
-            while not (await scene.daemon.group()).backpressure:
-                await scene.under_load(0.1)
+            while not (await testbed.daemon.group()).backpressure:
+                await testbed.under_load(0.1)
     except TimeoutError:
         raise DrillFailed("senders were not held back: the disk did not become full") from None
-    await scene.under_load(seconds / 2)
-    await asyncio.to_thread(scene.server.start)
-    await scene.recover()
+    await testbed.under_load(seconds / 2)
+    await asyncio.to_thread(testbed.server.start)
+    await testbed.recover()
 
 
-async def _wait(scene: Scene, seconds: float) -> None:
-    await scene.under_load(seconds)
+async def _wait(testbed: Testbed, seconds: float) -> None:
+    await testbed.under_load(seconds)
 
 
-async def _garbage(scene: Scene, seconds: float) -> None:
-    hostile = [asyncio.create_task(_throw_garbage(scene, number)) for number in range(HOSTILE)]
+async def _garbage(testbed: Testbed, seconds: float) -> None:
+    hostile = [asyncio.create_task(_throw_garbage(testbed, number)) for number in range(HOSTILE)]
     try:
-        await scene.under_load(seconds)
+        await testbed.under_load(seconds)
     finally:
         for task in hostile:
             task.cancel()
         await asyncio.gather(*hostile, return_exceptions=True)
 
 
-async def _throw_garbage(scene: Scene, number: int) -> None:
-    """Connect again and again; every second sender greets in good order before it sends bytes that mean nothing."""
+async def _throw_garbage(testbed: Testbed, number: int) -> None:
+    """Connect again and again; every second sender greets correctly before it sends random bytes."""
     noise = np.random.default_rng(number)
     greeting = Greeting(group=GROUP, sender=f"hostile-{number}", ack=Ack.NONE, instrument=None).line()
     while True:
-        _, writer = await asyncio.open_connection(HOST, scene.port)
+        _, writer = await asyncio.open_connection(HOST, testbed.port)
         with contextlib.suppress(ConnectionError):
             writer.write(greeting if number % 2 else b"")
             writer.write(noise.bytes(2**16))

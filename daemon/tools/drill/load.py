@@ -1,4 +1,4 @@
-"""The load of a drill: senders that connect again by themselves, and what each was told is safe."""
+"""The load of a drill: senders that reconnect, and which readings of each are acknowledged."""
 
 import asyncio
 import math
@@ -36,7 +36,7 @@ class Stream:
 
     @property
     def acknowledged(self) -> int:
-        """The first so many readings are safe, says the daemon."""
+        """How many readings, from the first on, the daemon has acknowledged."""
         return self._sender.acknowledged
 
     @property
@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def reconnects(self) -> int:
-        """How often it found its daemon again."""
+        """How often it reconnected."""
         return self._sender.reconnects
 
     async def run(self, began: float) -> None:
@@ -56,7 +56,7 @@ class Stream:
         while self.triggers < self.last:
             trigger = self.triggers + 1
             due = began + trigger / self._machine.rate + self._delay_s
-            # What is late is sent at once, and the others get their turn all the same.
+            # What is late is sent at once; sleeping for 0 s lets the others run.
             await asyncio.sleep(max(0.0, due - loop.time()))
             self._machine.fill(block, trigger, self.instruments)
             await self._sender.send(block)
@@ -73,7 +73,7 @@ class Stream:
         await self._sender.drain_acknowledged(timeout_s)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._sender.close()
 
 
@@ -112,11 +112,11 @@ class Load:
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*self._running)
         except TimeoutError:
-            pass  # what is missing is told as not acknowledged
+            pass  # the result counts what is missing as not acknowledged
         await asyncio.gather(*(stream.settle(timeout_s) for stream in self.streams))
 
     async def close(self) -> None:
-        """Leave nothing behind."""
+        """Stop all senders."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -124,7 +124,7 @@ class Load:
             await stream.close()
 
     def check(self) -> None:
-        """See that every sender is still at it.
+        """Check that every sender still runs.
 
         Raises:
             SenderError, ProtocolError: a sender gave up.
@@ -155,7 +155,7 @@ class Load:
 
     @property
     def committing(self) -> Sequence[Stream]:
-        """The streams that are told when their readings are in the database."""
+        """The streams whose readings are acknowledged once they are in the database."""
         return [stream for stream in self.streams if stream.ack is Ack.COMMITTED]
 
     def marked(self, *, acknowledged: bool) -> Array:

@@ -1,4 +1,4 @@
-"""The machine of a drill: what every reading of it is, so that each that is found can be told right or wrong."""
+"""The machine of a drill: it defines every reading, so that each reading found can be checked."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +66,7 @@ class Machine:
         """The values of a channel, float64; every double of them is exact."""
         return np.asarray(trigger, np.float64) + np.asarray(instrument, np.float64) / 2**16 + channel / 4
 
-    def right(self, found: Array) -> Array:
+    def matches(self, found: Array) -> Array:
         """Which of the readings found have the time and the values that were sent; bool, shape (readings,)."""
         trigger, instrument = found["trigger"], found["instrument"].astype(np.int64)
         right = found["time_ns"] == self.times(trigger, instrument)

@@ -1,16 +1,17 @@
 """A daemon that a drill kills and starts again."""
 
 import asyncio
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
-
+from daemon.client.api.asking import DaemonGone
+from daemon.client.api.reach import Reach
+from daemon.client.api.status import fetch
 from daemon.core.process.children import Child
-from schemas.api.status import GroupStatus, Status
+from schemas.api.status import GroupStatus
+from schemas.states import DaemonState
 
 T = TypeVar("T")
 
@@ -19,23 +20,21 @@ LOOK_S = 0.02
 
 
 class DrillFailed(Exception):
-    """A drill could not be carried out; the message is one line that says what did not happen."""
+    """A drill could not be carried out; the message is one line that says why."""
 
 
 class DaemonProcess:
-    """`triggerlog run` on a configuration, one process after the other; what each says is in a log of its own."""
+    """`triggerlog run` on a configuration, one process after the other, each with a log of its own.
 
-    def __init__(self, file: Path, folder: Path) -> None:
+    url: address of its control API.
+    """
+
+    def __init__(self, file: Path, folder: Path, *, api_port: int) -> None:
         self.starts = 0
+        self.url = f"http://127.0.0.1:{api_port}"
         self._file = file
         self._folder = folder
         self._child: Child | None = None
-        self._api = ""
-
-    @property
-    def url(self) -> str:
-        """Address of its control API."""
-        return self._api
 
     @property
     def pid(self) -> int:
@@ -52,8 +51,14 @@ class DaemonProcess:
         self.starts += 1
         log = self._folder / f"daemon-{self.starts}.log"
         self._child = await Child.start("daemon", [sys.executable, "-m", "daemon", "run", str(self._file)], log)
-        found = await until(self._ready, "the daemon takes readings", READY_S)
-        self._api = found[1]
+        try:
+            async with asyncio.timeout(READY_S):
+                while True:
+                    if await self._is_running():
+                        return
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            raise DrillFailed(f"the daemon takes no readings after {READY_S:g} s; see {log}") from None
 
     async def kill(self) -> None:
         """Kill it with SIGKILL, and wait until it is gone."""
@@ -76,29 +81,28 @@ class DaemonProcess:
             raise DrillFailed(child.ending())
 
     async def close(self) -> None:
-        """Leave no process behind."""
+        """Kill the process if it still runs."""
         if self._child is not None and self._child.running:
             await self._child.kill()
 
     async def group(self) -> GroupStatus:
-        """What its API says of its one group.
+        """The status of its one group.
 
         Raises:
-            httpx.HTTPError: it does not answer.
+            DaemonGone: it does not answer.
         """
-        # There is no TLS; to read whom the system trusts, again and again, would be most of what a drill costs.
-        async with httpx.AsyncClient(base_url=self._api, verify=False, trust_env=False, timeout=30) as client:  # noqa: S501
-            answer = (await client.get("/api/v1/status")).raise_for_status()
-        (group,) = Status.model_validate_json(answer.content).groups.values()
+        (group,) = (await fetch(Reach(url=self.url, token=None))).groups.values()
         return group
 
-    def _ready(self) -> re.Match[str] | None:
-        child = self._child
-        assert child is not None
-        found = re.search(r"taking readings at \S+; API at (\S+)", child.log.read_text(errors="replace"))
-        if found is None and not child.running:
-            raise DrillFailed(child.ending())
-        return found
+    async def _is_running(self) -> bool:
+        assert self._child is not None
+        if not self._child.running:
+            raise DrillFailed(self._child.ending())
+        try:
+            status = await fetch(Reach(url=self.url, token=None))
+        except DaemonGone:  # its API does not listen yet
+            return False
+        return status.state is not DaemonState.STARTING
 
 
 async def until(condition: Callable[[], T | None], what: str, timeout_s: float) -> T:

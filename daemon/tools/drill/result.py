@@ -1,4 +1,4 @@
-"""What came of a drill, in the terminal and as JSON."""
+"""The result of a drill, for the terminal and as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from daemon.tools.drill.count import Count
-from daemon.tools.drill.scene import Recovery
+from daemon.tools.drill.testbed import Recovery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +17,8 @@ class Result:
     """One row.
 
     sent, acknowledged, refused: readings, by the senders. count: by the database; None when it could not be asked.
-    recoveries: one for each time that something was back. problem: what kept the drill from its end, in one line.
-    skipped: why it was not carried out. notes: what else is worth saying.
+    recoveries: one for each recovery. problem: why the drill did not end as planned, in one line.
+    skipped: why it did not run. notes: further remarks.
     """
 
     name: str
@@ -34,12 +34,12 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was lost, doubled or otherwise wrong; a drill that was skipped says nothing."""
+        """Whether nothing was lost, doubled or otherwise wrong; also true of a drill that was skipped."""
         return self.skipped is not None or not self.faults
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong, in words."""
+        """The faults, one text each."""
         counted = [f"{count} {name}" for name, count in (self.count.faults if self.count else {}).items()]
         if self.refused:
             counted.append(f"{self.refused} refused")

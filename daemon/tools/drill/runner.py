@@ -1,4 +1,4 @@
-"""Carries out drills, one after the other, each with a daemon, a state folder and a schema of its own."""
+"""Runs drills one after the other, each with a daemon, a state folder and a schema of its own."""
 
 import asyncio
 import math
@@ -17,20 +17,20 @@ from daemon.tools.drill.drills import Drill
 from daemon.tools.drill.machine import Machine
 from daemon.tools.drill.process import DrillFailed
 from daemon.tools.drill.result import Result
-from daemon.tools.drill.scene import Scene, staged
 from daemon.tools.drill.target import Target
+from daemon.tools.drill.testbed import Testbed, running_testbed
 from schemas.wire import ProtocolError
 
 BYTES_A_READING = 60
-"""About what one takes in the journal."""
+"""About the size of a reading in the journal."""
 LEAST_KIB = 128
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How hard.
+    """The size of the load and of the failures.
 
-    rate: triggers a second. seconds: how long whatever goes wrong goes on. seed: of random moments.
+    rate: triggers a second. seconds: how long a failure lasts. seed: of the random times.
     """
 
     instruments: int = 120
@@ -39,7 +39,7 @@ class Options:
     seed: int = 1
 
 
-async def carry_out(drills: Sequence[Drill], target: Target, folder: Path, options: Options) -> AsyncIterator[Result]:
+async def run_drills(drills: Sequence[Drill], target: Target, folder: Path, options: Options) -> AsyncIterator[Result]:
     """Carry out drills, and give the result of each.
 
     Args:
@@ -75,38 +75,40 @@ async def _carried_out(drill: Drill, target: Target, folder: Path, options: Opti
     with small_disk(folder / "state", kib) if drill.disk else nullcontext() as no_disk:
         if drill.disk:
             settings |= _small(kib, has_disk=no_disk is None)
-        scene: Scene | None = None
+        testbed: Testbed | None = None
         count: Count | None = None
         problem: str | None = None
         try:
-            async with staged(target, machine, folder, schema=schema, settings=settings, seed=options.seed) as scene:
+            async with running_testbed(
+                target, machine, folder, schema=schema, settings=settings, seed=options.seed
+            ) as testbed:
                 if no_disk is not None:
-                    scene.notes.append(f"a journal of {kib} KiB in the place of a disk: {no_disk}")
-                await drill.act(scene, options.seconds)
-                count = await scene.finish()
+                    testbed.notes.append(f"a journal of {kib} KiB in the place of a disk: {no_disk}")
+                await drill.act(testbed, options.seconds)
+                count = await testbed.finish()
         except (DrillFailed, SenderError, ProtocolError, StoreError) as error:
             problem = str(error)
-            if scene is not None:
-                count = await _counted(scene)
-    if scene is None:
+            if testbed is not None:
+                count = await _counted(testbed)
+    if testbed is None:
         return Result(name=drill.name, title=drill.title, problem=problem)
     if target.server is None:
-        await scene.remove()
+        await testbed.remove()
     return Result(
         name=drill.name,
         title=drill.title,
-        sent=scene.load.sent,
-        acknowledged=scene.load.acknowledged,
-        refused=scene.load.refused,
+        sent=testbed.load.sent,
+        acknowledged=testbed.load.acknowledged,
+        refused=testbed.load.refused,
         count=count,
-        recoveries=tuple(scene.recoveries),
+        recoveries=tuple(testbed.recoveries),
         problem=problem,
-        notes=tuple(scene.notes),
+        notes=tuple(testbed.notes),
     )
 
 
 def _disk_kib(options: Options) -> int:
-    """A disk that is full when the drill's time is over, about."""
+    """The size of a disk that is full about when the time of the drill is over."""
     return max(LEAST_KIB, math.ceil(options.rate * options.instruments * BYTES_A_READING * options.seconds / 2**10))
 
 
@@ -117,9 +119,9 @@ def _small(kib: int, *, has_disk: bool) -> dict[str, dict[str, Any]]:
     return {"journal": journal, "committer": {"max_waiting_mib": mib / 2, "max_batch_mib": mib / 4}}
 
 
-async def _counted(scene: Scene) -> Count | None:
-    """Count what is there all the same: a drill that failed lost something, or did not."""
+async def _counted(testbed: Testbed) -> Count | None:
+    """Count also after a drill that failed: it may have lost readings."""
     try:
-        return await scene.count()
+        return await testbed.count()
     except StoreError:
         return None

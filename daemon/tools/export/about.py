@@ -1,11 +1,11 @@
-"""What a file says of itself, and how a writer of one is used."""
+"""The description that a file holds of itself, and the interface of a writer."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Protocol
 
-from daemon.tools.export.moments import told
+from daemon.tools.export.moments import rfc3339
 from daemon.tools.export.span import Choice, Span
 from schemas.batch import Layout
 from schemas.readings import Array
@@ -15,15 +15,15 @@ TIME_UNITS = "ns since 1970-01-01T00:00:00Z"
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Where the readings of a file come from."""
+    """The origin of the readings of a file."""
 
     logger: str
     layout: Layout
     choice: Choice
     span: Span
 
-    def told(self) -> dict[str, Any]:
-        """All of it as JSON gives it."""
+    def as_json(self) -> dict[str, Any]:
+        """All of it for JSON."""
         choice = self.choice
         chosen = choice.instruments
         return {
@@ -32,8 +32,8 @@ class About:
             "logger": self.logger,
             "group": choice.group.name,
             "layout": str(self.layout),
-            "from": told(self.span.start_ns),
-            "to": told(self.span.end_ns),
+            "from": rfc3339(self.span.start_ns),
+            "to": rfc3339(self.span.end_ns),
             "from_ns": self.span.start_ns,
             "to_ns": self.span.end_ns,
             "run": choice.run,

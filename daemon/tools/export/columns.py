@@ -1,4 +1,4 @@
-"""Readings as Arrow columns: what Parquet and CSV are made from."""
+"""Readings as Arrow columns, for Parquet and CSV."""
 
 import json
 
@@ -21,7 +21,7 @@ def schema_of(about: About) -> pa.Schema:
     for channel in about.choice.channels:
         kind = pa.from_numpy_dtype(np.dtype(CHANNEL_DTYPES[channel.dtype]))
         fields.append(pa.field(channel.name, kind, nullable=False, metadata={"units": channel.unit}))
-    return pa.schema(fields, metadata={"triggerlog": json.dumps(about.told())})
+    return pa.schema(fields, metadata={"triggerlog": json.dumps(about.as_json())})
 
 
 def columns_of(readings: Array, about: About, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Carries an export out: asks, chooses, writes, and leaves either a whole file or none."""
+"""Runs an export: queries, selects, writes, and leaves either a whole file or none."""
 
 import asyncio
 import os
@@ -11,19 +11,19 @@ import numpy as np
 
 from backends.base import Store
 from daemon.tools.export.about import About, Writer
-from daemon.tools.export.stretches import AIM_BYTES, stretches
+from daemon.tools.export.windows import AIM_BYTES, windows
 from schemas.readings import Array
 
 ROWS = 2**18
-"""Readings that are written at once at least, but for the last: small pieces compress badly."""
+"""Readings that are written at once at least, except the last ones: small parts compress badly."""
 
 Progress = Callable[[float, int], None]
-"""Told the share of the span that is done (0 to 1), and the readings written so far."""
+"""Called with the fraction of the span that is done (0 to 1), and the readings written so far."""
 
 
 @dataclass(kw_only=True)
 class Written:
-    """What is in a file: how many readings, and the times of the first and the last (ns since 1970-01-01 UTC)."""
+    """The content of a file: how many readings, and the times of the first and the last (ns since 1970-01-01 UTC)."""
 
     readings: int = 0
     first_ns: int = 2**63 - 1
@@ -39,7 +39,7 @@ class Written:
 
 @contextmanager
 def whole_or_none(path: Path) -> Iterator[Path]:
-    """Give a path to write to; the file gets its name once all is on the disk, and is gone if anything goes wrong."""
+    """Give a path to write to; the file gets its name once it is on the disk, and is removed after an error."""
     part = path.with_name(f"{path.name}.part")
     try:
         yield part
@@ -55,7 +55,7 @@ def whole_or_none(path: Path) -> Iterator[Path]:
 async def export(
     store: Store, about: About, writer: Writer, progress: Progress, *, aim_bytes: int = AIM_BYTES
 ) -> Written:
-    """Write what is chosen; while one piece is written the next is asked for.
+    """Write the chosen readings; while one part is written the next is queried.
 
     Raises:
         StoreError: the database does not answer.
@@ -63,34 +63,34 @@ async def export(
     """
     choice, span = about.choice, about.span
     written, gathered, count = Written(), list[Array](), 0
-    pen = _Pen(writer)
+    background = _BackgroundWriter(writer)
     try:
-        async with aclosing(stretches(store, choice.group, span, aim_bytes=aim_bytes)) as found:
-            async for stretch in found:
-                chosen = choice.of(stretch.readings)
+        async with aclosing(windows(store, choice.group, span, aim_bytes=aim_bytes)) as found:
+            async for window in found:
+                chosen = choice.of(window.readings)
                 written.add(chosen)
                 gathered.append(chosen)
                 count += len(chosen)
                 if count >= ROWS:
-                    await pen.write(np.concatenate(gathered))
+                    await background.write(np.concatenate(gathered))
                     gathered, count = [], 0
-                progress((stretch.end_ns - span.start_ns) / (span.end_ns - span.start_ns), written.readings)
+                progress((window.end_ns - span.start_ns) / (span.end_ns - span.start_ns), written.readings)
         if count:
-            await pen.write(np.concatenate(gathered))
+            await background.write(np.concatenate(gathered))
     finally:
-        await pen.done()
+        await background.done()
     return written
 
 
-class _Pen:
-    """Writes one piece at a time in a thread."""
+class _BackgroundWriter:
+    """Writes one part at a time in a thread."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._writing: asyncio.Task[None] | None = None
 
     async def write(self, readings: Array) -> None:
-        """Begin to write a piece, once the one before is written."""
+        """Start to write a part, once the one before is written."""
         await self.done()
         self._writing = asyncio.create_task(asyncio.to_thread(self._writer.write, readings))
 

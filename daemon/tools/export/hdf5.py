@@ -19,7 +19,7 @@ class Hdf5Writer:
 
     def __init__(self, path: Path, about: About) -> None:
         self._file = h5py.File(path, "w")
-        for name, value in about.told().items():
+        for name, value in about.as_json().items():
             if isinstance(value, str | int):
                 self._file.attrs[name] = value
         self._file.create_dataset("instruments", data=list(about.choice.group.instruments), dtype=h5py.string_dtype())

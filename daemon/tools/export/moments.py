@@ -1,4 +1,4 @@
-"""Moments and spans of time as an operator writes them, and as they are told: UTC where nothing else is said."""
+"""Times and durations as an operator writes them, and times as text; UTC where no zone is given."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,10 +12,10 @@ _LEAST_NS = 10**15
 
 
 def moment(text: str, option: str) -> int:
-    """Read a moment: RFC 3339 or a part of it, without a zone UTC; or whole nanoseconds since 1970-01-01 UTC.
+    """Read a time: RFC 3339 or a part of it, without a zone UTC; or whole nanoseconds since 1970-01-01 UTC.
 
     Raises:
-        CommandFailed: it is none.
+        CommandFailed: the text has another form.
     """
     if text.isdecimal() and int(text) >= _LEAST_NS:
         return int(text)
@@ -23,7 +23,7 @@ def moment(text: str, option: str) -> int:
         read = datetime.fromisoformat(text)
     except ValueError:
         raise CommandFailed(
-            f"{option}: {text!r} is no time; write it like 2026-11-21T18:00 (UTC) or 2026-11-21T18:00:00+01:00"
+            f"{option}: {text!r} is not a time; write it like 2026-11-21T18:00 (UTC) or 2026-11-21T18:00:00+01:00"
         ) from None
     aware = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
     return (aware - EPOCH) // timedelta(microseconds=1) * 1000
@@ -33,16 +33,16 @@ def duration_ns(text: str, option: str) -> int:
     """Read a duration like 30m; ns.
 
     Raises:
-        CommandFailed: it is none.
+        CommandFailed: the text has another form.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip())
     if found is None or not float(found[1]):
-        raise CommandFailed(f"{option}: {text!r} is no duration; write it like 90s, 30m, 12h, 7d or 2w")
+        raise CommandFailed(f"{option}: {text!r} is not a duration; write it like 90s, 30m, 12h, 7d or 2w")
     return round(float(found[1]) * _SECONDS[found[2]] * 1e9)
 
 
-def told(time_ns: int) -> str:
-    """A moment as RFC 3339 in UTC, to the nanosecond where it is not a whole second."""
+def rfc3339(time_ns: int) -> str:
+    """A time as RFC 3339 in UTC, to the nanosecond where it is not a whole second."""
     seconds, rest = divmod(time_ns, 10**9)
     whole = (EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{whole}.{rest:09d}Z" if rest else f"{whole}Z"

@@ -1,4 +1,4 @@
-"""What is exported: the stretch of time, and which of the readings in it."""
+"""The choice of readings that are exported, and the span of time that holds them."""
 
 import time
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from schemas.queries import LedgerRow, LedgerTail, Totals
 from schemas.readings import Array, Channel, InstrumentGroup
 
 COUNT_S = 3600.0
-"""How long the server may take to find the first trigger in the ledger, which it goes through for that."""
+"""How long the server may take to find the first trigger: it scans the ledger for that."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Which readings of a group: of what is None, all.
+    """Which readings of a group; None means all.
 
     start_ns, end_ns: start_ns <= time_ns < end_ns (ns since 1970-01-01 UTC).
     run: of this run; with `triggers` None is the newest.
@@ -35,7 +35,7 @@ class Choice:
     instruments: tuple[int, ...] | None = None
 
     def of(self, readings: Array) -> Array:
-        """Those of some readings that are chosen."""
+        """The readings that are chosen."""
         wanted = np.ones(len(readings), bool)
         if self.run is not None:
             wanted &= readings["run"] == self.run
@@ -67,10 +67,10 @@ async def newest_run(store: Store, group: InstrumentGroup) -> int:
 
 
 async def span_of(store: Store, choice: Choice) -> Span:
-    """Find the stretch of time in which what is chosen lies; the database is asked only for what is not given.
+    """Find the span of time of the chosen readings; the database is asked only for what is not given.
 
     Raises:
-        CommandFailed: nothing can be there.
+        CommandFailed: the span is empty.
     """
     start_ns, end_ns = choice.start_ns, choice.end_ns
     if choice.triggers is not None:
@@ -90,7 +90,7 @@ async def span_of(store: Store, choice: Choice) -> Span:
 
 
 def nothing(group: InstrumentGroup) -> CommandFailed:
-    """Say that a group has nothing."""
+    """The error for a group without readings."""
     return CommandFailed(f"nothing is stored of group {group.name}; no file was written")
 
 

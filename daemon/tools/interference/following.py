@@ -11,8 +11,8 @@ import httpx
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from daemon.client.reach import Reach
-from daemon.client.terminal import DaemonGone, ask
+from daemon.client.api.asking import DaemonGone, ask
+from daemon.client.api.reach import Reach
 from daemon.core.outcome import CommandFailed
 from schemas.api.interference import Block, Experiment, Record
 from schemas.api.status import ExperimentStatus

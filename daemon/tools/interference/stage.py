@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backends.kinds import KINDS
 from backends.throwaway.base import free_port
-from daemon.client.reach import Reach
+from daemon.client.api.reach import Reach
 from daemon.core.configuration.api_token import kept_token
 from daemon.core.outcome import CommandFailed
 from daemon.core.process.children import Child
@@ -40,7 +40,7 @@ layout = "{layout}"
 commit_p99_ms = {budget_ms}
 
 [api]
-port = 0
+port = {api_port}
 
 [dashboard]
 port = 0
@@ -90,10 +90,10 @@ async def staged(
     server = KINDS[scenery.backend].throwaway_server(folder / "server")
     try:
         dsn = await asyncio.to_thread(server.start)
-        port = free_port()
+        port, api_port = free_port(), free_port()
         file = folder / "interference.toml"
-        file.write_text(_configuration(scenery, dsn, port), encoding="utf-8")
-        daemon = DaemonProcess(file, folder)
+        file.write_text(_configuration(scenery, dsn, port, api_port), encoding="utf-8")
+        daemon = DaemonProcess(file, folder, api_port=api_port)
         say("starting the daemon")
         try:
             await daemon.start()
@@ -115,12 +115,13 @@ async def staged(
         await asyncio.to_thread(server.stop)
 
 
-def _configuration(scenery: Scenery, dsn: str, port: int) -> str:
+def _configuration(scenery: Scenery, dsn: str, port: int, api_port: int) -> str:
     text = CONFIGURATION.format(
         group=GROUP,
         instruments=scenery.instruments,
         channels=", ".join(f'{{ name = "{name}" }}' for name in CHANNELS),
         port=port,
+        api_port=api_port,
         dsn=json.dumps(dsn),
         layout=scenery.layout.value,
         budget_ms=scenery.budget_ms,

@@ -1,1 +1,4 @@
-"""Reconciling: what should be in the database, counted there."""
+"""`triggerlog reconcile`: counts in the database, and compares with the daemon, the account and the journal.
+
+Read `command` first; `survey` asks everything about a group, `verdicts` compares the numbers.
+"""

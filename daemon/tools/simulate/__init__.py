@@ -1,4 +1,8 @@
-"""`triggerlog simulate`: instruments that are not there, as a real client in a process of its own."""
+"""`triggerlog simulate`: sends the readings of simulated instruments to a daemon, as a real client.
+
+Read `command` first, then `settings`, `client` (connects, waits, reports), `stream` (sends the readings of a group as
+`plan` orders them, with the `values` of an accelerator), `account` (exactly what was sent) and `report`.
+"""
 
 from daemon.tools.simulate.client import run_simulate, simulate
 from daemon.tools.simulate.report import GroupReport, SimulateReport

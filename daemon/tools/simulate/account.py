@@ -25,7 +25,7 @@ class TriggerAccount:
 
 
 class Account:
-    """Counts what is handed over, as it is. Rows settle into bitmaps, or into sums when nobody wants the rows."""
+    """Counts what is handed over. Rows settle into bitmaps, or into sums when the rows are not wanted."""
 
     def __init__(self, instruments: int, *, keep: bool) -> None:
         self._instruments = instruments

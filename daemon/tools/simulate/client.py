@@ -26,19 +26,19 @@ STOP_PATIENCE_S = 5.0
 
 
 class Problems:
-    """What went wrong with connections; 120 of them saying the same at once are one line."""
+    """The problems of the connections; the same problem of 120 connections at once is one line."""
 
     def __init__(self, say: Callable[[str], None] | None) -> None:
         self._say = say
         self._times: Counter[str] = Counter()
-        self._said: dict[str, float] = {}
+        self._printed_at: dict[str, float] = {}
 
-    def tell(self, text: str) -> None:
-        """Count a problem, and say it unless the same was said within the last second."""
+    def add(self, text: str) -> None:
+        """Count a problem, and report it unless the same was reported within the last second."""
         self._times[text] += 1
         now = time.monotonic()
-        if self._say is not None and now - self._said.get(text, -1.0) > 1.0:
-            self._said[text] = now
+        if self._say is not None and now - self._printed_at.get(text, -1.0) > 1.0:
+            self._printed_at[text] = now
             self._say(text)
 
     def lines(self) -> tuple[str, ...]:
@@ -54,13 +54,13 @@ async def simulate(
     Args:
         settings: what to simulate, and where to send it.
         stop: ends it early and cleanly: nothing more is sent, what was sent is still waited for a little.
-        say: told in one line when a connection is lost or found again.
+        say: called with one line when a connection is lost or restored.
 
     Returns:
         The report; an exact account file is written when the settings name one.
 
     Raises:
-        SenderError: nobody answers at the address.
+        SenderError: no daemon answers at the address.
         ProtocolError: the daemon refuses a group.
         SettingsError: an instrument is named that a group does not have.
         OSError: the account file cannot be written.
@@ -100,7 +100,7 @@ async def _until_signalled(settings: SimulateSettings, say: Callable[[str], None
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def asked() -> None:
-        # The next one ends it the hard way, for whoever will not wait for acknowledgements.
+        # The next signal ends the process at once, without waiting for acknowledgements.
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         stop.set()
@@ -125,8 +125,8 @@ async def _open(
         layout = Answer(group=name, record=first.record, instruments=first.instruments)
         mine = [first, *await _connect_rest(settings, name, layout.instruments, links, problems)]
     if settings.instruments > layout.instruments:
-        which = "stuck" if settings.stuck == settings.instruments - 1 else "slip or clock-step"
-        raise SettingsError(f"{which}: {name} has instruments 0 to {layout.instruments - 1}; give one of these")
+        setting = settings.setting_of(settings.instruments - 1)
+        raise SettingsError(setting, f"{name} has instruments 0 to {layout.instruments - 1}; give one of these")
     return GroupStream(settings, layout, mine, salt=number)
 
 
@@ -160,7 +160,7 @@ async def _connect(settings: SimulateSettings, name: str, number: int, problems:
         reconnect=True,
         buffer_mib=share,
         timeout_s=CONNECT_S,
-        on_problem=problems.tell,
+        on_problem=problems.add,
         tls=settings.tls,
     )
 
@@ -171,7 +171,7 @@ def _datagrams(settings: SimulateSettings, group: InstrumentGroup, problems: Pro
         settings.port,
         group,
         datagram_bytes=settings.datagram_bytes,
-        on_problem=problems.tell,
+        on_problem=problems.add,
     )
 
 
@@ -195,8 +195,8 @@ async def _send(streams: Sequence[GroupStream], stop: asyncio.Event, problems: P
 
 
 def _note(error: object, problems: Problems) -> None:
-    """Take down what a connection failed with; anything else is a fault of the program and goes on."""
+    """Record the error of a connection; any other error is a defect of the program and is raised."""
     if isinstance(error, SenderError | ProtocolError | TimeoutError):
-        problems.tell(str(error))
+        problems.add(str(error))
     elif isinstance(error, Exception):
         raise error

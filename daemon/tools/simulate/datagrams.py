@@ -1,4 +1,4 @@
-"""The same face as a `Sender`, over UDP: no answer, no acknowledgement, no second chance."""
+"""A sender with the interface of `Sender`, over UDP: without answers, acknowledgements and repeats."""
 
 import asyncio
 import socket
@@ -101,4 +101,4 @@ class DatagramSender:
 
     def _nobody_there(self) -> None:
         if self._tell is not None:
-            self._tell(f"nobody listens for datagrams at {self._where}; what was sent there is lost")
+            self._tell(f"no program listens for datagrams at {self._where}; what was sent there is lost")

@@ -168,7 +168,7 @@ def _swapped(readings: Array, rng: np.random.Generator, fraction: float) -> Arra
         return readings
     chosen = rng.random(len(readings) - 1, np.float32) < fraction
     chosen &= readings["connection"][:-1] == readings["connection"][1:]
-    # A reading that is late stays behind: swapped, it would make another one late, of which nobody would know.
+    # A reading that is late stays behind: swapped, it would make another one late, which would not be counted.
     chosen &= (readings["kind"][:-1] | readings["kind"][1:]) & LATE == 0
     chosen[1:] &= ~chosen[:-1]  # pairs must not overlap
     first = np.flatnonzero(chosen)

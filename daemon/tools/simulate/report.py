@@ -1,4 +1,4 @@
-"""What a simulation sent, and what became of it."""
+"""The report of a simulation: what it sent, and what the daemon acknowledged."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -46,7 +46,7 @@ class GroupReport:
 
     @property
     def settled(self) -> bool:
-        """Whether everything sent is acknowledged, as far as anybody acknowledges."""
+        """Whether everything sent is acknowledged; over UDP there are no acknowledgements."""
         return self.acknowledged is None or self.acknowledged == self.sent
 
 

@@ -1,4 +1,4 @@
-"""What is to be simulated."""
+"""The settings of a simulation."""
 
 import math
 import re
@@ -15,7 +15,15 @@ VIRTUAL_RATE = 10_000.0
 
 
 class SettingsError(ValueError):
-    """A setting cannot be used; the message is one line that names it and says the mend."""
+    """A setting cannot be used.
+
+    setting: its name, a field of `SimulateSettings`. fix: what to give instead, one line.
+    """
+
+    def __init__(self, setting: str, fix: str) -> None:
+        super().__init__(f"{setting}: {fix}")
+        self.setting = setting
+        self.fix = fix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +49,7 @@ class SimulateSettings:
 
     host, port, protocol: the daemon's source. ack: what it shall acknowledge over TCP.
     groups: names of the groups; over TCP the daemon says how many instruments each has and how its records look.
-    layouts: the groups themselves, which UDP needs because nobody answers there.
+    layouts: the groups themselves, which UDP needs because the daemon does not answer there.
     rate: triggers a second; 0 is as fast as possible.
     triggers, duration_s: where to end, whichever comes first; without both at Ctrl-C.
     connections: how many a group; the instruments are dealt out over them. `each`: one an instrument.
@@ -104,10 +112,10 @@ class SimulateSettings:
         _check(self.buffer_mib > 0, "buffer_mib", "more than 0")
         _check(self.stuck is None or self.stuck >= 0, "stuck", "the number of an instrument, from 0")
         for slip in self.slips:
-            _check(slip.size == int(slip.size), "slip", "a whole number of triggers, like 7:-1@5")
+            _check(slip.size == int(slip.size), "slips", "a whole number of triggers, like 7:-1@5")
             begins = math.ceil(slip.from_s * 1e9 / self.period_ns)
-            _check(begins + slip.size >= 0, "slip", "a later beginning: there is no trigger so far back yet")
-        _check(not self.slips or self.restart_after is None, "slip", "either a slip or a restart of the numbers")
+            _check(begins + slip.size >= 0, "slips", "a later start: there is no trigger so far back yet")
+        _check(not self.slips or self.restart_after is None, "slips", "either a slip or a restart of the numbers")
         _check(self.connections == "each" or self.connections >= 1, "connections", "1 or more, or `each`")
         _check(self.protocol in ("tcp", "udp"), "protocol", "tcp or udp")
         _check(
@@ -118,7 +126,11 @@ class SimulateSettings:
         _check(256 <= self.datagram_bytes <= DATAGRAM_MAX, "datagram_bytes", f"256 to {DATAGRAM_MAX}")
         known = {group.name for group in self.layouts}
         if self.protocol == "udp":
-            _check(set(self.groups) <= known, "layouts", "the groups as configured: over UDP nobody tells their layout")
+            _check(
+                set(self.groups) <= known,
+                "layouts",
+                "the groups as configured: over UDP the daemon does not send their layout",
+            )
 
     @property
     def period_ns(self) -> float:
@@ -130,6 +142,12 @@ class SimulateSettings:
         """How many instruments a group must have for all that are named here; 0 when none is."""
         named = [step.instrument for step in (*self.slips, *self.clock_steps)]
         return max([*named, -1 if self.stuck is None else self.stuck]) + 1
+
+    def setting_of(self, instrument: int) -> str:
+        """Name a setting that names this instrument."""
+        if self.stuck == instrument:
+            return "stuck"
+        return "slips" if any(slip.instrument == instrument for slip in self.slips) else "clock_steps"
 
     @property
     def regular(self) -> bool:
@@ -145,6 +163,6 @@ class SimulateSettings:
         return min(ends, default=None)
 
 
-def _check(fits: bool, name: str, mend: str) -> None:
+def _check(fits: bool, setting: str, wanted: str) -> None:
     if not fits:
-        raise SettingsError(f"{name}: give {mend}")
+        raise SettingsError(setting, f"give {wanted}")

@@ -141,7 +141,7 @@ class GroupStream:
         if int(readings["index"].max()) > self._newest:
             self._newest = int(readings["index"].max())
             self._ended = asyncio.get_running_loop().time()
-        # Booked before anything is waited for: whoever stops here finds the account exact.
+        # Counted before waiting: the account is exact also when the stream is cancelled here.
         self.account.add(readings["target"], readings["instrument"])
         kind = readings["kind"]
         for what in self._kinds:

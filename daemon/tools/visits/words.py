@@ -5,7 +5,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from daemon.client.terminal import duration
+from daemon.client.terminal.overview import duration
 from daemon.tools.console import labelled
 from daemon.workloads.visits.figures import bin_visits, boxes, line, over
 from daemon.workloads.visits.kept import STOPPED

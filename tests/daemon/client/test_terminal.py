@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from daemon.client.terminal import absence, duration, overview
+from daemon.client.terminal.overview import duration, overview
+from daemon.client.terminal.watch import absence
 from schemas.api.status import GovernorStatus, ReaderStatus, Shortfall, Status
 from tests.page.served import snapshot
 

@@ -215,7 +215,7 @@ def test_status_says_in_a_line_that_no_daemon_is_there() -> None:
     ("options", "said"),
     [
         (["--protocol", "udp"], "--config: give the daemon's configuration"),
-        (["--connections", "none"], "--connections: 'none' is no number of connections"),
+        (["--connections", "none"], "--connections: 'none' is not a number of connections"),
         (["--duration-s", "0"], "--duration-s: give more than 0 seconds"),
         (["--port", "1"], "cannot reach a daemon at 127.0.0.1:1"),
     ],

@@ -198,8 +198,8 @@ def test_simulate_speaks_tls_with_a_daemon_that_knows_its_senders(loop: str, sta
 
 def test_options_of_tls_that_cannot_work_are_told_in_one_line() -> None:
     for options, said in (
-        (["--ca", "x"], "triggerlog: --ca: goes with TLS; add --tls"),
-        (["--tls", "--key", "x"], "triggerlog: --key: is of no use alone; give --certificate, too"),
+        (["--ca", "x"], "triggerlog: --ca needs --tls; add it"),
+        (["--tls", "--key", "x"], "triggerlog: --key needs --certificate; give both"),
         (["--tls", "--ca", "/nowhere"], "triggerlog: --ca: /nowhere cannot be read (no such file or directory)"),
     ):
         done = triggerlog("simulate", *options)

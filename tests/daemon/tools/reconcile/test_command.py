@@ -191,7 +191,7 @@ def says(file: Path, *options: str) -> list[str]:
     agrees, said = reconciled(file, *options)
     assert not agrees
     verdicts = said["groups"]["bpm"]["verdicts"]
-    return [verdict["says"] for verdict in verdicts if not verdict["agrees"]]
+    return [verdict["result"] for verdict in verdicts if not verdict["agrees"]]
 
 
 @pytest.mark.slow
@@ -288,7 +288,7 @@ def test_dropped_partitions_are_named_on_purpose(postgresql_dsn: str, tmp_path: 
     asyncio.run(drop())
     (lost,) = says(file)
     assert "120 readings (10 triggers) were committed and are not in the ledger" in lost
-    assert "say --removed 120, else" in lost
+    assert "give --removed 120, else" in lost
     assert reconciled(file, "--removed", "120")[0]
     assert not reconciled(file, "--removed", "119")[0]
 
@@ -297,7 +297,7 @@ def test_wrong_questions_get_one_line(postgresql_dsn: str, tmp_path: Path, schem
     file = configured(tmp_path, postgresql_dsn, f"reconcile_{schema}")
     for options, expected in (
         (("--group", "ict"), "--group: "),
-        ((), "there is nothing to count yet: the database lacks schema"),
+        ((), "the database has nothing to count yet: it lacks schema"),
     ):
         ended = here("reconcile", str(file), *options)
         assert (ended.returncode, ended.stdout) == (1, "")

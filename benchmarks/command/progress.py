@@ -1,0 +1,78 @@
+"""The progress bar of `triggerlog bench`: what runs now, which round it is, and how long it all still takes."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from benchmarks.command.time_left import Measure, TimeLeft
+from benchmarks.measures.contenders import measured
+from benchmarks.measures.governor import BLOCKS
+from benchmarks.measures.latency import windows
+from benchmarks.measures.pages import AUDIENCES
+from benchmarks.rounds import progress
+from benchmarks.rounds.plan import Plan
+from daemon.tools.console.progress import ProgressBar
+from schemas.checking.dsn import Backend
+
+STARTING_S = 2.0
+"""A guess of what a step takes beyond the time it measures: new tables, the start of a daemon, counting the rows."""
+
+
+class BenchProgress(ProgressBar):
+    """The bar of the benchmarks: it watches them while it is open."""
+
+    def __init__(self, plan: Plan, backends: Sequence[Backend], only: str | None) -> None:
+        self._time_left = TimeLeft(expected(plan, backends, only))
+        super().__init__(
+            progress.console, "starting the servers", seconds_left=lambda: self._time_left.seconds(time.monotonic())
+        )
+
+    def __enter__(self) -> Self:
+        progress.watchers.append(self)
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        progress.watchers.remove(self)
+        super().__exit__(kind, error, trace)
+
+    def expect(self, measure: str, steps: int) -> None:
+        """Replace the number of steps that the plan gives a measure."""
+        self._time_left.measures[measure].steps = steps
+
+    def begin(self, measure: str, what: str) -> None:
+        """Show what runs."""
+        self._time_left.begin(measure, time.monotonic())
+        found = self._time_left.measures[measure]
+        self.show(measure, what, done=found.done, total=found.steps)
+
+
+def expected(plan: Plan, backends: Sequence[Backend], only: str | None) -> dict[str, Measure]:
+    """Steps of the plan's measures, and a guess of the seconds that each takes; a measure left out has none."""
+    ways = [contender for backend in backends for contender in measured(backend, plan)]
+    seen = [
+        plan.windows if backend is Backend.POSTGRESQL else plan.further_windows
+        for backend in backends
+        for _ in windows(backend, plan)
+    ]
+    own = Backend.POSTGRESQL in backends
+    load = (len(plan.cpu_rates) + bool(plan.memory_s)) if own else 0
+    load_s = (len(plan.cpu_rates) * plan.cpu_s + plan.memory_s) / max(load, 1)
+    rounds, drains = 2 * plan.rounds * len(plan.layouts), plan.drains * len(plan.layouts)
+    outages = rounds + drains if own else 0
+    outages_s = (rounds * plan.send_s + drains * plan.outage_s) / max(outages, 1)
+    measures = {
+        "warm-up": ("throughput", len(ways), 1.0),
+        "throughput": ("throughput", plan.rounds * len(ways), plan.write_s),
+        "latency": ("latency", sum(seen), plan.window_s),
+        "load": ("load", load, load_s),
+        "outages": ("outages", outages, outages_s),
+        "governor": ("governor", plan.governor_rounds * len(BLOCKS) if own else 0, plan.governor_s),
+        "page": ("page", plan.page_rounds * len(AUDIENCES) if own else 0, plan.page_s),
+    }
+    return {
+        name: Measure(steps=steps if part in plan.measures(only) else 0, seconds=seconds + STARTING_S)
+        for name, (part, steps, seconds) in measures.items()
+    }

@@ -1,0 +1,250 @@
+"""From the blocks of a record to its result: pure functions."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from benchmarks.interference.statistics.estimate import (
+    against_neighbours,
+    arithmetic_mean,
+    contrast,
+    crossing_of,
+    drift_of,
+    geometric_mean,
+    ratio_of,
+)
+from benchmarks.interference.statistics.servers import processor_rows, server_rows, wait_rows
+from benchmarks.interference.statistics.verdicts import is_negligible, verdict
+from benchmarks.report.formatting import counted, listed, number
+from schemas.api.interference import (
+    FIGURES,
+    Agreement,
+    Block,
+    Dose,
+    Mean,
+    ReaderRow,
+    Record,
+    Result,
+    Row,
+    WorkloadBlock,
+)
+
+ADDED = {"backlog": 1.0}
+"""What is added to a figure before logarithms are taken: nothing may wait."""
+
+STEADY_BY = ("rate", "p99_ms")
+"""Figures by which A has to agree with A. By chance alone each fails in one run of twenty: that is what 95 % are."""
+
+
+def analysed(record: Record) -> Result:
+    """Compare the blocks of B with those of A; a figure with too few blocks is left out, and the result says so."""
+    blocks = [block for block in record.blocks if block.whole]
+    doses = sorted({block.readers for block in blocks if block.kind == "B"})
+    rows = [row for readers in doses for row in _rows(blocks, readers)]
+    agreement = list(_agreement(blocks))
+    steady, steadiness = _steadiness(agreement)
+    points = _doses(blocks, rows) if record.settings.doses else []
+    crossing, crossing_words = _crossing(points, record.conditions.budget_ms)
+    shown = [block for block in blocks if block.kind == "A" or block.readers == doses[-1]] if doses else []
+    return Result(
+        headline=_headline(rows, steady),
+        rows=rows,
+        agreement=agreement,
+        steady=steady,
+        steadiness=steadiness,
+        readers=[row for readers in doses for row in _readers(record, blocks, readers)],
+        server=server_rows(shown),
+        waits=wait_rows(shown),
+        processor=processor_rows(shown),
+        doses=points,
+        crossing=crossing,
+        crossing_words=crossing_words if points else "",
+    )
+
+
+# --- the writing -----------------------------------------------------------------------------------------------------
+
+
+def _rows(blocks: Sequence[Block], readers: int) -> Iterator[Row]:
+    chosen = [
+        i
+        for i in range(1, len(blocks) - 1)
+        if blocks[i].kind == "B" and blocks[i].readers == readers and _stands_between(blocks, i)
+    ]
+    for figure in FIGURES:
+        triples = [(i - 1, i, i + 1) for i in chosen]
+        values, used = _known(blocks, figure, triples)
+        if not used:
+            continue
+        before, middle, after = zip(*used, strict=True)
+        y = np.log(values + ADDED.get(figure, 0.0))
+        found = ratio_of(contrast(y, against_neighbours(middle, before, after, len(blocks))))
+        around = sorted({*before, *after})
+        words = verdict(figure, found)
+        if len(used) < len(triples):
+            words += f" ({counted(len(triples) - len(used), 'block')} left out, in which nothing was committed)"
+        mean = _mean_of(figure)
+        yield Row(
+            figure=figure,
+            readers=readers,
+            a=mean(values[around]),
+            b=mean(values[list(middle)]),
+            b_to_a=found,
+            verdict=words,
+        )
+
+
+def _stands_between(blocks: Sequence[Block], i: int) -> bool:
+    """Whether both neighbours are A, and were measured right before and after it."""
+    around = (blocks[i - 1], blocks[i + 1])
+    return all(block.kind == "A" and abs(block.number - blocks[i].number) == 1 for block in around)
+
+
+def _mean_of(figure: str) -> Callable[[np.ndarray], float]:
+    if figure in ADDED:
+        return lambda values: float(values.mean())
+    return lambda values: float(np.exp(np.log(values).mean()))
+
+
+def _known(
+    blocks: Sequence[Block], figure: str, triples: Sequence[tuple[int, int, int]]
+) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
+    """The figure by block (1 where it is not known: it has no weight), and the triples of which all are known."""
+    values = [getattr(block, figure) for block in blocks]
+    known = [value is not None and (value > 0 or figure in ADDED) for value in values]
+    filled = np.array([value if good else 1.0 for value, good in zip(values, known, strict=True)], np.float64)
+    return filled, [triple for triple in triples if all(known[i] for i in triple)]
+
+
+def _agreement(blocks: Sequence[Block]) -> Iterator[Agreement]:
+    """A against A by the method by which B is: every second block of A in the place of a B."""
+    quiet = [block for block in blocks if block.kind == "A"]
+    triples = [(i - 1, i, i + 1) for i in range(1, len(quiet) - 1, 2)]
+    for figure in FIGURES:
+        values, used = _known(quiet, figure, triples)
+        if figure in ADDED or not used:
+            continue
+        before, middle, after = zip(*used, strict=True)
+        seen = sorted({*before, *middle, *after})
+        y, at = np.log(values), np.array([block.from_s for block in quiet])
+        drift, scatter = drift_of(y[seen], at[seen])
+        found = ratio_of(contrast(y, against_neighbours(middle, before, after, len(quiet))))
+        yield Agreement(figure=figure, a_to_a=found, scatter=scatter, drift=float(np.exp(drift)))
+
+
+def _steadiness(agreement: Sequence[Agreement]) -> tuple[bool | None, str]:
+    looked = [each for each in agreement if each.figure in STEADY_BY and each.a_to_a.holds_one is not None]
+    if not looked:
+        return (
+            None,
+            "There are too few blocks of A to say whether the machine was steady: five are needed, with four pairs.",
+        )
+    scatter = listed([f"{100 * each.scatter:.1f} % in the {_title(each.figure)}" for each in looked])
+    moved = [each for each in looked if not (each.a_to_a.holds_one or is_negligible(each.a_to_a))]
+    if moved:
+        words = listed([f"{_title(each.figure)} {verdict(each.figure, each.a_to_a)}" for each in moved])
+        return False, (
+            f"The machine was not steady: blocks of A differ from their neighbours, which are A as well ({words}). "
+            "Nothing below should be believed beyond that; repeat it when the machine is quiet, with longer blocks."
+        )
+    return True, f"The blocks of A agree with each other within their intervals; a block of A scatters by {scatter}."
+
+
+def _title(figure: str) -> str:
+    words = FIGURES[figure][0]
+    return words[0].lower() + words[1:]
+
+
+def _headline(rows: Sequence[Row], steady: bool | None) -> str:
+    if not rows:
+        return "Too few blocks were measured to compare anything: each block of B needs one of A before and after it."
+    most = max(row.readers for row in rows)
+    found = {row.figure: row for row in rows if row.readers == most}
+    parts = [f"{_title(figure)} {found[figure].verdict}" for figure in ("p99_ms", "rate") if figure in found]
+    if not parts:
+        parts = ["nothing was committed in so many blocks that neither rate nor latency can be compared"]
+    words = f"With {counted(most, 'reader')}: {'; '.join(parts)}."
+    return words if steady is not False else f"{words} The machine was not steady."
+
+
+# --- doses -----------------------------------------------------------------------------------------------------------
+
+
+def _doses(blocks: Sequence[Block], rows: Sequence[Row]) -> list[Dose]:
+    """The points of the plot: A's own means at 0 readers, and at each dose these times the ratios of its row."""
+    quiet = [block for block in blocks if block.kind == "A"]
+    p99 = [block.p99_ms for block in quiet if block.p99_ms]
+    rate = [block.rate for block in quiet if block.rate]
+    if not p99 or not rate:
+        return []
+    alone = Dose(readers=0, p99_ms=geometric_mean(p99), rate=geometric_mean(rate))
+    found = {(row.readers, row.figure): row.b_to_a for row in rows}
+    points = [alone]
+    for readers in sorted({row.readers for row in rows}):
+        of = [found.get((readers, figure)) for figure in ("p99_ms", "rate")]
+        if of[0] is not None and of[1] is not None:
+            scaled = [
+                Mean(
+                    value=base.value * ratio.ratio,
+                    low=None if ratio.low is None else base.value * ratio.low,
+                    high=None if ratio.high is None else base.value * ratio.high,
+                    blocks=ratio.pairs,
+                )
+                for base, ratio in ((alone.p99_ms, of[0]), (alone.rate, of[1]))
+            ]
+            points.append(Dose(readers=readers, p99_ms=scaled[0], rate=scaled[1]))
+    return points
+
+
+def _crossing(points: Sequence[Dose], budget_ms: float) -> tuple[float | None, str]:
+    if not points:
+        return None, ""
+    readers, values = [point.readers for point in points], [point.p99_ms.value for point in points]
+    crossing = crossing_of(readers, values, budget_ms)
+    budget = f"The budget of {number(budget_ms)} ms for the commit p99"
+    if crossing is None:
+        return None, f"{budget} is not crossed up to {counted(readers[-1], 'reader')}."
+    if crossing == 0:
+        return crossing, f"{budget} is crossed without any reader already."
+    return crossing, f"{budget} is crossed at about {number(crossing)} readers, by straight lines between the points."
+
+
+# --- the readers -----------------------------------------------------------------------------------------------------
+
+
+def _readers(record: Record, blocks: Sequence[Block], readers: int) -> Iterator[ReaderRow]:
+    chosen = [block for block in blocks if block.kind == "B" and block.readers == readers]
+    for workload in record.settings.workloads:
+        found = [block.workloads[workload.name] for block in chosen if workload.name in block.workloads]
+        asked = [each for each in found if each.admitted]
+        if not asked:
+            continue
+        yield ReaderRow(
+            workload=workload.name,
+            readers=readers,
+            admitted=max(each.admitted for each in asked),
+            deadline_ms=workload.deadline_s * 1e3,
+            cycles=sum(each.cycles for each in asked),
+            failed=sum(each.failed for each in asked),
+            rate=arithmetic_mean([each.rate for each in asked]),
+            row_rate=arithmetic_mean([each.row_rate for each in asked]),
+            p50_ms=_latency([each.p50_ms for each in asked]),
+            p99_ms=_latency([each.p99_ms for each in asked]),
+            efficiency=_efficiency(asked),
+        )
+
+
+def _latency(values: Sequence[float | None]) -> Mean | None:
+    known = [value for value in values if value]
+    return geometric_mean(known) if known else None
+
+
+def _efficiency(blocks: Sequence[WorkloadBlock]) -> Mean | None:
+    """By block the fraction of the questions that were answered in time; its interval ends at 0 and 1."""
+    fractions = [each.in_time / (each.cycles + each.failed) for each in blocks if each.cycles + each.failed]
+    if not fractions:
+        return None
+    found = arithmetic_mean(fractions)
+    low = None if found.low is None else max(0.0, found.low)
+    high = None if found.high is None else min(1.0, found.high)
+    return found.model_copy(update={"low": low, "high": high})

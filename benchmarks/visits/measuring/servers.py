@@ -1,0 +1,135 @@
+"""Throw-away servers with small caches, so that the data of a short run outgrows them."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from backends.postgresql.server.embedded import EmbeddedPostgresql
+from backends.throwaway import ServerNotInstalled
+from backends.throwaway.mariadb import ThrowawayMariadb
+from benchmarks.servers.base import Server
+from benchmarks.servers.mongodb import throwaway as throwaway_mongodb
+from benchmarks.servers.mysql import MysqlServer
+from benchmarks.servers.postgresql import PostgresqlServer, leave_used_wal
+from benchmarks.visits.measuring.memory import NoMemoryLimit, limited, move
+from schemas.checking.dsn import Backend
+
+CACHE_MIB = 24
+"""Of the server's own cache; MariaDB takes no less than about 5 MiB, and PostgreSQL is happy with 0.2."""
+MEMORY_MIB = 112
+"""Of each PostgreSQL with its part of the page cache, which it reads through; MariaDB reads past it (O_DIRECT)."""
+
+POSTGRESQL = {
+    "shared_buffers": f"{CACHE_MIB}MB",
+    # What a small control group cannot give back: the embedded server's 32 MB of these would leave too little of it.
+    "wal_buffers": "2MB",
+    "maintenance_work_mem": "8MB",
+    # PostgreSQL's own defaults, not the embedded server's: a run sees checkpoints.
+    "max_wal_size": "1GB",
+    "checkpoint_timeout": "5min",
+}
+MARIADB = {"innodb_buffer_pool_size": f"{CACHE_MIB}M", "innodb_flush_method": "O_DIRECT"}
+
+
+class Running:
+    """The servers that run, and what was found when they were started.
+
+    servers: by name. memory_mib: the limit of each PostgreSQL's memory, None without one. notes: a sentence each.
+    """
+
+    def __init__(self) -> None:
+        self.servers: dict[str, Server] = {}
+        self.memory_mib: int | None = None
+        self.notes: list[str] = []
+
+    def note(self, words: str) -> None:
+        """Add a sentence, once."""
+        if words not in self.notes:
+            self.notes.append(words)
+
+
+@contextmanager
+def running(folder: Path, wanted: Mapping[str, Backend], print_line: Callable[[str], None]) -> Iterator[Running]:
+    """Have servers run; they are stopped afterwards, and what they wrote is removed.
+
+    Those that are not on the machine are left out, and a note and a line say so.
+
+    Args:
+        folder: they write in it; it is made, and removed.
+        wanted: of which backend each is, by a name.
+        print_line: takes the line.
+
+    """
+    found = Running()
+    with ExitStack() as stack:
+        # What must not fail because a server wrote a file meanwhile, and comes after all of them have ended.
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        missing: dict[Backend, ServerNotInstalled] = {}
+        for number, (name, backend) in enumerate(wanted.items()):
+            if backend in missing:
+                continue
+            try:
+                # A number: the path of a Unix socket has to be short.
+                found.servers[name] = START[backend](stack, folder / str(number), found)
+            except ServerNotInstalled as error:
+                missing[backend] = error
+                found.note(f"{backend} was left out: {error}.")
+                print_line(f"{backend} is left out: {error}")
+        yield found
+
+
+def _postgresql(stack: ExitStack, folder: Path, found: Running) -> Server:
+    folder.mkdir(parents=True)
+    server = EmbeddedPostgresql(folder)
+    dsn = asyncio.run(server.start())
+    stack.callback(lambda: asyncio.run(server.stop()))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for name, value in POSTGRESQL.items():
+            connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+    asyncio.run(server.stop())
+    dsn = asyncio.run(server.start())
+    leave_used_wal(dsn)
+    _limit(stack, server, found)
+    return PostgresqlServer(dsn, folder, own=True)
+
+
+def _limit(stack: ExitStack, server: EmbeddedPostgresql, found: Running) -> None:
+    try:
+        group = stack.enter_context(limited(MEMORY_MIB))
+    except NoMemoryLimit as error:
+        found.note(
+            f"PostgreSQL reads through the system’s page cache, which was not limited ({error}): its data did not "
+            f"outgrow that, only its own cache of {CACHE_MIB} MiB."
+        )
+        return
+    # Stopped before the group goes; that it stops again then does nothing.
+    stack.callback(lambda: asyncio.run(server.stop()))
+    if server.pid is not None:
+        move(group, server.pid)
+        found.memory_mib = MEMORY_MIB
+
+
+def _mariadb(stack: ExitStack, folder: Path, found: Running) -> Server:
+    server = ThrowawayMariadb(folder, **MARIADB)
+    stack.callback(server.stop)
+    return MysqlServer(server.start(), folder, own=True)
+
+
+def _mongodb(stack: ExitStack, folder: Path, found: Running) -> Server:
+    folder.mkdir(parents=True)
+    server = stack.enter_context(throwaway_mongodb(folder))
+    found.note("FerretDB and mongod keep the caches that they have by default.")
+    return server
+
+
+START: Mapping[Backend, Callable[[ExitStack, Path, Running], Server]] = {
+    Backend.POSTGRESQL: _postgresql,
+    Backend.MYSQL: _mariadb,
+    Backend.MONGODB: _mongodb,
+}

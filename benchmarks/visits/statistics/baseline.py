@@ -1,0 +1,108 @@
+"""Ours against the paper's best mode of the same run, by its visits alone, and with compaction's seconds. Pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.visits.measuring.plan import MAIN, OURS, PAPERS
+from benchmarks.visits.record import Comparison, Measured
+from benchmarks.visits.statistics.estimate import Interval, ratio, slope_ratio, spread
+from benchmarks.visits.statistics.findings import values, warm
+from daemon.workloads.visits.figures import line
+from schemas.api.visits import Line
+from schemas.readings import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Ours by the paper's best.
+
+    filling: ratio of the slopes while the window of history fills. at_end: ratio of seconds a visit over the last
+    tenth. full: line through ours once the window is full. None each when too few visits are left for it.
+    """
+
+    filling: Interval | None
+    at_end: Interval | None
+    full: Line | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Against:
+    """Ours against the paper's best mode of the same run on one backend.
+
+    alone: by the visits alone. with_upkeep: by the visits, each with its part of the seconds of compaction; None where
+    nothing was compacted. best_full: line through the best once the window is full; None when too few visits are left.
+    """
+
+    backend: str
+    best: str
+    window_visits: int
+    alone: Figures
+    with_upkeep: Figures | None
+    best_full: Line | None
+
+
+def best_of(comparison: Comparison, group: str, backend: str) -> Measured | None:
+    """The paper's mode with the fewest seconds a visit at the end, over the last tenth of the visits."""
+    runs = [run for run in comparison.of(group, backend) if run.condition in PAPERS and run.run.problem is None]
+    return min(
+        runs, key=lambda run: float(values(run, "visit_s")[-max(1, len(run.run.visits) // 10) :].mean()), default=None
+    )
+
+
+def against(comparison: Comparison) -> list[Against]:
+    """By backend; those that lack one of the two are left out."""
+    found = []
+    for backend in ("postgresql", "mysql"):
+        ours, best = comparison.find(MAIN, backend, OURS), best_of(comparison, MAIN, backend)
+        if ours is None or best is None:
+            continue
+        visits, one, other = warm(ours, best)
+        filled = window_visits(ours)
+        mine, theirs = values(ours, "visit_s")[one], values(best, "visit_s")[other]
+        found.append(
+            Against(
+                backend=backend,
+                best=best.condition,
+                window_visits=filled,
+                alone=_figures(visits, mine, theirs, filled),
+                with_upkeep=_figures(visits, mine + upkeep(ours)[one], theirs, filled)
+                if ours.run.compactions
+                else None,
+                best_full=line(visits[visits >= filled], theirs[visits >= filled]),
+            )
+        )
+    return found
+
+
+def _figures(visits: Array, mine: Array, theirs: Array, filled: int) -> Figures:
+    filling, full = visits < filled, visits >= filled
+    last = visits >= np.quantile(visits, 0.9) if len(visits) else full
+    return Figures(
+        filling=slope_ratio(visits[filling], mine[filling], theirs[filling]),
+        at_end=ratio(mine[last], theirs[last]),
+        full=line(visits[full], mine[full]),
+    )
+
+
+def upkeep(run: Measured) -> Array:
+    """Each visit's part of the seconds of compaction: float64, shape (visits,).
+
+    The seconds of a table's period are spread over the visits that wrote in it. See `spread` for periods that were not
+    compacted yet.
+    """
+    periods = np.array([visit.time_ns // run.run.settings.period_ns for visit in run.run.visits], np.int64)
+    tables: dict[str, dict[int, float]] = {}
+    for each in run.run.compactions:
+        of_table = tables.setdefault(each.table, {})
+        of_table[each.period] = of_table.get(each.period, 0.0) + each.compact_s
+    return sum((spread(periods, seconds) for seconds in tables.values()), np.zeros(len(periods)))
+
+
+def window_visits(run: Measured) -> int:
+    """The first visit at which the window of history is full; beyond the last where it never is."""
+    window = run.run.settings.window_ns
+    visits = run.run.visits
+    if window is None or not visits:
+        return len(visits)
+    return next((visit.visit for visit in visits if visit.time_ns - visits[0].time_ns >= window), visits[-1].visit + 1)

@@ -1,0 +1,68 @@
+"""One question to a daemon's control API."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from daemon.client.api.reach import Reach
+from daemon.core.outcome import CommandFailed
+from daemon.web.tls import why_untrusted
+
+if TYPE_CHECKING:
+    import httpx
+
+
+class DaemonGone(CommandFailed):
+    """The daemon does not answer, or refuses; the message is one line for an operator."""
+
+
+async def ask(client: "httpx.AsyncClient", method: str, path: str, body: object = None) -> "httpx.Response":
+    """Ask the daemon something, or tell it to do something; `body` is sent as JSON, None sends none.
+
+    Raises:
+        DaemonGone: it does not answer, or refuses.
+    """
+    import httpx  # noqa: PLC0415 - other commands start without it
+
+    where = str(client.base_url).rstrip("/")
+    try:
+        answer = await client.request(method, path, json=body)
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        untrusted = why_untrusted(error)
+        if untrusted is not None:
+            raise DaemonGone(f"{where}: {untrusted} (--daemon, --ca)") from None
+        reason = str(error) or type(error).__name__
+        raise DaemonGone(f"no daemon at {where} ({reason}); start it with `triggerlog run FILE`") from None
+    if answer.is_success:
+        return answer
+    raise DaemonGone(_refusal(where, answer))
+
+
+def ask_daemon(daemon: Reach, method: str, path: str, body: object = None, *, patience_s: float) -> "httpx.Response":
+    """Ask one question outside an event loop.
+
+    Args:
+        daemon: where the daemon is, and the token.
+        method: the HTTP method.
+        path: from the root, e.g. `/api/v1/readers`.
+        body: sent as JSON; None sends none.
+        patience_s: how long the answer may take, in seconds.
+
+    Raises:
+        DaemonGone: it does not answer, or refuses.
+
+    """
+
+    async def answer() -> "httpx.Response":
+        async with daemon.client(patience_s) as client:
+            return await ask(client, method, path, body)
+
+    return asyncio.run(answer())
+
+
+def _refusal(where: str, answer: "httpx.Response") -> str:
+    try:
+        detail = str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"{where} answers {answer.status_code}; check that a triggerlog daemon listens there"
+    fix = " (name the configuration file, or give --token-file or TRIGGERLOG_TOKEN)" * (answer.status_code == 401)
+    return f"{where} answers {answer.status_code}: {detail}{fix}"

@@ -1,0 +1,125 @@
+"""`triggerlog check-config`: checks a configuration, and the database that it names."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from backends.base import StoreError
+from daemon.core.configuration import LoadedConfig, identity_of, load_config, warnings
+from daemon.core.configuration.api_token import FILE, configured_token
+from daemon.core.configuration.database import (
+    Look,
+    durability_of,
+    in_its_field,
+    in_use,
+    layout_of,
+    look_at_database,
+    look_at_readers,
+)
+from daemon.core.outcome import examples
+from daemon.sources.kinds import tls_contexts
+from daemon.tools.commands.dashboard import page_password
+from daemon.tools.options import File
+from daemon.workloads.visits.forecast import visits_problems, visits_words
+from schemas.checking.addresses import in_url
+from schemas.checking.problems import without_passwords
+from schemas.config import ConfigError, Problem
+from schemas.config.workloads import described
+
+EPILOG = examples("triggerlog check-config beam.toml", "triggerlog check-config beam.toml --offline")
+
+
+def check_config(
+    file: File,
+    offline: Annotated[bool, typer.Option("--offline", help="Check only the file; ask no database.")] = False,
+) -> None:
+    """Check a configuration: print each problem with its field and what to do, or what the configuration means.
+
+    The database is asked too, and not changed. A database that is away is no error: the daemon waits for it.
+    """
+    try:
+        loaded = load_config(file)
+        _check_listeners(loaded)
+        look = Look() if offline else asyncio.run(_look(loaded))
+    except ConfigError as error:
+        _fail(map(str, error.problems))
+    except StoreError as error:
+        _fail([in_its_field(error, loaded.config)])
+    typer.echo(f"{file}: nothing is wrong.")
+    for name, text in _summary(loaded, look):
+        typer.echo(f"  {name:<10} {text}")
+    for warning in (*warnings(loaded), *page_problems(loaded), *_of_visits(loaded), *look.warnings):
+        typer.echo(f"warning: {warning}", err=True)
+
+
+async def _look(loaded: LoadedConfig) -> Look:
+    look = await look_at_database(loaded)
+    return replace(look, warnings=(*look.warnings, *await look_at_readers(loaded)))
+
+
+def _check_listeners(loaded: LoadedConfig) -> None:
+    configured_token(loaded)
+    identity_of(loaded, loaded.config.api, "api")
+    tls_contexts(loaded)
+
+
+def page_problems(loaded: LoadedConfig) -> Iterator[Problem]:
+    """Problems that keep the page from starting, as far as this user may read: the page may run as another user."""
+    for look in (lambda: page_password(loaded), lambda: identity_of(loaded, loaded.config.dashboard, "dashboard")):
+        try:
+            look()
+        except ConfigError as error:
+            yield from error.problems
+
+
+def _has_visits(loaded: LoadedConfig) -> bool:
+    """Whether the file configures visits; most sites have none."""
+    return "visits" in loaded.config.model_fields_set
+
+
+def _of_visits(loaded: LoadedConfig) -> Iterator[Problem]:
+    return visits_problems(loaded) if _has_visits(loaded) else iter(())
+
+
+def _fail(lines: Iterator[str] | list[str]) -> None:
+    for line in lines:
+        typer.echo(line, err=True)
+    raise typer.Exit(1) from None
+
+
+def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
+    config = loaded.config
+    yield "logger", config.logger
+    for section in config.groups:
+        group = section.group()
+        layout, durability = layout_of(section, config), durability_of(section, config)
+        size = f"{group.size} instruments x {len(group.channels)} channels, {group.record.itemsize} bytes a reading"
+        yield "group", f"{group.name}: {size}; layout {layout}, durability {durability}"
+    for source in config.sources:
+        yield "source", source.summary
+    yield "database", f"{loaded.target}, schema {config.database.schema_name}"
+    yield from _found(loaded, look)
+    if config.readers.dsn is not None:
+        yield "readers", f"ask {without_passwords(config.readers.dsn)}"
+    for workload in config.readers.workloads:
+        yield "readers", f"{workload.name}: {described(workload)}"
+    if _has_visits(loaded):
+        yield "visits", visits_words(config.visits)
+    yield "state", str(loaded.state_dir)
+    kept = f"token in {loaded.state_dir / FILE}, made at the start"
+    own = config.api.token_env is not None or config.api.token_file is not None
+    yield "API", f"{config.api.scheme}://{in_url(config.api.host)}:{config.api.port}; {'own token' if own else kept}"
+    yield "page", f"{config.dashboard.scheme}://{in_url(config.dashboard.host)}:{config.dashboard.port}"
+
+
+def _found(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
+    """The answer of the database, and what the daemon would create in it."""
+    if look.facts is not None:
+        asked = in_use([durability_of(section, loaded.config) for section in loaded.config.groups])
+        words = "; ".join(dict.fromkeys(look.facts.durability[durability].words for durability in asked))
+        yield "server", f"{look.facts.backend} {look.facts.version}; {words}"
+    for text in look.creates:
+        yield "to create", text

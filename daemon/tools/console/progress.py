@@ -1,0 +1,61 @@
+"""The progress bar of the commands: what runs, how far it is, a detail, and the time left."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.text import Text
+
+
+class ProgressBar:
+    """One line on a terminal while it is open, and nothing elsewhere.
+
+    seconds_left: how long it still takes, asked for at every repaint; by default the bar estimates it from its pace.
+    """
+
+    def __init__(self, console: Console, activity: str, *, seconds_left: Callable[[], float] | None = None) -> None:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            TextColumn("{task.fields[detail]}"),
+            _TimeLeft(seconds_left),
+        )
+        self._shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._shown.add_task(activity, total=None, detail="")
+
+    def __enter__(self) -> Self:
+        self._shown.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shown.stop()
+
+    def show(self, activity: str, detail: str = "", *, done: float = 0, total: float | None = None) -> None:
+        """Show what runs now, and that `done` of `total` is done; without a total the bar only moves."""
+        self._shown.update(self._task, description=activity, detail=detail, completed=done, total=total)
+
+
+class _TimeLeft(ProgressColumn):
+    """The time left; where it is not known, the time that passed."""
+
+    max_refresh = 1.0
+
+    def __init__(self, seconds_left: Callable[[], float] | None) -> None:
+        super().__init__()
+        self._seconds_left = seconds_left
+
+    def render(self, task: Task) -> Text:
+        """`about 3:20 left`, or `0:12`."""
+        left = task.time_remaining if self._seconds_left is None else self._seconds_left()
+        return Text(minutes(task.elapsed or 0) if left is None else f"about {minutes(left)} left", style="dim")
+
+
+def minutes(seconds: float) -> str:
+    """Minutes and seconds, e.g. `3:20`."""
+    whole, rest = divmod(round(seconds), 60)
+    return f"{whole}:{rest:02d}"

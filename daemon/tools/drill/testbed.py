@@ -1,0 +1,214 @@
+"""The testbed of a drill: a configuration, a daemon, its load, and the count afterwards."""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from backends import drop_schema, open_store
+from backends.base import StoreError
+from backends.throwaway.base import ThrowawayServer, free_port
+from daemon.core.configuration import load_config
+from daemon.core.configuration.database import layout_of
+from daemon.tools.drill.count import Count, count_in
+from daemon.tools.drill.load import HOST, Load
+from daemon.tools.drill.machine import Machine
+from daemon.tools.drill.process import DaemonProcess, until
+from daemon.tools.drill.target import Target
+
+T = TypeVar("T")
+
+LOGGER = "drill"
+SETTLED_S = 120.0
+"""How long everything may take to be acknowledged once the drill is over; no measurement."""
+COUNT_TIMEOUT_S = 600.0
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "database": {},
+    "dashboard": {"port": 0},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """How long it took, in seconds, after the database or the daemon was back.
+
+    first_s: until a reading was acknowledged as committed. drained_s: until all that was sent before was.
+    """
+
+    first_s: float
+    drained_s: float
+
+
+class Testbed:
+    """A daemon under load, and its database.
+
+    recoveries: one for each recovery of the database or the daemon. notes: further remarks. random: chooses the times
+    of failures.
+    """
+
+    def __init__(
+        self, target: Target, machine: Machine, folder: Path, *, schema: str, settings: Mapping[str, Any], seed: int
+    ) -> None:
+        self.target = target
+        self.machine = machine
+        self.load = Load(machine)
+        self.port = free_port()
+        self.api_port = free_port()
+        self.recoveries: list[Recovery] = []
+        self.notes: list[str] = []
+        self.random = random.Random(seed)  # noqa: S311 - for moments, not for secrets
+        self._file = folder / "drill.toml"
+        self._file.touch(0o600)  # there may be a password in the DSN
+        self._file.write_text(_configuration(self, folder / "state", schema, settings), encoding="utf-8")
+        self.daemon = DaemonProcess(self._file, folder, api_port=self.api_port)
+
+    @property
+    def server(self) -> ThrowawayServer:
+        """The throw-away server; only for drills with `needs_server`."""
+        assert self.target.server is not None
+        return self.target.server
+
+    async def until(self, condition: Callable[[], T | None], what: str, timeout_s: float = SETTLED_S) -> T:
+        """Wait until something holds, with the senders at work.
+
+        Raises:
+            DrillFailed: not in time.
+            SenderError, ProtocolError: a sender gave up.
+        """
+
+        def looked() -> T | None:
+            self.load.check()
+            return condition()
+
+        return await until(looked, what, timeout_s)
+
+    async def under_load(self, least_s: float, most_s: float | None = None) -> None:
+        """Let the load run for a while, for a random one between two limits."""
+        await asyncio.sleep(self.random.uniform(least_s, most_s or least_s))
+        self.load.check()
+
+    async def recover(self) -> None:
+        """Measure the recovery, from now on."""
+        began = time.monotonic()
+        marks = [(stream, stream.acknowledged, stream.sent) for stream in self.load.committing]
+        await self.until(lambda: any(each.acknowledged > done for each, done, _ in marks), "a reading is committed")
+        first_s = time.monotonic() - began
+        await self.until(lambda: all(each.acknowledged >= sent for each, _, sent in marks), "all is committed")
+        self.recoveries.append(Recovery(first_s=first_s, drained_s=time.monotonic() - began))
+
+    async def kill_daemon(self) -> None:
+        """Kill the daemon, start it again, and measure from when it takes readings."""
+        await self.daemon.kill()
+        await self.daemon.start()
+        await self.recover()
+
+    async def kill_server(self) -> None:
+        """Kill the database server, start it again, and measure from when it takes connections."""
+        await asyncio.to_thread(self.server.kill)
+        await asyncio.to_thread(self.server.start)
+        await self.recover()
+
+    async def finish(self) -> Count:
+        """Wait until everything is acknowledged, stop the daemon, and count in the database.
+
+        Raises:
+            DrillFailed: the daemon did not end well.
+            SenderError, ProtocolError: a sender gave up, or not all was acknowledged.
+            StoreError: the database does not answer.
+        """
+        await self.load.finish(SETTLED_S)
+        await self.daemon.stop()
+        return await self.count()
+
+    async def count(self) -> Count:
+        """Count in the database."""
+        loaded = load_config(self._file)
+        (section,) = loaded.config.groups
+        store = open_store(
+            loaded.config.database.model_copy(update={"command_timeout_s": COUNT_TIMEOUT_S}),
+            logger=LOGGER,
+            groups={section.name: section.group()},
+            layouts={section.name: layout_of(section, loaded.config)},
+            state_dir=loaded.state_dir,
+            password=loaded.password,
+        )
+        try:
+            await store.open()
+            sent, acknowledged = self.load.marked(acknowledged=False), self.load.marked(acknowledged=True)
+            return await count_in(store, self.machine, sent, acknowledged)
+        finally:
+            await store.close()
+
+    async def remove(self) -> None:
+        """Remove the schema of the drill from a database that others use; note it where that fails."""
+        loaded = load_config(self._file)
+        try:
+            await drop_schema(loaded.config.database, loaded.password)
+        except StoreError as error:
+            self.notes.append(f"schema {loaded.config.database.schema_name} could not be removed: {error}")
+
+
+@asynccontextmanager
+async def running_testbed(
+    target: Target,
+    machine: Machine,
+    folder: Path,
+    *,
+    schema: str,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 1,
+) -> AsyncIterator[Testbed]:
+    """Set up a testbed: the daemon runs and the senders send. No process stays.
+
+    Args:
+        target: its server, if it has one, runs.
+        machine: what is sent.
+        folder: for the configuration, the daemon's state, and its logs.
+        schema: one of the drill's own.
+        settings: of the configuration, by section and key, over those of SETTINGS.
+        seed: of the testbed's random moments.
+    """
+    testbed = Testbed(target, machine, folder, schema=schema, settings=settings or {}, seed=seed)
+    try:
+        await testbed.daemon.start()
+        await testbed.load.start(testbed.port)
+        yield testbed
+    finally:
+        await testbed.load.close()
+        await testbed.daemon.close()
+
+
+def _configuration(testbed: Testbed, state: Path, schema: str, settings: Mapping[str, Any]) -> str:
+    names = [*SETTINGS, *(name for name in settings if name not in SETTINGS)]
+    sections = {name: {**SETTINGS.get(name, {}), **settings.get(name, {})} for name in names}
+    sections["database"] = {**sections["database"], **testbed.target.settings, "schema": schema}
+    sections["api"] = {"port": testbed.api_port}
+    group = testbed.machine.section
+    lines = [
+        f"logger = {_toml(LOGGER)}",
+        f"state_dir = {_toml(str(state))}",
+        "[[groups]]",
+        *(f"{key} = {_toml(value)}" for key, value in group.items()),
+        "[[sources]]",
+        'kind = "tcp"',
+        f"host = {_toml(HOST)}",
+        f"port = {testbed.port}",
+    ]
+    for name, values in sections.items():
+        lines += [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    # Texts, numbers and truth look in TOML as in JSON; of what JSON escapes TOML knows all.
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,197 @@
+"""`triggerlog export`: options in, a file with readings for other programs out."""
+
+import asyncio
+import dataclasses
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from daemon.core.configuration import LoadedConfig, load_config
+from daemon.core.configuration.database import asked_store_of, layout_of
+from daemon.core.outcome import CommandFailed, examples, require_extra
+from daemon.tools.console import make_console
+from daemon.tools.console.progress import ProgressBar
+from daemon.tools.export.about import About, Writer
+from daemon.tools.export.exporting import Written, whole_or_none
+from daemon.tools.export.exporting import export as write_export
+from daemon.tools.export.moments import duration_ns, moment, rfc3339
+from daemon.tools.export.span import Choice, newest_run, span_of
+from daemon.tools.options import File
+from schemas.batch import Layout
+from schemas.checking.problems import listed, suggestion
+from schemas.config import GroupConfig
+
+EPILOG = examples(
+    "triggerlog export beam.toml --last 30m --output beam.parquet",
+    "triggerlog export beam.toml --group bpm --from 2026-11-21T18:00 --to 2026-11-21T19:30 -o bpm.h5",
+    "triggerlog export beam.toml --instruments bpm_007,bpm_008 --channels x,y --last 2d -o two.csv.gz",
+    "triggerlog export beam.toml --run 12 --triggers 4000-4100 -o slip.csv",
+)
+NEEDED = {".parquet": "pyarrow", ".csv": "pyarrow", ".csv.gz": "pyarrow", ".h5": "h5py", ".hdf5": "h5py"}
+"""The library of the extra `export` that writes a file, by the ending of its name."""
+
+PATIENCE_S = 600.0
+"""How long one question may take: a server without an index on time scans the whole table for each."""
+
+
+def export(
+    file: File,
+    *,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="PATH", help=f"The file to write: {', '.join(NEEDED)}.", show_default=False
+        ),
+    ],
+    group: Annotated[str | None, typer.Option(help="The group to export.", show_default="the only one")] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="From this time on; UTC without a zone.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time; UTC without a zone.")] = None,
+    last: Annotated[str | None, typer.Option(metavar="DURATION", help="The last 90s, 30m, 12h, 7d or 2w.")] = None,
+    run: Annotated[int | None, typer.Option(help="Only this run.", show_default="all")] = None,
+    triggers: Annotated[
+        str | None, typer.Option(metavar="FIRST-LAST", help="These trigger numbers, of --run or the newest run.")
+    ] = None,
+    instruments: Annotated[str | None, typer.Option(metavar="NAME,...", help="Only these.", show_default="all")] = None,
+    channels: Annotated[str | None, typer.Option(metavar="NAME,...", help="Only these.", show_default="all")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all of them.
+
+    It only reads, from [readers] dsn where that is set, in parts that take little memory; the daemon may run.
+    """
+    ending = _ending(output)
+    if output.exists() and not force:
+        raise CommandFailed(f"--output: {output} exists; give another name, or --force")
+    loaded = load_config(file)
+    section = _section(loaded, group)
+    known = section.group()
+    wanted = _positions(channels, [channel.name for channel in known.channels], "--channels")
+    start_ns, end_ns = _times(from_, to, last)
+    choice = Choice(
+        group=known,
+        channels=known.channels if wanted is None else tuple(known.channels[number] for number in wanted),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        run=run,
+        triggers=None if triggers is None else _numbers(triggers),
+        instruments=_positions(instruments, known.instruments, "--instruments"),
+    )
+    began = time.monotonic()
+    with whole_or_none(output) as part:
+        written = asyncio.run(
+            _export(loaded, layout_of(section, loaded.config), choice, partial(_writer, part, ending))
+        )
+    typer.echo(
+        f"{output}: {written.readings:,} readings of group {known.name}, {rfc3339(written.first_ns)} to"
+        f" {rfc3339(written.last_ns)}, {output.stat().st_size / 2**20:.1f} MiB in {time.monotonic() - began:.1f} s"
+    )
+
+
+async def _export(
+    loaded: LoadedConfig, layout: Layout, choice: Choice, writer_of: Callable[[About], Writer]
+) -> Written:
+    store = asked_store_of(loaded, give_up_s=PATIENCE_S)
+    own = asyncio.current_task()
+    assert own is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, own.cancel)
+    try:
+        with ProgressBar(make_console(stderr=True), "finding the range") as bar:
+            if choice.triggers is not None and choice.run is None:
+                choice = dataclasses.replace(choice, run=await newest_run(store, choice.group))
+            span = await span_of(store, choice)
+            about = About(logger=loaded.config.logger, layout=layout, choice=choice, span=span)
+            with closing(writer_of(about)) as writer:
+                began = time.monotonic()
+
+                def progress(share: float, readings: int) -> None:
+                    rate = readings / (time.monotonic() - began)
+                    bar.show(choice.group.name, f"{readings:,} readings, {rate:,.0f}/s", done=share, total=1.0)
+
+                written = await write_export(store, about, writer, progress)
+    except asyncio.CancelledError:
+        raise CommandFailed("stopped by SIGTERM; no file was written") from None
+    finally:
+        await store.close()
+    if not written.readings:
+        raise CommandFailed(
+            f"the database has no such readings of group {choice.group.name} from {rfc3339(span.start_ns)} to"
+            f" {rfc3339(span.end_ns)}; no file was written"
+        )
+    return written
+
+
+def _writer(path: Path, ending: str, about: About) -> Writer:
+    # Each format imports a library of its own.
+    if ending == ".parquet":
+        from daemon.tools.export.parquet import ParquetWriter  # noqa: PLC0415
+
+        return ParquetWriter(path, about)
+    if NEEDED[ending] == "h5py":
+        from daemon.tools.export.hdf5 import Hdf5Writer  # noqa: PLC0415
+
+        return Hdf5Writer(path, about)
+    from daemon.tools.export.text import CsvWriter  # noqa: PLC0415
+
+    return CsvWriter(path, about, compressed=ending == ".csv.gz")
+
+
+def _ending(output: Path) -> str:
+    ending = next((ending for ending in NEEDED if output.name.lower().endswith(ending)), None)
+    if ending is None:
+        raise CommandFailed(f"--output: {output.name} does not say the format; end it with {listed(NEEDED)}")
+    require_extra("export", "export", {NEEDED[ending]: NEEDED[ending]})
+    if not output.absolute().parent.is_dir():
+        raise CommandFailed(f"--output: there is no folder {output.absolute().parent}")
+    return ending
+
+
+def _section(loaded: LoadedConfig, group: str | None) -> GroupConfig:
+    sections = {section.name: section for section in loaded.config.groups}
+    if group is None:
+        if len(sections) > 1:
+            raise CommandFailed(f"--group: name one of {listed(sections)}; a file holds one group")
+        return next(iter(sections.values()))
+    if group not in sections:
+        raise CommandFailed(f"--group: {loaded.path} has no group {group!r}; {suggestion(group, sections)}")
+    return sections[group]
+
+
+def _times(from_: str | None, to: str | None, last: str | None) -> tuple[int | None, int | None]:
+    if last is not None:
+        if from_ or to:
+            raise CommandFailed("--last: give it, or --from and --to, not both")
+        now_ns = time.time_ns()
+        return now_ns - duration_ns(last, "--last"), now_ns
+    start_ns = None if from_ is None else moment(from_, "--from")
+    end_ns = None if to is None else moment(to, "--to")
+    if start_ns is not None and end_ns is not None and start_ns >= end_ns:
+        raise CommandFailed(f"--to: {rfc3339(end_ns)} is not after --from, {rfc3339(start_ns)}")
+    return start_ns, end_ns
+
+
+def _positions(names: str | None, known: Sequence[str], option: str) -> tuple[int, ...] | None:
+    """Positions of names in a list, in the order of the list."""
+    if names is None:
+        return None
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in known:
+            raise CommandFailed(f"{option}: there is no {name!r}; {suggestion(name, known)}")
+    if not wanted:
+        raise CommandFailed(f"{option}: name at least one")
+    return tuple(sorted({known.index(name) for name in wanted}))
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.strip().isdecimal() and (last or first).strip().isdecimal()) or int(first) > int(last or first):
+        raise CommandFailed(f"--triggers: {text!r} is not a range; write it like 4000-4100, or one number")
+    return int(first), int(last or first)

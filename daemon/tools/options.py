@@ -1,0 +1,46 @@
+"""Options and arguments that several commands have."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]",
+        help="The daemon's configuration file: says where it listens, and its token.",
+        show_default=False,
+    ),
+]
+DaemonUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--daemon",
+        envvar="TRIGGERLOG_DAEMON",
+        metavar="URL",
+        help="The daemon's control API. [default: FILE's, or http://127.0.0.1:8120]",
+        show_default=False,
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="File that holds the API's token; or put the token into TRIGGERLOG_TOKEN.",
+        show_default=False,
+    ),
+]
+CaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        envvar="TRIGGERLOG_CA",
+        metavar="PATH",
+        help="Certificate (PEM) of the authority that signed the daemon's. [default: those that the system trusts]",
+        show_default=False,
+    ),
+]

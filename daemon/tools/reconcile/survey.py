@@ -1,0 +1,146 @@
+"""Asks daemon, database, journal and dead letters about a group at the same time; changes nothing."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from backends.base import Store, StoreError, StoreUnavailable
+from daemon.client.api.asking import DaemonGone
+from daemon.client.api.reach import Reach
+from daemon.client.api.status import fetch
+from daemon.core.configuration import LoadedConfig
+from daemon.core.configuration.database import in_its_field, layout_of
+from daemon.core.outcome import CommandFailed, reason_of
+from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.journal import Amount
+from daemon.pipeline.journal.segment import ENDING, scan
+from daemon.tools.reconcile.verdicts import Findings
+from schemas.api.status import GroupStatus, Status
+from schemas.config import GroupConfig
+from schemas.queries import Totals
+from schemas.readings import Array
+
+TELLS_WITHIN_S = 2.0
+"""A transaction is in the database a moment before the daemon knows of it."""
+AGAIN_S = 0.05
+
+
+class Survey:
+    """Asks about the groups of one logger.
+
+    daemon: how its API is reached.
+    within_s: how long counting one group may take.
+    """
+
+    def __init__(self, loaded: LoadedConfig, store: Store, *, daemon: Reach, within_s: float) -> None:
+        self._loaded = loaded
+        self._store = store
+        self._daemon = daemon
+        self._within_s = within_s
+        self.no_daemon: str | None = None
+
+    async def check_store(self) -> None:
+        """Check that the database has the tables of the groups.
+
+        Raises:
+            CommandFailed: it has not, or does not answer.
+        """
+        try:
+            missing = await self._store.check()
+        except StoreError as error:
+            raise CommandFailed(in_its_field(error, self._loaded.config)) from None
+        if missing:
+            raise CommandFailed(f"the database has nothing to count yet: it lacks {', '.join(missing)}")
+
+    async def of_group(self, section: GroupConfig, counting: Callable[[str], None]) -> Findings:
+        """Ask about one group; `counting` is called before the database counts, which takes long.
+
+        Raises:
+            CommandFailed: something does not answer.
+        """
+        before = await self._status()
+        counting(section.name)
+        totals = await self._count(section)
+        after = None if before is None else await self._status_after(before, section.name, totals)
+        journal = None
+        if before is None:
+            folder = self._loaded.state_dir / "journal" / section.name
+            journal = await asyncio.to_thread(waiting_in, folder, int(totals["sequence"][0]))
+        return Findings(
+            layout=layout_of(section, self._loaded.config),
+            totals=totals,
+            before=_status_of(before, section.name),
+            after=_status_of(after, section.name),
+            journal=journal,
+            dead=await self._dead(section, after, int(totals["sequence"][0])),
+        )
+
+    async def _dead(self, section: GroupConfig, status: Status | None, position: int) -> Amount:
+        group = _status_of(status, section.name)
+        if group is not None:
+            lying = group.dead_letters
+            return Amount(blocks=lying.letters, triggers=lying.triggers, readings=lying.readings)
+        letters = DeadLetters(folder_of(self._loaded.state_dir, section.name), section.group())
+        try:
+            await asyncio.to_thread(lambda: letters.open(position=position))
+        except OSError as error:
+            raise CommandFailed(f"the dead letters of group {section.name} cannot be read: {error}") from None
+        return letters.amount
+
+    async def _count(self, section: GroupConfig) -> Array:
+        try:
+            return await self._store.ask(Totals(group=section.group(), within_s=self._within_s))
+        except StoreUnavailable as error:
+            raise CommandFailed(
+                f"group {section.name} could not be counted: {error}; if it takes longer than {self._within_s:g} s,"
+                " allow more with --within"
+            ) from None
+
+    async def _status(self) -> Status | None:
+        """The status of the daemon; None where none answers, and the reason in `no_daemon`."""
+        try:
+            status = await fetch(self._daemon)
+        except DaemonGone as gone:
+            self.no_daemon = str(gone)
+            return None
+        logger = self._loaded.config.logger
+        if status.logger != logger:
+            raise CommandFailed(
+                f"the daemon at {self._daemon.url} is logger {status.logger!r}, {self._loaded.path} is of {logger!r};"
+                " give the address of its daemon with --daemon"
+            )
+        return status
+
+    async def _status_after(self, before: Status, name: str, totals: Array) -> Status:
+        account = int(totals["journal_readings"][0])
+        deadline = asyncio.get_running_loop().time() + TELLS_WITHIN_S
+        while True:
+            after = await self._status()
+            if after is None or after.epoch != before.epoch:
+                raise CommandFailed("the daemon ended or was restarted during the count; run the command again")
+            group = _status_of(after, name)
+            knows = group is None or group.readings.account_at_start + group.readings.committed >= account
+            if knows or asyncio.get_running_loop().time() > deadline:
+                return after
+            await asyncio.sleep(AGAIN_S)
+
+
+def _status_of(status: Status | None, name: str) -> GroupStatus | None:
+    return None if status is None else status.groups.get(name)
+
+
+def waiting_in(folder: Path, position: int) -> Amount:
+    """What a journal holds beyond a position; it is read and not locked.
+
+    Raises:
+        CommandFailed: it cannot be read.
+    """
+    amount = Amount()
+    try:
+        for path in sorted(folder.glob(f"*{ENDING}")):
+            records = scan(path).records
+            waiting = records[records["sequence"] > position]
+            amount.change(int(waiting["triggers"].sum()), int(waiting["readings"].sum()), len(waiting))
+    except OSError as error:
+        raise CommandFailed(f"the journal in {folder} cannot be read: {reason_of(error)}") from None
+    return amount

@@ -1,0 +1,256 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.interference.statistics.analysis import analysed
+from benchmarks.interference.statistics.estimate import against_neighbours, contrast, crossing_of, independent
+from benchmarks.interference.statistics.verdicts import verdict
+from daemon.workloads.interference.blocks import dealt, planned, seconds_of, staffed
+from daemon.workloads.interference.words import command_of, experiment_of, workload_of, workload_words
+from schemas.api.interference import Experiment, Ratio, Record
+from schemas.checking.problems import ConfigError
+from schemas.config import Workload
+from tests.support.interference_records import HISTORY, SCAN, made_record
+
+# --- the order of the blocks -----------------------------------------------------------------------------------------
+
+
+@given(pairs=st.integers(1, 9), doses=st.lists(st.integers(1, 64), max_size=5, unique=True), seed=st.integers(0, 99))
+def test_every_block_with_readers_stands_between_two_without(pairs: int, doses: list[int], seed: int) -> None:
+    experiment = Experiment(workloads=(SCAN, HISTORY), pairs=pairs, doses=tuple(doses), seed=seed)
+
+    order = planned(experiment)
+
+    assert [block.kind for block in order] == ["A", *["B", "A"] * (pairs * max(1, len(doses)))]
+    read = [block.readers for block in order if block.kind == "B"]
+    each = len(doses) or 1
+    for repeat in range(pairs):
+        assert sorted(read[repeat * each : (repeat + 1) * each]) == (sorted(doses) or [6])
+    most = {workload.name: workload.clients for workload in staffed(experiment)}
+    for block in order:
+        clients = dealt(experiment, block)
+        assert sum(clients.values()) == block.readers
+        assert all(count <= most[name] for name, count in clients.items())
+    assert seconds_of(experiment) == len(order) * 20
+
+
+def test_doses_come_in_another_order_each_time() -> None:
+    order = planned(Experiment(workloads=(SCAN,), pairs=6, doses=(1, 2, 4, 8)))
+    read = [block.readers for block in order if block.kind == "B"]
+    assert len({tuple(read[i : i + 4]) for i in range(0, 24, 4)}) > 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"block_s": 2.0, "warm_up_s": 2.0}, "warm_up_s: not less than block_s, which is 2; leave something"),
+        ({"doses": [2, 2]}, "doses[1]: 2 is there already; name each dose once"),
+        ({"doses": [0]}, "doses[0]: 0 clients cannot be admitted; use 1 to 256; A, which is 0 readers"),
+        ({"workloads": []}, "workloads: an array of 0 is out of range"),
+    ],
+)
+def test_what_cannot_be_tried_is_told_by_its_field(fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigError, match=r"; ") as refused:
+        experiment_of({"workloads": [SCAN.model_dump(mode="json")], **fields})
+    assert str(refused.value).startswith(problem)
+
+
+def test_workloads_are_written_as_they_are_read() -> None:
+    found = workload_of("history:4:0.5:stretch_s=600:step_s=30", ["history"])
+    assert found == Workload.model_validate(
+        {"name": "history_2", "kind": "history", "clients": 4, "period_s": 0.5, "stretch_s": 600.0, "step_s": 30.0}
+    )
+    assert workload_of(workload_words(found)) == found
+    with pytest.raises(ConfigError, match="kind: 'histori' is not known here; did you mean `history`"):
+        workload_of("histori:4")
+    words = command_of(Experiment(workloads=(SCAN,), doses=(2, 4)), "--backend", "mysql")
+    assert words == (
+        "triggerlog interference --backend mysql --workload scan:4:0:1 --pairs 6 --block 20 --warm-up 3 --doses 2,4"
+    )
+
+
+# --- the statistics --------------------------------------------------------------------------------------------------
+
+
+def _weights(pairs: int) -> np.ndarray:
+    chosen = range(1, 2 * pairs, 2)
+    return against_neighbours(chosen, [i - 1 for i in chosen], [i + 1 for i in chosen], 2 * pairs + 1)
+
+
+@given(
+    pairs=st.integers(2, 8),
+    effect=st.floats(-2, 2),
+    drift=st.floats(-3, 3),
+    level=st.floats(-5, 5),
+)
+def test_a_straight_drift_does_not_show(pairs: int, effect: float, drift: float, level: float) -> None:
+    blocks = np.arange(2 * pairs + 1)
+    found = contrast(level + drift * blocks + effect * (blocks % 2), _weights(pairs))
+    assert found.value == pytest.approx(effect, abs=1e-9)
+    assert found.half == pytest.approx(0, abs=1e-8)
+
+
+def test_of_independent_values_it_is_students_interval() -> None:
+    found = independent(np.array([4.0, 5.0, 6.0, 9.0]))
+    # Mean 6, s = sqrt(14/3), t(3, 97.5 %) = 3.182446 (Student's table).
+    assert found.value == pytest.approx(6)
+    assert found.half == pytest.approx(3.182446 * np.sqrt(14 / 3 / 4), rel=1e-6)
+    assert independent(np.array([4.0])).half is None
+
+
+@pytest.mark.parametrize(
+    ("pairs", "scatter_b", "least", "most"), [(3, 0.05, 0.93, 0.97), (6, 0.05, 0.93, 0.97), (6, 0.1, 0.93, 0.99)]
+)
+def test_95_of_100_intervals_hold_the_effect(pairs: int, scatter_b: float, least: float, most: float) -> None:
+    random, weights = np.random.default_rng(5), _weights(pairs)
+    scatter = np.where(np.arange(2 * pairs + 1) % 2, scatter_b, 0.05)
+    held = 0
+    for _ in range(2000):
+        y = random.normal(0, scatter) + np.linspace(0, 1, len(scatter)) + 0.3 * (np.arange(len(scatter)) % 2)
+        found = contrast(y, weights)
+        assert found.half is not None
+        held += abs(found.value - 0.3) <= found.half
+    # Of 2,000 the standard error of the part is 0.5 %. Where B scatters more than A the interval is wider than need be.
+    assert least <= held / 2000 <= most
+
+
+def test_the_budget_is_crossed_between_two_points() -> None:
+    assert crossing_of([0, 1, 2, 4], [5, 6, 8, 12], 10) == 3
+    assert crossing_of([0, 1], [5, 6], 10) is None
+    assert crossing_of([0, 1], [11, 9], 10) == 0
+
+
+# --- what follows from a record --------------------------------------------------------------------------------------
+
+
+def test_a_known_effect_is_found_and_drift_is_not_taken_for_one() -> None:
+    record = made_record(Experiment(workloads=(SCAN, HISTORY)), p99_a_reader=1.15, drift=1.0)
+
+    result = analysed(record)
+
+    (p99,) = [row for row in result.rows if row.figure == "p99_ms"]
+    assert p99.b_to_a.low is not None
+    assert p99.b_to_a.high is not None
+    assert p99.b_to_a.low < 1.15**6 < p99.b_to_a.high
+    assert p99.b_to_a.pairs == 6
+    assert result.steady is True
+    (rate,) = [row for row in result.rows if row.figure == "rate"]
+    assert rate.verdict == "no effect: the ratio is 1 to within 0.1 %"
+    assert [row.workload for row in result.readers] == ["scan", "history"]
+    assert result.readers[0].efficiency is not None
+    assert result.readers[0].efficiency.value == pytest.approx(0.97)
+    hits = next(row for row in result.server if row.name == "cache_hit_percent")
+    assert (hits.a, round(hits.b, 2)) == (100, 99.95)
+
+
+def test_a_machine_that_jumps_about_is_said_not_to_be_steady() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=8), noise=0.01)
+    quiet = [block for block in record.blocks if block.kind == "A"]
+    slow = {block.number for block in quiet[1::2]}
+    blocks = [
+        block.model_copy(update={"p99_ms": 2 * (block.p99_ms or 0)}) if block.number in slow else block
+        for block in record.blocks
+    ]
+
+    result = analysed(record.model_copy(update={"blocks": blocks}))
+
+    assert result.steady is False
+    assert "The machine was not steady" in result.steadiness
+    assert result.headline.endswith("The machine was not steady.")
+
+
+def test_doses_give_points_and_the_crossing_of_the_budget() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4, 8), pairs=5), p99_a_reader=1.15, noise=0.01)
+
+    result = analysed(record)
+
+    assert [dose.readers for dose in result.doses] == [0, 1, 2, 4, 8]
+    assert result.crossing is not None
+    assert 5 < result.crossing < 7  # 8 ms, times 1.15 a reader, is 20 ms at 6.6; the line lies above the curve
+    for dose in result.doses[1:]:
+        assert dose.p99_ms.low is not None
+        assert dose.p99_ms.value == pytest.approx(8.0 * 1.15**dose.readers, rel=0.05)
+
+
+@pytest.mark.parametrize("kept", range(4))
+def test_of_a_run_cut_short_there_is_what_there_is(kept: int) -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=2))
+    result = analysed(record.model_copy(update={"blocks": record.blocks[:kept]}))
+    if kept < 3:
+        assert result.rows == []
+        assert result.headline.startswith("Too few blocks were measured")
+    else:
+        assert result.rows[0].b_to_a.low is None
+        assert "which has no interval" in result.rows[0].verdict
+    assert result.steady is None
+
+
+def test_a_block_in_which_nothing_was_committed_is_left_out_and_said() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=4))
+    still = record.blocks[3].model_copy(update={"rate": 0.0, "reading_rate": 0.0, "p50_ms": None, "p99_ms": None})
+    result = analysed(record.model_copy(update={"blocks": [*record.blocks[:3], still, *record.blocks[4:]]}))
+    row = next(row for row in result.rows if row.figure == "p99_ms")
+    assert row.b_to_a.pairs == 3
+    assert row.verdict.endswith("(1 block left out, in which nothing was committed)")
+
+    nothing = {"rate": 0.0, "reading_rate": 0.0, "p50_ms": None, "p99_ms": None}
+    blocks = [block.model_copy(update=nothing) for block in record.blocks]
+    words = analysed(record.model_copy(update={"blocks": blocks})).headline
+    assert words.startswith("With 4 readers: nothing was committed in so many blocks")
+
+
+@pytest.mark.parametrize(
+    ("figure", "ratio", "low", "high", "words"),
+    [
+        ("p99_ms", 2.1, 1.8, 2.4, "1.8 to 2.4 times as long"),
+        ("p99_ms", 1.2, 1.1, 1.3, "10 to 30 % longer"),
+        ("rate", 0.97, 0.95, 0.99, "1.0 to 5.0 % lower"),
+        ("rate", 0.99, 0.97, 1.01, "no effect visible: the ratio is 0.970 to 1.010"),
+        (
+            "p99_ms",
+            1.2,
+            0.5,
+            2.9,
+            "not known: the ratio is 0.50 to 2.9",
+        ),
+        ("rate", 1.0, 0.999, 1.003, "no effect: the ratio is 1 to within 0.3 %"),
+        ("rate", 0.4, None, None, "ratio 0.40, of one pair of blocks, which has no interval"),
+    ],
+)
+def test_verdicts(figure: str, ratio: float, low: float | None, high: float | None, words: str) -> None:
+    assert verdict(figure, Ratio(ratio=ratio, low=low, high=high, pairs=3)) == words
+
+
+def test_the_report_is_one_file_without_scripts_and_escapes_what_servers_say(tmp_path: Path) -> None:
+    kept = tmp_path / "record.json"
+    kept.write_text(made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4, 8), pairs=3)).model_dump_json())
+
+    subprocess.run([sys.executable, "-m", "benchmarks.interference", str(kept)], check=True)
+
+    record = Record.model_validate_json(kept.read_bytes())
+    assert record.result is not None
+    html = kept.with_suffix(".html").read_text()
+    assert record.result.headline in html
+    assert record.result.crossing_words in html
+    for never in ("<script", "http:", "https:", "Client:<x>", "<of>"):
+        assert never not in html
+    assert "a processor &lt;of&gt; no make" in html
+    assert html.count('class="band"') == 12 * 3  # each block of B in the panels of p99, rate and readers
+    assert json.loads(kept.read_text())["result"]["doses"][0]["readers"] == 0
+
+
+def test_what_is_no_record_is_told_in_one_line(tmp_path: Path) -> None:
+    kept = tmp_path / "record.json"
+    kept.write_text("{}")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.interference", str(kept)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"triggerlog: {kept} cannot be reported: ")
+    assert done.stderr.count("\n") == 1
