@@ -31,7 +31,7 @@ from benchmarks.report.reading import run_of
 from benchmarks.rounds.plan import PLANS
 from daemon.tools.console.progress import minutes
 from schemas.checking.dsn import Backend
-from tests.benchmarks.test_report import Reader
+from tests.benchmarks.report.test_html import Reader
 from tests.support.kept_run import LATENCIES, POSTGRESQL, SERVERS, kept, server
 from tests.support.processes import here, triggerlog
 
