@@ -34,7 +34,7 @@ class DatabaseKind:
 
     package: has `open_store`, `schema_statements`, `drop_schema` and `terminal_of`, and `open_visit_store` in its
         subpackage `visits`. They import the driver: it costs start-up time, and not every site has them all.
-    products: by the name that `StoreFacts.backend` gives each; the first is what the throw-away server runs.
+    products: by the name that `StoreFacts.backend` gives each; the first is the one that reports name it by.
     throwaway: module and class of a server for drills, tests and benchmarks.
     needs: what has to be installed for that server.
     has_embedded: whether the daemon can run a server of its own, without a DSN.

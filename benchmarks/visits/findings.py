@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from backends.kinds import KINDS
 from benchmarks.report.wording import number
 from benchmarks.visits.estimate import Interval, bend, paired, ratio
 from benchmarks.visits.plan import BASE, PAPERS, SWEEP
@@ -16,7 +17,7 @@ from schemas.readings import Array
 REPRODUCED = "reproduced"
 REFUTED = "refuted"
 UNTOLD = "cannot be told here"
-NAMES = {"postgresql": "PostgreSQL", "mysql": "MariaDB", "mongodb": "MongoDB"}
+NAMES = {str(kind.backend): next(iter(kind.products.values())).title for kind in KINDS.values()}
 NO_EFFECT = 0.1
 """A ratio that is surely within so much of 1 is none that matters."""
 HALVES = 0.6
