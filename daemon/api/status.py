@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from daemon.api.service import Told
-from daemon.telemetry.exposition.exposition import StatusCollector
+from daemon.telemetry.exposition.collector import StatusCollector
 from schemas.api.status import State, Status
 
 STREAMS = 64
