@@ -14,6 +14,15 @@ from schemas.status import StoreStatus
 if TYPE_CHECKING:
     from daemon.pipeline import Pipeline
 
+PRODUCTS = {
+    "postgresql": "PostgreSQL",
+    "mariadb": "MariaDB",
+    "mysql": "MySQL",
+    "mongodb": "MongoDB",
+    "ferretdb": "FerretDB",
+}
+"""Names as people write them, by what a store calls its server."""
+
 
 class StoreReport:
     """The store, as the status tells it.
@@ -62,8 +71,10 @@ class StoreReport:
         since = min([c.problem_since_ns for c in away], default=self._away_since_ns)
         problem = away[0].problem if away else self.problem
         facts = self.facts
+        backend = facts.backend if facts else self._backend
         return StoreStatus(
-            backend=facts.backend if facts else self._backend,
+            backend=backend,
+            product=PRODUCTS.get(backend, backend),
             version=facts.version if facts else "unknown",
             durability=self._words(),
             shortfall=self._short,

@@ -21,6 +21,7 @@ from dashboard.login import Doorkeeper
 from dashboard.orders import order_routes
 from dashboard.page import page
 from dashboard.relay import relay_routes
+from dashboard.settings import settings_element
 from dashboard.visit_runs import visit_routes
 from doors.headers import SecurityHeaders
 from doors.origin import is_from
@@ -40,6 +41,7 @@ INDEX = """<!DOCTYPE html>
 <body>
 {%app_entry%}
 <!-- log out -->
+<!-- settings -->
 <noscript>This page draws live data and needs JavaScript.</noscript>
 <footer>{%config%}{%scripts%}{%renderer%}</footer>
 </body>
@@ -164,7 +166,7 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
         title="triggerlog",
         update_title="",
         assets_folder=str(ASSETS),
-        index_string=INDEX.replace("<!-- log out -->", way_out),
+        index_string=INDEX.replace("<!-- log out -->", way_out).replace("<!-- settings -->", settings_element()),
         serve_locally=True,
     )
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
@@ -202,7 +204,7 @@ async def _serve(socket: WebSocket, viewer: Viewer) -> None:
 
 def _build() -> str:
     """Changes with the program: a browser that comes back to another build reloads itself."""
-    digest = hashlib.sha256(version("triggerlog").encode())
+    digest = hashlib.sha256(version("triggerlog").encode() + settings_element().encode())
     for asset in sorted(ASSETS.iterdir()):
         digest.update(asset.read_bytes())
     return digest.hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""The tab Live: how the writing goes now."""
+"""The tab Live: rates, latency and state of the writing now."""
 
 from typing import Any
 

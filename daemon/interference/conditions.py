@@ -12,14 +12,6 @@ from schemas.interference import Conditions
 from schemas.problems import without_passwords
 from schemas.status import GovernorStatus, GroupStatus, Status
 
-NAMES = {
-    "postgresql": "PostgreSQL",
-    "mariadb": "MariaDB",
-    "mysql": "MySQL",
-    "mongodb": "MongoDB",
-    "ferretdb": "FerretDB",
-}
-
 
 def conditions_of(loaded: LoadedConfig, status: Status) -> Conditions:
     """Ask the machine and the daemon's status."""
@@ -33,7 +25,7 @@ def conditions_of(loaded: LoadedConfig, status: Status) -> Conditions:
         python=platform.python_version(),
         version=status.version,
         backend=str(loaded.config.database.backend),
-        server=f"{NAMES.get(store.backend, store.backend)} {store.version}",
+        server=f"{store.product} {store.version}",
         target=store.target,
         read_from=store.target if dsn is None else without_passwords(dsn),
         embedded=store.embedded,

@@ -171,3 +171,8 @@ class VisitsStatus(_Model):
     last_ns: int | None = Field(default=None, description="when the last visit of this run was done")
     remaining_s: float | None = Field(default=None, description="estimate of the time left")
     fit: Line | None = Field(default=None, description="through visit_s of this run")
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the run has not ended yet."""
+        return self.state not in ("done", "stopped", "failed")
