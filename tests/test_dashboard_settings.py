@@ -86,7 +86,7 @@ async def test_the_stream_and_the_settings_are_what_the_scripts_take_them_for(tm
     source += exactly("Snapshot", hub.snapshot()) + exactly("Settings", orjson.dumps(settings()).decode())
     assert compiled(source, tmp_path) == ""
     wrong = first.replace('"at_risk_ms":0.0', '"at_risk_ms":"none"')
-    assert "Type 'string' is not assignable to type 'number'" in compiled(exactly("Snapshot", wrong), tmp_path)
+    assert "Type 'string' is not assignable to type 'Value'" in compiled(exactly("Snapshot", wrong), tmp_path)
 
 
 def test_the_answers_are_what_the_scripts_take_them_for(tmp_path: Path) -> None:

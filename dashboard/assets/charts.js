@@ -65,7 +65,7 @@
   const axisOf = (/** @type {HTMLElement} */ box) => plotOf(box)?._fullLayout?.xaxis;
 
   /**
-   * One moment in all charts: they share their time axis, so it lies equally far across each.
+   * One moment in all charts: they share their time axis, so it is equally far across each.
    * @param {HTMLElement} box
    * @param {number} clientX
    */
@@ -159,7 +159,7 @@
   const plainAxis = (/** @type {number} */ _low, /** @type {number} */ high) => fromZero(high > 0 ? high * 1.2 : 1);
 
   /**
-   * How the axis of values lies, by the chart's name, for the least and the greatest value.
+   * The axis of values, by the chart's name, for the least and the greatest value.
    * @type {Record<string, (low: number, high: number) => ValueAxis>}
    */
   const AXES = {

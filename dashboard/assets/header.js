@@ -7,7 +7,7 @@
 
   T.drawHeader = function (liveness) {
     T.attribute($("page"), "data-link", liveness);
-    T.attribute(document.documentElement, "data-link", liveness); // the drawer lies outside the page's root
+    T.attribute(document.documentElement, "data-link", liveness); // the drawer is outside the page's root
     const [glyph, word] = BADGE[liveness];
     T.attribute($("badge"), "data-link", liveness);
     T.text($("badge-glyph"), glyph);
@@ -45,7 +45,7 @@
     T.attribute($("store"), "title", [known.target, ...settings].join("\n"));
   }
 
-  /* Of the disk that the journal lies on. */
+  /* Of the disk that holds the journal. */
   function disk() {
     const known = T.section("disk");
     if (!known) return;

@@ -92,7 +92,7 @@
     const mean = live ? live.mean_s : (T.lastOf(figures?.boxes || [])?.mean ?? null);
     tile("state", known(live ? STATES[live.state] || live.state : "✓ finished"), "", stateNote(live), live?.state === "failed");
     tile("done", known(T.count(done)), wanted === null ? "" : "of " + T.count(wanted), live ? T.count(live.here) + " of them by this run" : "");
-    const of = live ? "mean of the latest" : "mean of the last bin";
+    const of = live ? "mean of recent visits" : "mean of the last bin";
     tile("mean", known(T.seconds(mean)), "s", of + " · limit " + T.plain(limit) + " s", mean !== null && mean > limit);
     const both = last ? last.select_s + last.store_s : 0;
     const split = last ? T.seconds(last.select_s) + " / " + T.seconds(last.store_s) : "–";
