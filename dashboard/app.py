@@ -21,6 +21,7 @@ from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusSt
 from dashboard.feed.hub import Hub, Viewer
 from dashboard.tabs import TABS
 from dashboard.tabs.page import page
+from dashboard.tabs.settings import settings_element
 from schemas.api.problem import Problem
 from schemas.api.status import Status
 
@@ -38,6 +39,7 @@ INDEX = """<!DOCTYPE html>
 <body>
 {%app_entry%}
 <!-- log out -->
+<!-- settings -->
 <noscript>This page draws live data and needs JavaScript.</noscript>
 <footer>{%config%}{%scripts%}{%renderer%}</footer>
 </body>
@@ -167,7 +169,7 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
         title="triggerlog",
         update_title="",
         assets_folder=str(ASSETS),
-        index_string=INDEX.replace("<!-- log out -->", way_out),
+        index_string=INDEX.replace("<!-- log out -->", way_out).replace("<!-- settings -->", settings_element()),
         serve_locally=True,
     )
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
@@ -207,7 +209,7 @@ async def _serve(socket: WebSocket, viewer: Viewer) -> None:
 
 def _build() -> str:
     """Changes with the program: a browser that comes back to another build reloads itself."""
-    digest = hashlib.sha256(version("triggerlog").encode())
+    digest = hashlib.sha256(version("triggerlog").encode() + settings_element().encode())
     for asset in sorted(ASSETS.iterdir()):
         digest.update(asset.read_bytes())
     return digest.hexdigest()[:12]

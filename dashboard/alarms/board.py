@@ -14,6 +14,8 @@ WORSE = 2.0
 """An alarm that reaches so many times as far as when it was acknowledged is a new one."""
 
 SHELVED_MOST_MIN = 24 * 60
+SHELVES_MIN = (15, 60, 480)
+"""What the page offers, in minutes; 8 hours are a shift."""
 
 
 @dataclass(kw_only=True)

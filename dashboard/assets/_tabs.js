@@ -1,13 +1,15 @@
-/* Tabs: one panel is seen at a time, and only that one is drawn. Loaded first, for the other scripts register here. */
+/* Tabs: one panel is visible at a time, and only that one is drawn. Loaded early, for other scripts register here. */
 (function (T) {
   "use strict";
 
+  /** @type {Record<string, Draw[]>} */
   const drawn = {}; // tab -> what draws it
-  const all = () => [...document.querySelectorAll("#tabs [role=tab]")];
+  const all = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#tabs [role=tab]")]);
+  const nameOf = (/** @type {HTMLElement} */ button) => button.dataset.tab || "";
   let listening = false;
 
-  /* A script that fills a tab says so here: `draw(liveness)` is called at most once per animation frame, while it is
-     seen and the daemon has told of a group. */
+  /* A script that fills a tab registers here: `draw(liveness)` is called at most once per animation frame, while the
+     tab is visible and the daemon has sent a group. */
   T.onTab = (tab, draw) => (drawn[tab] = drawn[tab] || []).push(draw);
 
   T.drawTab = function (liveness) {
@@ -21,14 +23,14 @@
     T.showTab();
   };
 
-  T.tabNames = () => all().map((button) => button.dataset.tab);
+  T.tabNames = () => all().map(nameOf);
 
   T.showTab = function () {
     for (const button of all()) {
-      const chosen = button.dataset.tab === T.view.tab;
+      const chosen = nameOf(button) === T.view.tab;
       T.attribute(button, "aria-selected", String(chosen));
       button.tabIndex = chosen ? 0 : -1;
-      document.getElementById("panel-" + button.dataset.tab).hidden = !chosen;
+      T.byId("panel-" + nameOf(button)).hidden = !chosen;
     }
     if (!listening) listen();
     T.redraw();
@@ -36,20 +38,20 @@
 
   function listen() {
     listening = true;
-    const list = document.getElementById("tabs");
+    const list = T.byId("tabs");
     list.addEventListener("click", (event) => {
-      const button = event.target.closest("[role=tab]");
-      if (button) T.openTab(button.dataset.tab);
+      const button = all().find((one) => event.target instanceof Node && one.contains(event.target));
+      if (button) T.openTab(nameOf(button));
     });
     list.addEventListener("keydown", (event) => {
       const buttons = all();
-      const at = buttons.indexOf(document.activeElement);
+      const at = buttons.findIndex((button) => button === document.activeElement);
       const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: buttons.length - 1 }[event.key];
       if (to === undefined || at < 0) return;
       event.preventDefault();
       const button = buttons[(to + buttons.length) % buttons.length];
-      T.openTab(button.dataset.tab);
+      T.openTab(nameOf(button));
       button.focus();
     });
   }
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

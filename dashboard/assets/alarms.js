@@ -1,150 +1,148 @@
-/* The alarm strip: what nobody has seen to yet in full, the rest behind a line; what people say of it goes to all. */
+/* The alarm strip: new alarms in full, the rest behind a line; acknowledging and shelving hold for all browsers. */
 (function (T) {
   "use strict";
 
   const GLYPH = { critical: "■", warning: "▲", note: "●" };
-  const SHELVES = [
-    [15, "15 min"],
-    [60, "1 h"],
-    [480, "8 h"],
-  ];
-  const $ = (id) => document.getElementById(id);
-  let drawn = null;
+  const $ = T.byId;
   let known = new Set();
 
   T.drawAlarms = function () {
     const list = T.section("alarms") || [];
-    const wanted = JSON.stringify(list);
-    if (wanted !== drawn) {
-      drawn = wanted;
+    if (T.differs($("alarms"), JSON.stringify(list))) {
       lines(list);
-      news(list);
+      announce(list);
     }
     count(list);
-    for (const line of $("alarms").querySelectorAll(".alarm")) {
+    for (const line of allLines()) {
       const since = Number(line.dataset.since);
       const lasted = T.lasted((T.now() - since) / 1e3);
-      T.text(line.querySelector(".since"), "since " + T.time(since) + " · " + lasted + said(line.dataset));
+      T.text(T.find(line, ".since"), "since " + T.time(since) + " · " + lasted + attention(line.dataset));
     }
   };
 
-  function said({ attention, at }) {
+  const allLines = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("#alarms .alarm"));
+
+  /** @param {DOMStringMap} dataset */
+  function attention({ attention, at }) {
     if (attention === "acknowledged") return " · acknowledged at " + T.time(Number(at));
     return attention === "shelved" ? " · shelved until " + T.time(Number(at)) : "";
   }
 
-  /* Lines are kept by their cause: a button that somebody is about to press must not be another one. */
+  /**
+   * Lines are found again by their cause: a button that somebody is about to press must not be another one.
+   * @param {AlarmSection[]} list
+   */
   function lines(list) {
-    const kept = new Map([...document.querySelectorAll("#alarms .alarm")].map((line) => [line.dataset.key, line]));
-    const fresh = list.filter((alarm) => alarm.attention === "new").map((alarm) => update(kept.get(alarm.key), alarm));
-    const quiet = list.filter((alarm) => alarm.attention !== "new").map((alarm) => update(kept.get(alarm.key), alarm));
+    const kept = new Map([...allLines()].map((line) => [line.dataset.key, line]));
+    const drawn = (/** @type {AlarmSection} */ alarm) => update(kept.get(alarm.key) || make(alarm.key), alarm);
+    const fresh = list.filter((alarm) => alarm.attention === "new").map(drawn);
+    const quiet = list.filter((alarm) => alarm.attention !== "new").map(drawn);
     const place = $("alarms");
-    const below = place.querySelector("#alarms-quiet") || behind();
+    const below = document.getElementById("alarms-quiet") || behind();
     const acknowledged = list.filter((alarm) => alarm.attention === "acknowledged").length;
     const parts = [];
     if (acknowledged) parts.push(acknowledged + " acknowledged");
     if (quiet.length > acknowledged) parts.push(quiet.length - acknowledged + " shelved");
-    T.text(below.querySelector("summary"), parts.join(", "));
-    arrange(below, [below.firstChild, ...quiet]);
+    const summary = T.find(below, "summary");
+    T.text(summary, parts.join(", "));
+    arrange(below, [summary, ...quiet]);
     arrange(place, quiet.length ? [...fresh, below] : fresh);
   }
 
-  /* Moving what stays would take the focus from it. */
+  /**
+   * Moving what stays would take the focus from it.
+   * @param {HTMLElement} place
+   * @param {HTMLElement[]} wanted
+   */
   function arrange(place, wanted) {
     if (place.childElementCount === wanted.length && wanted.every((line, i) => place.children[i] === line)) return;
     const focused = document.activeElement;
     place.replaceChildren(...wanted);
-    if (focused && place.contains(focused)) focused.focus();
+    if (focused instanceof HTMLElement && place.contains(focused)) focused.focus();
   }
 
   function behind() {
-    const below = T.make("details");
-    below.id = "alarms-quiet";
+    const below = T.make("details", "", undefined, { id: "alarms-quiet" });
     below.append(T.make("summary"));
     return below;
   }
 
-  function update(kept, alarm) {
-    const line = kept || make(alarm.key);
+  /** @param {HTMLElement} line @param {AlarmSection} alarm */
+  function update(line, alarm) {
     line.dataset.severity = alarm.severity;
-    line.dataset.since = alarm.since_ms;
+    line.dataset.since = String(alarm.since_ms);
     line.dataset.attention = alarm.attention;
-    line.dataset.at = alarm.at_ms || alarm.until_ms || "";
-    T.text(line.querySelector(".glyph"), GLYPH[alarm.severity]);
-    T.text(line.querySelector(".word"), alarm.severity);
-    T.text(line.querySelector("strong"), alarm.text);
-    T.prose(line.querySelector(".action"), alarm.action);
+    line.dataset.at = String(alarm.at_ms || alarm.until_ms || "");
+    T.text(T.find(line, ".glyph"), GLYPH[alarm.severity]);
+    T.text(T.find(line, ".word"), alarm.severity);
+    T.text(T.find(line, "strong"), alarm.text);
+    T.prose(T.find(line, ".action"), alarm.action);
     const fresh = alarm.attention === "new";
-    line.querySelector(".acknowledge").hidden = line.querySelector(".shelve").hidden = !fresh;
-    line.querySelector(".recall").hidden = fresh;
+    T.find(line, ".acknowledge").hidden = T.find(line, ".shelve").hidden = !fresh;
+    T.find(line, ".recall").hidden = fresh;
     return line;
   }
 
+  /** @param {string} key */
   function make(key) {
-    const line = T.make("div", "alarm");
-    line.dataset.key = key;
-    const glyph = T.make("span", "glyph");
-    glyph.setAttribute("aria-hidden", "true");
+    const line = T.make("div", "alarm", undefined, { "data-key": key });
     const words = T.make("div", "words");
     words.append(T.make("span", "word"), " ", T.make("strong"), " ", T.make("span", "since"), " ", T.make("span", "action"));
+    const refused = T.make("span", "refused");
+    const send = async (/** @type {string} */ what, /** @type {object} */ body) => T.text(refused, await post(what, body));
     const shelve = T.make("details", "shelve");
     shelve.append(T.make("summary", "", "Shelve"));
-    for (const [minutes, label] of SHELVES) {
-      shelve.append(button("", "for " + label, () => say("shelve", { key, minutes }, () => (shelve.open = false))));
+    for (const minutes of T.settings.shelves_min) {
+      const label = "for " + (minutes < 60 ? minutes + " min" : minutes / 60 + " h");
+      const act = () => {
+        send("shelve", { key, minutes });
+        shelve.open = false;
+      };
+      shelve.append(T.button("", label, act));
     }
     const answers = T.make("div", "answers");
-    answers.append(
-      T.make("span", "refused"),
-      button("acknowledge", "Acknowledge", () => say("acknowledge", { key })),
-      shelve,
-      button("recall", "Call back", () => say("recall", { key }))
-    );
-    line.append(glyph, words, answers);
+    const acknowledge = T.button("acknowledge", "Acknowledge", () => send("acknowledge", { key }));
+    const recall = T.button("recall", "Reactivate", () => send("recall", { key }));
+    answers.append(refused, acknowledge, shelve, recall);
+    line.append(T.make("span", "glyph", "", { "aria-hidden": "true" }), words, answers);
     return line;
-
-    function say(what, body, then) {
-      tell(what, body).then((problem) => T.text(line.querySelector(".refused"), problem));
-      if (then) then();
-    }
   }
 
-  function button(name, label, act) {
-    const made = T.make("button", name, label);
-    made.type = "button";
-    made.addEventListener("click", act);
-    return made;
-  }
-
-  async function tell(what, body) {
+  /** @param {string} what @param {object} body */
+  async function post(what, body) {
     const headers = { "content-type": "application/json" };
     try {
-      const answer = await fetch("/alarms/" + what, { method: "POST", headers, body: JSON.stringify(body) });
-      if (answer.ok) return "";
-      const { detail } = await answer.json();
+      const response = await fetch("/alarms/" + what, { method: "POST", headers, body: JSON.stringify(body) });
+      if (response.ok) return "";
+      const { detail } = await response.json();
       return "Not done: " + (typeof detail === "string" ? detail : "the page's server does not know this") + ".";
     } catch {
-      return "Not done: this page has lost its server.";
+      return "Not done: this page has lost the connection to its server.";
     }
   }
 
-  /* Said aloud once, by its cause: its text changes with every figure in it. */
-  function news(list) {
+  /**
+   * For screen readers, once per cause: its text changes with every figure in it.
+   * @param {AlarmSection[]} list
+   */
+  function announce(list) {
     const fresh = list.filter((alarm) => alarm.attention === "new");
-    const told = fresh.filter((alarm) => !known.has(alarm.key)).map((alarm) => alarm.severity + ": " + alarm.text);
+    const news = fresh.filter((alarm) => !known.has(alarm.key)).map((alarm) => alarm.severity + ": " + alarm.text);
     known = new Set(fresh.map((alarm) => alarm.key));
-    if (told.length) T.text($("alarm-news"), told.join(". "));
+    if (news.length) T.text($("alarm-news"), news.join(". "));
   }
 
   T.newAlarms = () => (T.section("alarms") || []).filter((alarm) => alarm.attention === "new");
 
+  /** @param {AlarmSection[]} list */
   function count(list) {
     const place = $("alarm-count");
     const heard = T.state.newest !== null && T.liveness() !== "none";
-    const gravest = list.length && list[0].attention === "new" ? list[0].severity : "none";
+    const gravest = T.newAlarms()[0];
     const fresh = T.newAlarms().length;
     const rest = list.length - fresh;
-    const words = fresh + (fresh === 1 ? " alarm" : " alarms") + (rest ? ", " + rest + " seen to" : "");
-    T.attribute(place, "data-severity", heard ? gravest : "none");
-    T.text(place, heard ? (fresh ? GLYPH[gravest] + " " : "") + words : "alarms not known");
+    const words = fresh + (fresh === 1 ? " alarm" : " alarms") + (rest ? ", " + rest + " handled" : "");
+    T.attribute(place, "data-severity", heard && gravest ? gravest.severity : "none");
+    T.text(place, heard ? (gravest ? GLYPH[gravest.severity] + " " : "") + words : "alarms unknown");
   }
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

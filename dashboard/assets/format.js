@@ -3,9 +3,10 @@
   "use strict";
 
   const NONE = "–";
-  const formats = {}; // places -> how a number is written; to make one is dear
+  /** @type {Record<number, Intl.NumberFormat>} */
+  const formats = {}; // decimals -> how a number is written; to make one is expensive
 
-  /* Three or four digits that matter; thousands apart. */
+  /* Three or four significant digits; thousands apart. */
   T.number = function (value, digits) {
     if (value === null || value === undefined || Number.isNaN(value)) return NONE;
     const size = Math.abs(value);
@@ -13,25 +14,29 @@
     return written(value, places);
   };
 
+  /** @param {number} value @param {number} places */
   function written(value, places) {
-    const made = { minimumFractionDigits: places, maximumFractionDigits: places };
-    return (formats[places] = formats[places] || new Intl.NumberFormat("en-US", made)).format(value);
+    const options = { minimumFractionDigits: places, maximumFractionDigits: places };
+    return (formats[places] = formats[places] || new Intl.NumberFormat("en-US", options)).format(value);
   }
 
   /* What somebody asked for: 20 and not 20.0. */
   T.plain = (value) => String(Number(value.toPrecision(4)));
 
-  T.count = function (value) {
-    return value === null || value === undefined ? NONE : written(value, 0);
-  };
+  /* Three significant digits with a real minus sign. */
+  T.signed = (value) => (value < 0 ? "−" : "") + (Math.abs(value) >= 100 ? T.number(Math.abs(value), 0) : String(Number(Math.abs(value).toPrecision(3))));
 
-  T.time = function (ms) {
-    return new Date(ms).toISOString().slice(11, 19);
-  };
+  T.factor = (value) => T.number(value, value >= 10 ? 0 : value >= 2 ? 1 : value >= 0.95 && value <= 1.05 ? 3 : 2);
 
-  T.day = function (ms) {
-    return new Date(ms).toISOString().slice(0, 10);
-  };
+  T.seconds = (value) => (value === null || value === undefined ? NONE : T.number(value, value >= 10 ? 1 : value >= 1 ? 2 : 3));
+
+  T.count = (value) => (value === null || value === undefined ? NONE : written(value, 0));
+
+  T.time = (ms) => new Date(ms).toISOString().slice(11, 19);
+
+  T.day = (ms) => new Date(ms).toISOString().slice(0, 10);
+
+  T.moment = (ms) => T.day(ms) + " " + T.time(ms);
 
   /* How long something has lasted, in at most two units. */
   T.lasted = function (seconds) {
@@ -42,7 +47,7 @@
     return Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
   };
 
-  /* About how long: one unit, of two digits at most; more would promise what nobody knows. */
+  /* About how long: one unit, at most two digits; more would suggest a precision that nobody has. */
   T.about = function (seconds) {
     if (seconds < 100) return Math.round(seconds) + " s";
     if (seconds < 6000) return Math.round(seconds / 60) + " min";
@@ -50,40 +55,18 @@
     return T.count(seconds / 86400) + " d";
   };
 
-  /* Text is set only where it differs: writing the same text again makes the browser lay out again. */
-  T.text = function (element, text) {
-    if (element && element.textContent !== text) element.textContent = text;
-  };
+  const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-  /* Text with commands between backticks. */
-  T.prose = function (element, text) {
-    if (element.dataset.prose === text) return;
-    element.dataset.prose = text;
-    element.replaceChildren(...text.split("`").map((part, i) => (i % 2 ? T.make("code", "", part) : part)));
-  };
-
-  T.attribute = function (element, name, value) {
-    if (!element || element.getAttribute(name) === value) return;
-    if (value === null) element.removeAttribute(name);
-    else element.setAttribute(name, value);
-  };
-
-  /* What the page's server tells: {told}, or {problem} in one line. */
-  T.told = async function (path) {
-    try {
-      const answer = await fetch("/told/" + path);
-      const told = await answer.json();
-      if (answer.ok) return { told, problem: "" };
-      return { told: null, problem: typeof told.detail === "string" ? told.detail : "the page does not know this" };
-    } catch {
-      return { told: null, problem: "this page has lost its server" };
+  T.bytes = function (bytes) {
+    if (bytes === null || bytes === undefined) return NONE;
+    let size = Math.abs(bytes);
+    let unit = 0;
+    while (size >= 1024 && unit < UNITS.length - 1) {
+      size /= 1024;
+      unit += 1;
     }
+    return (bytes < 0 ? "−" : "") + T.number(size, unit === 0 || size >= 100 ? 0 : size >= 10 ? 1 : 2) + " " + UNITS[unit];
   };
 
-  T.make = function (tag, className, text) {
-    const element = document.createElement(tag);
-    if (className) element.className = className;
-    if (text !== undefined) element.textContent = text;
-    return element;
-  };
-})((window.triggerlog = window.triggerlog || {}));
+  T.lastOf = (values) => values[values.length - 1];
+})(window.triggerlog);

@@ -6,111 +6,113 @@
   const SHOWN = 25;
   const SVG = "http://www.w3.org/2000/svg";
   const STRIP = 180; // its units across
-  const BAD = { n: 4, s: 3, d: 2, m: 1, l: 0.5, o: 0 };
-  const $ = (id) => document.getElementById(id);
+  const $ = T.byId;
 
-  const told = {}; // group -> the last answer, and when it came
+  /** @type {Record<string, {answer: Missing, at: number}>} */
+  const known = {}; // group -> the last answer, and when it came
   let asking = false;
   let askedAt = 0;
   let asked = "";
   let problem = "";
-  let order = { by: "missing", descending: true };
+  let order = { by: /** @type {keyof Figures} */ ("missing"), descending: true };
   let ready = false;
 
-  const NAMES = { name: "Instrument", state: "State", missing: "Missing", late: "Late", heard: "Last heard" };
+  /** @type {Column<WorstRow>[]} */
   const COLUMNS = [
-    { name: "name", label: NAMES.name, sort: () => sort("name"), make: opener },
-    { name: "state", label: NAMES.state, words: true, sort: () => sort("state") },
-    { name: "missing", label: NAMES.missing, sort: () => sort("missing") },
-    { name: "late", label: NAMES.late, sort: () => sort("late") },
-    { name: "heard", label: NAMES.heard, sort: () => sort("heard") },
+    { name: "name", label: "Instrument", sort: () => sort("name"), make: opener },
+    { name: "state", label: "State", words: true, sort: () => sort("state") },
+    { name: "missing", label: "Missing", sort: () => sort("missing") },
+    { name: "late", label: "Late", sort: () => sort("late") },
+    { name: "heard", label: "Last heard", sort: () => sort("heard") },
     { name: "strip", label: "Missing when, newest right", words: true, make: strip, update: drawStrip },
   ];
 
   T.onTab("instruments", (liveness) => {
     if (!ready) listen();
-    const wanted = T.view.group + " " + $("missing-last").value;
+    const wanted = T.view.group + " " + last().value;
     const due = wanted !== asked || performance.now() - askedAt > EVERY_MS;
     if (due && !asking && liveness !== "none" && T.view.pausedAt === null) ask(wanted);
     draw(liveness);
   });
 
+  const last = () => /** @type {HTMLSelectElement} */ ($("missing-last"));
+
   function listen() {
     ready = true;
-    $("missing-last").value = "1000";
-    $("missing-last").addEventListener("change", T.schedule);
+    last().value = String(T.settings.missing_last);
+    last().addEventListener("change", T.schedule);
   }
 
+  /** @param {string} wanted */
   async function ask(wanted) {
     const group = T.view.group;
     asking = true;
     asked = wanted;
     askedAt = performance.now();
-    const answer = await T.told("groups/" + group + "/missing?last=" + $("missing-last").value);
+    const found = await T.ask(`groups/${group}/missing?last=${last().value}`);
     asking = false;
-    problem = answer.problem;
-    if (answer.told) told[group] = { answer: answer.told, at: performance.now() };
+    problem = found.problem;
+    if (found.answer) known[group] = { answer: found.answer, at: performance.now() };
     T.schedule();
   }
 
+  /** @param {keyof Figures} by */
   function sort(by) {
     order = { by, descending: order.by === by ? !order.descending : by !== "name" };
     T.schedule();
   }
 
+  /** @param {Liveness} liveness */
   function draw(liveness) {
     const place = $("worst");
-    const known = told[T.view.group];
-    const rows = known ? worst(known) : [];
-    const looked = known ? T.count(known.answer.triggers) + " triggers in the ledger" : "";
+    const found = known[T.view.group];
+    const rows = found ? worst(found) : [];
+    const looked = found ? T.count(found.answer.triggers) + " triggers in the ledger" : "";
     T.text($("worst-note"), note(liveness, rows.length, looked));
-    const nothing = known ? "Each was in every one of them, in time." : problem || "Asking the daemon …";
+    const nothing = found ? "Each was in every one of them, in time." : problem || "Asking the daemon …";
     T.drawTable(place, "Worst instruments", COLUMNS, rows.slice(0, SHOWN), nothing);
     T.markSorted(place, order.by, order.descending ? "descending" : "ascending");
   }
 
+  /** @param {Liveness} liveness @param {number} count @param {string} looked */
   function note(liveness, count, looked) {
-    if (liveness === "none") return "as last told";
-    if (problem) return "not as of now: " + problem;
+    if (liveness === "none") return "as last received";
+    if (problem) return "out of date: " + problem;
     return count > SHOWN ? SHOWN + " of " + T.count(count) + " · " + looked : looked;
   }
 
-  /* Whoever was missing or late, or is not well now. */
+  /**
+   * Whoever was missing or late, or is not well now.
+   * @param {{answer: Missing, at: number}} found
+   * @returns {WorstRow[]}
+   */
   function worst({ answer, at }) {
     const group = T.view.group;
-    const states = T.section("states", group) || "";
     const since = (performance.now() - at) / 1e3;
+    /** @type {WorstRow[]} */
     const rows = [];
-    for (let number = 0; number < states.length; number++) {
-      const counts = answer.missing[number];
+    [...(T.section(`states/${group}`) || "")].forEach((letter, number) => {
+      const counts = answer.missing[number] || [];
       const late = answer.late[number] || 0;
-      if (!counts && !late && "o" === states[number]) continue;
-      const heard = answer.heard_s[number];
-      const quiet = /[sn]/.test(states[number]);
-      rows.push({
-        key: group + ":" + number,
-        number,
-        counts: counts || [],
-        sizes: answer.stretches.triggers,
-        by: {
-          name: number,
-          state: BAD[states[number]],
-          missing: counts ? counts.reduce((sum, n) => sum + n, 0) : 0,
-          late,
-          heard: heard === null || heard === undefined ? Infinity : quiet ? heard + since : heard,
-        },
-        letter: states[number],
-      });
-    }
+      if (!counts.length && !late && T.stateOf(letter).name === "ok") return;
+      const heard = answer.heard_s[number] ?? null;
+      const by = {
+        name: number,
+        state: T.badness(letter),
+        missing: counts.reduce((sum, n) => sum + n, 0),
+        late,
+        heard: heard === null ? Infinity : T.isQuiet(letter) ? heard + since : heard,
+      };
+      rows.push({ key: group + ":" + number, counts, sizes: answer.stretches.triggers, by, cells: cells(by, letter, answer.triggers) });
+    });
     const sign = order.descending ? -1 : 1;
-    rows.sort((a, b) => sign * compare(a.by[order.by], b.by[order.by]) || a.number - b.number);
-    for (const row of rows) row.cells = cells(row, answer.triggers);
-    return rows;
+    return rows.sort((a, b) => sign * compare(a.by[order.by], b.by[order.by]) || a.by.name - b.by.name);
   }
 
-  const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  const compare = (/** @type {number} */ a, /** @type {number} */ b) => (a < b ? -1 : a > b ? 1 : 0);
 
-  function cells({ by, letter }, triggers) {
+  /** @param {Figures} by @param {string} letter @param {number} triggers */
+  function cells(by, letter, triggers) {
     const share = triggers ? (100 * by.missing) / triggers : 0;
     return {
       state: T.stateWords(letter),
@@ -120,35 +122,31 @@
     };
   }
 
+  /** @param {WorstRow} row */
   function opener(row) {
     const [group, number] = row.key.split(":");
-    const button = T.make("button", "plain", T.instrumentName(group, Number(number)));
-    button.type = "button";
-    button.addEventListener("click", () => T.pick(group, Number(number)));
-    return button;
+    return T.button("plain", T.instrumentName(group, Number(number)), () => T.pick(group, Number(number)));
   }
 
   function strip() {
     const svg = document.createElementNS(SVG, "svg");
-    svg.setAttribute("class", "strip");
-    svg.setAttribute("viewBox", "0 0 " + STRIP + " 16");
-    svg.setAttribute("preserveAspectRatio", "none");
-    svg.setAttribute("aria-hidden", "true");
+    const attributes = { class: "strip", viewBox: "0 0 " + STRIP + " 16", preserveAspectRatio: "none", "aria-hidden": "true" };
+    for (const [name, value] of Object.entries(attributes)) svg.setAttribute(name, value);
+    svg.append(document.createElementNS(SVG, "path"));
     return svg;
   }
 
-  /* A bar a stretch, as high as the share of its triggers that lack the instrument: height tells it without colour. */
+  /**
+   * A bar per range of triggers, as high as the share of them that lack the instrument: height shows it without colour.
+   * @param {Element} svg
+   * @param {WorstRow} row
+   */
   function drawStrip(svg, { counts, sizes }) {
-    const wanted = counts.join(" ");
-    if (svg.dataset.drawn === wanted) return;
-    svg.dataset.drawn = wanted;
     const width = STRIP / Math.max(1, sizes.length);
     const bars = counts.map((n, i) => {
       const height = n ? 3 + (13 * n) / sizes[i] : 0;
       return n ? "M" + (i * width).toFixed(1) + " 16v-" + height.toFixed(1) + "h" + (width - 0.6).toFixed(1) + "v" + height.toFixed(1) + "z" : "";
     });
-    const path = document.createElementNS(SVG, "path");
-    path.setAttribute("d", bars.join(""));
-    svg.replaceChildren(path);
+    T.attribute(T.find(svg, "path"), "d", bars.join(""));
   }
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

@@ -2,107 +2,102 @@
 (function (T) {
   "use strict";
 
-  const MOST = 16;
-  /* In an experiment a client asks again as soon as it has its answer, unless one says otherwise: that is the load. */
-  const PERIODS = {
-    ...{ trend: 0.5, history: 0, snapshot: 1, window: 0.5, scan: 0, random: 0, newest: 0.1 },
-    ...{ light_curve: 0, cone: 0 },
-  };
+  const fields = T.settings.experiment;
+  const MOST = fields.workloads.maxLength || Infinity;
+  /** @type {HTMLFormElement | null} */
   let form = null;
   let made = 0;
 
   T.experimentForm = function () {
-    const place = document.getElementById("experiment-form");
-    form = form || build(place);
-    form.querySelector(".governed").hidden = ((T.section("governor") || {}).state || "off") === "off";
-    for (const set of form.querySelectorAll("fieldset.workload")) T.offerGroups(set);
-    T.text(document.getElementById("experiment-lasts"), lasts());
+    const shown = (form = form || build(T.byId("experiment-form")));
+    T.find(shown, ".governed").hidden = (T.section("governor")?.state || "off") === "off";
+    for (const set of workloadsOf(shown)) T.offerGroups(set);
+    T.text(T.byId("experiment-lasts"), lasts(shown));
   };
 
+  const workloadsOf = (/** @type {HTMLElement} */ place) => /** @type {HTMLElement[]} */ ([...place.querySelectorAll("fieldset.workload")]);
+
+  /** @param {HTMLElement} place */
   function build(place) {
     const workloads = T.make("div", "stack workloads");
-    const more = T.make("button", "plain", "Add a workload");
-    more.type = "button";
-    more.addEventListener("click", () => {
-      if (workloads.children.length < MOST) add(workloads).querySelector("select").focus();
+    const more = T.button("plain", "Add a workload", () => {
+      if (workloads.children.length < MOST) T.find(add(workloads, "scan"), "select").focus();
     });
     const built = T.orderForm(place, {
       prefix: "experiment",
       fields: [
-        { name: "pairs", label: "Pairs of blocks", kind: "number", value: 6, min: 1, max: 100, step: 1, needed: true },
-        { name: "block_s", label: "A block, s", kind: "number", value: 20, min: 0.1, max: 3600, needed: true },
-        { name: "warm_up_s", label: "Of it cut off first, s", kind: "number", value: 3, min: 0, max: 600, needed: true },
+        { ...fields.pairs, name: "pairs", label: "Pairs of blocks" },
+        { ...fields.block_s, name: "block_s", label: "Block length, s" },
+        { ...fields.warm_up_s, name: "warm_up_s", label: "Warm-up, s" },
         {
           name: "doses",
           label: "Doses (clients)",
           pattern: "\\s*\\d+(\\s*[,\\s]\\s*\\d+)*\\s*",
-          title: "numbers of clients with commas between, e.g. 1, 2, 4, 8",
+          title: "numbers of clients, separated by commas, e.g. 1, 2, 4, 8",
           hint: "e.g. 1, 2, 4, 8; empty: clients as above",
         },
       ],
       button: "Start the experiment",
-      order: start,
+      order: () => start(built),
     });
     const governed = T.make("label", "governed");
-    const tick = T.make("input");
-    tick.type = "checkbox";
-    governed.append(tick, " run it although the governor is on, which may let in fewer readers than a block asks for");
+    governed.append(T.make("input", "", undefined, { type: "checkbox" }), " run it although the governor is on, which may admit fewer readers than a block asks for");
     built.prepend(workloads, more);
-    built.querySelector(".order-row").before(governed);
-    form = built;
-    add(workloads).querySelector("[name=kind]").value = "scan";
-    add(workloads).querySelector("[name=kind]").value = "history";
-    for (const kind of workloads.querySelectorAll("[name=kind]")) kind.dispatchEvent(new Event("change"));
+    T.find(built, ".order-row").before(governed);
+    add(workloads, "scan");
+    add(workloads, "history");
     return built;
   }
 
-  function add(workloads) {
+  /** @param {HTMLElement} workloads @param {string} kind */
+  function add(workloads, kind) {
     const set = T.make("fieldset", "workload");
-    const legend = T.make("legend");
     const note = T.make("span");
-    const away = T.make("button", "plain", "Remove");
-    away.type = "button";
-    away.addEventListener("click", () => {
-      if (workloads.children.length > 1) set.remove();
-    });
+    const legend = T.make("legend");
     legend.append(note);
     const grid = T.make("div", "fields");
     made += 1;
-    grid.append(...T.workloadFields().map((told) => T.field("experiment-" + made, told)));
-    set.append(legend, grid, away);
+    grid.append(...T.workloadFields().map((described) => T.field("experiment-" + made, described)));
+    const remove = T.button("plain", "Remove", () => {
+      if (workloads.children.length > 1) set.remove();
+    });
+    set.append(legend, grid, remove);
     workloads.append(set);
-    T.followKind(set, note);
-    const kind = set.querySelector("[name=kind]");
-    kind.addEventListener("change", () => (set.querySelector("[name=period_s]").value = PERIODS[kind.value]));
-    kind.dispatchEvent(new Event("change"));
+    T.input(set, "kind").value = kind;
+    T.followKind(set, note, (chosen) => ({ period_s: T.settings.kinds[chosen].experiment_period_s }));
     return set;
   }
 
-  const doses = () => (form.querySelector("[name=doses]").value.match(/\d+/g) || []).map(Number);
+  /** @param {HTMLFormElement} shown */
+  const common = (shown) => T.values(T.find(shown, ":scope > .fields"));
+  /** @param {HTMLFormElement} shown */
+  const doses = (shown) => (T.input(shown, "doses").value.match(/\d+/g) || []).map(Number);
 
-  function lasts() {
-    const { pairs, block_s } = T.values(form.querySelector(":scope > .fields"));
+  /** @param {HTMLFormElement} shown */
+  function lasts(shown) {
+    const { pairs, block_s } = common(shown);
     if (!pairs || !block_s) return "";
-    const blocks = 1 + 2 * pairs * Math.max(1, doses().length);
-    return T.count(blocks) + " blocks, " + T.lasted(blocks * block_s);
+    const blocks = 1 + 2 * Number(pairs) * Math.max(1, doses(shown).length);
+    return T.count(blocks) + " blocks, " + T.lasted(blocks * Number(block_s));
   }
 
-  async function start() {
-    const { pairs, block_s, warm_up_s } = T.values(form.querySelector(":scope > .fields"));
-    const sets = [...form.querySelectorAll("fieldset.workload")].map((set) => T.values(set));
+  /** @param {HTMLFormElement} shown @returns {Promise<Outcome>} */
+  async function start(shown) {
+    const { pairs, block_s, warm_up_s } = common(shown);
     const names = new Map();
-    const workloads = sets.map((values) => {
+    const workloads = workloadsOf(shown).map((set) => {
+      const values = T.values(set);
       const count = (names.get(values.kind) || 0) + 1;
       names.set(values.kind, count);
       return { ...values, name: count === 1 ? values.kind : values.kind + "_" + count };
     });
-    const settings = { workloads, pairs, block_s, warm_up_s, doses: doses() };
-    const governed = form.querySelector(".governed");
-    if (!governed.hidden) settings.governed = governed.querySelector("input").checked;
-    const answer = await T.order("interference/start", settings, "Start an interference experiment");
-    if (!answer.ok) return answer;
+    const governed = T.find(shown, ".governed");
+    const further = governed.hidden ? {} : { governed: T.find(governed, "input").checked };
+    const settings = { workloads, pairs, block_s, warm_up_s, doses: doses(shown), ...further };
+    const outcome = await T.order("interference/start", settings, "Start an interference experiment");
+    if (!outcome.ok) return outcome;
     T.choose({ experiment: null });
     T.askExperiments();
-    return { ok: true, line: "It was started, and is shown above." };
+    return { ok: true, line: "The experiment was started; it is shown above." };
   }
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

@@ -1,23 +1,27 @@
-/* Single keys for what a shift does most; never while somebody types, and to be turned off (WCAG 2.1.4). */
+/* Single keys for frequent actions; never while somebody types, and they can be turned off (WCAG 2.1.4). */
 (function (T) {
   "use strict";
 
   const OFF = "triggerlog.keys-off";
-  const KEYS = [
-    ["1 … 6", "open a tab"],
-    ["p", "pause the charts, or let them go on"],
-    ["[ and ]", "a shorter or a longer stretch of time"],
+  const KEYS = () => [
+    ["1 … " + T.tabNames().length, "open a tab"],
+    ["p", "pause the charts, or resume them"],
+    ["[ and ]", "a shorter or longer time range"],
     ["?", "this list"],
-    ["Escape", "close what lies open"],
+    ["Escape", "close the open dialog or drawer"],
   ];
+  /** @type {HTMLDialogElement | null} */
   let dialog = null;
 
   const isOff = () => localStorage.getItem(OFF) === "1";
 
+  /** @param {EventTarget | null} target */
   function isTyping(target) {
-    return target.closest("input, textarea, select, dialog, [contenteditable], [role=combobox], [role=listbox]") !== null;
+    const typed = "input, textarea, select, dialog, [contenteditable], [role=combobox], [role=listbox]";
+    return target instanceof Element && target.closest(typed) !== null;
   }
 
+  /** @param {KeyboardEvent} event */
   function press(event) {
     if (event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented || isTyping(event.target)) return;
     if (event.key === "?") show();
@@ -31,17 +35,14 @@
   }
 
   function show() {
-    if (!dialog) document.getElementById("page").append((dialog = build()));
+    if (!dialog) T.byId("page").append((dialog = build()));
     dialog.showModal();
   }
 
   function build() {
-    const made = T.make("dialog", "keys-dialog");
-    made.setAttribute("aria-labelledby", "keys-title");
-    const title = T.make("h2", "", "Keys");
-    title.id = "keys-title";
+    const made = T.make("dialog", "keys-dialog", undefined, { "aria-labelledby": "keys-title" });
     const list = T.make("dl");
-    for (const [keys, what] of KEYS) {
+    for (const [keys, what] of KEYS()) {
       const term = T.make("dt");
       term.append(T.make("kbd", "", keys));
       list.append(term, T.make("dd", "", what));
@@ -51,13 +52,10 @@
     box.type = "checkbox";
     box.checked = !isOff();
     box.addEventListener("change", () => (box.checked ? localStorage.removeItem(OFF) : localStorage.setItem(OFF, "1")));
-    label.append(box, " single keys act (kept in this browser)");
-    const close = T.make("button", "", "Close");
-    close.addEventListener("click", () => made.close());
-    made.append(title, list, label, close);
+    label.append(box, " use single-key shortcuts (saved in this browser)");
+    made.append(T.make("h2", "", "Keys", { id: "keys-title" }), list, label, T.button("", "Close", () => made.close()));
     return made;
   }
 
-  T.showKeys = show;
   document.addEventListener("keydown", press);
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

@@ -1,20 +1,20 @@
-/* The orbit: the newest trigger's values against the instruments, each second while it is seen. */
+/* The orbit: the newest trigger's values against the instruments, each second while it is visible. */
 (function (T) {
   "use strict";
 
   const EVERY_MS = 1000;
   const OLD_S = 5;
-  const INK = "#8b98a8";
-  const RULE = "#222b35";
-  const LINE = "#9cc3e6";
-  const RED = "#ff8178";
+  const NAMED = 12; // missing instruments that are named
   const STEPS = [1, 2, 5, 10];
-  const $ = (id) => document.getElementById(id);
+  const { calm, rule, red } = T.settings.colours;
+  const $ = T.byId;
 
   let asking = false;
   let askedAt = 0;
   let asked = "";
+  /** @type {(Orbit & {group: string, problem?: string}) | null} */
   let shown = null; // the answer that is drawn
+  /** @type {Record<string, [number, number]>} */
   let spans = {}; // plot -> range of its axis
   let ready = false;
 
@@ -26,61 +26,76 @@
     note(liveness);
   });
 
+  const choice = () => /** @type {HTMLSelectElement} */ ($("orbit-choice"));
+
   function listen() {
     ready = true;
-    $("orbit-choice").addEventListener("change", () => T.choose({ channel: $("orbit-choice").value }));
+    choice().addEventListener("change", () => T.choose({ channel: choice().value }));
   }
 
+  /** @param {string} wanted */
   async function ask(wanted) {
     asking = true;
     if (wanted !== asked) spans = {};
     asked = wanted;
     askedAt = performance.now();
-    const choice = T.view.channel === null ? "" : "?choice=" + encodeURIComponent(T.view.channel);
-    const answer = await T.told("groups/" + T.view.group + "/orbit" + choice);
+    const group = T.view.group;
+    const chosen = T.view.channel === null ? "" : "?choice=" + encodeURIComponent(T.view.channel);
+    const { answer, problem } = await T.ask(`groups/${group}/orbit${chosen}`);
     asking = false;
-    if (answer.told) draw((shown = Object.assign(answer.told, { group: wanted.split(" ")[0] })));
-    else if (shown) shown.problem = answer.problem;
-    else T.text($("orbit-note"), answer.problem);
+    if (answer) draw((shown = { ...answer, group }));
+    else if (shown) shown.problem = problem;
+    else T.text($("orbit-note"), problem);
   }
 
+  /** @param {Liveness} liveness */
   function note(liveness) {
     if (!shown) return;
-    if (shown.trigger === null) {
+    if (shown.trigger === null || shown.time_ms === null) {
       T.text($("orbit-note"), "no trigger is stored yet");
       return;
     }
-    const age = seconds();
-    const old = age > OLD_S || liveness === "none" || shown.problem;
-    const when = old ? "of " + T.time(shown.time_ms) + " UTC, about " + T.about(age) + " ago" : T.time(shown.time_ms) + " UTC";
+    const age = seconds(shown.group, shown.trigger, shown.time_ms);
+    const old = age > OLD_S || liveness === "none" || shown.problem !== undefined;
+    const when = T.time(shown.time_ms) + " UTC";
     const rms = shown.plots.map((plot) => plot.name + " rms " + T.number(plot.rms) + " " + plot.unit).join(", ");
-    T.text($("orbit-note"), "trigger " + T.count(shown.trigger) + " · " + when + " · " + rms + (shown.problem ? " · " + shown.problem : ""));
+    const parts = ["trigger " + T.count(shown.trigger), old ? "of " + when + ", about " + T.about(age) + " ago" : when, rms];
+    if (shown.problem) parts.push(shown.problem);
+    T.text($("orbit-note"), parts.join(" · "));
     T.attribute($("orbit-note"), "data-old", old ? "true" : null);
   }
 
-  /* How old it is: by the triggers since, while there are any, for the clock of an instrument may be off. */
-  function seconds() {
-    const newest = (T.section("totals", shown.group) || {}).newest;
-    const rate = T.latest(shown.group, "received");
-    if (rate > 0 && newest != null && newest >= shown.trigger) return (newest - shown.trigger) / rate;
-    return (T.now() - shown.time_ms) / 1e3;
+  /**
+   * How old a trigger is: by the triggers since, while there are any, for the clock of an instrument may be off.
+   * @param {string} group
+   * @param {number} trigger
+   * @param {number} time_ms
+   */
+  function seconds(group, trigger, time_ms) {
+    const newest = T.section(`totals/${group}`)?.newest ?? null;
+    const rate = T.latest(group, "received");
+    if (rate !== null && rate > 0 && newest !== null && newest >= trigger) return (newest - trigger) / rate;
+    return (T.now() - time_ms) / 1e3;
   }
 
-  function draw(told) {
-    T.setOptions($("orbit-choice"), told.choices.map((name) => [name, name]));
-    $("orbit-choice").value = told.choice;
-    missing(told);
-    const gd = $("orbit").querySelector(".js-plotly-plot");
-    if (!gd) return;
-    const names = told.plots.map((_, i) => "y" + (i ? i + 1 : ""));
-    const traces = told.plots.flatMap((plot, i) => [values(plot, names[i], told.group), gone(told, plot, names[i])]);
-    window.Plotly.react(gd, traces, layout(gd, told));
-    if (!gd.dataset.listens) {
-      gd.dataset.listens = "true";
-      gd.on("plotly_click", (event) => T.pick(shown.group, event.points[0].x));
+  /** @param {Orbit & {group: string}} orbit */
+  function draw(orbit) {
+    T.setOptions(choice(), orbit.choices.map((name) => [name, name]));
+    choice().value = orbit.choice;
+    missing(orbit);
+    const plot = T.plotOf($("orbit"));
+    if (!plot) return;
+    const traces = orbit.plots.flatMap((each, i) => [values(each, axisName(i), orbit.group), gone(orbit, each, axisName(i))]);
+    window.Plotly.react(plot, traces, layout(plot, orbit));
+    if (!plot.dataset.listens) {
+      plot.dataset.listens = "true";
+      plot.on("plotly_click", (event) => shown && T.pick(shown.group, event.points[0].x));
     }
   }
 
+  const axisName = (/** @type {number} */ i) => "y" + (i ? i + 1 : "");
+
+  /** @param {OrbitPlot} plot @param {string} yaxis @param {string} group */
   function values(plot, yaxis, group) {
     return {
       x: plot.values.map((_, i) => i),
@@ -89,58 +104,62 @@
       name: plot.name,
       mode: plot.values.length > 400 ? "lines" : "lines+markers",
       connectgaps: false,
-      line: { color: LINE, width: 1 },
+      line: { color: calm, width: 1 },
       marker: { size: 4 },
       text: plot.values.map((_, i) => T.instrumentName(group, i)),
       hovertemplate: "%{text}: %{y:.4~g} " + plot.unit + "<extra></extra>",
     };
   }
 
-  /* Who is missing stands on the lower edge: a gap in a line of points is not seen. */
-  function gone(told, plot, yaxis) {
+  /**
+   * Missing instruments are marked on the lower edge: a gap in a line of points is not visible.
+   * @param {Orbit & {group: string}} orbit
+   * @param {OrbitPlot} plot
+   * @param {string} yaxis
+   */
+  function gone(orbit, plot, yaxis) {
     return {
-      x: told.missing,
-      y: told.missing.map(() => span(plot)[0]),
+      x: orbit.missing,
+      y: orbit.missing.map(() => span(plot)[0]),
       yaxis,
       mode: "markers",
       cliponaxis: false,
-      marker: { symbol: "x", size: 7, color: RED },
-      text: told.missing.map((i) => T.instrumentName(told.group, i)),
+      marker: { symbol: "x", size: 7, color: red },
+      text: orbit.missing.map((i) => T.instrumentName(orbit.group, i)),
       hovertemplate: "%{text}: missing<extra></extra>",
     };
   }
 
-  function layout(gd, told) {
-    const made = {
-      height: gd.layout.height || 330,
-      autosize: true,
-      margin: { l: 56, r: 10, t: 8, b: 34 },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { size: 11, color: INK },
-      showlegend: false,
-      hovermode: "closest",
-      dragmode: false,
-      xaxis: { range: [-1, told.plots[0].values.length], fixedrange: true, gridcolor: RULE, zeroline: false, title: { text: "instrument", standoff: 6 } },
-    };
-    const n = told.plots.length;
-    told.plots.forEach((plot, i) => {
+  /** @param {PlotElement} plot @param {Orbit} orbit */
+  function layout(plot, orbit) {
+    const n = orbit.plots.length;
+    const xaxis = { range: [-1, orbit.plots[0].values.length], fixedrange: true, gridcolor: rule, zeroline: false, title: { text: "instrument", standoff: 6 } };
+    const axes = orbit.plots.map((each, i) => {
       const top = 1 - i / n;
-      made["yaxis" + (i ? i + 1 : "")] = {
+      return {
         domain: [top - 1 / n + (i < n - 1 ? 0.06 : 0), top],
-        range: span(plot),
+        range: span(each),
         fixedrange: true,
-        gridcolor: RULE,
+        gridcolor: rule,
         zerolinecolor: "#3a4654",
         nticks: 5,
-        title: { text: plot.name + (plot.unit ? " (" + plot.unit + ")" : ""), standoff: 4 },
+        title: { text: each.name + (each.unit ? " (" + each.unit + ")" : ""), standoff: 4 },
       };
     });
-    if (n > 1) made.xaxis.anchor = "y" + n;
-    return made;
+    return {
+      ...T.plotLayout(plot.layout.height || 330),
+      margin: { l: 56, r: 10, t: 8, b: 34 },
+      hovermode: "closest",
+      xaxis: n > 1 ? { ...xaxis, anchor: "y" + n } : xaxis,
+      ...Object.fromEntries(axes.map((axis, i) => ["yaxis" + (i ? i + 1 : ""), axis])),
+    };
   }
 
-  /* An axis that fits and stays: it grows when something leaves it, and shrinks when half of it lies empty. */
+  /**
+   * An axis that fits and stays: it grows when something leaves it, and shrinks when half of it is empty.
+   * @param {OrbitPlot} plot
+   * @returns {[number, number]}
+   */
   function span(plot) {
     const known = plot.values.filter((value) => value !== null);
     let low = Math.min(...known);
@@ -155,15 +174,16 @@
     return (spans[plot.name] = [low, high]);
   }
 
+  /** @param {number} value */
   function nice(value) {
     const power = Math.pow(10, Math.floor(Math.log10(value)));
-    return power * STEPS.find((step) => value <= step * power * 1.000001);
+    return power * (STEPS.find((step) => value <= step * power * 1.000001) || 10);
   }
 
-  function missing(told) {
-    const names = told.missing.slice(0, 12).map((number) => T.instrumentName(told.group, number));
-    const more = told.missing.length > 12 ? " and " + (told.missing.length - 12) + " more" : "";
-    const words = told.missing.length ? "✕ Missing from this trigger: " + names.join(", ") + more + "." : "";
-    T.text($("orbit-missing"), words);
+  /** @param {Orbit & {group: string}} orbit */
+  function missing({ missing, group }) {
+    const names = missing.slice(0, NAMED).map((number) => T.instrumentName(group, number));
+    const more = missing.length > NAMED ? " and " + (missing.length - NAMED) + " more" : "";
+    T.text($("orbit-missing"), missing.length ? "✕ Missing from this trigger: " + names.join(", ") + more + "." : "");
   }
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

@@ -1,17 +1,18 @@
-/* The stream: connect, reconnect for ever, tell how old the data is, draw once per animation frame. */
+/* The stream: connect, reconnect for ever, show how old the data is, draw once per animation frame. */
 (function (T) {
   "use strict";
 
   const DELAYED_MS = 1500;
   const NO_DATA_MS = 4000;
-  const QUIET_MS = 350; // a frame draws the page; where none comes, its age goes on being told
+  const QUIET_MS = 350; // a frame draws the page; where none comes, its age is still updated
   const SILENCE_MS = 4000; // the page sends 4 frames a second, or a heartbeat each second when the daemon is gone
   const RECONNECT_MOST_MS = 2000;
-  const SESSION_ENDED = 4401;
 
+  /** @type {WebSocket | null} */
   let socket = null;
   let pause = 100;
   let heard = performance.now(); // last message of any kind
+  /** @type {number | null} */
   let fresh = null; // when the newest data was as old as `lag`
   let lag = 0;
   let lostSince = Date.now();
@@ -27,9 +28,9 @@
     heard = performance.now();
     opened.onmessage = (event) => receive(JSON.parse(event.data));
     opened.onclose = (event) => {
-      if (event.code === SESSION_ENDED) location.reload(); // which leads to the way in
+      if (event.code === T.settings.session_ended) location.reload(); // which leads to the log-in
       if (opened !== socket) return;
-      stillIn();
+      checkSession();
       socket = null;
       T.pageProcess.up = false;
       pause = Math.min(RECONNECT_MOST_MS, pause * 2);
@@ -38,20 +39,23 @@
     };
   }
 
-  /* A browser is not told why a stream was refused: a page that was restarted knows no session of before. */
-  function stillIn() {
+  /* A browser does not learn why a stream was refused: a page that was restarted knows no earlier session. */
+  function checkSession() {
     fetch("/healthz", { headers: { accept: "application/json" }, redirect: "error" })
-      .then((answer) => answer.json())
-      .then((told) => "daemon" in told || location.reload())
+      .then((response) => response.json())
+      .then((health) => {
+        if (!("daemon" in health)) location.reload();
+      })
       .catch(() => {}); // nobody answers: the banner says so
   }
 
+  /** @param {Message} message */
   function receive(message) {
     heard = performance.now();
     pause = 100;
     T.pageProcess.up = true;
     T.apply(message);
-    if (T.state.build && T.state.build !== document.getElementById("page").dataset.build) location.reload();
+    if (T.state.build && T.state.build !== T.byId("page").dataset.build) location.reload();
     if (message.kind === "frame" || (message.kind === "snapshot" && message.link.up)) {
       fresh = heard;
       lag = message.lag;
@@ -59,9 +63,7 @@
     schedule();
   }
 
-  T.age = function () {
-    return fresh === null ? Infinity : performance.now() - fresh + lag;
-  };
+  T.age = () => (fresh === null ? Infinity : performance.now() - fresh + lag);
 
   /* live, delayed or none: nothing that is not live may look it. */
   T.liveness = function () {
@@ -71,9 +73,7 @@
     return age >= DELAYED_MS ? "delayed" : "live";
   };
 
-  T.lostSince = function () {
-    return T.pageProcess.up && T.state.link.since ? T.state.link.since : lostSince;
-  };
+  T.lostSince = () => (T.pageProcess.up && T.state.link.since ? T.state.link.since : lostSince);
 
   /* By the daemon's clock, which all times on the page are of. */
   T.now = function () {
@@ -126,11 +126,11 @@
     document.addEventListener("visibilitychange", schedule);
   }
 
-  /* Dash builds the page after its scripts are loaded; the page's root and its charts tell that it has. */
+  /* Dash builds the page after its scripts are loaded; the page's root and its charts show that it has. */
   const built = new MutationObserver(() => {
     if (document.querySelectorAll(".chart .js-plotly-plot .main-svg").length === 0) return;
     built.disconnect();
     start();
   });
   built.observe(document.documentElement, { childList: true, subtree: true });
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

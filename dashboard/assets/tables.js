@@ -2,80 +2,71 @@
 (function (T) {
   "use strict";
 
-  /* columns: [{name, label, words: true for text, make: (row) => element, once, in place of text}].
-     rows: [{key, cells: {name: text or {text, level, title}}, level}]; the first column heads its row. */
-  T.drawTable = function (place, caption, columns, rows, nothing) {
-    const table = place.querySelector("table") || build(place, caption, columns, nothing);
+  T.drawTable = function (place, caption, columns, rows, empty) {
+    const table = place.querySelector("table") || build(place, caption, columns, empty);
     const body = table.tBodies[0];
     const kept = new Map([...body.rows].map((row) => [row.dataset.key, row]));
     const wanted = rows.map((row) => kept.get(row.key) || line(columns, row));
     if (wanted.length !== body.rows.length || wanted.some((row, i) => row !== body.rows[i])) body.replaceChildren(...wanted);
     rows.forEach((row, i) => fill(wanted[i], columns, row));
-    table.parentElement.hidden = rows.length === 0;
-    const empty = place.querySelector(".nothing");
-    empty.hidden = rows.length > 0;
-    T.text(empty, nothing);
+    T.find(place, "div.scrolls").hidden = rows.length === 0;
+    const nothing = T.find(place, "p.nothing");
+    nothing.hidden = rows.length > 0;
+    T.text(nothing, empty);
   };
 
-  function build(place, caption, columns, nothing) {
-    /* On a narrow screen the table is moved by itself, and by the arrow keys once it has the focus. */
-    const box = T.make("div", "scrolls");
-    box.tabIndex = 0;
-    box.setAttribute("role", "region");
-    box.setAttribute("aria-label", caption);
+  /** @template {Row} R @param {HTMLElement} place @param {string} caption @param {Column<R>[]} columns @param {string} empty */
+  function build(place, caption, columns, empty) {
+    /* On a narrow screen the table scrolls by itself, and by the arrow keys once it has the focus. */
+    const box = T.make("div", "scrolls", undefined, { role: "region", "aria-label": caption, tabindex: "0" });
     const table = T.make("table", "figures");
     const head = table.createTHead().insertRow();
     for (const column of columns) {
-      const cell = T.make("th", column.words ? "words" : "", column.sort ? undefined : column.label);
+      const cell = T.make("th", column.words ? "words" : "", column.sort ? undefined : column.label, { scope: "col" });
       if (column.sort) {
-        const button = T.make("button", "sort", column.label);
-        button.type = "button";
-        button.addEventListener("click", column.sort);
-        cell.append(button);
+        cell.append(T.button("sort", column.label, column.sort));
         cell.dataset.column = column.name;
       }
-      cell.scope = "col";
       if (column.title) cell.title = column.title;
       head.append(cell);
     }
     table.createTBody();
     box.append(table);
-    place.append(box, T.make("p", "nothing", nothing));
+    place.append(box, T.make("p", "nothing", empty));
     return table;
   }
 
-  /* Which column a table is sorted by: direction is ascending or descending. */
   T.markSorted = function (place, name, direction) {
     for (const cell of place.querySelectorAll("thead th[data-column]")) {
-      T.attribute(cell, "aria-sort", cell.dataset.column === name ? direction : null);
+      T.attribute(cell, "aria-sort", cell.getAttribute("data-column") === name ? direction : null);
     }
   };
 
+  /** @template {Row} R @param {Column<R>[]} columns @param {R} row */
   function line(columns, row) {
-    const made = T.make("tr");
-    made.dataset.key = row.key;
+    const made = T.make("tr", "", undefined, { "data-key": row.key });
     columns.forEach((column, i) => {
-      const cell = T.make(i ? "td" : "th", column.words ? "words" : "");
-      if (!i) cell.scope = "row";
-      cell.dataset.column = column.name;
+      const cell = T.make(i ? "td" : "th", column.words ? "words" : "", undefined, { "data-column": column.name });
+      if (!i) cell.setAttribute("scope", "row");
       if (column.make) cell.append(column.make(row));
       made.append(cell);
     });
     return made;
   }
 
+  /** @template {Row} R @param {HTMLTableRowElement} element @param {Column<R>[]} columns @param {R} row */
   function fill(element, columns, row) {
-    T.attribute(element, "data-level", row.level || null);
     columns.forEach((column, i) => {
-      const told = row.cells[column.name];
+      const cell = element.cells[i];
       if (column.make) {
-        if (column.update) column.update(element.cells[i].firstChild, row);
+        if (column.update && cell.firstElementChild) column.update(cell.firstElementChild, row);
         return;
       }
-      const cell = element.cells[i];
-      T.text(cell, told !== null && typeof told === "object" ? told.text : told === undefined ? "" : told);
-      T.attribute(cell, "data-level", (told && told.level) || null);
-      T.attribute(cell, "title", (told && told.title) || null);
+      const given = row.cells[column.name];
+      const { text, level = null, title = null } = typeof given === "object" ? given : { text: given === undefined ? "" : given };
+      T.text(cell, text);
+      T.attribute(cell, "data-level", level);
+      T.attribute(cell, "title", title);
     });
   }
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

@@ -7,41 +7,46 @@
   const W = 120;
   const H = 26;
   const SVG = "http://www.w3.org/2000/svg";
-  const SHOWN = { waiting: T.count, absent: T.count, open: T.count };
+  /** @type {Record<string, (value: Value) => string>} */
+  const SHOWN = { waiting: T.count, absent: T.count };
 
   T.drawTiles = function (liveness) {
     const group = T.view.group;
     const dead = liveness === "none";
-    const beside = besides(group);
+    const notes = notesOf(group);
     const sparks = sparksDue(group);
-    for (const column of ["received", "written", "p50", "p99", "waiting", "absent", "reads"]) {
-      const tile = document.getElementById("tile-" + column);
+    for (const column of T.settings.tiles) {
+      const tile = T.byId("tile-" + column);
       const shown = (SHOWN[column] || T.number)(T.latest(group, column));
-      T.text(tile.querySelector(".value"), dead ? "–" : shown);
-      T.text(tile.querySelector(".beside"), dead ? "was " + shown : beside[column] || "");
+      T.text(T.find(tile, ".value"), dead ? "–" : shown);
+      T.text(T.find(tile, ".aside"), dead ? "was " + shown : notes[column] || "");
       T.attribute(tile, "data-level", dead ? null : level(group, column));
-      if (sparks) spark(tile.querySelector(".spark"), group, column);
+      if (sparks) spark(T.find(tile, ".spark"), group, column);
     }
-    const told = T.section("group", group);
-    T.text(document.querySelector("#tile-absent .unit"), told ? "of " + T.count(told.instruments) : "");
+    const known = T.section(`group/${group}`);
+    T.text(T.find(T.byId("tile-absent"), ".unit"), known ? "of " + T.count(known.instruments) : "");
   };
 
   T.onTab("live", () => totals(T.view.group));
 
-  function besides(group) {
-    const budget = (T.section("limits") || {}).commit_p99_ms;
+  /** @param {string} group @returns {Record<string, string>} */
+  function notesOf(group) {
+    const budget = T.section("limits")?.commit_p99_ms;
     return {
       received: T.number(T.latest(group, "committed")) + " committed /s",
       p99: budget === undefined ? "" : "budget " + budget + " ms",
       waiting: outlook(group),
-      absent: T.number(T.latest(group, "missing")) + " missing a trigger",
+      absent: T.number(T.latest(group, "missing")) + " missing per trigger",
       written: written(group),
       p50: "longest " + T.number(T.latest(group, "longest")) + " ms",
       reads: readers(group),
     };
   }
 
-  /* Clients that may ask, and rows they are given. */
+  /**
+   * Clients that may ask, and the rows that they receive.
+   * @param {string} group
+   */
   function readers(group) {
     const all = Object.values(T.section("readers") || {}).filter((reader) => reader.group === group);
     if (!all.length) return "no readers";
@@ -51,41 +56,52 @@
     return asking + " clients · " + T.number(T.latest(group, "rows_read")) + " rows/s";
   }
 
-  /* How long an outage may last, or how soon one that is over is made up for; what is open says nothing then. */
+  /**
+   * How long an outage may last, or how soon the backlog of one that is over is gone.
+   * @param {string} group
+   */
   function outlook(group) {
     const open = T.count(T.latest(group, "open")) + " open";
-    const told = T.section("outlook", group) || {};
-    if (told.drained_in_s) return open + " · drained in " + T.about(told.drained_in_s);
-    const away = (T.section("store") || {}).available === false || told.drained_in_s === null;
-    return told.full_in_s == null ? open : open + " · " + (away ? "full in " : "room for ") + T.about(told.full_in_s);
+    const known = T.section(`outlook/${group}`);
+    if (known?.drained_in_s) return open + " · drained in " + T.about(known.drained_in_s);
+    if (!known || known.full_in_s === null) return open;
+    const away = T.section("store")?.available === false || known.drained_in_s === null;
+    return open + " · " + (away ? "full in " : "room for ") + T.about(known.full_in_s);
   }
 
-  /* How it is stored, and what of it a crash of the database now would take: nothing is not worth a word. */
+  /**
+   * How it is stored, and what of it a crash of the database now would take: nothing is not worth a word.
+   * @param {string} group
+   */
   function written(group) {
-    const told = T.section("group", group) || {};
-    const way = (told.layout || "") + ", " + (told.durability || "");
-    if (told.at_risk_ms === 0) return way;
-    const risk = (T.section("totals", group) || {}).at_risk;
-    const age = told.at_risk_ms === null ? "all " : "";
-    return way + " · " + age + T.count(risk) + " at risk";
+    const known = T.section(`group/${group}`);
+    if (!known) return "";
+    const way = known.layout + ", " + known.durability;
+    if (known.at_risk_ms === 0) return way;
+    const all = known.at_risk_ms === null ? "all " : "";
+    return way + " · " + all + T.count(T.section(`totals/${group}`)?.at_risk) + " at risk";
   }
 
+  /** @param {string} group @param {string} column */
   function level(group, column) {
     const value = T.latest(group, column);
-    const budget = (T.section("limits") || {}).commit_p99_ms;
+    const budget = T.section("limits")?.commit_p99_ms;
     if (column === "p99" && budget !== undefined && value !== null && value > budget) return "over";
-    if (column === "absent" && /[sn]/.test(T.section("states", group) || "")) return "over";
+    if (column === "absent" && [...(T.section(`states/${group}`) || "")].some(T.isQuiet)) return "over";
     if (column === "written" && shortfall(group)) return "over";
-    if (column === "waiting" && (T.section("group", group) || {}).backpressure) return "over";
+    if (column === "waiting" && T.section(`group/${group}`)?.backpressure) return "over";
     return null;
   }
 
+  /** @param {string} group */
   function shortfall(group) {
-    return ((T.section("store") || {}).shortfall || {})[(T.section("group", group) || {}).durability];
+    const known = T.section(`group/${group}`);
+    return known && T.section("store")?.shortfall[known.durability];
   }
 
-  let sparked = { group: null, at: -Infinity };
+  let sparked = { group: "", at: -Infinity };
 
+  /** @param {string} group */
   function sparksDue(group) {
     const at = performance.now();
     if (sparked.group === group && at - sparked.at < SPARK_EVERY_MS) return false;
@@ -93,31 +109,10 @@
     return true;
   }
 
+  /** @param {HTMLElement} place @param {string} group @param {string} column */
   function spark(place, group, column) {
     const to = T.state.newest;
     if (to === null) return;
-    const { x, y } = T.window(group, column, to - SPARK_MS, to, 240);
-    let low = Infinity;
-    let high = -Infinity;
-    for (const value of y) {
-      if (value === null) continue;
-      low = Math.min(low, value);
-      high = Math.max(high, value);
-    }
-    const span = Math.max(high - low, Math.abs(high) * 0.04, 1e-9);
-    const middle = (high + low) / 2;
-    let path = "";
-    let pen = "M";
-    for (let i = 0; i < x.length; i++) {
-      if (y[i] === null) {
-        pen = "M";
-        continue;
-      }
-      const px = Math.max(0, (1 - (to - x[i]) / SPARK_MS) * W);
-      const py = H / 2 - ((y[i] - middle) / span) * (H - 4);
-      path += pen + px.toFixed(1) + " " + py.toFixed(1);
-      pen = "L";
-    }
     if (!place.firstChild) {
       const svg = document.createElementNS(SVG, "svg");
       svg.setAttribute("viewBox", "0 0 " + W + " " + H);
@@ -125,50 +120,72 @@
       svg.append(document.createElementNS(SVG, "path"));
       place.append(svg);
     }
-    place.firstChild.firstChild.setAttribute("d", path);
+    T.find(place, "path").setAttribute("d", line(T.window(group, column, to - SPARK_MS, to, 240), to));
   }
 
+  /** @param {Points} points @param {number} to */
+  function line({ x, y }, to) {
+    const known = y.filter((value) => value !== null);
+    const low = Math.min(...known);
+    const high = Math.max(...known);
+    const span = Math.max(high - low, Math.abs(high) * 0.04, 1e-9);
+    const middle = (high + low) / 2;
+    let path = "";
+    let pen = "M";
+    x.forEach((time, i) => {
+      const value = y[i];
+      if (value === null) {
+        pen = "M";
+        return;
+      }
+      const px = Math.max(0, (1 - (to - time) / SPARK_MS) * W);
+      const py = H / 2 - ((value - middle) / span) * (H - 4);
+      path += pen + px.toFixed(1) + " " + py.toFixed(1);
+      pen = "L";
+    });
+    return path;
+  }
+
+  /** @param {string} group */
   function totals(group) {
-    const told = T.section("totals", group);
-    const place = document.getElementById("totals");
-    if (!told) return;
+    const known = T.section(`totals/${group}`);
+    const place = T.byId("totals");
+    if (!known) return;
     if (!place.firstChild) {
       place.append(T.make("h2", "", "Readings since the daemon started"), T.make("p", "equation"), T.make("p", "verdict"));
     }
-    terms(place.children[1], told);
-    const adds = told.unaccounted === 0;
-    const parts = [adds ? "✓ every reading is accounted for" : "✕ " + T.count(told.unaccounted) + " not accounted for"];
-    if (told.dead_letters) parts.push(T.count(told.dead_letters) + " lie in the dead letters");
-    if (told.newest !== null) parts.push("newest " + T.count(told.newest));
-    T.text(place.children[2], parts.join(" · "));
+    terms(T.find(place, "p.equation"), known);
+    const adds = known.unaccounted === 0;
+    const parts = [adds ? "✓ every reading is accounted for" : "✕ " + T.count(known.unaccounted) + " not accounted for"];
+    if (known.dead_letters) parts.push(T.count(known.dead_letters) + " in the dead letters");
+    if (known.newest !== null) parts.push("newest " + T.count(known.newest));
+    T.text(T.find(place, "p.verdict"), parts.join(" · "));
     T.attribute(place, "data-adds", String(adds));
   }
 
-  function terms(place, told) {
-    // What an earlier daemon left in the journal came in, too; most days there is none of it.
-    const names = ["received", "recovered", "committed", "duplicate", "refused", "dead", "waiting", "assembling"];
-    if (!place.firstChild) {
-      names.forEach((name, i) => {
-        const sign = T.make("span", "sign", name === "committed" ? "=" : "+");
-        if (i) place.append(sign);
-        const term = T.make("span", "term");
-        if (name === "recovered") sign.dataset.sign = name;
-        term.dataset.term = name;
-        term.append(T.make("b"), T.make("span", "name", " " + name));
-        place.append(term, " ");
-      });
+  // What an earlier daemon left in the journal came in, too; most days there is none of it.
+  const TERMS = /** @type {const} */ (["received", "recovered", "committed", "duplicate", "refused", "dead", "waiting", "assembling"]);
+
+  /** @param {HTMLElement} place @param {Totals} known */
+  function terms(place, known) {
+    if (!place.firstChild) buildTerms(place);
+    for (const name of TERMS) {
+      const term = T.find(place, "[data-term=" + name + "]");
+      T.text(T.find(term, "b"), T.count(known[name]));
+      T.attribute(term, "data-level", (name === "refused" || name === "dead") && known[name] ? "over" : null);
     }
-    for (const name of names) {
-      const term = place.querySelector("[data-term=" + name + "]");
-      T.text(term.firstChild, T.count(told[name]));
-      if (name === "recovered") {
-        term.hidden = !told.recovered;
-        place.querySelector("[data-sign=recovered]").hidden = !told.recovered;
-      }
-      T.attribute(term, "data-level", (name === "refused" || name === "dead") && told[name] ? "over" : null);
-      if (name !== "refused") continue;
-      const reasons = Object.entries(told.reasons).filter(([, n]) => n);
-      T.text(term.lastChild, " refused" + (reasons.length ? " (" + reasons.map(([why, n]) => why.replaceAll("_", " ") + " " + T.count(n)).join(", ") + ")" : ""));
-    }
+    for (const part of ["[data-term=recovered]", "[data-sign=recovered]"]) T.find(place, part).hidden = !known.recovered;
+    const reasons = Object.entries(known.reasons).filter(([, n]) => n).map(([why, n]) => why.replaceAll("_", " ") + " " + T.count(n));
+    T.text(T.find(place, "[data-term=refused] .name"), " refused" + (reasons.length ? " (" + reasons.join(", ") + ")" : ""));
   }
-})((window.triggerlog = window.triggerlog || {}));
+
+  /** @param {HTMLElement} place */
+  function buildTerms(place) {
+    TERMS.forEach((name, i) => {
+      if (i) place.append(T.make("span", "sign", name === "committed" ? "=" : "+", { "data-sign": name }));
+      const term = T.make("span", "term", undefined, { "data-term": name });
+      term.append(T.make("b"), T.make("span", "name", " " + name));
+      place.append(term, " ");
+    });
+  }
+})(window.triggerlog);

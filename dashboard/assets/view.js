@@ -1,22 +1,25 @@
-/* What a person has chosen, kept in the address so that a reload, the way back or a colleague sees the same. */
+/* What a person has chosen, stored in the address so that a reload, the way back or a colleague sees the same. */
 (function (T) {
   "use strict";
 
-  const RANGES = { "1m": 60e3, "5m": 300e3, "1h": 3600e3, run: null };
-  const KEPT = ["tab", "range", "group", "instrument", "pausedAt", "channel", "experiment", "visits"];
-  const $ = (id) => document.getElementById(id);
+  const RANGES = T.settings.ranges_s;
+  const STORED = /** @type {(keyof View)[]} */ (["tab", "range", "group", "instrument", "pausedAt", "channel", "experiment", "visits"]);
+  const LEAST_S = 60; // what is shown of a run that has just begun
+  const $ = T.byId;
 
-  T.view = { tab: "live", range: "5m", group: null, instrument: null, pausedAt: null, channel: null, experiment: null, visits: null };
+  T.view = { tab: "live", range: "5m", group: "", instrument: null, pausedAt: null, channel: null, experiment: null, visits: null };
   const usual = Object.assign({}, T.view);
+  /** @type {string | null} */
   let picked = null;
+  /** @type {string | null} */
   let segments = null;
 
   /* From when to when the charts show: up to now, or to where they were paused. */
-  T.stretch = function () {
+  T.timeRange = function () {
     const to = T.view.pausedAt === null ? T.state.newest : T.view.pausedAt;
     if (to === null) return null;
     const width = RANGES[T.view.range];
-    return { from: width === null ? Math.min(T.began(T.view.group), to - RANGES["1m"]) : to - width, to };
+    return { from: width === null ? Math.min(T.began(T.view.group) ?? to, to - LEAST_S * 1e3) : to - width * 1e3, to };
   };
 
   T.readView = function () {
@@ -28,7 +31,7 @@
       T.showTab();
       T.redraw();
     });
-    for (const button of document.querySelectorAll("button.range")) {
+    for (const button of rangeButtons()) {
       button.addEventListener("click", () => T.choose({ range: button.dataset.range }));
     }
     $("pause").addEventListener("click", T.pause);
@@ -36,21 +39,24 @@
     T.showTab();
   };
 
+  const rangeButtons = () => /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("button.range"));
+
   function read() {
     const asked = new URLSearchParams(location.search);
-    for (const name of KEPT) T.view[name] = asked.get(name) || usual[name];
+    Object.assign(T.view, Object.fromEntries(STORED.map((name) => [name, asked.get(name) || usual[name]])));
     if (!(T.view.range in RANGES)) T.view.range = usual.range;
     T.view.pausedAt = Number(T.view.pausedAt) || null;
-    if (!$("panel-" + T.view.tab)) T.view.tab = usual.tab;
+    if (!document.getElementById("panel-" + T.view.tab)) T.view.tab = usual.tab;
   }
 
-  /* `further`: a step that the browser's way back undoes; what is only turned there and back is none. */
+  /* `further`: a step that the browser's way back undoes; what is only switched there and back is none. */
   T.choose = function (change, further) {
     Object.assign(T.view, change);
     const asked = new URLSearchParams(location.search);
-    for (const name of KEPT) {
-      if (T.view[name] === null || (T.view[name] === usual[name] && !asked.has(name))) asked.delete(name);
-      else asked.set(name, T.view[name]);
+    for (const name of STORED) {
+      const value = T.view[name];
+      if (value === null || (value === usual[name] && !asked.has(name))) asked.delete(name);
+      else asked.set(name, String(value));
     }
     const address = asked.toString() ? "?" + asked : location.pathname;
     if (further) history.pushState(null, "", address);
@@ -68,7 +74,7 @@
   };
 
   function marks() {
-    for (const button of document.querySelectorAll("button.range")) {
+    for (const button of rangeButtons()) {
       T.attribute(button, "aria-pressed", String(button.dataset.range === T.view.range));
     }
   }
@@ -77,29 +83,23 @@
     const groups = T.groups();
     if (!groups.includes(T.view.group)) T.view.group = groups[0];
     drawGroups(groups);
-    const paused = T.view.pausedAt !== null;
-    T.attribute($("pause"), "aria-pressed", String(paused));
-    T.text($("pause"), paused ? "Resume charts" : "Pause charts");
-    T.text($("paused"), paused ? "Charts paused at " + T.time(T.view.pausedAt) + " UTC; data goes on gathering" : "");
+    const pausedAt = T.view.pausedAt;
+    T.attribute($("pause"), "aria-pressed", String(pausedAt !== null));
+    T.text($("pause"), pausedAt !== null ? "Resume charts" : "Pause charts");
+    T.text($("paused"), pausedAt !== null ? "Charts paused at " + T.time(pausedAt) + " UTC; data is still collected" : "");
     reopen();
   };
 
+  /** @param {string[]} groups */
   function drawGroups(groups) {
     const wanted = groups.join("|");
     if (wanted !== segments) {
       segments = wanted;
       $("groups").hidden = groups.length < 2;
-      $("groups").replaceChildren(
-        ...groups.map((group) => {
-          const button = T.make("button", "", group);
-          button.dataset.group = group;
-          button.addEventListener("click", () => T.choose({ group }));
-          return button;
-        })
-      );
+      $("groups").replaceChildren(...groups.map((group) => T.button("", group, () => T.choose({ group }))));
     }
     for (const button of $("groups").children) {
-      T.attribute(button, "aria-pressed", String(button.dataset.group === T.view.group));
+      T.attribute(button, "aria-pressed", String(button.textContent === T.view.group));
     }
   }
 
@@ -107,8 +107,8 @@
   function reopen() {
     if (T.view.instrument === null || picked === T.view.instrument) return;
     const [group, number] = T.view.instrument.split(":");
-    const told = T.section("group", group);
-    if (told && Number(number) < told.instruments) T.pick(group, Number(number));
+    const known = T.section(`group/${group}`);
+    if (known && Number(number) < known.instruments) T.pick(group, Number(number));
   }
 
   T.pick = function (group, instrument) {
@@ -126,8 +126,9 @@
   }
 
   /* The drawer was closed: in the drawer itself, so it is Dash that knows. */
-  (window.dash_clientside = window.dash_clientside || {}).triggerlog = {
-    closed: function (opened) {
+  window.dash_clientside = window.dash_clientside || {};
+  window.dash_clientside.triggerlog = {
+    closed(opened) {
       if (opened !== false || picked === null) return;
       const cell = T.cell(picked);
       picked = null;
@@ -136,4 +137,4 @@
       if (cell) cell.focus();
     },
   };
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

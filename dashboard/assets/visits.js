@@ -1,50 +1,52 @@
-/* The tab Visits: what is known of the run that is shown, asked for while it is seen, and which run that is. */
+/* The tab Visits: what is known of the run that is shown, fetched while it is visible, and which run that is. */
 (function (T) {
   "use strict";
 
-  const AGAIN_MS = { going: 3000, over: 8000 };
-  const KEPT = 4; // runs whose figures are kept here
-  const GOING = ["starting", "running", "waiting", "compacting", "stopping"];
-  const $ = (id) => document.getElementById(id);
+  const AGAIN_MS = { active: 3000, over: 8000 };
+  const KEPT = 4; // runs whose figures are held here
+  const $ = T.byId;
+  /** @type {Map<string, VisitFigures>} */
   const figures = new Map(); // id -> figures, the one used last at the end
+  /** @type {PastVisits[] | null} */
   let past = null;
+  /** @type {VisitSettings | null} */
   let settings = null;
   let version = 0;
   let problem = "";
   let unknown = ""; // why the run that the address names cannot be had
   let askedAt = -Infinity;
+  /** @type {string | null} */
   let askedFor = null;
   let asking = false;
 
   T.onTab("visits", (liveness) => {
     const status = T.section("visits") || null;
     const id = wanted(status);
-    const going = status !== null && GOING.includes(status.state);
-    const due = performance.now() - askedAt >= (going ? AGAIN_MS.going : AGAIN_MS.over) || askedFor !== id;
+    const active = status !== null && status.active;
+    const due = performance.now() - askedAt >= (active ? AGAIN_MS.active : AGAIN_MS.over) || askedFor !== id;
     if (!asking && due) ask(id);
-    const place = $("visits-problem");
-    T.text(place, problem || unknown);
-    place.hidden = place.textContent === "";
-    T.attribute(place, "data-level", "wrong");
+    T.problem($("visits-problem"), problem || unknown);
     const live = status !== null && status.id === id ? status : null;
     const kept = (past || []).find((one) => one.id === id) || null;
-    const told = figures.get(id) || null;
-    T.visitsForm(going, settings);
-    T.drawVisitsRun({ id, live, kept, told, going, known: past !== null }, liveness);
+    const known = figures.get(id) || null;
+    T.visitsForm(active, settings);
+    T.drawVisitsRun({ id, live, kept, figures: known, listed: past !== null }, liveness);
     T.drawVisitsPast(past || [], id);
-    $("visits-shown").hidden = id === "" || (live === null && told === null);
+    $("visits-shown").hidden = id === "" || (live === null && known === null);
     if ($("visits-shown").hidden) return;
-    T.drawVisitsTiles(live, told, liveness);
-    T.drawVisitsSky(id, told, live);
-    if (told === null) return;
-    T.drawVisitsCharts(id, told);
-    T.drawVisitsTables(told);
+    T.drawVisitsTiles(live, known, liveness);
+    T.drawVisitsSky(id, known, live);
+    if (known === null) return;
+    T.drawVisitsCharts(id, known);
+    T.drawVisitsTables(known);
   });
 
-  /* The one that the address names; without one what runs now or ran last. */
+  /**
+   * The one that the address names; without one what runs now or ran last.
+   * @param {VisitsSection | null} status
+   */
   const wanted = (status) => T.view.visits || (status ? status.id : past && past.length ? past[0].id : "");
 
-  /* Starts to be asked at once, e.g. after an order. */
   T.askVisits = function () {
     askedAt = -Infinity;
     T.schedule();
@@ -56,38 +58,48 @@
     $("visits-run").scrollIntoView({ block: "nearest" });
   };
 
+  /** @param {string} id */
   async function ask(id) {
     asking = true;
     askedAt = performance.now();
     askedFor = id;
     const known = figures.get(id);
-    const { told, problem: why } = await T.told("visits?" + new URLSearchParams({ run: id, stamp: known ? known.stamp : 0, version }));
+    const question = new URLSearchParams({ run: id, stamp: String(known ? known.stamp : 0), version: String(version) });
+    const found = await T.ask(`visits?${question}`);
     asking = false;
-    problem = why && "Visits are not known now: " + why + ".";
-    if (told !== null) take(told);
+    problem = found.problem && "Visits are unknown: " + found.problem + ".";
+    if (found.answer) take(found.answer);
     T.schedule();
   }
 
-  function take(told) {
-    version = told.version;
-    if (told.past !== null) {
-      past = told.past;
-      settings = told.settings;
+  /** @param {VisitsAnswer} answer */
+  function take(answer) {
+    version = answer.version;
+    if (answer.past !== null) {
+      past = answer.past;
+      settings = answer.settings;
     }
-    unknown = told.problem && T.view.visits === told.run ? "The run " + told.run + " cannot be shown: " + told.problem + "." : "";
-    if (told.figures === null || told.run === null) return;
-    const kept = figures.get(told.run);
-    figures.delete(told.run);
-    figures.set(told.run, kept && kept.stamp === told.figures.stamp ? kept : joined(kept, told.figures));
-    if (figures.size > KEPT) figures.delete(figures.keys().next().value);
+    const { run, figures: sent } = answer;
+    unknown = answer.problem && T.view.visits === run ? "The run " + run + " cannot be shown: " + answer.problem + "." : "";
+    if (sent === null || run === null) return;
+    const kept = figures.get(run);
+    figures.delete(run);
+    if ("columns" in sent) figures.set(run, joined(kept, sent));
+    else if (kept) figures.set(run, kept);
+    const oldest = [...figures.keys()][0];
+    if (figures.size > KEPT) figures.delete(oldest);
   }
 
-  /* A run that grows sends the points that came since. */
-  function joined(kept, told) {
-    const columns = {};
-    for (const [name, tail] of Object.entries(told.columns)) {
-      columns[name] = told.from && kept ? kept.columns[name].slice(0, told.from).concat(tail) : tail;
+  /**
+   * Of a run that grows the answer holds the points that came since.
+   * @param {VisitFigures | undefined} kept
+   * @param {VisitFigures} sent
+   */
+  function joined(kept, sent) {
+    const columns = { ...sent.columns };
+    for (const name of T.keys(columns)) {
+      if (sent.from && kept) columns[name] = kept.columns[name].slice(0, sent.from).concat(sent.columns[name]);
     }
-    return { ...told, columns, from: kept ? told.from : 0 };
+    return { ...sent, columns, from: kept ? sent.from : 0 };
   }
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

@@ -1,61 +1,59 @@
-/* A run of visits drawn: seconds against visit with their lines, boxes by bin, what the seconds go into, what is over. */
+/* A run of visits drawn: seconds against visit with fitted lines, boxes by bin, the steps of a visit, what is over. */
 (function (T) {
   "use strict";
 
-  const CALM = "#9cc3e6";
-  const GREY = "#76839a";
+  const { calm, grey, limit, ink } = T.settings.colours;
   const SAND = "#c3b596";
-  const LIMIT = "#d98a86";
-  const RULE = "#222b35";
-  const INK = "#c9d3de";
-  const FONT = { family: "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif", size: 11, color: "#8b98a8" };
-  const CONFIG = { displayModeBar: false, displaylogo: false, scrollZoom: false, responsive: true };
   const TALL = 400;
   const LOW = 230;
   const FEW = 250; // points that have room to be larger
   const NEAR = 3; // a line that far above the points would flatten them: it is drawn on the logarithmic axis alone
-  const SERIES = [["visit_s", "total", CALM], ["select_s", "select", GREY], ["store_s", "store", SAND]];
-  const PARTS = [
-    ["select_object_s", "select object", "#5f87ad"], ["select_source_s", "select source", "#7fa8cf"], ["select_forced_s", "select forced", "#a9cbea"],
-    ["store_last_s", "store last", "#6f675a"], ["store_object_s", "store object", "#8d8371"], ["store_source_s", "store source", "#aa9f8a"],
-    ["store_forced_s", "store forced", "#c6baa3"], ["commit_s", "commit", "#e2d7c2"],
+  const SERIES = /** @type {const} */ ([["visit_s", "total", calm], ["select_s", "select", grey], ["store_s", "store", SAND]]);
+  const STEPS = [
+    ["select_object_s", "select object", "#5f87ad"],
+    ["select_source_s", "select source", "#7fa8cf"],
+    ["select_forced_s", "select forced", "#a9cbea"],
+    ["store_last_s", "store last", "#6f675a"],
+    ["store_object_s", "store object", "#8d8371"],
+    ["store_source_s", "store source", "#aa9f8a"],
+    ["store_forced_s", "store forced", "#c6baa3"],
+    ["commit_s", "commit", "#e2d7c2"],
   ];
-  const $ = (id) => document.getElementById(id);
-  const seconds = T.visitSeconds || ((value) => T.number(value));
-  const finite = (value) => value !== null && value !== undefined && Number.isFinite(value);
+  const SCALES = [
+    ["linear", "Linear", "from zero to the longest visit"],
+    ["log", "Logarithmic", "with the paper’s line and the limit, however far"],
+  ];
+  const plotElement = (/** @type {string} */ id) => /** @type {PlotElement} */ (T.byId(id));
   let scale = "linear";
   let drawn = ""; // run, axis and stamp of what is drawn
   let points = 0; // that the chart of seconds holds
 
-  T.drawVisitsCharts = function (id, told) {
-    axisKeys();
-    const wanted = id + "|" + scale + "|" + told.stamp;
+  T.drawVisitsCharts = function (id, figures) {
+    scaleButtons();
+    const wanted = id + "|" + scale + "|" + figures.stamp;
     if (wanted === drawn) return;
-    const grows = drawn.startsWith(id + "|" + scale + "|") && told.from > 0 && told.from === points && points < FEW === told.columns.visit.length < FEW;
-    const same = drawn.startsWith(id + "|") && drawn.endsWith("|" + told.stamp); // the axis alone is another
+    const continues = drawn.startsWith(id + "|" + scale + "|") && figures.from > 0 && figures.from === points;
+    const grows = continues && points < FEW === figures.columns.visit.length < FEW;
+    const same = drawn.startsWith(id + "|") && drawn.endsWith("|" + figures.stamp); // the axis alone is another
     drawn = wanted;
-    time(told, grows);
+    time(figures, grows);
     if (same) return;
-    boxes(told);
-    parts(told);
-    over(told);
+    boxes(figures);
+    steps(figures);
+    over(figures);
   };
 
-  function axisKeys() {
-    const place = $("visits-axis");
+  function scaleButtons() {
+    const place = T.byId("visits-axis");
     if (!place.firstChild) {
-      const group = T.make("div", "segments");
-      group.setAttribute("role", "group");
-      group.setAttribute("aria-label", "Axis of the seconds");
-      for (const [name, label, title] of [["linear", "Linear", "from zero to the longest visit"], ["log", "Logarithmic", "with the paper’s line and the limit, however far"]]) {
-        const button = T.make("button", "", label);
-        button.type = "button";
-        button.title = title;
-        button.dataset.axis = name;
-        button.addEventListener("click", () => {
+      const group = T.make("div", "segments", undefined, { role: "group", "aria-label": "Axis of the seconds" });
+      for (const [name, label, title] of SCALES) {
+        const button = T.button("", label, () => {
           scale = name;
           T.schedule();
         });
+        button.title = title;
+        button.dataset.axis = name;
         group.append(button);
       }
       place.append(group);
@@ -65,135 +63,170 @@
 
   // --- seconds against visit ---------------------------------------------------------------------------------------------
 
-  function time(told, grows) {
-    const { columns } = told;
-    const to = columns.visit.length ? columns.visit[columns.visit.length - 1] : 1;
-    const from = columns.visit.length ? columns.visit[0] : 0;
-    const most = Math.max(1e-6, ...columns.visit_s.filter(finite));
-    const paper = told.paper ? (visit) => told.paper.intercept + (told.paper.slope_per_1000 * visit) / 1000 : null;
-    const shows = (value) => scale === "log" || value <= NEAR * most;
-    const withPaper = paper !== null && shows(paper(to));
-    const withLimit = shows(told.limit_s);
-    const highest = Math.max(most, withPaper ? paper(to) : 0, withLimit ? told.limit_s : 0);
-    const lines = SERIES.map(([name, label, color]) => {
-      const fit = told.fits[name];
-      return straight(label + ", line", fit ? [fit.intercept + (fit.slope_per_1000 * from) / 1000, fit.intercept + (fit.slope_per_1000 * to) / 1000] : [null, null], color, "solid", 2);
-    });
-    function straight(name, y, color, dash, width) {
-      return { type: "scatter", mode: "lines", name, x: [from, to], y: y.map((value) => (scale === "log" && value <= 0 ? null : value)), line: { color, width, dash }, hoverinfo: "skip" };
-    }
-    const further = [
-      straight("paper", withPaper ? [paper(from), paper(to)] : [null, null], INK, "dot", 1.4),
-      straight("limit", withLimit ? [told.limit_s, told.limit_s] : [null, null], LIMIT, "dash", 1.4),
-    ];
-    const width = Math.max(1, to - from);
-    const xaxis = { ...plain(), range: [from - 0.01 * width, to + 0.01 * width], title: { text: "visit", standoff: 6 }, hoverformat: ",d" };
-    const yaxis = { ...plain(), title: { text: "seconds" }, ...(scale === "log" ? logarithmic(columns, highest) : { range: [0, 1.06 * highest] }) };
-    const place = $("visits-time");
+  /** @param {VisitFigures} figures @param {boolean} grows */
+  function time(figures, grows) {
+    const { columns } = figures;
+    const reach = reachOf(figures);
+    const lines = linesOf(figures, reach);
+    const margin = 0.01 * Math.max(1, reach.to - reach.from);
+    const xaxis = { ...T.plotAxis(), range: [reach.from - margin, reach.to + margin], title: { text: "visit", standoff: 6 }, hoverformat: ",d" };
+    const yaxis = { ...T.plotAxis(), title: { text: "seconds" }, ...(scale === "log" ? logarithmic(figures, reach.highest) : { range: [0, 1.06 * reach.highest] }) };
+    const plot = plotElement("visits-time");
     if (grows) {
-      const tail = (name) => columns[name].slice(points);
-      for (const [i, line] of [...lines, ...further].entries()) Object.assign(place.data[SERIES.length + i], { x: line.x, y: line.y });
-      Object.assign(place.layout.xaxis, { range: xaxis.range });
-      Object.assign(place.layout.yaxis, { range: yaxis.range });
-      window.Plotly.extendTraces(place, { x: SERIES.map(() => tail("visit")), y: SERIES.map(([name]) => tail(name)) }, SERIES.map((_, i) => i));
+      lines.forEach((line, i) => Object.assign(plot.data[SERIES.length + i], { x: line.x, y: line.y }));
+      Object.assign(plot.layout.xaxis, { range: xaxis.range });
+      Object.assign(plot.layout.yaxis, { range: yaxis.range });
+      const tail = (/** @type {number[]} */ column) => column.slice(points);
+      const added = { x: SERIES.map(() => tail(columns.visit)), y: SERIES.map(([name]) => tail(columns[name])) };
+      window.Plotly.extendTraces(plot, added, SERIES.map((_, i) => i));
     } else {
       const dots = SERIES.map(([name, label, color]) => ({
-        type: "scatter", mode: "markers", name: label, x: [...columns.visit], y: [...columns[name]],
-        marker: { size: columns.visit.length < FEW ? 5 : 3.5, color, opacity: 0.55 }, hovertemplate: "%{y:.3~g} s " + label + "<extra></extra>",
+        type: "scatter",
+        mode: "markers",
+        name: label,
+        x: [...columns.visit],
+        y: [...columns[name]],
+        marker: { size: columns.visit.length < FEW ? 5 : 3.5, color, opacity: 0.55 },
+        hovertemplate: "%{y:.3~g} s " + label + "<extra></extra>",
       }));
-      const layout = { ...common(TALL), hovermode: "x unified", xaxis, yaxis };
-      window.Plotly.react(place, [...dots, ...lines, ...further], layout, CONFIG);
+      window.Plotly.react(plot, [...dots, ...lines], { ...layout(TALL), hovermode: "x unified", xaxis, yaxis }, T.settings.graph);
     }
     points = columns.visit.length;
-    note(told, { withPaper, withLimit, paper, to });
+    note(figures, reach);
   }
 
-  function note(told, { withPaper, withLimit, paper, to }) {
-    const fit = told.fits.visit_s;
+  /**
+   * From which visit to which, up to how many seconds; the paper's line and the limit, where they are not too far up.
+   * @param {VisitFigures} figures
+   */
+  function reachOf({ columns, paper, limit_s }) {
+    const from = columns.visit.length ? columns.visit[0] : 0;
+    const to = T.lastOf(columns.visit) ?? 1;
+    const most = Math.max(1e-6, ...columns.visit_s);
+    const paperEnd = paper === null ? null : lineAt(paper, to);
+    const shown = (/** @type {number | null} */ value) => (value !== null && (scale === "log" || value <= NEAR * most) ? value : null);
+    const highest = Math.max(most, shown(paperEnd) || 0, shown(limit_s) || 0);
+    return { from, to, highest, paperEnd, withPaper: shown(paperEnd) !== null, withLimit: shown(limit_s) !== null };
+  }
+
+  /** @param {{intercept: number, slope_per_1000: number}} line @param {number} visit */
+  const lineAt = (line, visit) => line.intercept + (line.slope_per_1000 * visit) / 1000;
+
+  /** @param {VisitFigures} figures @param {ReturnType<typeof reachOf>} reach */
+  function linesOf({ fits, paper, limit_s }, { from, to, withPaper, withLimit }) {
+    /** @param {string} name @param {[number, number] | null} ends @param {string} color @param {string} dash @param {number} width */
+    const straight = (name, ends, color, dash, width) => ({
+      type: "scatter",
+      mode: "lines",
+      name,
+      x: [from, to],
+      y: (ends || [null, null]).map((value) => (scale === "log" && value !== null && value <= 0 ? null : value)),
+      line: { color, width, dash },
+      hoverinfo: "skip",
+    });
+    /** @param {{intercept: number, slope_per_1000: number} | null} line @returns {[number, number] | null} */
+    const ends = (line) => line && [lineAt(line, from), lineAt(line, to)];
+    return [
+      ...SERIES.map(([name, label, color]) => straight(label + ", line", ends(fits[name]), color, "solid", 2)),
+      straight("paper", withPaper ? ends(paper) : null, ink, "dot", 1.4),
+      straight("limit", withLimit ? [limit_s, limit_s] : null, limit, "dash", 1.4),
+    ];
+  }
+
+  /** @param {VisitFigures} figures @param {ReturnType<typeof reachOf>} reach */
+  function note(figures, { withPaper, withLimit, paperEnd }) {
+    const fit = figures.fits.visit_s;
     const parts = [];
-    if (fit) parts.push("total grows by " + signed(fit.slope_per_1000) + " s in 1,000 visits");
+    if (fit) parts.push("total grows by " + T.signed(fit.slope_per_1000) + " s in 1,000 visits");
     const far = [];
-    if (paper !== null && !withPaper) far.push("the paper’s line (" + seconds(paper(to)) + " s)");
-    if (!withLimit) far.push("the limit of " + T.plain(told.limit_s) + " s");
-    if (far.length) parts.push(far.join(" and ") + (far.length > 1 ? " lie above" : " lies above"));
-    if (told.visits && told.visits > points) parts.push(T.count(points) + " of " + T.count(told.visits) + " visits, the extremes among them");
+    if (paperEnd !== null && !withPaper) far.push("the paper’s line (" + T.seconds(paperEnd) + " s)");
+    if (!withLimit) far.push("the limit of " + T.plain(figures.limit_s) + " s");
+    if (far.length) parts.push(far.join(" and ") + (far.length > 1 ? " are above" : " is above"));
+    if (figures.visits && figures.visits > points) parts.push(T.count(points) + " of " + T.count(figures.visits) + " visits, the extremes included");
     const words = parts.join(" · ");
-    T.text($("visits-time-note"), words);
-    const text = told.columns.visit.length + " points; " + words + (told.paper ? "; the paper’s line: " + told.paper.label : "");
-    label("visits-time", "Seconds a visit against visit: " + text);
+    T.text(T.byId("visits-time-note"), words);
+    const paper = figures.paper ? "; the paper’s line: " + figures.paper.label : "";
+    label("visits-time", "Seconds per visit against visit: " + points + " points; " + words + paper);
   }
 
-  const signed = (value) => (value < 0 ? "−" : "") + String(Number(Math.abs(value).toPrecision(3)));
-
-  /* Steps of 1, 2 and 5, and no more decades than there are. */
-  function logarithmic(columns, highest) {
-    const low = Math.min(...SERIES.flatMap(([name]) => columns[name]).filter((value) => finite(value) && value > 0), highest);
-    const decades = Math.log10(highest / low);
-    const tickvals = [];
-    for (let power = Math.floor(Math.log10(low)); 10 ** power <= highest * 1.3; power++) {
-      for (const digit of decades > 2.5 ? [1] : [1, 2, 5]) tickvals.push(digit * 10 ** power);
-    }
-    const ticktext = tickvals.map((value) => String(Number(value.toPrecision(1))));
-    return { type: "log", range: [Math.log10(low) - 0.1, Math.log10(highest) + 0.1], tickmode: "array", tickvals, ticktext };
+  /**
+   * Steps of 1, 2 and 5, and no more decades than there are.
+   * @param {VisitFigures} figures
+   * @param {number} highest
+   */
+  function logarithmic({ columns }, highest) {
+    const low = Math.min(...SERIES.flatMap(([name]) => columns[name]).filter((value) => value > 0), highest);
+    return { ...T.logAxis(low, highest, 10 ** 2.5), range: [Math.log10(low) - 0.1, Math.log10(highest) + 0.1] };
   }
 
   // --- by bin ----------------------------------------------------------------------------------------------------------
 
+  /** @param {{first: number, last: number}[]} bins */
   const middles = (bins) => bins.map(({ first, last }) => (first + last) / 2);
-  const spans = (bins) => bins.map(({ first, last }) => T.count(first) + "–" + T.count(last));
+  /** @param {{first: number, last: number}} bin */
+  const span = ({ first, last }) => T.count(first) + "–" + T.count(last);
 
-  function binned(told) {
-    const bins = told.boxes;
-    const begin = bins.length ? bins[0].first : 0;
-    const end = bins.length ? Math.max(bins[bins.length - 1].last, bins[0].first + told.bin) : 1;
-    return { ...plain(), range: [begin - 0.03 * (end - begin), end + 0.03 * (end - begin)], title: { text: "visit", standoff: 6 } };
+  /** @param {VisitFigures} figures */
+  function binned({ boxes, bin }) {
+    const begin = boxes.length ? boxes[0].first : 0;
+    const end = boxes.length ? Math.max(boxes[boxes.length - 1].last, begin + bin) : 1;
+    const margin = 0.03 * (end - begin);
+    return { ...T.plotAxis(), range: [begin - margin, end + margin], title: { text: "visit", standoff: 6 } };
   }
 
-  function boxes(told) {
-    const { boxes: bins, bin } = told;
-    const pick = (name) => bins.map((box) => box[name]);
+  /** @param {VisitFigures} figures */
+  function boxes(figures) {
+    const { boxes: bins, bin } = figures;
     const x = middles(bins);
-    const highest = Math.max(1e-6, ...pick("high"));
-    const said = bins.map((b, i) => "visits " + spans(bins)[i] + "<br>" + seconds(b.low) + " to " + seconds(b.high) + " s<br>quartiles " + seconds(b.q1) + ", " + seconds(b.median) + ", " + seconds(b.q3) + " s<br>mean " + seconds(b.mean) + " s");
+    const highest = Math.max(1e-6, ...bins.map((box) => box.high));
+    const words = bins.map((box) => {
+      const quartiles = [box.q1, box.median, box.q3].map(T.seconds).join(", ");
+      const range = T.seconds(box.low) + " to " + T.seconds(box.high);
+      return "visits " + span(box) + "<br>" + range + " s<br>quartiles " + quartiles + " s<br>mean " + T.seconds(box.mean) + " s";
+    });
     const traces = [
       {
-        type: "box", name: "visits", x, q1: pick("q1"), median: pick("median"), q3: pick("q3"), lowerfence: pick("low"), upperfence: pick("high"),
-        width: 0.6 * bin, whiskerwidth: 0.5, line: { color: CALM, width: 1.2 }, fillcolor: "rgba(156,195,230,0.18)", hoverinfo: "skip",
+        ...{ type: "box", name: "visits", x, q1: bins.map((box) => box.q1), median: bins.map((box) => box.median), q3: bins.map((box) => box.q3) },
+        ...{ lowerfence: bins.map((box) => box.low), upperfence: bins.map((box) => box.high), width: 0.6 * bin, whiskerwidth: 0.5 },
+        ...{ line: { color: calm, width: 1.2 }, fillcolor: "rgba(156,195,230,0.18)", hoverinfo: "skip" },
       },
       {
-        type: "scatter", mode: "markers", name: "mean", x, y: pick("mean"), text: said, hovertemplate: "%{text}<extra></extra>",
-        marker: { symbol: "diamond", size: 7, color: INK, line: { color: "#0b0f14", width: 1 } },
+        ...{ type: "scatter", mode: "markers", name: "mean", x, y: bins.map((box) => box.mean), text: words, hovertemplate: "%{text}<extra></extra>" },
+        marker: { symbol: "diamond", size: 7, color: ink, line: { color: "#0b0f14", width: 1 } },
       },
     ];
-    const layout = { ...common(LOW), hovermode: "x", hoverdistance: -1, xaxis: binned(told), yaxis: { ...plain(), range: [0, 1.06 * highest], title: { text: "seconds" } } };
-    window.Plotly.react($("visits-boxes"), traces, layout, CONFIG);
-    T.text($("visits-boxes-note"), "quartiles, the whole range, ◆ mean · " + T.count(bin) + " visits a bin");
-    label("visits-boxes", "Boxes of the seconds a visit, " + T.count(bin) + " visits a bin: " + (bins.length ? "median " + seconds(bins[0].median) + " s in the first, " + seconds(bins[bins.length - 1].median) + " s in the last" : "none yet"));
+    const yaxis = { ...T.plotAxis(), range: [0, 1.06 * highest], title: { text: "seconds" } };
+    draw("visits-boxes", traces, { hovermode: "x", hoverdistance: -1, xaxis: binned(figures), yaxis });
+    T.text(T.byId("visits-boxes-note"), "quartiles, the whole range, ◆ mean · " + T.count(bin) + " visits per bin");
+    const ends = bins.length ? "median " + T.seconds(bins[0].median) + " s in the first, " + T.seconds(bins[bins.length - 1].median) + " s in the last" : "none yet";
+    label("visits-boxes", "Boxes of the seconds per visit, " + T.count(bin) + " visits per bin: " + ends);
   }
 
-  function parts(told) {
-    const bins = told.boxes;
-    const there = PARTS.filter(([name]) => (told.parts[name] || []).some((value) => value > 0));
-    const traces = there.map(([name, label, color]) => ({
-      type: "bar", name: label, x: middles(bins), y: told.parts[name], width: 0.86 * told.bin, marker: { color, line: { width: 0 } },
+  /** @param {VisitFigures} figures */
+  function steps(figures) {
+    const used = STEPS.filter(([name]) => (figures.parts[name] || []).some((value) => value > 0));
+    const traces = used.map(([name, label, color]) => ({
+      ...bars(figures, label, figures.parts[name], color),
       hovertemplate: "%{y:.3~g} s " + label + "<extra></extra>",
     }));
-    const layout = { ...common(LOW), barmode: "stack", hovermode: "x unified", xaxis: { ...binned(told), hoverformat: ",d" }, yaxis: { ...plain(), rangemode: "tozero", title: { text: "seconds, mean" } } };
-    window.Plotly.react($("visits-parts"), traces, layout, CONFIG);
-    legend(there, told);
-    const last = there.map(([name, label]) => label + " " + seconds(told.parts[name][told.parts[name].length - 1]) + " s").join(", ");
-    label("visits-parts", "Mean seconds a visit by what they go into; in the last bin: " + last);
+    const xaxis = { ...binned(figures), hoverformat: ",d" };
+    const yaxis = { ...T.plotAxis(), rangemode: "tozero", title: { text: "seconds, mean" } };
+    draw("visits-parts", traces, { barmode: "stack", hovermode: "x unified", xaxis, yaxis });
+    legend(used, figures.bin);
+    const last = used.map(([name, label]) => label + " " + T.seconds(T.lastOf(figures.parts[name])) + " s").join(", ");
+    label("visits-parts", "Mean seconds per visit by step; in the last bin: " + last);
   }
 
-  /* From the top of the stack down, as the eye finds them. */
-  function legend(there, told) {
-    const place = $("visits-parts-note");
-    const wanted = there.map(([name]) => name).join("|");
-    if (place.dataset.drawn === wanted) return;
-    place.dataset.drawn = wanted;
+  /** @param {VisitFigures} figures @param {string} name @param {number[]} y @param {string} color */
+  const bars = (figures, name, y, color) => ({ type: "bar", name, x: middles(figures.boxes), y, width: 0.86 * figures.bin, marker: { color, line: { width: 0 } } });
+
+  /** @param {string[][]} used @param {number} bin */
+  function legend(used, bin) {
+    const place = T.byId("visits-parts-note");
+    if (!T.differs(place, used.map(([name]) => name).join("|"))) return;
     place.classList.add("keys");
     place.replaceChildren(
-      ...there.map(([, label, color]) => {
+      ...used.map(([, label, color]) => {
         const key = T.make("span", "key");
         const swatch = T.make("i", "block");
         swatch.style.background = color;
@@ -201,37 +234,35 @@
         return key;
       })
     );
-    T.attribute(place, "title", "mean seconds of the visits of a bin of " + T.count(told.bin));
+    T.attribute(place, "title", "mean seconds of the visits of a bin of " + T.count(bin));
   }
 
-  function over(told) {
-    const bins = told.over;
-    const shares = bins.map(({ fraction }) => 100 * fraction);
-    const traces = [
-      {
-        type: "bar", name: "over", x: middles(bins), y: shares, width: 0.86 * told.bin, marker: { color: LIMIT, line: { width: 0 } },
-        text: spans(bins), textposition: "none", hovertemplate: "%{y:.3~g} % of visits %{text}<extra></extra>",
-      },
-    ];
+  /** @param {VisitFigures} figures */
+  function over(figures) {
+    const shares = figures.over.map(({ fraction }) => 100 * fraction);
+    const trace = {
+      ...bars(figures, "over", shares, limit),
+      ...{ x: middles(figures.over), text: figures.over.map(span), textposition: "none", hovertemplate: "%{y:.3~g} % of visits %{text}<extra></extra>" },
+    };
     const highest = Math.max(0, ...shares);
-    const yaxis = { ...plain(), range: [0, [5, 20, 100].find((top) => highest <= top)], ticksuffix: " %" };
-    window.Plotly.react($("visits-over"), traces, { ...common(LOW), hovermode: "x", hoverdistance: -1, xaxis: binned(told), yaxis }, CONFIG);
-    const any = shares.some((share) => share > 0);
-    const words = any ? "took longer than " + T.plain(told.limit_s) + " s" : "none took longer than " + T.plain(told.limit_s) + " s";
-    T.text($("visits-over-note"), words);
-    label("visits-over", "Visits over the limit by bin: " + (any ? T.number(shares[shares.length - 1], 0) + " % of the last bin " : "") + words);
+    const yaxis = { ...T.plotAxis(), range: [0, [5, 20, 100].find((top) => highest <= top)], ticksuffix: " %" };
+    draw("visits-over", [trace], { hovermode: "x", hoverdistance: -1, xaxis: binned(figures), yaxis });
+    const words = (highest > 0 ? "took" : "none took") + " longer than " + T.plain(figures.limit_s) + " s";
+    T.text(T.byId("visits-over-note"), words);
+    label("visits-over", "Visits over the limit by bin: " + (highest > 0 ? T.number(T.lastOf(shares), 0) + " % of the last bin " : "") + words);
   }
 
+  /** @param {string} id @param {object[]} traces @param {object} further */
+  function draw(id, traces, further) {
+    window.Plotly.react(plotElement(id), traces, { ...layout(LOW), ...further }, T.settings.graph);
+  }
+
+  const layout = (/** @type {number} */ height) => ({ ...T.plotLayout(height), margin: { l: 52, r: 12, t: 8, b: 38 } });
+
+  /** @param {string} name @param {string} words */
   function label(name, words) {
-    const place = $(name);
+    const place = T.byId(name);
     T.attribute(place, "role", "img");
     T.attribute(place, "aria-label", words);
   }
-
-  const common = (height) => ({
-    height, autosize: true, margin: { l: 52, r: 12, t: 8, b: 38 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: FONT,
-    showlegend: false, dragmode: false, hoverlabel: { bgcolor: "#0b0f14", bordercolor: RULE, font: { ...FONT, color: INK } },
-  });
-
-  const plain = () => ({ fixedrange: true, gridcolor: RULE, zeroline: false, nticks: 6 });
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

@@ -4,31 +4,29 @@
 
   const SVG = "http://www.w3.org/2000/svg";
   const SIZE = 400;
-  const ROOM = 174; // radius of the map
-  const CAPS = [10, 15, 20, 30, 45, 60, 90]; // degrees from the pole that the map may show
-  const STEPS = { 10: 2.5, 15: 5, 20: 5, 30: 10, 45: 15, 60: 15, 90: 15 };
-  const FIELD_DEG = 3.5; // unless the settings are known
-  const radians = (degrees) => (degrees * Math.PI) / 180;
-  const $ = (id) => document.getElementById(id);
-  let svg = null;
-  let cap = null;
-  let drawn = null;
+  const RADIUS = 174; // of the map
+  /** @type {[number, number][]} */
+  const CAPS = [[10, 2.5], [15, 5], [20, 5], [30, 10], [45, 15], [60, 15], [90, 15], [180, 30]]; // degrees from the pole, step of its circles
+  const radians = (/** @type {number} */ degrees) => (degrees * Math.PI) / 180;
+  const $ = T.byId;
+  let cap = 0;
+  let drawn = "";
 
-  T.drawVisitsSky = function (id, told, live) {
-    const ra = told ? told.columns.ra : [];
-    const decl = told ? told.columns.decl : [];
-    const last = live && live.last ? live.last : ra.length ? { ra: ra[ra.length - 1], decl: decl[ra.length - 1], visit: told.columns.visit[ra.length - 1] } : null;
-    const field = told && told.settings ? told.settings.survey.field_deg : FIELD_DEG;
-    const stamp = id + "|" + (told ? told.stamp : 0) + "|" + (last ? last.visit : "");
+  T.drawVisitsSky = function (id, figures, live) {
+    const { ra, decl, visit } = figures ? figures.columns : { ra: [], decl: [], visit: [] };
+    const newest = ra.length ? { ra: ra[ra.length - 1], decl: decl[ra.length - 1], visit: visit[ra.length - 1] } : null;
+    const last = live?.last || newest;
+    const field = figures?.settings?.survey.field_deg ?? Number(T.settings.visits["survey.field_deg"].value);
+    const stamp = id + "|" + (figures ? figures.stamp : 0) + "|" + (last ? last.visit : "");
     if (stamp === drawn) return;
-    const first = drawn === null || drawn.split("|")[0] !== id;
+    const first = drawn.split("|")[0] !== id;
     drawn = stamp;
-    if (svg === null) build();
+    const svg = $("visits-sky").querySelector("svg") || build();
     const widest = Math.max(0, ...decl.map((value) => value + 90), last ? last.decl + 90 : 0) + field / 2;
-    const needed = CAPS.find((one) => one >= widest) || 180;
-    if (first || needed > cap) graticule((cap = needed));
-    path(".seen", ra.map((value, i) => dot(value, decl[i])).join(""));
-    path(".field", last ? circle(last.ra, last.decl, field / 2) : "");
+    const [needed, step] = CAPS.find(([degrees]) => degrees >= widest) || CAPS[CAPS.length - 1];
+    if (first || needed > cap) graticule(svg, (cap = needed), step);
+    T.find(svg, ".seen").setAttribute("d", ra.map((value, i) => "M" + at(value, decl[i]) + "h0").join(""));
+    T.find(svg, ".field").setAttribute("d", last ? circle(last.ra, last.decl, field / 2) : "");
     const words = last
       ? "visit " + T.count(last.visit) + " at RA " + T.number(last.ra, 1) + "°, Dec " + T.number(last.decl, 1).replace("-", "−") + "° · field " + T.plain(field) + "° across"
       : "no visit yet";
@@ -36,18 +34,24 @@
     svg.setAttribute("aria-label", "Map of the sky around the south celestial pole: " + words + ", " + T.count(ra.length) + " earlier pointings faint");
   };
 
-  const path = (selector, d) => svg.querySelector(selector).setAttribute("d", d);
+  const distance = (/** @type {number} */ degrees) => (RADIUS * Math.sin(radians(degrees) / 2)) / Math.sin(radians(cap) / 2);
 
-  /* Lambert's projection around the pole, as seen from the ground: right ascension runs clockwise, 0 is on top. */
-  function project(ra, decl) {
-    const r = (ROOM * Math.sin(radians(decl + 90) / 2)) / Math.sin(radians(cap) / 2);
-    return [SIZE / 2 + r * Math.sin(radians(ra)), SIZE / 2 - r * Math.cos(radians(ra))];
+  /**
+   * Lambert's projection around the pole, as seen from the ground: right ascension runs clockwise, 0 is on top.
+   * @param {number} ra
+   * @param {number} decl
+   */
+  function at(ra, decl) {
+    const r = distance(decl + 90);
+    return (SIZE / 2 + r * Math.sin(radians(ra))).toFixed(1) + " " + (SIZE / 2 - r * Math.cos(radians(ra))).toFixed(1);
   }
 
-  const at = (ra, decl) => project(ra, decl).map((value) => value.toFixed(1)).join(" ");
-  const dot = (ra, decl) => "M" + at(ra, decl) + "h0";
-
-  /* Of its true size: 60 points at an angle from its middle, each projected. */
+  /**
+   * Of its true size: 60 points at an angle from its middle, each projected.
+   * @param {number} ra
+   * @param {number} decl
+   * @param {number} radius
+   */
   function circle(ra, decl, radius) {
     const [a, d, r] = [radians(ra), radians(decl), radians(radius)];
     const points = Array.from({ length: 60 }, (_, i) => {
@@ -59,37 +63,39 @@
     return "M" + points.join("L") + "Z";
   }
 
+  /** @param {"svg" | "g" | "path" | "circle" | "text"} tag @param {Record<string, string | number>} attributes @param {string} [text] */
   function element(tag, attributes, text) {
     const made = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
     if (text) made.textContent = text;
     return made;
   }
 
   function build() {
-    svg = element("svg", { viewBox: "0 0 " + SIZE + " " + SIZE, role: "img", class: "sky" });
+    const svg = element("svg", { viewBox: "0 0 " + SIZE + " " + SIZE, role: "img", class: "sky" });
     svg.append(element("g", { class: "graticule" }), element("path", { class: "seen" }), element("path", { class: "field" }));
     $("visits-sky").replaceChildren(svg);
+    return svg;
   }
 
-  function graticule(degrees) {
-    const place = svg.querySelector(".graticule");
+  /** @param {Element} svg @param {number} degrees @param {number} step */
+  function graticule(svg, degrees, step) {
     const middle = SIZE / 2;
-    const radius = (distance) => (ROOM * Math.sin(radians(distance) / 2)) / Math.sin(radians(degrees) / 2);
-    const made = [element("circle", { class: "rim", cx: middle, cy: middle, r: ROOM })];
-    const step = STEPS[degrees] || 30;
-    for (let distance = step; distance < degrees; distance += step) made.push(element("circle", { cx: middle, cy: middle, r: radius(distance).toFixed(1) }));
+    const made = [element("circle", { class: "rim", cx: middle, cy: middle, r: RADIUS })];
     for (let ra = 0; ra < 360; ra += 30) {
       const [x, y] = [Math.sin(radians(ra)), -Math.cos(radians(ra))];
-      const inner = ra % 90 ? radius(step) : 0;
-      made.push(element("path", { d: "M" + (middle + inner * x) + " " + (middle + inner * y) + "L" + (middle + ROOM * x) + " " + (middle + ROOM * y) }));
-      made.push(element("text", { x: middle + (ROOM + 15) * x, y: middle + (ROOM + 13) * y + 4, "text-anchor": "middle" }, ra / 15 + "h"));
+      const inner = ra % 90 ? distance(step) : 0;
+      made.push(element("path", { d: "M" + (middle + inner * x) + " " + (middle + inner * y) + "L" + (middle + RADIUS * x) + " " + (middle + RADIUS * y) }));
+      made.push(element("text", { x: middle + (RADIUS + 15) * x, y: middle + (RADIUS + 13) * y + 4, "text-anchor": "middle" }, ra / 15 + "h"));
     }
-    /* Declinations stand along 1h, where no line of right ascension runs. */
-    for (let distance = step; distance < degrees; distance += step) {
-      const r = radius(distance);
-      made.push(element("text", { class: "decl", x: middle + r * Math.sin(radians(15)), y: middle - r * Math.cos(radians(15)) + 4, "text-anchor": "middle" }, "−" + T.plain(90 - distance) + "°"));
+    for (let from = step; from < degrees; from += step) {
+      const r = distance(from);
+      made.push(element("circle", { cx: middle, cy: middle, r: r.toFixed(1) }));
+      /* Declinations stand along 1h, where no line of right ascension runs. */
+      const [x, y] = [middle + r * Math.sin(radians(15)), middle - r * Math.cos(radians(15)) + 4];
+      const declination = from > 90 ? "+" + T.plain(from - 90) : "−" + T.plain(90 - from);
+      made.push(element("text", { class: "decl", x, y, "text-anchor": "middle" }, declination + "°"));
     }
-    place.replaceChildren(...made);
+    T.find(svg, ".graticule").replaceChildren(...made);
   }
-})((window.triggerlog = window.triggerlog || {}));
+})(window.triggerlog);

@@ -13,6 +13,18 @@ CALM = "#9cc3e6"  # what the eye should follow
 GREY = "#76839a"  # what stands beside it for comparison
 LIMIT = "#d98a86"
 RED = "#ff8178"
+CHOSEN = "#ffd479"
+COLOURS = {
+    "ink": INK,
+    "faint": FAINT,
+    "rule": RULE,
+    "calm": CALM,
+    "grey": GREY,
+    "limit": LIMIT,
+    "red": RED,
+    "chosen": CHOSEN,
+}
+"""The same for the scripts, which draw most charts."""
 
 CHART_HEIGHT = 190
 TREND_HEIGHT = 112

@@ -8,7 +8,13 @@ from dash import html
 from dashboard.tabs import TABS
 from dashboard.tabs.parts import HIDDEN, UNPRESSED, aria, attributes, data
 
-RANGES: tuple[tuple[str, str], ...] = (("1m", "1 m"), ("5m", "5 m"), ("1h", "1 h"), ("run", "run"))
+RANGES: tuple[tuple[str, str, float | None], ...] = (
+    ("1m", "1 m", 60.0),
+    ("5m", "5 m", 300.0),
+    ("1h", "1 h", 3600.0),
+    ("run", "run", None),
+)
+"""Name in the address, label, width in seconds; None is the whole run."""
 
 TILES: tuple[tuple[str, str, str], ...] = (
     ("received", "Triggers", "/s"),
@@ -81,7 +87,7 @@ def _tile(column: str, label: str, unit: str) -> Any:
         children=[
             html.H2(label),
             html.P([html.Span("–", className="value"), html.Span(unit, className="unit")], className="number"),
-            html.P("", className="beside"),
+            html.P("", className="aside"),
             html.Div(className="spark", **HIDDEN),
         ],
     )
@@ -100,7 +106,7 @@ def bar() -> Any:
         )
         for place, tab in enumerate(TABS)
     ]
-    ranges = [html.Button(label, className="range", **data(range=name), **UNPRESSED) for name, label in RANGES]
+    ranges = [html.Button(label, className="range", **data(range=name), **UNPRESSED) for name, label, _ in RANGES]
     return html.Div(
         className="bar",
         children=[

@@ -162,6 +162,7 @@ class StoreStatus(Model):
     """The database."""
 
     backend: str
+    product: str = Field(description="its name as people write it, e.g. `PostgreSQL`")
     version: str
     durability: str = Field(description="the durability really in force, in words, of each that a group asks for")
     shortfall: dict[Durability, Shortfall] = Field(

@@ -171,6 +171,11 @@ class VisitsStatus(Model):
     remaining_s: float | None = Field(default=None, description="estimate of the time left")
     fit: Line | None = Field(default=None, description="through visit_s of this run")
 
+    @property
+    def is_active(self) -> bool:
+        """Whether the run has not ended yet."""
+        return self.state not in ("done", "stopped", "failed")
+
 
 class VisitsSummary(Model):
     """A line of the list of runs."""

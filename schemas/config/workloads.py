@@ -18,20 +18,44 @@ MOST_WORKLOADS = 16
 class WorkloadKind(StrEnum):
     """What a client of a workload asks in each cycle."""
 
-    NEWEST = "newest"  # the newest complete trigger, all instruments
-    TREND = "trend"  # the last readings of an instrument, another one each cycle
-    HISTORY = "history"  # a group as means by instrument and step of time
-    SNAPSHOT = "snapshot"  # every instrument's value valid at a moment of the past
-    WINDOW = "window"  # all readings of a stretch of time
-    SCAN = "scan"  # an aggregate over everything that is stored
-    RANDOM = "random"  # the readings of random triggers
-    LIGHT_CURVE = "light_curve"  # all sources and forced sources of a random object of the visits
-    CONE = "cone"  # the objects of the visits around a random position
+    NEWEST = "newest"
+    TREND = "trend"
+    HISTORY = "history"
+    SNAPSHOT = "snapshot"
+    WINDOW = "window"
+    SCAN = "scan"
+    RANDOM = "random"
+    LIGHT_CURVE = "light_curve"
+    CONE = "cone"
 
     @property
     def is_of_visits(self) -> bool:
         """Whether it asks about visits, and not about a group."""
         return self in (WorkloadKind.LIGHT_CURVE, WorkloadKind.CONE)
+
+
+QUESTIONS: dict[WorkloadKind, str] = {
+    WorkloadKind.NEWEST: "the newest complete trigger, all instruments",
+    WorkloadKind.TREND: "the last readings of an instrument, another one each time",
+    WorkloadKind.HISTORY: "a range of time of the group, as means by instrument and time step",
+    WorkloadKind.SNAPSHOT: "every instrument's value at a random moment",
+    WorkloadKind.WINDOW: "all readings of a range of time",
+    WorkloadKind.SCAN: "an aggregate over everything that is stored",
+    WorkloadKind.RANDOM: "the readings of random triggers",
+    WorkloadKind.LIGHT_CURVE: "all sources and forced sources of a random object of the visits",
+    WorkloadKind.CONE: "the objects of the visits around a random position",
+}
+"""What a client of each kind asks for, in words."""
+
+OWN_FIELDS: dict[WorkloadKind, tuple[str, ...]] = {
+    WorkloadKind.TREND: ("readings",),
+    WorkloadKind.HISTORY: ("stretch_s", "step_s"),
+    WorkloadKind.SNAPSHOT: ("stretch_s",),
+    WorkloadKind.WINDOW: ("stretch_s",),
+    WorkloadKind.RANDOM: ("triggers",),
+    WorkloadKind.CONE: ("radius_deg",),
+}
+"""Fields of a workload that only some kinds have; the other kinds ignore them."""
 
 
 class Workload(Section):

@@ -128,7 +128,7 @@ def test_a_killed_daemon_is_seen_and_found_again(daemon: Process, page: Page) ->
     daemon.kill()
     try:
         expect(page.locator("#badge-text")).to_have_text("NO DATA")
-        expect(page.locator("#banner")).to_contain_text("is not heard")
+        expect(page.locator("#banner")).to_contain_text("does not answer")
     finally:
         daemon.start()
     expect(page.locator("#badge-text")).to_have_text("LIVE")
@@ -141,7 +141,7 @@ def give(page: Page, token: str, *, keep: bool = False) -> None:
     dialog = page.locator("dialog.token")
     dialog.get_by_label("Token of the daemon’s API").fill(token)
     dialog.get_by_role("checkbox").set_checked(keep)
-    dialog.get_by_role("button", name="Give the order").click()
+    dialog.get_by_role("button", name="Send").click()
 
 
 @pytest.mark.timeout(300)
@@ -151,17 +151,17 @@ def test_workloads_and_the_governor_are_ordered_with_the_token(daemon: Process, 
     form.get_by_label("Name").fill("shift")
     form.get_by_label("Clients", exact=True).fill("2")
     form.get_by_label("Period, s").fill("0.2")
-    start = form.get_by_role("button", name="Start it")
+    start = form.get_by_role("button", name="Start")
     start.click()
     page.keyboard.press("Escape")
-    expect(form.locator(".said")).to_have_text("Not done: no token was given.")
+    expect(form.locator(".outcome")).to_have_text("Not done: no token was given.")
     start.click()
     give(page, "not-the-token")
     expect(page.locator("dialog.token [role=alert]")).to_contain_text(
         "The daemon refused it: this is not the API's token"
     )
     give(page, token)
-    expect(form.locator(".said")).to_have_text("shift was started.", timeout=60_000)
+    expect(form.locator(".outcome")).to_have_text("shift was started.", timeout=60_000)
     assert page.evaluate("() => sessionStorage.length + localStorage.length") == 0, "it is kept only if asked to be"
     row = page.locator("#readers tr[data-key=shift]")
     expect(row.locator("[data-column=state]")).to_have_text("● running", timeout=60_000)
@@ -169,12 +169,12 @@ def test_workloads_and_the_governor_are_ordered_with_the_token(daemon: Process, 
     until(lambda: number(page, "#tile-reads .value") > 0, "answers are counted")
     start.click()
     give(page, token, keep=True)
-    expect(form.locator(".said")).to_contain_text("shift")
-    expect(form.locator(".said")).to_have_attribute("data-level", "wrong")
+    expect(form.locator(".outcome")).to_contain_text("shift")
+    expect(form.locator(".outcome")).to_have_attribute("data-level", "wrong")
     page.get_by_label("Commit p99 at most, ms").fill("60000")
     page.get_by_role("button", name="Set these ceilings").click()
     expect(page.locator("#governor-state")).to_have_text("● on: commit p99 below 60,000 ms")
-    page.get_by_role("button", name="Turn it off").click()
+    page.get_by_role("button", name="Turn off").click()
     expect(page.locator("#governor-state")).to_have_text("○ off")
     row.get_by_role("button", name="Stop shift").click()
     expect(page.locator("#readers .nothing")).to_be_visible(timeout=60_000)
@@ -186,13 +186,13 @@ def test_an_experiment_is_started_stopped_and_kept(daemon: Process, page: Page, 
     page.locator("#tab-interference").click()
     form = page.locator("#experiment-form")
     form.get_by_role("button", name="Remove").last.click()
-    for label, value in {"Pairs of blocks": "1", "A block, s": "2", "Of it cut off first, s": "0.5"}.items():
+    for label, value in {"Pairs of blocks": "1", "Block length, s": "2", "Warm-up, s": "0.5"}.items():
         form.get_by_label(label).fill(value)
     expect(page.locator("#experiment-lasts")).to_have_text("3 blocks, 6 s")
     start = form.get_by_role("button", name="Start the experiment")
     start.click()
     give(page, token, keep=True)
-    expect(form.locator(".said")).to_have_text("It was started, and is shown above.", timeout=60_000)
+    expect(form.locator(".outcome")).to_have_text("The experiment was started; it is shown above.", timeout=60_000)
     expect(page.locator("#experiment progress")).to_be_visible(timeout=30_000)
     expect(page.locator("#experiments-past [data-column=state]").first).to_have_text(
         re.compile("^✓ done"), timeout=120_000
@@ -215,9 +215,9 @@ def test_an_experiment_is_started_stopped_and_kept(daemon: Process, page: Page, 
 def test_storage_is_that_of_the_database(daemon: Process, page: Page) -> None:
     page.locator("#tab-storage").click()
     expect(page.locator("#stored tr[data-key=bpm] [data-column=size]")).to_have_text(re.compile(r"^[\d.]+ [KM]iB$"))
-    expect(page.locator("#partitions td[data-column=what]", has_text="written now")).to_have_count(1)
-    expect(page.locator("#partitions td[data-column=what]", has_text="ahead")).to_have_count(2)
-    expect(page.locator("#durability-note")).to_have_text("● as asked for")
+    expect(page.locator("#partitions td[data-column=what]", has_text="current")).to_have_count(1)
+    expect(page.locator("#partitions td[data-column=what]", has_text="future")).to_have_count(2)
+    expect(page.locator("#durability-note")).to_have_text("● as requested")
     told = ask(daemon.url + "/api/v1/storage")
     assert told["database_is_here"]
     assert told["groups"]["bpm"]["journal"]["room_bytes"] > 0
@@ -230,14 +230,14 @@ def test_a_killed_daemon_is_seen_on_these_tabs_and_found_again(daemon: Process, 
     daemon.kill()
     try:
         expect(page.locator("#badge-text")).to_have_text("NO DATA")
-        expect(page.locator("#outage-note")).to_have_text("○ not known: the daemon is not heard")
-        expect(page.locator("#storage-problem")).to_contain_text("Sizes are not known now")
+        expect(page.locator("#outage-note")).to_have_text("○ unknown: the daemon does not answer")
+        expect(page.locator("#storage-problem")).to_contain_text("Sizes are unknown")
         page.locator("#tab-interference").click()
-        expect(page.locator("#experiment-problem")).to_contain_text("Experiments are not known now")
+        expect(page.locator("#experiment-problem")).to_contain_text("Experiments are unknown")
         page.locator("#tab-reads").click()
-        page.locator("#reader-form").get_by_role("button", name="Start it").click()
+        page.locator("#reader-form").get_by_role("button", name="Start").click()
         give(page, "whatever")
-        expect(page.locator("#reader-form .said")).to_contain_text("cannot be reached")
+        expect(page.locator("#reader-form .outcome")).to_contain_text("cannot be reached")
     finally:
         daemon.start()
     expect(page.locator("#badge-text")).to_have_text("LIVE", timeout=60_000)

@@ -201,6 +201,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         state=DaemonState.RUNNING if figures["available"] else DaemonState.STORE_AWAY,
         store=StoreStatus(
             backend=figures["backend"],
+            product="PostgreSQL",
             version="18.1",
             durability="sync: survives a crash of the server",
             shortfall=figures["shortfall"],

@@ -84,7 +84,7 @@ def test_the_strip_is_empty_when_all_is_well_and_else_names_the_gravest_first(st
 def test_what_is_at_risk_stands_beside_what_is_written_and_only_a_shortfall_is_coloured(
     stage: Stage, page: Page
 ) -> None:
-    beside = page.locator("#tile-written .beside")
+    beside = page.locator("#tile-written .aside")
     expect(beside).to_have_text("rows, sync")
     stage.figures(at_risk=71_904, at_risk_ms=600.0)
     expect(beside).to_have_text("rows, sync · 71,904 at risk")

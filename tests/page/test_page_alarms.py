@@ -28,7 +28,7 @@ def test_what_one_says_of_an_alarm_all_are_told(stage: Stage, fresh: Watched, br
     for each in (page, colleague):
         expect(each.locator("#alarms > .alarm")).to_have_count(1)
         expect(each.locator("#alarms-quiet > summary")).to_have_text("1 acknowledged")
-        expect(each.locator("#alarm-count")).to_have_text("▲ 1 alarm, 1 seen to")
+        expect(each.locator("#alarm-count")).to_have_text("▲ 1 alarm, 1 handled")
     instruments = colleague.locator(".alarm[data-key=instruments]")
     instruments.get_by_text("Shelve").click()
     instruments.get_by_role("button", name="for 15 min").click()
@@ -38,9 +38,9 @@ def test_what_one_says_of_an_alarm_all_are_told(stage: Stage, fresh: Watched, br
     # Whoever comes later is told, too.
     colleague.reload()
     live(colleague)
-    expect(colleague.locator("#alarm-count")).to_have_text("0 alarms, 2 seen to")
+    expect(colleague.locator("#alarm-count")).to_have_text("0 alarms, 2 handled")
     for key in ("store", "instruments"):
-        page.locator(f".alarm[data-key={key}]").get_by_role("button", name="Call back").click()
+        page.locator(f".alarm[data-key={key}]").get_by_role("button", name="Reactivate").click()
     expect(page.locator("#alarms > .alarm")).to_have_count(2)
     stage.figures(**FIGURES)
     expect(page.locator("#alarm-count")).to_have_text("0 alarms")

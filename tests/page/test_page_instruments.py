@@ -68,7 +68,7 @@ def test_the_orbit_is_of_the_newest_trigger_and_names_who_is_missing(stage: Stag
     try:
         dead(page)
         expect(page.locator("#orbit-note")).to_contain_text("ago")
-        expect(page.locator("#worst-note")).to_have_text("as last told")
+        expect(page.locator("#worst-note")).to_have_text("as last received")
     finally:
         stage.daemon.start()
     live(page)

@@ -34,7 +34,7 @@ def marked(page: Page) -> int:
 def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     page.locator("#tab-interference").click()
-    expect(page.locator("#experiments-past .nothing")).to_have_text("There was none yet.", timeout=20_000)
+    expect(page.locator("#experiments-past .nothing")).to_have_text("None yet.", timeout=20_000)
     expect(page.locator("#experiment h2")).to_have_text("No experiment yet")
     stage.figures(past=[DOSES, PLAIN])
     page.get_by_role("button", name=PLAIN).click(timeout=30_000)

@@ -20,7 +20,7 @@ def test_a_killed_daemon_is_seen_and_a_restarted_one_is_found_again(stage: Stage
         dead(page)
         expect(page.locator("#banner")).to_contain_text("(connection refused)")
         expect(page.locator("#banner")).to_contain_text("systemctl status triggerlog")
-        expect(page.locator(".cell").first).to_have_attribute("aria-label", "bpm_000: not known, was ok")
+        expect(page.locator(".cell").first).to_have_attribute("aria-label", "bpm_000: unknown, was ok")
     finally:
         stage.daemon.start()
     live(page)
@@ -59,7 +59,7 @@ def test_a_killed_page_process_is_seen_and_a_restarted_one_is_found_again(stage:
     stage.page.kill()
     try:
         dead(page)
-        expect(page.locator("#banner")).to_contain_text("this page has lost its server")
+        expect(page.locator("#banner")).to_contain_text("this page has lost the connection to its server")
         oldest = page.evaluate(OLDEST)
     finally:
         stage.page.start()

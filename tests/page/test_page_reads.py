@@ -40,7 +40,7 @@ def cell(page: Page, table: str, row: str, column: str) -> Locator:
 def test_workloads_stand_with_their_figures_and_what_is_wrong_with_them(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     page.locator("#tab-reads").click()
-    expect(page.locator("#readers .nothing")).to_have_text("Nobody reads through triggerlog now.")
+    expect(page.locator("#readers .nothing")).to_have_text("No reader workload is running.")
     stage.figures(readers={"operators": {}, "trends": LATE, "nightly": FAILED}, governor=GOVERNOR)
     expect(cell(page, "readers", "operators", "rate")).to_have_text("4.00")
     expect(cell(page, "readers", "operators", "efficiency")).to_have_text("99.0 %")
@@ -78,14 +78,14 @@ def test_a_kind_brings_the_fields_that_it_takes(fresh: Watched) -> None:
         expect(shown).to_have_count(len(common) + len(own))
         assert {one.get_attribute("data-field") for one in shown.all()} == {*common, *own}
     form.get_by_label("Clients", exact=True).fill("0")
-    form.get_by_role("button", name="Start it").click()
+    form.get_by_role("button", name="Start").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_the_dialog_for_the_token_is_fit_to_be_read_by_everybody(fresh: Watched) -> None:
     page = fresh.page
     page.locator("#tab-reads").click()
-    page.locator("#reader-form").get_by_role("button", name="Start it").click()
+    page.locator("#reader-form").get_by_role("button", name="Start").click()
     dialog = page.get_by_role("dialog", name="Start the workload operators")
     expect(dialog.get_by_label("Token of the daemon’s API")).to_be_focused()
     found = Axe().run(page).response["violations"]
@@ -111,9 +111,9 @@ def test_storage_tells_sizes_partitions_and_what_an_outage_would_cost(stage: Sta
     expect(cell(page, "stored", "bpm", "size")).to_have_text("1.50 GiB")
     expect(cell(page, "stored", "bpm", "measured")).to_have_text("84.8 GiB")
     expect(page.locator("#partitions tbody tr")).to_have_count(3)
-    expect(page.locator("#partitions td[data-column=what]")).to_have_text(["ahead", "written now", ""])
+    expect(page.locator("#partitions td[data-column=what]")).to_have_text(["future", "current", ""])
     expect(cell(page, "journals", "bpm", "files")).to_have_text("64")
-    expect(page.locator("#durability-note")).to_have_text("● as asked for")
+    expect(page.locator("#durability-note")).to_have_text("● as requested")
     stage.figures(refused={"unknown_instrument": 7}, wave=False, count=4000)
     expect(cell(page, "account", "bpm", "refused")).to_have_text("7")
     expect(page.locator("#account-note")).to_have_text("refused: bpm: unknown instrument 7")
@@ -129,5 +129,5 @@ def test_storage_tells_sizes_partitions_and_what_an_outage_would_cost(stage: Sta
     expect(page.locator("#outage-note")).to_have_text("■ the database is away: connection refused")
     expect(cell(page, "outage", "bpm", "drained")).to_have_text("when it is back")
     expect(page.locator("#durability dd[data-level=over]")).to_have_text(
-        ["sync asked for; a crash of the server can lose all of it", str(short)]
+        ["sync requested; a crash of the server can lose all of it", str(short)]
     )

@@ -78,7 +78,7 @@ def test_a_run_is_drawn_as_it_grows_and_one_that_was_is_chosen_by_address(
     page.get_by_role("button", name=OVER).click(timeout=SHOWN_MS)
     assert f"visits={OVER}" in page.url
     expect(page.locator("#visits-run h2")).to_have_text(f"Run {OVER}")
-    expect(tile(page, "state")).to_have_text("✓ over")
+    expect(tile(page, "state")).to_have_text("✓ finished")
     link = page.get_by_role("link", name=f"CSV of {OVER}").get_attribute("href")
     told = httpx.get(f"{stage.page.url}{link}", verify=False, trust_env=False)
     assert told.text == f"visit,visit_s\n0,0.1\n# {OVER}\n"
@@ -96,17 +96,17 @@ def test_a_run_is_drawn_as_it_grows_and_one_that_was_is_chosen_by_address(
 def test_the_form_begins_with_the_configuration_and_tells_why_not(stage: Stage, page: Page) -> None:
     page.locator("#tab-visits").click()
     form = page.locator("#visits-form")
-    expect(form.get_by_label("Visits in all")).to_have_value("2400", timeout=SHOWN_MS)
+    expect(form.get_by_label("Total visits")).to_have_value("2400", timeout=SHOWN_MS)
     expect(form.get_by_label("Scale of the sky")).to_have_value("0.02")
     expect(form.get_by_label("Last table’s update")).to_be_hidden()
     form.get_by_label("Index mode").select_option("last_object_table")
     form.get_by_label("Last table’s update").select_option("upsert")
-    form.get_by_label("Visits in all").fill("480")
+    form.get_by_label("Total visits").fill("480")
     form.get_by_role("button", name="Start the run").click()
     dialog = page.get_by_role("dialog", name="Start a run of visits")
     dialog.get_by_label("Token of the daemon’s API").fill("of-a-person")
-    dialog.get_by_role("button", name="Give the order").click()
-    expect(form.locator(".said")).to_have_text("visits run already; stop them first, or wait for their end")
+    dialog.get_by_role("button", name="Send").click()
+    expect(form.locator(".outcome")).to_have_text("visits run already; stop them first, or wait for their end")
     ordered = ask(stage.daemon.url + "/ordered")
     assert (ordered["index_mode"], ordered["last_update"], ordered["visits"]) == ("last_object_table", "upsert", 480)
     assert ordered["survey"] == {"scale": 0.02, "seed": 1}

@@ -13,6 +13,15 @@ from daemon.telemetry.store.growth import Growth
 from schemas.api.status import Shortfall, StoreStatus
 from schemas.batch import Durability
 
+PRODUCTS = {
+    "postgresql": "PostgreSQL",
+    "mariadb": "MariaDB",
+    "mysql": "MySQL",
+    "mongodb": "MongoDB",
+    "ferretdb": "FerretDB",
+}
+"""Names as people write them, by what a store calls its server."""
+
 
 class StoreReport:
     """The store, as the status tells it.
@@ -64,6 +73,7 @@ class StoreReport:
         backend = facts.backend if facts else self._backend
         return StoreStatus(
             backend=backend,
+            product=product_of(backend).title,
             probe=product_of(backend).probe,
             version=facts.version if facts else "unknown",
             durability=self._words(),

@@ -5,7 +5,6 @@ import platform
 
 import psutil
 
-from backends.kinds import product_of
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import reading_from
 from daemon.core.process.processor import processor
@@ -26,7 +25,7 @@ def conditions_of(loaded: LoadedConfig, status: Status) -> Conditions:
         python=platform.python_version(),
         version=status.version,
         backend=str(loaded.config.database.backend),
-        server=f"{product_of(store.backend).title} {store.version}",
+        server=f"{store.product} {store.version}",
         target=store.target,
         read_from=store.target if dsn is None else without_passwords(dsn),
         embedded=store.embedded,

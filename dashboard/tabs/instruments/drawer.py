@@ -28,12 +28,12 @@ UNSEEN = {"display": "none"}
 REFRESH_MS = 4_000
 
 STATE_WORDS: dict[InstrumentState, tuple[str, str]] = {
-    InstrumentState.OK: ("●", "ok: in every one of the last triggers"),
+    InstrumentState.OK: ("■", "ok: in every one of the last triggers"),
     InstrumentState.LATE: ("◐", "late: its last readings came after their trigger had closed"),
     InstrumentState.MISSING: ("✕", "missing: absent from some of the last triggers"),
     InstrumentState.DESYNCHRONISED: ("≠", "out of step: its trigger numbers or its clock differ from the others'"),
     InstrumentState.SILENT: ("▲", "silent: nothing from it lately, while triggers go on"),
-    InstrumentState.NEVER: ("○", "never: nothing from it since the daemon started"),
+    InstrumentState.NEVER: ("○", "never heard: nothing from it since the daemon started"),
 }
 
 
@@ -152,7 +152,7 @@ async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any,
 def state(hub: Hub, group: str, instrument: int, name: str) -> Any:
     """The instrument's state in words, with its glyph; of one that is out of step also by how much."""
     if hub.problem is not None or hub.status is None or group not in hub.status.groups:
-        return "state not known: the daemon is not heard"
+        return "state unknown: the daemon does not answer"
     states = hub.status.groups[group].states
     if instrument >= len(states):
         return f"the daemon has no instrument {instrument} in {group}"

@@ -1,4 +1,4 @@
-"""The tab Instruments: the grid, who does worst, and the orbit.
+"""The tab Instruments: the grid, the worst instruments, and the orbit.
 
 The script in assets fills it, from the stream and while it is seen from `GET /told/groups/...`.
 """

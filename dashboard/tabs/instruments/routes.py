@@ -24,6 +24,8 @@ FEW = 10
 
 LASTS = (200, 1000, 10_000)
 """How many triggers somebody may look back at."""
+LAST = 1000
+"""Of these the default."""
 
 
 def group_routes(hub: Hub, api: DaemonApi) -> APIRouter:
@@ -33,7 +35,7 @@ def group_routes(hub: Hub, api: DaemonApi) -> APIRouter:
     triggers = TtlCache[Newest]()
 
     @routes.get("/{group}/missing")
-    async def missing(group: str, last: int = LASTS[1]) -> Response:
+    async def missing(group: str, last: int = LAST) -> Response:
         _check(hub, group)
         if last not in LASTS:
             fix = f"use one of {', '.join(map(str, LASTS))}"

@@ -11,12 +11,12 @@ from dashboard.tabs.parts import aria
 
 
 def panel() -> list[Any]:
-    """The experiment that is shown, those that were, and a form for the next."""
+    """The experiment that is shown, past experiments, and a form for the next."""
     return [
         html.Div(
             className="stack",
             children=[
-                html.P("", id="experiment-problem", className="said", role="status", hidden=True),
+                html.P("", id="experiment-problem", className="outcome", role="status", hidden=True),
                 html.Section(id="experiment", className="panel stack", **aria("Experiment")),
                 html.Div(
                     className="interference",
@@ -30,7 +30,7 @@ def panel() -> list[Any]:
                     className="columns",
                     children=[
                         _section("Start an experiment", "experiment-form", "experiment-lasts"),
-                        _section("Experiments that were", "experiments-past", "experiments-note"),
+                        _section("Past experiments", "experiments-past", "experiments-note"),
                     ],
                 ),
             ],
@@ -39,10 +39,10 @@ def panel() -> list[Any]:
 
 
 def _figure(title: str, name: str, note: str) -> Any:
-    caption = html.Figcaption([html.H2(title), html.Span("", id=note, className="beside")], className="panel-head")
+    caption = html.Figcaption([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
     return html.Figure([caption, html.Div(id=f"{name}-keys"), html.Div(id=name, className="drawn")], className="panel")
 
 
 def _section(title: str, name: str, note: str) -> Any:
-    head = html.Div([html.H2(title), html.Span("", id=note, className="beside")], className="panel-head")
+    head = html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
     return html.Section([head, html.Div(id=name)], className="panel", **aria(title))

@@ -1,4 +1,4 @@
-"""The tab Live: how the writing goes now."""
+"""The tab Live: rates, latency and state of the writing now."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ CHARTS: tuple[tuple[str, str, tuple[tuple[str, str, str], ...], str], ...] = (
     ("rates", "Triggers/s", (("received", "received", GREY), ("committed", "committed", CALM)), "/s"),
     ("latency", "Commit latency", (("p50", "p50", GREY), ("p99", "p99", CALM)), "ms"),
     ("backlog", "Backlog", (("open", "open", GREY), ("waiting", "waiting", CALM)), "triggers"),
-    ("missing", "Missing a trigger", (("missing", "missing", CALM),), "instruments"),
+    ("missing", "Missing per trigger", (("missing", "missing", CALM),), "instruments"),
 )
 """Name, title, traces, unit."""
 

@@ -1,4 +1,4 @@
-"""The tab Reads: reader workloads, what holds them back, and the forms that start them.
+"""The tab Reads: reader workloads, the governor that limits them, and the forms that start them.
 
 The script in assets fills it from the sections `readers` and `governor`.
 """
@@ -18,7 +18,7 @@ def panel() -> list[Any]:
             className="stack",
             children=[
                 html.Section(
-                    [_head("Reader workloads", "readers-note"), html.Div(id="readers"), _said("readers-said")],
+                    [_head("Reader workloads", "readers-note"), html.Div(id="readers"), _outcome("readers-outcome")],
                     className="panel",
                 ),
                 html.Section(
@@ -42,8 +42,8 @@ def panel() -> list[Any]:
                                 _head("Governor", "governor-state"),
                                 html.P(id="governor-reason"),
                                 html.P(
-                                    "With a ceiling, readers are let in only as long as the writing keeps below it: "
-                                    "fewer of them ask, or less often, until it does.",
+                                    "With a ceiling set, readers are admitted only while the writing stays below it: "
+                                    "otherwise fewer of them ask, or less often.",
                                     className="hint",
                                 ),
                                 html.Div(id="governor-form"),
@@ -58,8 +58,8 @@ def panel() -> list[Any]:
 
 
 def _head(title: str, note: str) -> Any:
-    return html.Div([html.H2(title), html.Span("", id=note, className="beside")], className="panel-head")
+    return html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
 
 
-def _said(name: str) -> Any:
-    return html.P("", id=name, className="said", role="status")
+def _outcome(name: str) -> Any:
+    return html.P("", id=name, className="outcome", role="status")

@@ -1,4 +1,4 @@
-"""The tab Storage: where the readings lie, how much room there is, and what an outage or a crash would cost.
+"""The tab Storage: sizes, room left, and what an outage or a crash would mean.
 
 The script in assets fills it from the sections of the status, and from `GET /told/storage` while it is seen.
 """
@@ -11,12 +11,12 @@ from dashboard.tabs.parts import aria
 
 
 def panel() -> list[Any]:
-    """The cockpit for an outage, sizes, partitions, journals, durability and the account of every reading."""
+    """The state of an outage, sizes, partitions, journals, durability and the account of every reading."""
     return [
         html.Div(
             className="stack",
             children=[
-                html.P("", id="storage-problem", className="said", role="status", hidden=True),
+                html.P("", id="storage-problem", className="outcome", role="status", hidden=True),
                 html.Div(
                     className="columns",
                     children=[
@@ -39,5 +39,5 @@ def panel() -> list[Any]:
 
 
 def _section(title: str, name: str, *, note: str) -> Any:
-    head = html.Div([html.H2(title), html.Span("", id=note, className="beside")], className="panel-head")
+    head = html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
     return html.Section([head, html.Div(id=name)], className="panel", **aria(title))

@@ -1,20 +1,18 @@
-"""The tab Visits: mock exposures of a telescope, what each costs, and how that grows with the history.
+"""The tab Visits: mock exposures of a telescope, how long each takes, and how that grows with the history.
 
 The script in assets fills it from the section `visits` of the status, and from `GET /told/visits` while it is seen.
 """
 
 from typing import Any
 
-import orjson
 from dash import html
 
-from dashboard.tabs.parts import HIDDEN, aria, data
-from schemas.config.visits import VisitsConfig
+from dashboard.tabs.parts import HIDDEN, aria
 
 TILES: tuple[tuple[str, str], ...] = (
     ("state", "State"),
     ("done", "Visits done"),
-    ("mean", "Seconds a visit"),
+    ("mean", "Seconds per visit"),
     ("split", "Select / store"),
     ("over", "Over the limit"),
     ("left", "Time left"),
@@ -32,12 +30,12 @@ KEYS: tuple[tuple[str, str], ...] = (
 
 
 def panel() -> list[Any]:
-    """The run that is shown, the runs that were, and a form for the next."""
+    """The run that is shown, past runs, and a form for the next."""
     return [
         html.Div(
             className="stack",
             children=[
-                html.P("", id="visits-problem", className="said", role="status", hidden=True),
+                html.P("", id="visits-problem", className="outcome", role="status", hidden=True),
                 html.Section(id="visits-run", className="panel stack", **aria("Run of visits")),
                 html.Div(
                     id="visits-shown",
@@ -56,8 +54,8 @@ def panel() -> list[Any]:
                         html.Div(
                             className="charts thirds",
                             children=[
-                                _figure("Seconds a visit, by bin", "visits-boxes"),
-                                _figure("What a visit’s seconds go into", "visits-parts"),
+                                _figure("Seconds per visit, by bin", "visits-boxes"),
+                                _figure("Seconds per visit, by step", "visits-parts"),
                                 _figure("Visits over the limit, %", "visits-over"),
                             ],
                         ),
@@ -65,7 +63,7 @@ def panel() -> list[Any]:
                             className="columns",
                             children=[
                                 _section("Tables and indexes", "visits-sizes"),
-                                _section("Lines through the seconds", "visits-fits"),
+                                _section("Fitted lines", "visits-fits"),
                             ],
                         ),
                     ],
@@ -74,11 +72,11 @@ def panel() -> list[Any]:
                     className="columns visits-last",
                     children=[
                         html.Section(
-                            [_head("Start a run", "visits-form-note"), html.Div(id="visits-form", **_usual())],
+                            [_head("Start a run", "visits-form-note"), html.Div(id="visits-form")],
                             className="panel",
                             **aria("Start a run"),
                         ),
-                        _section("Runs that were", "visits-past"),
+                        _section("Past runs", "visits-past"),
                     ],
                 ),
             ],
@@ -86,23 +84,16 @@ def panel() -> list[Any]:
     ]
 
 
-def _usual() -> dict[str, Any]:
-    """What a run has unless somebody says otherwise: the form begins with it."""
-    return data(usual=orjson.dumps(VisitsConfig().model_dump(mode="json", by_alias=True)).decode())
-
-
 def _tile(name: str, label: str) -> Any:
     number = html.P([html.Span("–", className="value"), html.Span("", className="unit")], className="number")
-    return html.Div(
-        [html.H2(label), number, html.P("", className="beside")], id=f"visits-tile-{name}", className="tile"
-    )
+    return html.Div([html.H2(label), number, html.P("", className="aside")], id=f"visits-tile-{name}", className="tile")
 
 
 def _seconds() -> Any:
     keys = [html.Span([html.I(className=f"of-{name}", **HIDDEN), label], className="key") for name, label in KEYS]
     caption = html.Figcaption(
         [
-            html.H2("Seconds a visit against visit"),
+            html.H2("Seconds per visit against visit"),
             html.Span(keys, className="keys"),
             _note("visits-time"),
             html.Span(id="visits-axis"),
@@ -122,8 +113,8 @@ def _section(title: str, name: str) -> Any:
 
 
 def _head(title: str, note: str) -> Any:
-    return html.Div([html.H2(title), html.Span("", id=note, className="beside")], className="panel-head")
+    return html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
 
 
 def _note(name: str) -> Any:
-    return html.Span("", id=f"{name}-note", className="beside")
+    return html.Span("", id=f"{name}-note", className="aside")

