@@ -139,7 +139,7 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
 
 def _store(store: StoreStatus) -> dict[str, Any]:
     """What seldom changes, with each shortfall in one line."""
-    shortfall = {durability: str(found) for durability, found in store.shortfall.items()}
+    shortfall = {durability.value: str(found) for durability, found in store.shortfall.items()}
     return store.model_dump(exclude={"away_s", "commits", "shortfall"}) | {"shortfall": shortfall}
 
 

@@ -1,5 +1,7 @@
 import time
 
+import orjson
+
 from dashboard.feed.frames import COLUMNS, changed, point, points, sections
 from schemas.api.status import Shortfall
 from tests.page.served import snapshot
@@ -45,7 +47,8 @@ def test_what_is_at_risk_travels_with_the_totals() -> None:
     short = Shortfall(problem="no fsync", fix="set it on")
     told = sections(snapshot(1, NOW_NS, at_risk=1200, at_risk_ms=600.0, shortfall={"sync": short}))
     assert (told["group/bpm"]["at_risk_ms"], told["totals/bpm"]["at_risk"]) == (600.0, 1200)
-    assert told["store"]["shortfall"] == {"sync": "no fsync; set it on"}
+    sent = orjson.loads(orjson.dumps(told))
+    assert sent["store"]["shortfall"] == {"sync": "no fsync; set it on"}
 
 
 def test_a_group_that_is_gone_is_told_to_be_gone() -> None:
