@@ -34,12 +34,9 @@ from daemon.telemetry.reporting import Reporter
 from daemon.telemetry.storage_report import StorageReport
 from daemon.telemetry.store_report import StoreReport
 from daemon.telemetry.stream import StatusStream
-from daemon.workloads.interference.experiments import Experiments
-from daemon.workloads.readers.governor.governing import Governing
-from daemon.workloads.readers.manager import Readers, WorkloadRefused
-from daemon.workloads.visits.visiting import Visiting
+from daemon.workloads.workloads import Workloads
 from schemas.api.status import State
-from schemas.config import Config, Workload
+from schemas.config import Config
 from schemas.config import Source as SourceConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
@@ -107,16 +104,16 @@ class Service:
         self.store_report = StoreReport(self.config.database.backend, loaded.target, asked, self.events)
         self.reporter = Reporter(self.config, self.store_report, self.events)
         self.stream = StatusStream(self.reporter)
-        self.readers = Readers(loaded, self.events)
-        self.reporter.readers = self.readers.statuses
-        self.experiments = Experiments(loaded, self.readers, self.events, self.reporter.status)
-        self.reporter.experiment = self.experiments.status
-        self.governing = Governing(self.config.readers.governor, self.readers, self.events)
-        self.reporter.governor = self.governing.status
-        self.visiting = Visiting(loaded, self.events, lambda: self.store_report.facts)
-        self.reporter.visits = self.visiting.status
         self.groups = {section.name: section.group() for section in self.config.groups}
         self.pipelines: dict[str, Pipeline] = {}
+        self.workloads = Workloads(
+            loaded,
+            self.events,
+            facts=lambda: self.store_report.facts,
+            pipelines=self.pipelines,
+            status=self.reporter.status,
+        )
+        self.reporter.workloads = self.workloads.status
         try:
             self.store: Store = store_of(loaded)
         except StoreError as error:
@@ -158,28 +155,25 @@ class Service:
         await self._make_pipelines()
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
-        await self.experiments.open()
-        self.reporter.pipelines = self.experiments.pipelines = self.governing.pipelines = self.pipelines
+        await self.workloads.open()
+        self.reporter.pipelines = self.pipelines
         self._tell_risk()
         await self._start_sources()
         self.reporter.state = State.RUNNING
         self._background.append(tasks.create_task(self._reloader.run(self.reload_wanted), name="reloads"))
-        self._background.append(tasks.create_task(self.governing.run(), name="governor"))
+        self._background += [tasks.create_task(task, name=name) for name, task in self.workloads.tasks().items()]
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
         gc.freeze()
         self.events.say("info", f"taking readings at {', '.join(self.addresses.sources)}; API at {self._api.address}")
-        for workload in self.config.readers.workloads:
-            await self._start_reader(workload)
-        await self.visiting.open()
+        await self.workloads.run_configured()
 
     async def shutdown(self) -> None:
         """Take nothing more, commit what is here, tell the senders, and let go."""
         self.reporter.state = State.STOPPING
         self._notifier.stopping(status_line(self.reporter.status()))
         self._notifier.extend(STOP_MORE_S)
-        await self.experiments.end()
-        await asyncio.gather(self.readers.end(), self.visiting.end())
+        await self.workloads.end()
         for source in self._sources:
             await source.stop()
         for pipeline in self.pipelines.values():
@@ -202,7 +196,7 @@ class Service:
         """Take over what of a configuration can change while the daemon runs."""
         self.config = config
         self.reporter.change(config)
-        self.governing.configure(config.readers.governor)
+        self.workloads.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)
         for source, section in zip(self._sources, config.sources, strict=True):
@@ -269,12 +263,6 @@ class Service:
                 ) from None
             self._sources.append(source)
         self.reporter.sources = self._sources
-
-    async def _start_reader(self, workload: Workload) -> None:
-        try:
-            await self.readers.start(workload)
-        except WorkloadRefused as error:
-            self.events.say("error", f"reader workload {workload.name} does not start: {error}")
 
     # --- running and stopping -----------------------------------------------------------------------------------
 

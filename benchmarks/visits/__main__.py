@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from benchmarks.visits import comparison, report
 from benchmarks.visits.record import Comparison
-from schemas.api.visits import VisitsRun
+from daemon.workloads.visits.archive import read_run
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def page(record: Path) -> str:
     found = json.loads(kept)
     if isinstance(found, dict) and "kind" in found:
         return comparison.page(Comparison.model_validate_json(kept))
-    return report.page(VisitsRun.model_validate_json(kept))
+    return report.page(read_run(record))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
 """Route for what the governor promises the writing."""
 
-from fastapi import APIRouter, Security
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter
 
 from daemon.api.service import Told
+from daemon.api.workloads import TOKEN
 from schemas.api.status import GovernorStatus
 from schemas.config.readers import GovernorConfig
 
 
 def governor_routes(service: Told) -> APIRouter:
     """Set its ceilings; what it does is in the status."""
-    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
-    routes = APIRouter(dependencies=[Security(HTTPBearer(auto_error=False, description="The API's token."))])
+    routes = APIRouter(dependencies=[TOKEN])
 
     @routes.post("/api/v1/governor", tags=["control"])
     async def govern(ceilings: GovernorConfig) -> GovernorStatus:
@@ -20,7 +19,7 @@ def governor_routes(service: Told) -> APIRouter:
         What is left out is no ceiling. It holds until it is set anew, `[readers.governor]` is changed in the
         configuration and read again, or the daemon ends.
         """
-        service.governing.set(ceilings)
-        return service.governing.status()
+        service.workloads.governor.set(ceilings)
+        return service.workloads.governor.status()
 
     return routes

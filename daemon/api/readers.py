@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, HTTPException, Path, Security
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter, Body, HTTPException, Path
 
 from daemon.api.service import Told
-from daemon.workloads.readers.manager import NameTaken, Readers, WorkloadRefused
+from daemon.api.workloads import TOKEN, started
+from daemon.workloads.readers.manager import Readers
 from schemas.api.status import ReaderStatus
 from schemas.config import Workload
 
@@ -16,38 +16,32 @@ EXAMPLE = {"name": "displays", "kind": "newest", "clients": 10, "period_s": 0.5,
 def reader_routes(service: Told) -> APIRouter:
     """List, start and stop."""
     routes = APIRouter()
-    # Checked by the guard; this says so in the API's description, and lets `/docs` ask for the token.
-    token = Security(HTTPBearer(auto_error=False, description="The API's token."))
 
     @routes.get("/api/v1/readers", tags=["readers"])
     async def readers() -> dict[str, ReaderStatus]:
         """The reader workloads that run, by name."""
-        return service.readers.statuses()
+        return service.workloads.readers.statuses()
 
-    @routes.post("/api/v1/readers", tags=["readers"], status_code=201, dependencies=[token])
+    @routes.post("/api/v1/readers", tags=["readers"], status_code=201, dependencies=[TOKEN])
     async def start(workload: Annotated[Workload, Body(examples=[EXAMPLE])]) -> ReaderStatus:
         """Start a reader workload in a process of its own."""
         if not service.pipelines:
             raise HTTPException(503, "the daemon is starting; the database is not open yet")
-        try:
-            await service.readers.start(workload)
-        except NameTaken as error:
-            raise HTTPException(409, str(error)) from None
-        except WorkloadRefused as error:
-            raise HTTPException(422, str(error)) from None
-        return service.readers.statuses()[workload.name]
+        with started(service):
+            await service.workloads.readers.start(workload)
+        return service.workloads.readers.statuses()[workload.name]
 
-    @routes.delete("/api/v1/readers/{name}", tags=["readers"], dependencies=[token])
+    @routes.delete("/api/v1/readers/{name}", tags=["readers"], dependencies=[TOKEN])
     async def stop(name: Annotated[str, Path(description="Name of a workload that runs.")]) -> ReaderStatus:
         """Stop a reader workload; the answer is how it was at the end."""
         try:
-            return await service.readers.stop(name)
+            return await service.workloads.readers.stop(name)
         except KeyError:
-            raise HTTPException(404, f"there is no workload {name!r}; {_running(service.readers)}") from None
+            raise HTTPException(404, f"there is no workload {name!r}; {_names(service.workloads.readers)}") from None
 
     return routes
 
 
-def _running(readers: Readers) -> str:
+def _names(readers: Readers) -> str:
     names = ", ".join(readers.workloads)
     return f"there is: {names}" if names else "none runs"

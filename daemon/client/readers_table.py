@@ -8,6 +8,7 @@ from rich.text import Text
 
 from daemon.core.words import ms
 from schemas.api.status import ReaderStatus
+from schemas.states import ReaderState
 
 _HEAD = ("reader", "kind", "clients", "answers/s", "rows/s", "p50, p99 ms", "in time", "failed")
 
@@ -20,7 +21,7 @@ def readers_table(readers: Mapping[str, ReaderStatus]) -> RenderableType:
         table.add_row(
             name,
             status.kind,
-            f"{status.admitted} of {status.clients}" if status.state == "running" else status.state,
+            f"{status.admitted} of {status.clients}" if status.state is ReaderState.RUNNING else status.state,
             f"{status.rate:,.1f}",
             f"{status.row_rate:,.0f}",
             f"{ms(latency.p50)}, {ms(latency.p99)}",

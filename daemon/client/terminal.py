@@ -19,6 +19,7 @@ from daemon.core.words import ms
 from daemon.web.tls import why_untrusted
 from schemas.api.status import Event, GroupStatus, State, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
+from schemas.states import GovernorState
 
 PATH = "/api/v1/status"
 PATIENCE_S = 2.0
@@ -131,7 +132,7 @@ def overview(status: Status, where: str) -> RenderableType:
     parts: list[RenderableType] = [_header(status, where), _groups(status.groups)]
     if status.readers:
         parts.append(readers_table(status.readers))
-        if status.governor is not None and status.governor.state != "off":
+        if status.governor is not None and status.governor.state is not GovernorState.OFF:
             parts.append(Text(f"governor: {status.governor.reason}"))
     if status.visits is not None:
         parts.append(_visits(status.visits))

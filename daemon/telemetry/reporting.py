@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -19,18 +20,14 @@ from daemon.telemetry.store_report import StoreReport
 from schemas.api.status import (
     DeadLetterCounts,
     DiskStatus,
-    ExperimentStatus,
-    GovernorStatus,
     GroupStatus,
     Latency,
-    ReaderStatus,
     ReadingCounts,
     Slip,
     State,
     Status,
     TriggerCounts,
 )
-from schemas.api.visits import VisitsStatus
 from schemas.config import Config
 
 SLIPS_TOLD = 100
@@ -57,10 +54,7 @@ class Reporter:
     def __init__(self, config: Config, store: StoreReport, events: Events) -> None:
         self.pipelines: Mapping[str, Pipeline] = {}
         self.sources: Sequence[Source] = ()
-        self.readers: Callable[[], dict[str, ReaderStatus]] = dict
-        self.experiment: Callable[[], ExperimentStatus | None] = lambda: None
-        self.governor: Callable[[], GovernorStatus | None] = lambda: None
-        self.visits: Callable[[], VisitsStatus | None] = lambda: None
+        self.workloads: Callable[[], dict[str, Any]] = dict
         self.state = State.STARTING
         self.folder: Path | None = None
         """The state folder, whose disk is told of."""
@@ -147,10 +141,7 @@ class Reporter:
             store=store,
             groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
             sources=[source.status() for source in self.sources],
-            readers=self.readers(),
-            experiment=self.experiment(),
-            governor=self.governor(),
-            visits=self.visits(),
+            **self.workloads(),
             disk=self._disk,
             events=self._events.newest(),
             limits={name: float(getattr(self._config.alarms, name)) for name in LIMITS},

@@ -5,14 +5,16 @@ from the experiment's begin; rates are a second; latencies are in milliseconds, 
 acknowledged for the writing, and from when a client was due to ask for the reading.
 """
 
-from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from schemas.api.model import Model
+from schemas.api.status import ExperimentStatus
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Section, twice
 from schemas.config.workloads import MOST_CLIENTS, Workload
+from schemas.states import RunState
 
 SAMPLE_S = 0.5
 """Time between two samples of the timeline; more where there would be more of them than MOST_SAMPLES."""
@@ -57,8 +59,8 @@ class Experiment(Section):
     def _check(self) -> "Experiment":
         problems = [*twice("workload", "workloads", ".name", [workload.name for workload in self.workloads])]
         if self.warm_up_s >= self.block_s:
-            mend = "leave something of the block to measure"
-            problems.append(wrong(f"not less than block_s, which is {self.block_s:g}", mend, "warm_up_s"))
+            fix = "leave something of the block to measure"
+            problems.append(wrong(f"not less than block_s, which is {self.block_s:g}", fix, "warm_up_s"))
         problems += _wrong_doses(self)
         refuse(problems)
         return self
@@ -69,18 +71,14 @@ def _wrong_doses(experiment: Experiment) -> list[Problem]:
     problems = []
     for i, dose in enumerate(experiment.doses):
         if not 1 <= dose <= most:
-            mend = f"use 1 to {most}; A, which is 0 readers, comes by itself"
-            problems.append(wrong(f"{dose} clients cannot be admitted", mend, f"doses[{i}]"))
+            fix = f"use 1 to {most}; A, which is 0 readers, comes by itself"
+            problems.append(wrong(f"{dose} clients cannot be admitted", fix, f"doses[{i}]"))
         elif dose in experiment.doses[:i]:
             problems.append(wrong(f"{dose} is there already", "name each dose once", f"doses[{i}]"))
     return problems
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Sample(_Model):
+class Sample(Model):
     """Half a second of the timeline, in a long experiment more."""
 
     t_s: float = Field(description="its end")
@@ -90,7 +88,7 @@ class Sample(_Model):
     readers: int = Field(description="clients admitted at its end")
 
 
-class WorkloadBlock(_Model):
+class WorkloadBlock(Model):
     """What one workload did in a block, after the warm-up.
 
     Rates are of answers that came before the block's end; the rest is of all that was asked in it, however late its
@@ -109,7 +107,7 @@ class WorkloadBlock(_Model):
     max_ms: float | None
 
 
-class Block(_Model):
+class Block(Model):
     """One block. Figures are of what is left after the warm-up, of all groups together."""
 
     number: int = Field(description="from 1")
@@ -134,7 +132,7 @@ class Block(_Model):
     waits: dict[str, float] = Field(description="sessions of the server that waited, on average, by what for")
 
 
-class Conditions(_Model):
+class Conditions(Model):
     """What it was measured on."""
 
     machine: str = Field(description="its processor")
@@ -157,7 +155,7 @@ class Conditions(_Model):
     governor: str = Field(description="what the governor was told, in words; empty when it is off")
 
 
-class Ratio(_Model):
+class Ratio(Model):
     """A ratio with its interval of 95 % confidence; without limits where there are too few blocks for one."""
 
     ratio: float
@@ -171,7 +169,7 @@ class Ratio(_Model):
         return None if self.low is None or self.high is None else self.low <= 1 <= self.high
 
 
-class Mean(_Model):
+class Mean(Model):
     """A mean over blocks with its interval of 95 % confidence; without limits of a single block."""
 
     value: float
@@ -180,7 +178,7 @@ class Mean(_Model):
     blocks: int
 
 
-class Row(_Model):
+class Row(Model):
     """One figure of the writing, without and with readers."""
 
     figure: str = Field(description="rate, reading_rate, p50_ms, p99_ms or backlog")
@@ -191,7 +189,7 @@ class Row(_Model):
     verdict: str
 
 
-class Agreement(_Model):
+class Agreement(Model):
     """Blocks of A against blocks of A, every second one in the place of B."""
 
     figure: str
@@ -202,7 +200,7 @@ class Agreement(_Model):
     drift: float = Field(description="last block of A by the first one, along the straight line; 1 is none")
 
 
-class ReaderRow(_Model):
+class ReaderRow(Model):
     """How one workload fared in the blocks with so many readers."""
 
     workload: str
@@ -218,7 +216,7 @@ class ReaderRow(_Model):
     efficiency: Mean | None = Field(description="fraction answered within the deadline, at most 1")
 
 
-class ServerRow(_Model):
+class ServerRow(Model):
     """One counter of the server a second, or sessions that waited for one thing."""
 
     name: str
@@ -227,7 +225,7 @@ class ServerRow(_Model):
     ratio: float | None = Field(description="of b to a; null where a is 0")
 
 
-class Dose(_Model):
+class Dose(Model):
     """One point of the dose-response plot; 0 readers is A."""
 
     readers: int
@@ -235,7 +233,7 @@ class Dose(_Model):
     rate: Mean
 
 
-class Result(_Model):
+class Result(Model):
     """What follows from the blocks. Where doses were tried `rows` has each, and server rows are of the highest."""
 
     headline: str
@@ -252,23 +250,13 @@ class Result(_Model):
     crossing_words: str
 
 
-class RecordState(StrEnum):
-    """How far an experiment came."""
-
-    RUNNING = "running"
-    DONE = "done"
-    STOPPED = "stopped"  # somebody stopped it, or the daemon ended; what was measured is kept
-    BROKEN_OFF = "broken_off"  # the daemon died under it; what it had written down is kept
-    FAILED = "failed"
-
-
-class Record(_Model):
-    """An experiment as it is kept, in `state_dir/interference/ID.json`."""
+class Record(Model):
+    """The record of an experiment, in `state_dir/interference/ID.json`."""
 
     id: str
     began_ns: int
     ended_ns: int | None = None
-    state: RecordState = RecordState.RUNNING
+    state: RunState = RunState.RUNNING
     problem: str | None = Field(default=None, description="why it failed, or was stopped, in one line")
     settings: Experiment
     conditions: Conditions
@@ -280,12 +268,12 @@ class Record(_Model):
     result: Result | None = None
 
 
-class Summary(_Model):
+class Summary(Model):
     """A line of the list of past experiments."""
 
     id: str
     began_ns: int
-    state: RecordState
+    state: RunState
     problem: str | None
     readers: str = Field(description="the workloads, in words")
     pairs: int
@@ -299,7 +287,7 @@ class Summary(_Model):
     report: bool = Field(description="whether there is an HTML report")
 
 
-class Live(_Model):
+class Live(Model):
     """The experiment that runs, as far as it came."""
 
     id: str
@@ -309,3 +297,17 @@ class Live(_Model):
     blocks: list[Block] = Field(description="those after the number that was asked for")
     samples: list[Sample] = Field(description="those after the number that was asked for")
     next: int = Field(description="ask for samples after this number the next time")
+
+
+class Experiments(Model):
+    """Body of `GET /api/v1/interference`."""
+
+    running: ExperimentStatus | None
+    live: Live | None = Field(description="what the one that runs has measured so far")
+    past: list[Summary] = Field(default_factory=list, description="those that were, the newest first")
+
+
+class ExperimentId(Model):
+    """An experiment that began, or was stopped."""
+
+    id: str

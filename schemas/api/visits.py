@@ -4,9 +4,13 @@ Seconds of a visit's selects and stores are summed over its tiles; `visit_s` is 
 begin to the last one's end. The generation of the mock sources (`dia_s`) is not part of it, as in the paper.
 """
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
+from pydantic import Field, RootModel
+
+from schemas.api.model import Model
 from schemas.config.visits import VisitsConfig
+from schemas.states import RunState, VisitsPhase
 
 TIMES = (
     *("select_object_s", "select_source_s", "select_forced_s"),
@@ -15,11 +19,7 @@ TIMES = (
 COUNTS = ("objects_read", "sources_read", "forced_read", "objects", "sources", "forced")
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TileMeasure(_Model):
+class TileMeasure(Model):
     """One tile of one visit."""
 
     visit: int
@@ -41,7 +41,7 @@ class TileMeasure(_Model):
     forced: int = Field(default=0, description="forced sources written")
 
 
-class VisitMeasure(_Model):
+class VisitMeasure(Model):
     """One visit: a row of the CSV and of the Parquet file."""
 
     visit: int
@@ -71,7 +71,7 @@ class VisitMeasure(_Model):
     resumed: bool = Field(default=False, description="an earlier try had been cut short")
 
 
-class Compaction(_Model):
+class Compaction(Model):
     """A table's pieces of a period that ended were written anew, after a night's last visit."""
 
     table: str
@@ -84,7 +84,7 @@ class Compaction(_Model):
     records: int = Field(description="of DIAObjectLast only the newest of each object stay")
 
 
-class Line(_Model):
+class Line(Model):
     """A straight line through seconds against visit: `intercept + slope_per_1000 * visit / 1000`."""
 
     intercept: float = Field(description="seconds")
@@ -94,7 +94,7 @@ class Line(_Model):
     visits: int = Field(description="through so many points")
 
 
-class Box(_Model):
+class Box(Model):
     """Seconds of the visits of a bin: quartiles, the whole range, and the mean."""
 
     first: int = Field(description="first visit of the bin")
@@ -107,7 +107,7 @@ class Box(_Model):
     mean: float
 
 
-class Over(_Model):
+class Over(Model):
     """The fraction of the visits of a bin that took longer than a limit."""
 
     first: int = Field(description="first visit of the bin")
@@ -115,20 +115,25 @@ class Over(_Model):
     fraction: float
 
 
-class TableSize(_Model):
-    """A table on the server's disk. rows: the server's estimate where counting would be dear."""
+class TableSize(Model):
+    """A table on the server's disk. rows: the server's estimate where counting would be expensive."""
 
     rows: int
     table_bytes: int
     index_bytes: int
 
 
-class VisitsRun(_Model):
-    """A run that is kept: what was asked, of which server, and what was measured."""
+class VisitsRun(Model):
+    """The record of a run: what was asked, of which server, and what was measured."""
 
     id: str
     began_ns: int
     ended_ns: int
+    state: RunState = Field(
+        default=RunState.FINISHED,
+        description="how it ended; running or starting in the record of a run whose process was killed",
+    )
+    in_daemon: bool = Field(default=False, description="a daemon goes on with it after a start, if it was cut off")
     settings: VisitsConfig
     product: str = Field(description="e.g. `postgresql`, `mariadb`, `ferretdb`")
     version: str
@@ -139,17 +144,16 @@ class VisitsRun(_Model):
     sizes: dict[str, TableSize] = Field(default_factory=dict, description="at the end, by table")
     counts: dict[str, int] = Field(default_factory=dict, description="rows at the end, by table; empty if not counted")
     expected: dict[str, float] = Field(default_factory=dict, description="rows by the formula, by table")
-    problem: str | None = Field(default=None, description="why it ended early")
+    problem: str | None = Field(default=None, description="why it ended early, in words")
 
 
-class VisitsStatus(_Model):
+class VisitsStatus(Model):
     """How a run of visits is."""
 
     id: str = Field(default="", description="of the record that is kept of the run")
-    state: str = Field(
-        description="starting, running, waiting (for the next visit), compacting, stopping, done, stopped, failed"
-    )
-    problem: str | None = None
+    state: RunState
+    phase: VisitsPhase = Field(default=VisitsPhase.VISITING, description="what it does while it is running")
+    problem: str | None = Field(default=None, description="why it failed, or what a visit waits for, in words")
     index_mode: str
     target: str = Field(description="schema the tables are in")
     visits: int = Field(description="wanted in all")
@@ -171,3 +175,58 @@ class VisitsStatus(_Model):
     last_ns: int | None = Field(default=None, description="when the last visit of this run was done")
     remaining_s: float | None = Field(default=None, description="estimate of the time left")
     fit: Line | None = Field(default=None, description="through visit_s of this run")
+
+
+class VisitsSummary(Model):
+    """A line of the list of runs."""
+
+    id: str
+    began_ns: int
+    ended_ns: int
+    index_mode: str
+    visits: int
+    state: RunState = RunState.FINISHED
+    problem: str | None = Field(default=None, description="why it ended early, in words")
+
+
+class Visits(Model):
+    """Body of `GET /api/v1/visits`."""
+
+    status: VisitsStatus | None = Field(description="the run that is under way, or was last since the daemon started")
+    past: list[VisitsSummary] = Field(description="those that were, the newest first")
+    settings: VisitsConfig = Field(description="of a run that is started without any, as the configuration says")
+
+
+class VisitsSettings(RootModel[dict[str, Any]]):
+    """Body of `POST /api/v1/visits`: the fields of `[visits]` that differ from the configuration's."""
+
+
+class ReferenceLine(Model):
+    """A published straight line to compare with: `intercept + slope_per_1000 * visit / 1000`, in seconds."""
+
+    label: str
+    intercept: float
+    slope_per_1000: float
+
+
+class VisitsFigures(Model):
+    """Body of `GET /api/v1/visits/figures`: what is drawn of a run."""
+
+    id: str
+    index_mode: str
+    columns: dict[str, list[float]] = Field(
+        description="by name of a field of VisitMeasure, a value a visit; thinned, extremes are kept"
+    )
+    fits: dict[str, Line | None] = Field(description="by name of a column; null of too few visits")
+    visits: int = Field(description="that were measured")
+    boxes: list[Box]
+    bin: int = Field(description="visits a box")
+    parts: dict[str, list[float]] = Field(description="by part of a visit its mean seconds, a value a box")
+    over: list[Over]
+    sizes: dict[str, TableSize] = Field(description="by table")
+    counts: dict[str, int] = Field(description="rows by table; empty if not counted")
+    expected: dict[str, float] = Field(description="rows by the formula, by table")
+    limit_s: float
+    paper: ReferenceLine
+    settings: VisitsConfig
+    problem: str | None = Field(description="why it ended early")

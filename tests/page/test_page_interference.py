@@ -17,7 +17,7 @@ DOSES, PLAIN = "20260101T000000Z", "20251231T120000Z-P"
 RUNNING: dict[str, Any] = {
     "id": "20260102T000000Z",
     "began_ns": time.time_ns(),
-    "phase": "A (write only)",
+    "phase": "A",
     "block": 5,
     "blocks": 9,
     "readers": 0,

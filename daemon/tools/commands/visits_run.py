@@ -140,10 +140,10 @@ def run(
     settings = _settings(loaded, _given(told) | {"survey": _given(survey)})
     place = _place(loaded, dsn, password_env, folder)
     # Imported here: wrong options are told of, and every help is shown, without the libraries of the run.
-    from daemon.tools.visits.alone import run_alone  # noqa: PLC0415
+    from daemon.tools.visits.standalone import run_standalone  # noqa: PLC0415
 
     console = make_console(stderr=True)
-    found = asyncio.run(run_alone(place, settings, console))
+    found = asyncio.run(run_standalone(place, settings, console))
     _say(found, place.state_dir, as_json=as_json, as_csv=as_csv)
 
 
@@ -162,7 +162,7 @@ def _settings(loaded: LoadedConfig | None, changes: dict[str, Any]) -> VisitsCon
 
 
 def _place(loaded: LoadedConfig | None, dsn: str | None, password_env: str | None, folder: Path | None) -> Any:
-    from daemon.tools.visits.alone import Place  # noqa: PLC0415
+    from daemon.tools.visits.standalone import Place  # noqa: PLC0415
 
     if loaded is not None and dsn is None:
         if password_env is not None:
@@ -187,11 +187,11 @@ def _password(name: str | None) -> str | None:
 
 
 def _say(found: VisitsRun, state_dir: Path, *, as_json: bool, as_csv: bool) -> None:
-    from daemon.tools.visits.words import say_run  # noqa: PLC0415
-    from daemon.workloads.visits.kept import FOLDER as KEPT  # noqa: PLC0415
-    from daemon.workloads.visits.kept import Kept  # noqa: PLC0415
+    from daemon.tools.visits.tables import say_run  # noqa: PLC0415
+    from daemon.workloads.visits.archive import CSV, VisitsArchive  # noqa: PLC0415
+    from daemon.workloads.visits.archive import FOLDER as ARCHIVE  # noqa: PLC0415
 
-    csv = Kept(state_dir / KEPT).path(found.id, ".csv")
+    csv = VisitsArchive(state_dir / ARCHIVE).path(found.id, CSV)
     if as_json:
         typer.echo(found.model_dump_json(by_alias=True))
     elif as_csv:

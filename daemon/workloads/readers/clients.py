@@ -13,8 +13,8 @@ from schemas.config import Workload
 log = logging.getLogger(__name__)
 
 
-class Asked(Protocol):
-    """What clients ask: `daemon.workloads.readers.workloads`, `daemon.workloads.readers.visit_questions`."""
+class QuestionsOfClients(Protocol):
+    """What clients ask: `daemon.workloads.readers.questions`, `daemon.workloads.readers.visit_questions`."""
 
     async def ask(self, client: int) -> int:
         """Ask the next question of a client; return the rows of its answer.
@@ -31,7 +31,7 @@ class Clients:
         admitted, share: how many may ask from the start, and for which part of their time; the first ones do.
     """
 
-    def __init__(self, workload: Workload, questions: Asked, admitted: int, share: float = 1.0) -> None:
+    def __init__(self, workload: Workload, questions: QuestionsOfClients, admitted: int, share: float = 1.0) -> None:
         self._workload = workload
         self._questions = questions
         self._may_ask = [asyncio.Event() for _ in range(workload.clients)]

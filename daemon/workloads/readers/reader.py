@@ -1,21 +1,20 @@
-"""One reader workload as the daemon sees it: its process, started again when it dies, and what it has reported."""
+"""One reader workload as the daemon sees it: its process, and what it has reported."""
 
 import asyncio
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import orjson
 from hdrh.histogram import HdrHistogram
 
-from daemon.core.children import Child
-from daemon.core.outcome import reason_of
+from daemon.workloads.frame.supervised import WorkloadProcess
 from daemon.workloads.readers.governor.governor import Admission
 from daemon.workloads.readers.measuring import Lately, new_histogram
-from daemon.workloads.readers.messages import LONGEST_LINE, Report, Spec, read_report
+from daemon.workloads.readers.messages import Admit, Report, Spec
 from schemas.api.status import Latency, ReaderStatus
+from schemas.states import ReaderState
 
 STOP_S = 3.0
 """How long a process that was told to stop may take."""
@@ -25,9 +24,6 @@ SILENT_S = 30.0
 
 STALE_S = 5.0
 """Rates and percentiles that are older are not told as those of now."""
-
-PAUSE_MOST_S = 60.0
-"""The pause before a process is started again doubles up to this; one that has run for so long begins anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,46 +68,46 @@ class Reader:
     def __init__(self, spec: Spec, log: Path, say: Callable[[str, str], None], pause_s: float) -> None:
         self.workload = spec.workload
         self.wanted = spec.admitted
-        self._held: Admission | None = None
+        self._limit: Admission | None = None
         self._spec = spec
-        self._log = log
         self._say = say
         self._pause_s = pause_s
         self._since_ns = time.time_ns()
-        self._state = "starting"
+        self._state = ReaderState.STARTING
         self._problem: str | None = None
         self._before = Figures()
         self._report = Report()
         self._reported_s = 0.0
-        self._child: Child | None = None
+        self._process = WorkloadProcess(
+            "process", "daemon.workloads.readers", self._spec_now, log, [Report], silent_s=SILENT_S
+        )
         self._running = asyncio.create_task(self._run(), name=f"reader {spec.workload.name}")
 
     def admit(self, clients: int) -> None:
         """Let so many clients ask from now on, or fewer where the governor holds them back."""
-        self._change(min(max(clients, 0), self.workload.clients), self._held)
+        self._change(min(max(clients, 0), self.workload.clients), self._limit)
 
-    def hold(self, admission: Admission | None) -> None:
+    def limit(self, admission: Admission | None) -> None:
         """Let no more than this ask, whatever `admit` allows; None is no limit."""
         self._change(self.wanted, admission)
 
-    def _change(self, wanted: int, held: Admission | None) -> None:
+    def _change(self, wanted: int, limit: Admission | None) -> None:
         before = self.admission
-        self.wanted, self._held = wanted, held
+        self.wanted, self._limit = wanted, limit
         if self.admission != before:
-            self._order({"admit": self.admission.clients, "share": self.admission.share})
+            self._process.send(Admit(clients=self.admission.clients, share=self.admission.share))
 
     @property
     def admission(self) -> Admission:
         """What may ask now."""
-        held = self._held or Admission(self.wanted, 1.0)
-        return Admission(min(self.wanted, held.clients), held.share)
+        limit = self._limit or Admission(self.wanted, 1.0)
+        return Admission(min(self.wanted, limit.clients), limit.share)
 
     async def stop(self) -> None:
         """End the process for good, and wait until it is gone."""
-        self._state = "stopping"
-        self._order({"stop": True})
-        if self._child is not None:
-            await asyncio.wait([self._running], timeout=STOP_S)
+        self._state = ReaderState.STOPPING
+        self._process.stop()
+        await asyncio.wait([self._running], timeout=STOP_S)
         self._running.cancel()
         await asyncio.wait([self._running])
         if not self._running.cancelled():
@@ -155,57 +151,18 @@ class Reader:
         )
 
     async def _run(self) -> None:
-        pause_s = self._pause_s
-        while True:
-            began_s = time.monotonic()
-            problem = await self._process()
-            self._before, self._report = self.figures(), Report()
-            if self._state == "stopping":
-                return
-            if time.monotonic() - began_s >= PAUSE_MOST_S:
-                pause_s = self._pause_s
-            self._state, self._problem = "failed", problem
-            name = self.workload.name
-            self._say("error", f"reader workload {name} failed: {problem}; it starts again in {pause_s:g} s")
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_MOST_S)
+        messages = self._process.supervised(self._failed, self._pause_s, retries_refusals=True)
+        async with aclosing(messages):
+            async for self._report in messages:
+                self._reported_s = time.monotonic()
+                if self._state is not ReaderState.STOPPING:
+                    self._state, self._problem = ReaderState.RUNNING, None
 
-    async def _process(self) -> str:
-        """Run the process to its end; return how it ended, in one line."""
-        command = [sys.executable, "-m", "daemon.workloads.readers"]
-        try:
-            if self._log.exists():  # of a process that died: why is in there
-                self._log.replace(self._log.with_suffix(".log.1"))
-            child = await Child.start("process", command, self._log, piped=LONGEST_LINE)
-        except OSError as error:
-            return f"its process cannot be started ({reason_of(error)})"
-        self._child = child
-        try:
-            now = {"admitted": self.admission.clients, "share": self.admission.share}
-            child.tell(self._spec.model_copy(update=now).line())
-            return await self._listen(child) or child.obituary()
-        finally:
-            self._child = None
-            await child.kill()
+    def _failed(self, problem: str, pause_s: float) -> None:
+        self._before, self._report = self.figures(), Report()
+        self._state, self._problem = ReaderState.FAILED, problem
+        name = self.workload.name
+        self._say("error", f"reader workload {name} failed: {problem}; it starts again in {pause_s:g} s")
 
-    async def _listen(self, child: Child) -> str | None:
-        """Take its reports until it ends; return what was wrong when it has to be ended."""
-        while True:
-            try:
-                async with asyncio.timeout(SILENT_S):
-                    line = await child.said()
-                    if not line:
-                        await child.ended()
-                        return None
-                self._report = read_report(line)
-            except TimeoutError:
-                return f"its process has said nothing for {SILENT_S:g} s"
-            except ValueError as error:
-                return f"its process is not understood: {error}"
-            self._reported_s = time.monotonic()
-            if self._state != "stopping":
-                self._state, self._problem = "running", None
-
-    def _order(self, order: Mapping[str, float]) -> None:
-        if self._child is not None:
-            self._child.tell(orjson.dumps(order) + b"\n")
+    def _spec_now(self) -> Spec:
+        return self._spec.model_copy(update={"admitted": self.admission.clients, "share": self.admission.share})

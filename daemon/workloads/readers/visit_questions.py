@@ -10,7 +10,7 @@ import numpy as np
 from lsst.sphgeom import Angle, Circle, UnitVector3d
 
 from backends.visits.base import VisitStore
-from daemon.workloads.readers.beside import Beside
+from daemon.workloads.readers.refresh import BackgroundRefresh
 from daemon.workloads.visits.pixels import region_of
 from daemon.workloads.visits.sphere import beside, unit, within
 from schemas.config.visits import VisitsConfig
@@ -70,7 +70,7 @@ class VisitQuestions:
             self._free.put_nowait(store)
         self._random = [np.random.default_rng([seed, client]) for client in range(workload.clients)]
         self._looking = np.random.default_rng([seed, workload.clients])
-        self._seen = Beside(self._look, NOTHING, OLD_S)
+        self._seen = BackgroundRefresh(self._look, NOTHING, OLD_S)
         self._ask = self._cone if workload.kind is WorkloadKind.CONE else self._light_curve
 
     async def ask(self, client: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.config.readers import GovernorConfig
+from schemas.states import GovernorState
 
 LEAST_DOSE = 1 / 64
 """Readers still get on, whatever the writing suffers."""
@@ -89,7 +90,7 @@ class Governor:
         self.ceilings = ceilings
         self.dose = 0.0
         self.clients = 0
-        self.state = "idle"
+        self.state = GovernorState.IDLE
         self.reason = ""
         self._forget()
         self._tell(self._worst(NOTHING_SEEN), {})
@@ -149,12 +150,12 @@ class Governor:
         was_lowered, self._was_lowered = self._was_lowered, False
         if strain.is_over:
             self._calm = 0
-            self.state = "lowering"
+            self.state = GovernorState.LOWERING
             if not was_lowered:
                 self._lower(strain)
         elif strain.lasting > ROOM:
             self._calm = 0
-            self.state = "open" if self.dose >= self.clients else "holding"
+            self.state = GovernorState.OPEN if self.dose >= self.clients else GovernorState.HOLDING
         else:
             self._calm += 1
             self._raise(strain)
@@ -163,7 +164,7 @@ class Governor:
         if self._broke_at is not None and self.dose >= NEARLY * self._broke_at:
             self._patience = min(2 * self._patience, MOST_PATIENCE)
         if self.dose <= LEAST_DOSE:
-            self.state = "holding"
+            self.state = GovernorState.HOLDING
             return
         self._broke_at = self.dose
         self.dose = max(LEAST_DOSE, self.dose * min(max(1 / strain.now, LOWER_MOST), LOWER_LEAST))
@@ -171,9 +172,9 @@ class Governor:
 
     def _raise(self, strain: _Strain) -> None:
         if self.dose >= self.clients:
-            self.state = "open"
+            self.state = GovernorState.OPEN
             return
-        self.state = "holding"
+        self.state = GovernorState.HOLDING
         wanted = self._next(strain)
         tries = self._broke_at is not None and wanted >= NEARLY * self._broke_at
         if self._calm < (self._patience if tries else CALM_PERIODS):
@@ -183,7 +184,7 @@ class Governor:
             self._broke_at, self._patience = None, PATIENCE
         self._calm = 0
         self.dose = min(wanted, float(self.clients))
-        self.state = "open" if self.dose >= self.clients else "raising"
+        self.state = GovernorState.OPEN if self.dose >= self.clients else GovernorState.RAISING
 
     def _next(self, strain: _Strain) -> float:
         if self._broke_at is not None:
@@ -196,9 +197,9 @@ class Governor:
         self.admitted = sum(admission.clients for admission in admissions.values())
         self.share = min(1.0, self.dose / self.admitted) if self.admitted else 1.0
         if strain is None:
-            self.state, self.reason = "off", "no ceiling is set: every client may ask"
+            self.state, self.reason = GovernorState.OFF, "no ceiling is set: every client may ask"
         elif not self.clients:
-            self.state, self.reason = "idle", "no reader workload runs"
+            self.state, self.reason = GovernorState.IDLE, "no reader workload runs"
         else:
             self.reason = f"{strain.told}{self._even_so(strain)}: {self._who()}"
 

@@ -14,7 +14,8 @@ import pytest
 from daemon.core.configuration import load_config
 from daemon.core.database import store_of
 from daemon.core.events import Events
-from daemon.workloads.readers.manager import Readers, WorkloadRefused
+from daemon.workloads.frame.runner import WorkloadRefused
+from daemon.workloads.readers.manager import Readers
 from schemas.config import Workload
 from tests.support.batches import batch_of, readings_of
 from tests.support.pipelines import eventually
@@ -67,18 +68,19 @@ async def test_nobody_asks_who_is_not_admitted_and_what_was_measured_only_grows(
         manager.admit("w", 99)
         assert manager.statuses()["w"].admitted == 3
         await eventually(lambda: manager.figures("w").cycles > before, "answers again", 30)
-        manager._readers["w"]._child._process.kill()
+        process = manager._readers["w"]._process
+        process._child._process.kill()
         await eventually(lambda: manager.statuses()["w"].state == "failed", "told", 30)
         kept = manager.figures("w").cycles
         assert kept > before
         await eventually(lambda: manager.figures("w").cycles > kept, "answers of another process", 60)
         with monkeypatch.context() as patched:
-            patched.setattr("daemon.workloads.readers.reader.SILENT_S", 3.0)
+            patched.setattr(process, "_silent_s", 3.0)
             reported_s = manager._readers["w"]._reported_s
             await eventually(lambda: manager._readers["w"]._reported_s > reported_s, "the next report", 30)
-            manager._readers["w"]._child._process.send_signal(signal.SIGSTOP)
+            process._child._process.send_signal(signal.SIGSTOP)
             await eventually(lambda: manager.statuses()["w"].state == "failed", "a process that hangs", 60)
-            assert manager.statuses()["w"].problem == "its process has said nothing for 3 s"
+            assert manager.statuses()["w"].problem == "the process has sent nothing for 3 s"
         with pytest.raises(WorkloadRefused, match="name: workload 'w' runs already"):
             await manager.start(workload())
         assert (await manager.stop("w")).cycles > kept

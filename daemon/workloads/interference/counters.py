@@ -1,4 +1,4 @@
-"""Looks at the writing: what was counted up to a moment, and what came between two of them."""
+"""Counters of the writing at a moment, and what came between two moments."""
 
 import time
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ _PROCESS = psutil.Process()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """All groups together, since the daemon's start.
+class Counters:
+    """Counters of all groups together, since the daemon's start.
 
     at_s: CLOCK_MONOTONIC. fine: as `Latencies.fine`. triggers, readings: committed. received: readings.
     cpu_s: of this process. busy_s, all_s: of all cores together.
@@ -36,14 +36,14 @@ class Look:
     all_s: float
 
 
-def look(pipelines: Iterable[Pipeline]) -> Look:
-    """Look now; at least one pipeline."""
+def read_counters(pipelines: Iterable[Pipeline]) -> Counters:
+    """Counters now; at least one pipeline."""
     committers = [pipeline.committer for pipeline in pipelines]
     own, machine = _PROCESS.cpu_times(), psutil.cpu_times()
     idle = machine.idle + getattr(machine, "iowait", 0.0)
     # Linux counts what guests use among what users do, too.
     everything = sum(machine) - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
-    return Look(
+    return Counters(
         at_s=time.monotonic(),
         fine=np.sum([committer.latencies.fine for committer in committers], axis=0),
         triggers=sum(committer.counts.triggers for committer in committers),
@@ -60,7 +60,7 @@ def waiting(pipelines: Iterable[Pipeline]) -> int:
     return sum(pipeline.backlog.waiting.triggers for pipeline in pipelines)
 
 
-def writing_between(first: Look, last: Look) -> dict[str, Any]:
+def writing_between(first: Counters, last: Counters) -> dict[str, Any]:
     """The figures of a block that are of the writing and of the machine, by their names in `Block`."""
     seconds = max(last.at_s - first.at_s, 1e-9)
     fine = last.fine - first.fine

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import numpy as np
 
 from backends.base import Store
-from daemon.workloads.readers.beside import Beside
+from daemon.workloads.readers.refresh import BackgroundRefresh
 from schemas.config.workloads import Workload, WorkloadKind
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
@@ -45,7 +45,7 @@ class Questions:
         self._instrument = [client % group.size for client in range(workload.clients)]
         # The first and the newest ledger row of the newest run: between which triggers is drawn.
         nothing: Array = np.empty(0, ledger_dtype(group.size))
-        self._ends = Beside(lambda: store.ask(LedgerEnds(group=group)), nothing, OLD_S)
+        self._ends = BackgroundRefresh(lambda: store.ask(LedgerEnds(group=group)), nothing, OLD_S)
         kinds: Mapping[WorkloadKind, Callable[[int], Awaitable[int]]] = {
             WorkloadKind.NEWEST: self._newest,
             WorkloadKind.TREND: self._trend,

@@ -1,0 +1,96 @@
+"""The states and phases that cross a boundary, as enums: nothing is decided by a sentence.
+
+The values are what the API sends, what records on disk hold, and what the metrics carry as labels.
+"""
+
+from enum import StrEnum
+
+
+class DaemonState(StrEnum):
+    """What the daemon as a whole is doing."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STORE_AWAY = "store_away"  # the database does not answer; readings wait, and are committed when it is back
+    STOPPING = "stopping"
+
+
+class InstrumentState(StrEnum):
+    """How an instrument did lately; the page shows each by a glyph as well as by colour."""
+
+    OK = "ok"
+    LATE = "late"  # its last readings came after their trigger had closed
+    MISSING = "missing"  # absent from some of the last triggers
+    DESYNCHRONISED = "desynchronised"  # its trigger numbers or its clock are out of step with those of the others
+    SILENT = "silent"  # nothing received for longer than the staleness limit, while triggers go on
+    NEVER = "never"  # nothing received since the daemon started
+
+
+STATE_LETTERS: dict[str, InstrumentState] = {
+    "o": InstrumentState.OK,
+    "l": InstrumentState.LATE,
+    "m": InstrumentState.MISSING,
+    "d": InstrumentState.DESYNCHRONISED,
+    "s": InstrumentState.SILENT,
+    "n": InstrumentState.NEVER,
+}
+"""By which the status sends the state of each instrument of a group."""
+
+
+class RunState(StrEnum):
+    """How far the run of a workload is: an interference experiment, a run of visits."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"  # it was asked to stop, and has not ended yet
+    FINISHED = "finished"
+    STOPPED = "stopped"  # on request, or because the daemon ended; what was measured is kept
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"  # the daemon died while it ran; what was written down until then is kept
+
+    @classmethod
+    def _missing_(cls, value: object) -> "RunState | None":
+        """Read the records of versions that had other words."""
+        return {"done": cls.FINISHED, "broken_off": cls.INTERRUPTED}.get(str(value))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, in whichever way."""
+        return self not in (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
+
+
+class VisitsPhase(StrEnum):
+    """What a run of visits does while it is running."""
+
+    VISITING = "visiting"
+    WAITING = "waiting"  # for the time of the next visit
+    COMPACTING = "compacting"
+
+
+class ExperimentPhase(StrEnum):
+    """What an interference experiment does while it is running."""
+
+    WARM_UP = "warming up"
+    WRITE_ONLY = "A"
+    WRITE_AND_READ = "B"
+    REPORTING = "reporting"
+
+
+class ReaderState(StrEnum):
+    """How the process of a reader workload is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+class GovernorState(StrEnum):
+    """What the governor does with the readers."""
+
+    OFF = "off"  # no ceiling is set
+    IDLE = "idle"  # no reader workload runs
+    OPEN = "open"  # every client may ask
+    RAISING = "raising"
+    HOLDING = "holding"
+    LOWERING = "lowering"
