@@ -43,7 +43,7 @@ SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), 
 async def exposed() -> str:
     """What a daemon with a reader workload answers to Prometheus."""
     async with served() as api:
-        api.service.reporter.readers = lambda: {"control_room": READER}
+        api.service.reporter.workloads = lambda: {"readers": {"control_room": READER}}
         await api.commit(1, 2)
         return (await api.client.get("/metrics")).raise_for_status().text
 

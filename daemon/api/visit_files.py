@@ -6,7 +6,6 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from daemon.api.service import Told
 from daemon.api.visits import PATH
 from daemon.api.workloads import Id, archived
-from daemon.workloads.visits.files import RunFiles
 
 
 class Csv(StreamingResponse):
@@ -24,26 +23,25 @@ class Parquet(Response):
 def visit_files_routes(service: Told) -> APIRouter:
     """CSV, Parquet, report."""
     routes = APIRouter(prefix=PATH, tags=["visits"])
-    files = RunFiles(service.workloads.visits.archive)
 
     @routes.get("/{name}/csv", response_class=Csv)
     async def as_csv(name: Id) -> Response:
         """What was measured of each visit, as CSV."""
         with archived(f"visits {name}", PATH):
-            size, chunks = await files.csv(name)
+            size, chunks = await service.workloads.visits.files.csv(name)
         return Csv(chunks, headers={**_named(f"visits-{name}.csv"), "content-length": str(size)})
 
     @routes.get("/{name}/parquet", response_class=Parquet)
     async def as_parquet(name: Id) -> Response:
         """The same as Parquet."""
         with archived(f"visits {name}", PATH):
-            return Parquet(await files.parquet(name), headers=_named(f"visits-{name}.parquet"))
+            return Parquet(await service.workloads.visits.files.parquet(name), headers=_named(f"visits-{name}.parquet"))
 
     @routes.get("/{name}/report", response_class=HTMLResponse)
     async def report(name: Id) -> Response:
         """The report: one HTML file that loads nothing and runs no script."""
         with archived(f"visits {name}", PATH):
-            return HTMLResponse(await files.report(name))
+            return HTMLResponse(await service.workloads.visits.files.report(name))
 
     return routes
 

@@ -71,24 +71,28 @@ async def file_of(api: DaemonApi, workload: str, run: str, kind: str) -> Respons
 def relay_routes(api: DaemonApi) -> APIRouter:
     """`GET /told/storage`."""
     routes = APIRouter()
-    answers = Kept[Response]()
+    answers = Kept[tuple[int, bytes]]()
 
     @routes.get("/told/storage")
     async def storage() -> Response:
-        return await answers.get("/storage", STORAGE_S, lambda: passed(api, "/storage"))
+        return _json(*await answers.get("/storage", STORAGE_S, lambda: _asked(api, "/storage")))
 
     return routes
 
 
 async def passed(api: DaemonApi, path: str) -> Response:
     """The daemon's answer as it is; an error with its line alone."""
+    return _json(*await _asked(api, path))
+
+
+async def _asked(api: DaemonApi, path: str) -> tuple[int, bytes]:
     try:
         answer = await api.ask(path)
     except DaemonUnavailable as problem:
-        return json_answer(502, {"detail": str(problem)})
+        return 502, orjson.dumps({"detail": str(problem)})
     if answer.is_error:
-        return json_answer(answer.status_code, {"detail": detail_of(answer)})
-    return _json(200, answer.content)
+        return answer.status_code, orjson.dumps({"detail": detail_of(answer)})
+    return 200, answer.content
 
 
 def json_answer(status: int, body: Any) -> Response:

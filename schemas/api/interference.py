@@ -152,7 +152,7 @@ class Conditions(Model):
     journal: bool
     stored: int = Field(description="triggers that the store held at the begin, as far as its account says")
     budget_ms: float = Field(description="alarms.commit_p99_ms")
-    governor: str = Field(description="what the governor was told, in words; empty when it is off")
+    governor: str = Field(description="the ceilings of the governor, in words; empty when it is off")
 
 
 class Ratio(Model):
@@ -183,7 +183,7 @@ class Row(Model):
 
     figure: str = Field(description="rate, reading_rate, p50_ms, p99_ms or backlog")
     readers: int = Field(description="clients in B")
-    a: float = Field(description="geometric mean over the blocks of A beside those of B; of the backlog the mean")
+    a: float = Field(description="geometric mean over the blocks of A next to those of B; of the backlog the mean")
     b: float
     b_to_a: Ratio
     verdict: str

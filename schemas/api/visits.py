@@ -72,7 +72,7 @@ class VisitMeasure(Model):
 
 
 class Compaction(Model):
-    """A table's pieces of a period that ended were written anew, after a night's last visit."""
+    """A table's pieces of a period that ended were compacted, after a night's last visit."""
 
     table: str
     period: int = Field(description="in periods since 1970-01-01 of the survey's time")
@@ -161,7 +161,7 @@ class VisitsStatus(Model):
     here: int = Field(description="done since this run began")
     since_ns: int = Field(description="when the run began")
     last: VisitMeasure | None = None
-    compactions: int = Field(default=0, description="tables of periods that were written anew in this run")
+    compactions: int = Field(default=0, description="tables of periods that were compacted in this run")
     compact_s: float = Field(default=0.0, description="seconds that they took")
     mean_s: float | None = Field(default=None, description="seconds a visit, mean of the last 100")
     over_limit: float | None = Field(default=None, description="fraction of this run's visits over limit_s")

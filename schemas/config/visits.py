@@ -81,11 +81,11 @@ class VisitsConfig(Section):
         description="Of `partitioned`: level of the coarse pixels (MQ3C); a field touches about 32 at 7, 112 at 8.",
     )
     period_days: float = Field(
-        default=30.0, gt=0, le=3660, description="Of `partitioned`: stretch of time of a partition, in days."
+        default=30.0, gt=0, le=3660, description="Of `partitioned`: time span of a partition, in days."
     )
     compact: bool = Field(
         default=True,
-        description="Of `partitioned`: when a night is over, write the small pieces of periods that ended anew, so "
+        description="Of `partitioned`: when a night is over, compact the small pieces of periods that ended, so "
         "that those of a pixel, and of its neighbours, lie together; MongoDB leaves them as they are.",
     )
     tiles: int = Field(default=1, ge=1, le=MOST_TILES, description="The field is divided into so many tiles squared.")
@@ -96,7 +96,7 @@ class VisitsConfig(Section):
     )
     processes: int = Field(default=2, ge=1, le=256, description="Of `persistent`: how many.")
     connections: Connections = Field(
-        default=Connections.PERMANENT, description="`permanent`, or made anew `per_visit`; `fork` has no other."
+        default=Connections.PERMANENT, description="`permanent`, or opened again `per_visit`; `fork` has no other."
     )
     transactions: Transactions = Field(
         default=Transactions.THREE,
@@ -118,11 +118,11 @@ class VisitsConfig(Section):
     @model_validator(mode="after")
     def _fits(self) -> "VisitsConfig":
         if self.last_update is not None and self.index_mode is not IndexMode.LAST_OBJECT_TABLE:
-            mend = 'take it out, or set index_mode = "last_object_table"'
-            refuse([wrong(f"index mode {self.index_mode} has no table to update", mend, "last_update")])
+            fix = 'take it out, or set index_mode = "last_object_table"'
+            refuse([wrong(f"index mode {self.index_mode} has no table to update", fix, "last_update")])
         if self.visits // self.survey.visits_a_night > MOST_NIGHTS:
-            mend = f"take at most {MOST_NIGHTS * self.survey.visits_a_night}, or more visits a night (survey.scale)"
-            refuse([wrong(f"they would take more than {MOST_NIGHTS} nights", mend, "visits")])
+            fix = f"take at most {MOST_NIGHTS * self.survey.visits_a_night}, or more visits a night (survey.scale)"
+            refuse([wrong(f"they would take more than {MOST_NIGHTS} nights", fix, "visits")])
         return self
 
     @property

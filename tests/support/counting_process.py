@@ -1,4 +1,4 @@
-"""A workload's process for tests of the frame: it counts, as its database's name says, and fails as it is told to."""
+"""A workload's process for tests of the frame: it counts, and then ends in the way that its spec says."""
 
 import asyncio
 import os

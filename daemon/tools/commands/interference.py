@@ -67,7 +67,7 @@ def interference(
             "--output",
             "-o",
             metavar="FILE",
-            help="The report; the figures go beside it, as JSON.",
+            help="The report; the figures go next to it, as JSON.",
             show_default="interference-TIME.html",
         ),
     ] = None,
@@ -189,7 +189,7 @@ def _see_writable(html: Path) -> None:
     if not folder.is_dir():
         raise CommandFailed(f"--output: there is no folder {folder}; make it, or name a file elsewhere")
     if html.suffix != ".html":
-        raise CommandFailed(f"--output: {html} does not end in .html; the figures go beside it, as JSON")
+        raise CommandFailed(f"--output: {html} does not end in .html; the figures go next to it, as JSON")
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------

@@ -79,12 +79,12 @@ async def throwaway_daemon(
 ) -> AsyncIterator[Reach]:
     """Set it up, and leave no process behind.
 
-    folder: an empty one. say: told what is being done. stop: gives up while it is being set up.
+    folder: an empty one. say: shows what is being done. stop: gives up while it is being set up.
 
     Raises:
         ServerNotInstalled, StoreError: there is no such server here, or it does not start.
         DrillFailed: the daemon does not start.
-        CommandFailed: the sender ended by itself, or it was told to stop.
+        CommandFailed: the sender ended by itself, or `stop` was set.
     """
     say("starting the database")
     server = throwaway(setup.backend, folder / "server")
@@ -129,7 +129,7 @@ def _configuration(setup: Throwaway, dsn: str, port: int) -> str:
 
 
 async def _fill(setup: Throwaway, port: int, folder: Path, stop: asyncio.Event) -> None:
-    """Store triggers as fast as possible; back when they are committed, or when told to stop."""
+    """Store triggers as fast as possible; back when they are committed, or when `stop` is set."""
     if not setup.fill or stop.is_set():
         return
     more = ["--triggers", str(setup.fill), "--finish-timeout-s", "600"]

@@ -16,7 +16,7 @@ from daemon.workloads.frame.messages import LONGEST_LINE, Failed, M, Message, Pr
 PAUSE_S = 5.0
 """Before a process that died is started again; it doubles."""
 PAUSE_MOST_S = 60.0
-"""The pause doubles up to this; after a process that has run for so long it begins anew."""
+"""The pause doubles up to this; after a process that has run for so long it begins again."""
 LEAST_LINE = 2**16
 
 

@@ -202,14 +202,14 @@ class ExperimentRun(Run):
     def _admit(self, clients: Mapping[str, int]) -> None:
         for name, count in clients.items():
             try:
-                self._readers.admit(name, count)
+                self._readers[name].admit(count)
             except KeyError:
                 raise _gone(name) from None
 
     async def _drain_readers(self) -> None:
         """Wait until no reader waits for an answer any more: what a block of B has asked must not last into A."""
         await self._pause(DRAIN_S)
-        while any(self._readers.asking(name) for name in self._names()):
+        while any(self._readers[name].asking for name in self._names()):
             self._check_readers()
             await self._pause(TICK_S)
 
@@ -234,7 +234,7 @@ class ExperimentRun(Run):
 
     def _figures(self) -> dict[str, Figures]:
         try:
-            return {name: self._readers.figures(name) for name in self._names()}
+            return {name: self._readers[name].figures() for name in self._names()}
         except KeyError as gone:
             raise _gone(gone.args[0]) from None
 

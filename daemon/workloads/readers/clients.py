@@ -45,7 +45,7 @@ class Clients:
     def admit(self, clients: int, share: float = 1.0) -> None:
         """Let so many of them ask from now on, for this part of their time; a question that is asked is finished."""
         self._share = share
-        # Whoever waits for its turn works out anew when that is.
+        # Whoever waits for its turn computes again when that is.
         self._changed.set()
         self._changed = asyncio.Event()
         for client, may_ask in enumerate(self._may_ask):

@@ -12,7 +12,7 @@ from daemon.workloads.frame.runner import WorkloadBusy, WorkloadRefused
 from daemon.workloads.frame.supervised import PAUSE_S
 from daemon.workloads.readers.governor.governor import Admission
 from daemon.workloads.readers.messages import GroupSpec, Spec, VisitsSpec
-from daemon.workloads.readers.reader import Figures, Reader
+from daemon.workloads.readers.reader import Reader
 from schemas.api.status import ReaderStatus
 from schemas.checking.problems import suggestion
 from schemas.config import GroupConfig, Workload
@@ -68,13 +68,13 @@ class Readers:
             self._events.say("info", f"reader workload {name} was stopped")
         return reader.status()
 
-    def admit(self, name: str, clients: int) -> None:
-        """Let so many of a workload's clients ask from now on, none with 0; more than there are is all of them.
+    def __getitem__(self, name: str) -> Reader:
+        """A workload that runs.
 
         Raises:
             KeyError: none of that name runs.
         """
-        self._readers[name].admit(clients)
+        return self._readers[name]
 
     def wanting(self) -> dict[str, int]:
         """Clients that may ask as far as `admit` goes, by workload; those of which none may are left out."""
@@ -91,22 +91,6 @@ class Readers:
     def statuses(self) -> dict[str, ReaderStatus]:
         """How they are, by name."""
         return {name: reader.status() for name, reader in self._readers.items()}
-
-    def figures(self, name: str) -> Figures:
-        """What a workload has measured since it was started, as reported four times a second.
-
-        Raises:
-            KeyError: none of that name runs.
-        """
-        return self._readers[name].figures()
-
-    def asking(self, name: str) -> int:
-        """How many of a workload's clients waited for an answer when it reported last; it does so four times a second.
-
-        Raises:
-            KeyError: none of that name runs.
-        """
-        return self._readers[name].asking
 
     async def end(self) -> None:
         """End them all, for good."""

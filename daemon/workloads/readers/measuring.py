@@ -13,7 +13,7 @@ LEAST_US, MOST_US, DIGITS = 1, 3_600_000_000, 3
 """What the histogram tells apart: 1 us to 1 h, three digits."""
 
 WINDOW_S = 10.0
-"""Rates and percentiles are of so long a stretch."""
+"""Rates and percentiles are of so many seconds."""
 
 _MARK_S = 1.0
 _CORRECTIONS = 1000
@@ -128,7 +128,7 @@ class Measured:
 def percentiles_ms(histogram: HdrHistogram, counts: Array, *wanted: float) -> list[float | None]:
     """Percentiles (0 to 100) in milliseconds, None when there is nothing; a tenth of a millisecond's work.
 
-    counts: int64, as the histogram's own, or of a stretch of time: the difference between two moments of it.
+    counts: int64, as the histogram's own, or of a span of time: the difference between two moments of it.
     """
     below = np.cumsum(counts)
     if not below[-1]:

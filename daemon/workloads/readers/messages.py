@@ -1,4 +1,4 @@
-"""What a reader's process is told and what it reports, in the protocol of `daemon.workloads.frame.messages`."""
+"""The messages of a reader's process, in the protocol of `daemon.workloads.frame.messages`."""
 
 from hdrh.histogram import HdrHistogram
 from pydantic import Field

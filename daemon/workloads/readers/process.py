@@ -19,7 +19,7 @@ MOST_CONNECTIONS = 64
 
 
 def main() -> None:
-    """Read until told to stop, or until the daemon is gone."""
+    """Read until the daemon sends `Stop`, or until the daemon is gone."""
     run_process(Spec, _read, Admit)
 
 

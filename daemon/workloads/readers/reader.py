@@ -17,13 +17,13 @@ from schemas.api.status import Latency, ReaderStatus
 from schemas.states import ReaderState
 
 STOP_S = 3.0
-"""How long a process that was told to stop may take."""
+"""How long a process may take to stop."""
 
 SILENT_S = 30.0
 """A process that reports nothing for so long hangs; one that decodes a large answer is silent for seconds."""
 
 STALE_S = 5.0
-"""Rates and percentiles that are older are not told as those of now."""
+"""Rates and percentiles that are older are not shown as those of now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Reader:
         self._running = asyncio.create_task(self._run(), name=f"reader {spec.workload.name}")
 
     def admit(self, clients: int) -> None:
-        """Let so many clients ask from now on, or fewer where the governor holds them back."""
+        """Let so many clients ask from now on, at most all that there are; fewer where the governor holds them back."""
         self._change(min(max(clients, 0), self.workload.clients), self._limit)
 
     def limit(self, admission: Admission | None) -> None:
@@ -114,7 +114,7 @@ class Reader:
             self._running.result()
 
     def figures(self) -> Figures:
-        """What it has measured since it was started."""
+        """What it has measured since it was started, as reported four times a second."""
         return self._before.and_then(self._report)
 
     @property

@@ -141,7 +141,7 @@ def read_csv(path: Path) -> Array:
 
 
 def read_run(path: Path) -> VisitsRun:
-    """Read a run from a JSON file anywhere: its visits and compactions stand in it, or else in the CSV files beside it.
+    """Read a run from a JSON file anywhere: its visits and compactions are in it, or in the CSV files next to it.
 
     Raises:
         OSError: it is not there.

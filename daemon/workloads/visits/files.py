@@ -40,7 +40,7 @@ class RunFiles:
                 return await asyncio.to_thread(made.read_bytes)
 
     async def report(self, name: str) -> bytes:
-        """The report as HTML, made anew where there is more to tell of the run than when it was made last."""
+        """The report as HTML, made again where the run has changed since it was made last."""
         record, made = self._archive.path(name), self._archive.path(name, REPORT)
         async with self._making:
             changed_ns = await asyncio.to_thread(_changed_ns, record, self._archive.path(name, CSV))

@@ -1,4 +1,4 @@
-"""What the process of visits is told and what it tells, in the protocol of `daemon.workloads.frame.messages`."""
+"""The messages of the process of visits, in the protocol of `daemon.workloads.frame.messages`."""
 
 import os
 from pathlib import Path

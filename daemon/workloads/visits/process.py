@@ -14,7 +14,7 @@ from daemon.workloads.visits.workers import NoWorkers, crew_of
 
 
 def main() -> None:
-    """Run visits until all are done, until told to stop, or until the parent is gone; or the tiles of visits."""
+    """Run visits until all are done, until it is to stop, or until the parent is gone; or the tiles of visits."""
     if sys.argv[1:] == ["worker"]:
         with own_output() as answers:
             work(sys.stdin.buffer, answers)

@@ -30,7 +30,7 @@ ENDED = {
 LATELY = 100
 """Visits of which a status has the mean."""
 FIT_EVERY_S = 2.0
-"""The line through all visits is drawn anew no sooner: it takes milliseconds of the processor."""
+"""The line through all visits is computed again no sooner: it takes milliseconds of the processor."""
 
 
 class RunProgress(Run):

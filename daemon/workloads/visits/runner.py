@@ -14,6 +14,7 @@ from daemon.workloads.frame.runner import Runner, WorkloadBusy, WorkloadRefused
 from daemon.workloads.frame.supervised import PAUSE_S, ProcessRefused, WorkloadProcess
 from daemon.workloads.visits.archive import FOLDER, VisitsArchive, VisitsInUse
 from daemon.workloads.visits.facts import facts_of
+from daemon.workloads.visits.files import RunFiles
 from daemon.workloads.visits.messages import Begun, Troubled, Visited, spec_of, visits_process
 from daemon.workloads.visits.progress import RunProgress
 from daemon.workloads.visits.series import Series
@@ -42,6 +43,7 @@ class VisitsRunner(Runner[RunProgress]):
     ) -> None:
         super().__init__(events)
         self.archive = VisitsArchive(loaded.state_dir / FOLDER)
+        self.files = RunFiles(self.archive)
         self._loaded = loaded
         self._facts = facts
         self._pause_s = pause_s

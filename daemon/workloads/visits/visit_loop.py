@@ -46,7 +46,7 @@ SIZES_EVERY_VISITS = 50
 
 
 class VisitLoop:
-    """Runs visits until enough are done, or until it is told to stop.
+    """Runs visits until enough are done, or until it is to stop.
 
     Args:
         spec: which visits, of which sky.
@@ -119,7 +119,7 @@ class VisitLoop:
         self._last = await self._store.last_visit()
 
     async def _insist(self, part: Callable[[], Awaitable[None]]) -> bool:
-        """Do a part of the run, again and again while the database or a worker is away; False when told to stop."""
+        """Do a part of the run, again and again while the database or a worker is away; False when it is to stop."""
         pause_s = PAUSE_S
         reported = None
         while True:
@@ -211,7 +211,7 @@ class VisitLoop:
                 self._send(CompactionDone(compaction=compaction))
 
     async def _unless_stopped(self, part: Coroutine[Any, Any, Answer]) -> Answer | None:
-        """Do a part, or leave it half done when told to stop."""
+        """Do a part, or leave it half done when it is to stop."""
         work, stop = asyncio.create_task(part), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -222,7 +222,7 @@ class VisitLoop:
             await asyncio.gather(work, stop, return_exceptions=True)
 
     async def _until(self, due_s: float) -> bool:
-        """Wait until the last visits were acknowledged, and the next one is due; False when told to stop."""
+        """Wait until the last visits were acknowledged, and the next one is due; False when it is to stop."""
         if self._acknowledged is not None:
             await self._acknowledged()
         wait_s = due_s - perf_counter()

@@ -24,7 +24,7 @@ from daemon.workloads.visits.workers import Visit
 from schemas.config.visits import Connections, Workers
 
 MOST_AT_ONCE = 64
-"""Processes of tiles that run at once: a PostgreSQL takes 100 connections unless told otherwise, a MariaDB 151."""
+"""Processes of tiles that run at once: a PostgreSQL takes 100 connections by default, a MariaDB 151."""
 
 _ANSWER_MOST = 2**16
 
@@ -122,7 +122,7 @@ def _start(running: selectors.BaseSelector, spec: Spec, visit: Visit, past: Past
         end_with(parent)
         os.write(mine, _one(spec, visit, past, tile).line())
         code = 0
-    except BaseException:  # it is told, and the process ends
+    except BaseException:  # it is logged, and the process ends
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
     finally:

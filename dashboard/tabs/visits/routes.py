@@ -64,7 +64,7 @@ class Shown:
 class VisitRuns:
     """What is known of the run under way and of those that were.
 
-    status: of the run under way, as the status stream told it last.
+    status: of the run under way, as the status stream had it last.
     """
 
     def __init__(self, api: DaemonApi, status: Callable[[], VisitsStatus | None]) -> None:

@@ -73,14 +73,14 @@ class _Strain:
         return min(self.now, self.lasting) > 1
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         if self.is_over:
             return f"{self.value} is over its ceiling of {self.ceiling}"
         return f"{self.value} is within its ceiling of {self.ceiling}"
 
 
 class Governor:
-    """Decides once a period; pure: it is told what was seen, and tells what may ask.
+    """Decides once a period; pure: from what was seen follows what may ask.
 
     dose: clients that may ask, of all workloads together; below 1 it is a part of the time. state, reason: as in
     `schemas.api.status.GovernorStatus`.
@@ -93,7 +93,7 @@ class Governor:
         self.state = GovernorState.IDLE
         self.reason = ""
         self._forget()
-        self._tell(self._worst(NOTHING_SEEN), {})
+        self._describe(self._worst(NOTHING_SEEN), {})
 
     def change(self, ceilings: GovernorConfig) -> None:
         """Keep these ceilings from now on; what may ask at the moment is where it begins."""
@@ -102,7 +102,7 @@ class Governor:
             self._forget()
 
     def step(self, seen: Seen, clients: Mapping[str, int]) -> dict[str, Admission]:
-        """Take what was seen in the last period; tell what may ask now, of the clients that each workload has."""
+        """Take what was seen in the last period; return what may ask now, of the clients that each workload has."""
         strain = self._worst(seen)
         self._count(sum(clients.values()))
         if strain is None:
@@ -110,7 +110,7 @@ class Governor:
         elif self.clients:
             self._decide(strain)
         admissions = shared_out(self.dose, clients)
-        self._tell(strain, admissions)
+        self._describe(strain, admissions)
         return admissions
 
     # --- what is promised ---------------------------------------------------------------------------------------
@@ -191,9 +191,9 @@ class Governor:
             return self.dose + self._broke_at / STEPS
         return self.dose * (2 if strain.lasting <= MUCH_ROOM else 1 + 1 / STEPS)
 
-    # --- what is told -------------------------------------------------------------------------------------------
+    # --- what is shown -------------------------------------------------------------------------------------------
 
-    def _tell(self, strain: _Strain | None, admissions: Mapping[str, Admission]) -> None:
+    def _describe(self, strain: _Strain | None, admissions: Mapping[str, Admission]) -> None:
         self.admitted = sum(admission.clients for admission in admissions.values())
         self.share = min(1.0, self.dose / self.admitted) if self.admitted else 1.0
         if strain is None:
@@ -201,7 +201,7 @@ class Governor:
         elif not self.clients:
             self.state, self.reason = GovernorState.IDLE, "no reader workload runs"
         else:
-            self.reason = f"{strain.told}{self._even_so(strain)}: {self._who()}"
+            self.reason = f"{strain.described}{self._even_so(strain)}: {self._who()}"
 
     def _even_so(self, strain: _Strain) -> str:
         return ", and not for the readers" if strain.is_over and self.dose <= LEAST_DOSE else ""

@@ -69,7 +69,7 @@ class GovernorLoop:
         """Keep these ceilings until others are set, the configuration is changed, or the daemon ends."""
         if ceilings != self.ceilings:
             self._change(ceilings)
-            self._events.say("info", f"the governor was told on request: {_described(ceilings)}")
+            self._events.say("info", f"the ceilings of the governor were set on request: {_described(ceilings)}")
 
     def _change(self, ceilings: GovernorConfig) -> None:
         self._governor.change(ceilings)

@@ -56,28 +56,28 @@ async def test_nobody_asks_who_is_not_admitted_and_what_was_measured_only_grows(
     async with readers(tmp_path, postgresql_dsn, schema) as manager:
         await manager.start(workload(), admitted=0)
         await eventually(lambda: manager.statuses()["w"].state == "running", "ready", 60)
-        manager.admit("w", 2)
-        await eventually(lambda: manager.figures("w").cycles >= 5, "answers", 30)
+        manager["w"].admit(2)
+        await eventually(lambda: manager["w"].figures().cycles >= 5, "answers", 30)
         status = manager.statuses()["w"]
         assert (status.admitted, status.clients, status.failed) == (2, 3, 0)
-        figures = manager.figures("w")
+        figures = manager["w"].figures()
         assert figures.rows == 80 * figures.cycles
         assert figures.latency.get_total_count() >= figures.cycles
-        manager.admit("w", 0)
+        manager["w"].admit(0)
         before = await steady(manager)
-        manager.admit("w", 99)
+        manager["w"].admit(99)
         assert manager.statuses()["w"].admitted == 3
-        await eventually(lambda: manager.figures("w").cycles > before, "answers again", 30)
-        process = manager._readers["w"]._process
+        await eventually(lambda: manager["w"].figures().cycles > before, "answers again", 30)
+        process = manager["w"]._process
         process._child._process.kill()
         await eventually(lambda: manager.statuses()["w"].state == "failed", "told", 30)
-        kept = manager.figures("w").cycles
+        kept = manager["w"].figures().cycles
         assert kept > before
-        await eventually(lambda: manager.figures("w").cycles > kept, "answers of another process", 60)
+        await eventually(lambda: manager["w"].figures().cycles > kept, "answers of another process", 60)
         with monkeypatch.context() as patched:
             patched.setattr(process, "_silent_s", 3.0)
-            reported_s = manager._readers["w"]._reported_s
-            await eventually(lambda: manager._readers["w"]._reported_s > reported_s, "the next report", 30)
+            reported_s = manager["w"]._reported_s
+            await eventually(lambda: manager["w"]._reported_s > reported_s, "the next report", 30)
             process._child._process.send_signal(signal.SIGSTOP)
             await eventually(lambda: manager.statuses()["w"].state == "failed", "a process that hangs", 60)
             assert manager.statuses()["w"].problem == "the process has sent nothing for 3 s"
@@ -92,9 +92,9 @@ async def steady(manager: Readers) -> int:
     """Wait until nobody has asked for a second, in which three clients would have done so 150 times."""
     cycles, since_s = -1, 0.0
     async with asyncio.timeout(30):
-        while cycles != manager.figures("w").cycles or time.monotonic() - since_s < 1:
-            if cycles != manager.figures("w").cycles:
-                cycles, since_s = manager.figures("w").cycles, time.monotonic()
+        while cycles != manager["w"].figures().cycles or time.monotonic() - since_s < 1:
+            if cycles != manager["w"].figures().cycles:
+                cycles, since_s = manager["w"].figures().cycles, time.monotonic()
             await asyncio.sleep(0.05)
     return cycles
 
