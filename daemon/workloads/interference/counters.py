@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -80,10 +80,11 @@ def writing_between(first: Counters, last: Counters) -> dict[str, Any]:
 
 def reading_between(first: Figures, last: Figures, admitted: int, seconds: float) -> WorkloadBlock:
     """What a workload did in between."""
+    counted = last.totals - first.totals
     return WorkloadBlock(
         admitted=admitted,
-        rate=(last.cycles - first.cycles) / seconds,
-        row_rate=(last.rows - first.rows) / seconds,
+        rate=counted.cycles / seconds,
+        row_rate=counted.rows / seconds,
         **_answers(first, last),
     )
 
@@ -96,12 +97,6 @@ def with_answers(found: WorkloadBlock, first: Figures, last: Figures) -> Workloa
 def _answers(first: Figures, last: Figures) -> dict[str, Any]:
     counts = np.ctypeslib.as_array(last.latency.counts) - np.ctypeslib.as_array(first.latency.counts)
     p50, p99, most = percentiles_ms(last.latency, counts, 50, 99, 100)
-    return {
-        "cycles": last.cycles - first.cycles,
-        "in_time": last.in_time - first.in_time,
-        "failed": last.failed - first.failed,
-        "slipped_s": last.slipped_s - first.slipped_s,
-        "p50_ms": p50,
-        "p99_ms": p99,
-        "max_ms": most,
-    }
+    counted = asdict(last.totals - first.totals)
+    del counted["rows"]
+    return counted | {"p50_ms": p50, "p99_ms": p99, "max_ms": most}

@@ -10,7 +10,7 @@ from daemon.core.database import layout_of, reading_from
 from daemon.core.events import Events
 from daemon.workloads.frame.runner import WorkloadBusy, WorkloadRefused
 from daemon.workloads.frame.supervised import PAUSE_S
-from daemon.workloads.readers.governor.governor import Admission
+from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.messages import GroupSpec, Spec, VisitsSpec
 from daemon.workloads.readers.reader import Reader
 from schemas.api.status import ReaderStatus
@@ -80,14 +80,6 @@ class Readers:
         """Clients that may ask as far as `admit` goes, by workload; those of which none may are left out."""
         return {name: reader.wanted for name, reader in self._readers.items() if reader.wanted}
 
-    def limit(self, name: str, admission: Admission | None) -> None:
-        """Let no more than this of a workload ask, whatever `admit` allows; None is no limit.
-
-        Raises:
-            KeyError: none of that name runs.
-        """
-        self._readers[name].limit(admission)
-
     def statuses(self) -> dict[str, ReaderStatus]:
         """How they are, by name."""
         return {name: reader.status() for name, reader in self._readers.items()}
@@ -144,6 +136,6 @@ class Readers:
             password=password,
             state_dir=self._loaded.state_dir,
             give_up_s=config.readers.give_up_s,
-            admitted=admitted,
+            admission=Admission(clients=admitted),
             seed=zlib.crc32(workload.name.encode()),
         )

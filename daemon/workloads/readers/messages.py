@@ -4,7 +4,8 @@ from hdrh.histogram import HdrHistogram
 from pydantic import Field
 
 from daemon.workloads.frame.messages import Message, ProcessSpec
-from daemon.workloads.readers.measuring import Lately, Measured, new_histogram
+from daemon.workloads.readers.admission import Admission
+from daemon.workloads.readers.measuring import Lately, Measured, Totals, new_histogram
 from schemas.batch import Layout
 from schemas.config import GroupConfig, VisitsConfig, Workload
 from schemas.config.section import Section
@@ -42,31 +43,19 @@ class Spec(ProcessSpec):
     of: GroupSpec | VisitsSpec
     logger: str
     give_up_s: float
-    admitted: int = Field(description="clients that may ask from the start")
-    share: float = Field(default=1.0, description="part of their time for which they may")
+    admission: Admission = Field(description="what may ask from the start")
     seed: int
 
 
-class Admit(Message):
-    """To the process: let so many clients ask from now on, for this part of their time."""
-
-    clients: int
-    share: float
-
-
 class Report(Message):
-    """What a process has measured since it began. What is counted only grows, so that one may be left out.
+    """What a process has measured since it began; all of it only grows, so that a report may be left out.
 
     asking: clients that wait for an answer.
     problem: what the last question that failed within ten seconds failed with.
     histogram: encoded; nobody decodes it before somebody asks for it.
     """
 
-    cycles: int = 0
-    in_time: int = 0
-    failed: int = 0
-    rows: int = 0
-    slipped_s: float = 0.0
+    totals: Totals = Totals()
     asking: int = 0
     problem: str | None = None
     lately: Lately = Lately()
@@ -80,11 +69,7 @@ class Report(Message):
 def report_of(measured: Measured, *, asking: int, now_s: float) -> Report:
     """Put a report together."""
     return Report(
-        cycles=measured.cycles,
-        in_time=measured.in_time,
-        failed=measured.failed,
-        rows=measured.rows,
-        slipped_s=measured.slipped_s,
+        totals=Totals() + measured,
         asking=asking,
         problem=measured.problem(now_s),
         lately=measured.lately(now_s),

@@ -9,8 +9,9 @@ from backends.base import Reading, Store, StoreError
 from backends.visits.base import VisitStore, open_visit_store
 from daemon.core.children import go_first
 from daemon.workloads.frame.process import Parent, Refused, run_process
+from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.clients import Clients, QuestionsOfClients
-from daemon.workloads.readers.messages import REPORT_EVERY_S, Admit, GroupSpec, Spec, VisitsSpec, report_of
+from daemon.workloads.readers.messages import REPORT_EVERY_S, GroupSpec, Spec, VisitsSpec, report_of
 from daemon.workloads.readers.questions import Questions
 from schemas.config import VisitsConfig
 
@@ -20,18 +21,18 @@ MOST_CONNECTIONS = 64
 
 def main() -> None:
     """Read until the daemon sends `Stop`, or until the daemon is gone."""
-    run_process(Spec, _read, Admit)
+    run_process(Spec, _read, Admission)
 
 
-async def _read(spec: Spec, daemon: Parent[Admit]) -> None:
+async def _read(spec: Spec, daemon: Parent[Admission]) -> None:
     go_first()
     try:
         async with _questions(spec) as questions:
-            clients = Clients(spec.workload, questions, spec.admitted, spec.share)
+            clients = Clients(spec.workload, questions, spec.admission)
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(clients.run()), tasks.create_task(_report(clients, daemon))]
-                async for order in daemon.orders():
-                    clients.admit(order.clients, order.share)
+                async for admission in daemon.orders():
+                    clients.admit(admission)
                 for task in running:
                     task.cancel()
     except StoreError as error:
@@ -73,7 +74,7 @@ def _visit_store_of(spec: Spec, visits: VisitsConfig, reading: Reading) -> Visit
     return open_visit_store(spec.database, visits, state_dir=spec.state_dir, password=spec.password, reading=reading)
 
 
-async def _report(clients: Clients, daemon: Parent[Admit]) -> None:
+async def _report(clients: Clients, daemon: Parent[Admission]) -> None:
     """Report four times a second; while the last report is not taken none is sent: the next one tells all of it."""
     clock = asyncio.get_running_loop().time
     while True:

@@ -4,15 +4,15 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from hdrh.histogram import HdrHistogram
 
 from daemon.workloads.frame.supervised import WorkloadProcess
-from daemon.workloads.readers.governor.governor import Admission
-from daemon.workloads.readers.measuring import Lately, new_histogram
-from daemon.workloads.readers.messages import Admit, Report, Spec
+from daemon.workloads.readers.admission import Admission
+from daemon.workloads.readers.measuring import Lately, Totals, new_histogram
+from daemon.workloads.readers.messages import Report, Spec
 from schemas.api.status import Latency, ReaderStatus
 from schemas.states import ReaderState
 
@@ -30,15 +30,10 @@ STALE_S = 5.0
 class Figures:
     """What a workload has measured since it was started; all of it only grows.
 
-    slipped_s: by how much late answers moved the questions after them, seconds in all.
     latency: of answers, from when they were due, in microseconds, corrected for coordinated omission; a copy.
     """
 
-    cycles: int = 0
-    in_time: int = 0
-    failed: int = 0
-    rows: int = 0
-    slipped_s: float = 0.0
+    totals: Totals = field(default_factory=Totals)
     latency: HdrHistogram = field(default_factory=new_histogram)
 
     def and_then(self, report: Report) -> "Figures":
@@ -46,14 +41,7 @@ class Figures:
         latency = new_histogram()
         latency.add(self.latency)
         latency.add(report.latency())
-        return Figures(
-            cycles=self.cycles + report.cycles,
-            in_time=self.in_time + report.in_time,
-            failed=self.failed + report.failed,
-            rows=self.rows + report.rows,
-            slipped_s=self.slipped_s + report.slipped_s,
-            latency=latency,
-        )
+        return Figures(totals=self.totals + report.totals, latency=latency)
 
 
 class Reader:
@@ -67,7 +55,7 @@ class Reader:
 
     def __init__(self, spec: Spec, log: Path, say: Callable[[str, str], None], pause_s: float) -> None:
         self.workload = spec.workload
-        self.wanted = spec.admitted
+        self.wanted = spec.admission.clients
         self._limit: Admission | None = None
         self._spec = spec
         self._say = say
@@ -95,13 +83,13 @@ class Reader:
         before = self.admission
         self.wanted, self._limit = wanted, limit
         if self.admission != before:
-            self._process.send(Admit(clients=self.admission.clients, share=self.admission.share))
+            self._process.send(self.admission)
 
     @property
     def admission(self) -> Admission:
         """What may ask now."""
-        limit = self._limit or Admission(self.wanted, 1.0)
-        return Admission(min(self.wanted, limit.clients), limit.share)
+        limit = self._limit or Admission(clients=self.wanted)
+        return Admission(clients=min(self.wanted, limit.clients), share=limit.share)
 
     async def stop(self) -> None:
         """End the process for good, and wait until it is gone."""
@@ -124,10 +112,9 @@ class Reader:
 
     def status(self) -> ReaderStatus:
         """How it is."""
-        workload, report, before = self.workload, self._report, self._before
+        workload, report, totals = self.workload, self._report, self._before.totals + self._report.totals
         lately = report.lately if time.monotonic() - self._reported_s < STALE_S else Lately()
-        cycles, failed = before.cycles + report.cycles, before.failed + report.failed
-        in_time = before.in_time + report.in_time
+        asked = totals.cycles + totals.failed
         return ReaderStatus(
             kind=workload.kind,
             group=self._spec.of.name,
@@ -138,14 +125,10 @@ class Reader:
             since_ns=self._since_ns,
             state=self._state,
             problem=self._problem or report.problem,
-            cycles=cycles,
-            in_time=in_time,
-            failed=failed,
-            slipped_s=before.slipped_s + report.slipped_s,
-            rows=before.rows + report.rows,
+            **asdict(totals),
             rate=lately.rate,
             row_rate=lately.row_rate,
-            efficiency=in_time / (cycles + failed) if cycles + failed else None,
+            efficiency=totals.in_time / asked if asked else None,
             latency_ms=Latency(p50=lately.p50_ms, p99=lately.p99_ms, max=lately.max_ms),
             deadline_ms=workload.deadline_s * 1e3,
         )
@@ -165,4 +148,4 @@ class Reader:
         self._say("error", f"reader workload {name} failed: {problem}; it starts again in {pause_s:g} s")
 
     def _spec_now(self) -> Spec:
-        return self._spec.model_copy(update={"admitted": self.admission.clients, "share": self.admission.share})
+        return self._spec.model_copy(update={"admission": self.admission})

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from daemon.workloads.readers.admission import Admission
 from schemas.config.readers import GovernorConfig
 from schemas.states import GovernorState
 
@@ -48,14 +49,6 @@ class Seen:
 
 
 NOTHING_SEEN = Seen(p99_ms=None, lasting_ms=None, backlog=0)
-
-
-@dataclass(frozen=True)
-class Admission:
-    """What of a workload may ask: so many clients, each for this share of its time (above 0, up to 1)."""
-
-    clients: int
-    share: float
 
 
 @dataclass(frozen=True)
@@ -220,7 +213,7 @@ def shared_out(dose: float, clients: Mapping[str, int]) -> dict[str, Admission]:
         part = min(float(clients[name]), left / (len(clients) - place))
         left -= part
         admitted = math.ceil(part - 1e-9)
-        admissions[name] = Admission(admitted, min(1.0, part / admitted) if admitted else 1.0)
+        admissions[name] = Admission(clients=admitted, share=min(1.0, part / admitted) if admitted else 1.0)
     return admissions
 
 

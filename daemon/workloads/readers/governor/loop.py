@@ -3,36 +3,22 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Protocol
 
 from daemon.core.events import Events
 from daemon.pipeline.pipeline import Pipeline
-from daemon.workloads.readers.governor.governor import Admission, Governor
+from daemon.workloads.readers.admission import Admission
+from daemon.workloads.readers.governor.governor import Governor
 from daemon.workloads.readers.governor.writing import Counted, Writing
+from daemon.workloads.readers.manager import Readers
 from schemas.api.status import GovernorStatus
 from schemas.config.readers import GovernorConfig
 from schemas.states import GovernorState
 
 PERIOD_S = 1.0
-FIRST = Admission(1, 1.0)
+FIRST = Admission(clients=1)
 NOBODY_HELD = frozenset({GovernorState.IDLE, GovernorState.OFF})
 OPEN_FOR = 30
 """Periods for which all may ask before that is news: who tries again what broke a ceiling does not tell each time."""
-
-
-class Governed(Protocol):
-    """Reader workloads, as far as the governor is concerned.
-
-    first: what of a new workload may ask before the governor has counted it; None while it is off.
-    """
-
-    first: Admission | None
-
-    def wanting(self) -> Mapping[str, int]:
-        """Clients that would ask if the governor let them, by workload."""
-
-    def limit(self, name: str, admission: Admission | None) -> None:
-        """Let no more than this of a workload ask from now on; None is no limit."""
 
 
 class GovernorLoop:
@@ -42,7 +28,7 @@ class GovernorLoop:
     """
 
     def __init__(
-        self, ceilings: GovernorConfig, readers: Governed, events: Events, pipelines: Mapping[str, Pipeline]
+        self, ceilings: GovernorConfig, readers: Readers, events: Events, pipelines: Mapping[str, Pipeline]
     ) -> None:
         self._pipelines = pipelines
         self._configured = ceilings
@@ -104,7 +90,7 @@ class GovernorLoop:
             },
         )
         for name, admission in self._governor.step(seen, self._readers.wanting()).items():
-            self._readers.limit(name, admission if self.ceilings.is_on else None)
+            self._readers[name].limit(admission if self.ceilings.is_on else None)
         self._say_news()
 
     def _say_news(self) -> None:
