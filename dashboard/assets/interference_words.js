@@ -3,7 +3,7 @@
   "use strict";
 
   const $ = (id) => document.getElementById(id);
-  const STATES = { running: "● running", done: "✓ done", stopped: "◼ stopped", broken_off: "✕ broken off", failed: "✕ failed" };
+  const STATES = { running: "● running", finished: "✓ finished", stopped: "◼ stopped", interrupted: "✕ interrupted", failed: "✕ failed" };
   const FIGURES = {
     rate: "Commits/s", reading_rate: "Readings committed/s", p50_ms: "Commit p50, ms", p99_ms: "Commit p99, ms", backlog: "Backlog, at most",
   };
@@ -82,7 +82,7 @@
 
   function outcome(record) {
     const parts = [];
-    if (record.state !== "done") parts.push((STATES[record.state] || record.state) + (record.problem ? ": " + record.problem : "") + ".");
+    if (record.state !== "finished") parts.push((STATES[record.state] || record.state) + (record.problem ? ": " + record.problem : "") + ".");
     if (record.result) parts.push(record.result.headline, record.result.steadiness);
     if (record.result && record.result.crossing_words) parts.push(record.result.crossing_words);
     return parts.filter(Boolean).join(" ");

@@ -4,7 +4,7 @@
 
   const AGAIN_MS = { going: 3000, over: 8000 };
   const KEPT = 4; // runs whose figures are kept here
-  const GOING = ["starting", "running", "waiting", "compacting", "stopping"];
+  const GOING = ["starting", "running", "stopping"];
   const $ = (id) => document.getElementById(id);
   const figures = new Map(); // id -> figures, the one used last at the end
   let past = null;

@@ -4,7 +4,7 @@
 
   const $ = (id) => document.getElementById(id);
   const STATES = {
-    starting: "◔ starting", running: "● running", waiting: "◐ waiting for the next visit’s time", compacting: "◒ compacting a period that ended", stopping: "◑ stopping after this visit", done: "✓ done", stopped: "◼ stopped", failed: "✕ failed",
+    starting: "◔ starting", visiting: "● running", waiting: "◐ waiting for the next visit’s time", compacting: "◒ compacting a period that ended", stopping: "◑ stopping after this visit", finished: "✓ finished", stopped: "◼ stopped", interrupted: "◼ interrupted", failed: "✕ failed",
   };
   const OFF = 0.02; // rows that differ from the expected ones by more are marked
   const EMPTY =
@@ -86,7 +86,7 @@
     const over = live ? live.over_limit : fractionOver(told);
     const mean = live ? live.mean_s : told && told.boxes.length ? told.boxes[told.boxes.length - 1].mean : null;
     const known = (value) => (stale ? "–" : value);
-    tile("state", known(live ? STATES[live.state] || live.state : "✓ over"), "", words(live), live && live.state === "failed" ? "over" : null);
+    tile("state", known(live ? STATES[live.state === "running" ? live.phase : live.state] : "✓ over"), "", words(live), live && live.state === "failed" ? "over" : null);
     tile("done", known(T.count(done)), wanted === null ? "" : "of " + T.count(wanted), live ? T.count(live.here) + " of them by this run" : "");
     tile("mean", known(seconds(mean)), "s", (live ? "mean of the last 100" : "mean of the last bin") + " · limit " + T.plain(limit) + " s", mean !== null && mean > limit ? "over" : null);
     const both = last && last.select_s + last.store_s;

@@ -9,6 +9,7 @@ from benchmarks.report.formatting import number
 from schemas.api.visits import Line
 from schemas.config.visits import VisitsConfig
 
+
 def settings_of(settings: VisitsConfig) -> Iterator[tuple[str, str]]:
     """All settings of a run, those of the survey by their path."""
     return _flat("", settings.model_dump(mode="json", by_alias=True))

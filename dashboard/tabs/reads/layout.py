@@ -8,7 +8,7 @@ from typing import Any
 from dash import html
 
 from dashboard.tabs.figures import CALM, GREY
-from dashboard.tabs.parts import aria, chart_panel
+from dashboard.tabs.parts import aria, chart_panel, panel_head
 
 
 def panel() -> list[Any]:
@@ -18,7 +18,7 @@ def panel() -> list[Any]:
             className="stack",
             children=[
                 html.Section(
-                    [_head("Reader workloads", "readers-note"), html.Div(id="readers"), _said("readers-said")],
+                    [panel_head("Reader workloads", "readers-note"), html.Div(id="readers"), _said("readers-said")],
                     className="panel",
                 ),
                 html.Section(
@@ -34,12 +34,12 @@ def panel() -> list[Any]:
                     className="columns",
                     children=[
                         html.Section(
-                            [_head("Start a workload", "reader-kind-note"), html.Div(id="reader-form")],
+                            [panel_head("Start a workload", "reader-kind-note"), html.Div(id="reader-form")],
                             className="panel",
                         ),
                         html.Section(
                             [
-                                _head("Governor", "governor-state"),
+                                panel_head("Governor", "governor-state"),
                                 html.P(id="governor-reason"),
                                 html.P(
                                     "With a ceiling, readers are let in only as long as the writing keeps below it: "
@@ -55,10 +55,6 @@ def panel() -> list[Any]:
             ],
         )
     ]
-
-
-def _head(title: str, note: str) -> Any:
-    return html.Div([html.H2(title), html.Span("", id=note, className="beside")], className="panel-head")
 
 
 def _said(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from dash import html
 
-from dashboard.tabs.parts import HIDDEN, aria, data
+from dashboard.tabs.parts import HIDDEN, aria, data, panel_head, section
 from schemas.config.visits import VisitsConfig
 
 TILES: tuple[tuple[str, str], ...] = (
@@ -64,8 +64,8 @@ def panel() -> list[Any]:
                         html.Div(
                             className="columns",
                             children=[
-                                _section("Tables and indexes", "visits-sizes"),
-                                _section("Lines through the seconds", "visits-fits"),
+                                section("Tables and indexes", "visits-sizes", "visits-sizes-note"),
+                                section("Lines through the seconds", "visits-fits", "visits-fits-note"),
                             ],
                         ),
                     ],
@@ -74,11 +74,11 @@ def panel() -> list[Any]:
                     className="columns visits-last",
                     children=[
                         html.Section(
-                            [_head("Start a run", "visits-form-note"), html.Div(id="visits-form", **_usual())],
+                            [panel_head("Start a run", "visits-form-note"), html.Div(id="visits-form", **_usual())],
                             className="panel",
                             **aria("Start a run"),
                         ),
-                        _section("Runs that were", "visits-past"),
+                        section("Runs that were", "visits-past", "visits-past-note"),
                     ],
                 ),
             ],
@@ -115,14 +115,6 @@ def _seconds() -> Any:
 def _figure(title: str, name: str) -> Any:
     caption = html.Figcaption([html.H2(title), _note(name)], className="panel-head")
     return html.Figure([caption, html.Div(id=name, className="visits-drawn")], className="panel")
-
-
-def _section(title: str, name: str) -> Any:
-    return html.Section([_head(title, f"{name}-note"), html.Div(id=name)], className="panel", **aria(title))
-
-
-def _head(title: str, note: str) -> Any:
-    return html.Div([html.H2(title), html.Span("", id=note, className="beside")], className="panel-head")
 
 
 def _note(name: str) -> Any:
