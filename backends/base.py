@@ -32,7 +32,7 @@ class BatchRejected(StoreError):
 class CommitsLost(StoreError):
     """The database is behind what it acknowledged: it crashed and kept less than was asked, or is another copy now.
 
-    position: where it is; at 0 it may be the position alone that was lost, and made anew. Nothing of the batch was
+    position: where it is; at 0 it may be the position alone that was lost, and made again. Nothing of the batch was
     committed.
     """
 
@@ -105,7 +105,7 @@ class ReadOnly:
 class ServerView:
     """What a server says of its own work; both are empty where it gives none.
 
-    counters: what it counts, ever growing until it is started anew, by name. The same names mean the same everywhere:
+    counters: what it counts, ever growing until it is restarted, by name. The same names mean the same everywhere:
         `wal_bytes` (redo log, journal), `cache_hits` and `cache_misses` (pages), `fsyncs`, `lock_waits`, `temp_bytes`,
         `commits`, `rollbacks`, `deadlocks`.
     waits: sessions of clients that wait now, by what for, e.g. `IO:WALSync`, `Lock:relation`; without the asker's own.

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from schemas.checking.dsn import DSN_FORMS, Backend, DsnForm
+from schemas.checking.dsn import Backend
 
 if TYPE_CHECKING:
     from backends.throwaway.base import ThrowawayServer
@@ -30,14 +30,13 @@ class Product:
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseKind:
-    """What there is to know of a database without asking it.
+    """What there is to know of a database without asking it; `DSN_FORMS[backend]` has how its DSN is written.
 
     package: has `open_store`, `schema_statements`, `drop_schema` and `terminal_of`, and `open_visit_store` in its
         subpackage `visits`. They import the driver: it costs start-up time, and not every site has them all.
-    products: by the name that `StoreFacts.backend` gives each; the first is what the throw-away server runs.
+    products: by the name that `StoreFacts.backend` gives each; the first is the one that reports name it by.
     throwaway: module and class of a server for drills, tests and benchmarks.
     needs: what has to be installed for that server.
-    has_embedded: whether the daemon can run a server of its own, without a DSN.
     fill_triggers: so many triggers an experiment stores before it reads, which takes the throw-away server seconds.
     """
 
@@ -46,13 +45,7 @@ class DatabaseKind:
     products: Mapping[str, Product]
     throwaway: tuple[str, str]
     needs: str
-    has_embedded: bool = False
     fill_triggers: int = 20_000
-
-    @property
-    def dsn(self) -> DsnForm:
-        """How its DSN is written: schemes, default port, the name of the database."""
-        return DSN_FORMS[self.backend]
 
     def implementation(self, subpackage: str = "") -> ModuleType:
         """Import the package, or one in it."""
@@ -78,7 +71,6 @@ KINDS: Mapping[Backend, DatabaseKind] = {
             products={"postgresql": Product(title="PostgreSQL", probe="pg_isready")},
             throwaway=("backends.throwaway.postgresql", "ThrowawayPostgresql"),
             needs="nothing",
-            has_embedded=True,
         ),
         DatabaseKind(
             backend=Backend.MYSQL,

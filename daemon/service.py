@@ -24,11 +24,11 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import Runs, recover_group
 from daemon.sources.base import Source
 from daemon.sources.kinds import make_source, tls_contexts
-from daemon.telemetry.reporting import Reporter
-from daemon.telemetry.storage_report import StorageReport
-from daemon.telemetry.store_report import StoreReport
-from daemon.telemetry.store_watch import StoreWatch
-from daemon.telemetry.stream import StatusStream
+from daemon.telemetry.status.reporter import Reporter
+from daemon.telemetry.status.storage import StorageReport
+from daemon.telemetry.status.stream import StatusStream
+from daemon.telemetry.store.report import StoreReport
+from daemon.telemetry.store.watch import StoreWatch
 from daemon.workloads.workloads import Workloads
 from schemas.api.status import Status
 from schemas.config import Config

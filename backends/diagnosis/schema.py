@@ -23,19 +23,21 @@ def difference(stored: Stored, group: InstrumentGroup, layout: Layout, logger: s
 
     A changed unit is no difference: it changes no stored byte.
     """
-    anew = "or log into another `schema`"
+    other = "or log into another `schema`"
     if stored.logger != logger:
-        return f"it is written by logger {stored.logger!r}, this is {logger!r}; set `logger` to that, {anew}"
+        return f"it is written by logger {stored.logger!r}, this is {logger!r}; set `logger` to that, {other}"
     if stored.layout != layout:
-        return f"its layout is {stored.layout!r}, the configuration says {layout.value!r}; set `layout` to that, {anew}"
+        return (
+            f"its layout is {stored.layout!r}, the configuration says {layout.value!r}; set `layout` to that, {other}"
+        )
     channels = _channels_differ(stored.channels, group.channels)
     if channels is not None:
-        return f"{channels}; set `channels` to what is there, {anew}"
+        return f"{channels}; set `channels` to what is there, {other}"
     if len(stored.instruments) != group.size:
-        return f"it has {len(stored.instruments)} instruments, the configuration {group.size}; set it to that, {anew}"
+        return f"it has {len(stored.instruments)} instruments, the configuration {group.size}; set it to that, {other}"
     for number, (there, here) in enumerate(zip(stored.instruments, group.instruments, strict=True)):
         if there != here:
-            return f"instrument {number} is {there!r}, the configuration says {here!r}; name it as it was, {anew}"
+            return f"instrument {number} is {there!r}, the configuration says {here!r}; name it as it was, {other}"
     return None
 
 

@@ -17,7 +17,7 @@ from backends.mongodb.schema.create import GroupCollections, check_width, create
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
 from backends.mongodb.server.facts import Database, Server, ask_server, check_server, held, meet_server
-from backends.mongodb.writing.writer import GroupWriter
+from backends.mongodb.writing.writer import MongodbGroupWriter
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
 from schemas.queries import Query, Totals
@@ -64,7 +64,7 @@ class MongodbStore:
         self._client: Client | None = None
         self._server: Server | None = None
         self._writers = {
-            name: GroupWriter(
+            name: MongodbGroupWriter(
                 collections=collections,
                 logger=logger,
                 schema=self._schema,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
-from backends.base import Partition, ReadOnly, ServerView, StoreError, StoreFacts, StoreUnavailable
+from backends.base import ReadOnly, StoreError, StoreFacts, StoreUnavailable
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal
 from backends.mysql.reading import activity
@@ -17,7 +17,6 @@ from backends.mysql.server.errors import login_refused, translated
 from backends.mysql.server.facts import SETTINGS, held, product_of
 from backends.mysql.writing.writer import MysqlGroupWriter
 from backends.sql.store import SqlStore
-from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
@@ -57,6 +56,8 @@ class MysqlStore(SqlStore[Connection]):
             DRIVER,
             writer=MysqlGroupWriter,
             questions=MysqlQuestions,
+            view=activity.view,
+            partitions_of=activity.partitions_of,
             database=database,
             logger=logger,
             tables={name: mysql_tables(schema, group, layouts[name]) for name, group in groups.items()},
@@ -111,12 +112,6 @@ class MysqlStore(SqlStore[Connection]):
 
     async def _create_or_check(self, connection: Connection) -> None:
         await self._schema.create_or_check(connection)
-
-    async def _view(self, connection: Connection) -> ServerView:
-        return await activity.view(connection)
-
-    async def _partitions_of(self, connection: Connection, tables: GroupTables) -> tuple[Partition, ...]:
-        return await activity.partitions_of(connection, tables)
 
     def _abandoned(self, connection: Connection) -> None:
         """Have the server end what nobody waits for: it does not notice that its client has gone until it answers."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import asyncpg
 
-from backends.base import Partition, ReadOnly, ServerView, StoreFacts, StoreUnavailable
+from backends.base import ReadOnly, StoreFacts, StoreUnavailable
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.reading import activity
@@ -19,7 +19,7 @@ from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, translated
 from backends.postgresql.writing.writer import PostgresqlGroupWriter
 from backends.sql.store import SqlStore
-from backends.sql.tables import GroupTables, group_tables
+from backends.sql.tables import group_tables
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
@@ -66,6 +66,8 @@ class PostgresqlStore(SqlStore[Connection]):
             DRIVER,
             writer=PostgresqlGroupWriter,
             questions=PostgresqlQuestions,
+            view=activity.view,
+            partitions_of=activity.partitions_of,
             database=database,
             logger=logger,
             tables={name: group_tables(schema, group, layouts[name]) for name, group in groups.items()},
@@ -120,12 +122,6 @@ class PostgresqlStore(SqlStore[Connection]):
     async def _create_or_check(self, connection: Connection) -> None:
         schema = self._database.schema_name
         await create_or_check(connection, schema, self._logger, self._tables.values(), self._target)
-
-    async def _view(self, connection: Connection) -> ServerView:
-        return await activity.view(connection)
-
-    async def _partitions_of(self, connection: Connection, tables: GroupTables) -> tuple[Partition, ...]:
-        return await activity.partitions_of(connection, tables)
 
     def _session_settings(self) -> dict[str, str]:
         name = f"triggerlog {self._logger}"

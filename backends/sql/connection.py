@@ -51,7 +51,7 @@ class OwnedConnection(Generic[C]):
         driver: of the database.
         connect: makes one.
         prepare: is called with each new one: takes locks, forgets what was known of the one before.
-        guarded: made anew around each session; translates what the driver raises.
+        guarded: made around each session; translates what the driver raises.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class Partitioner(ABC, Generic[Connection]):
         self._refused_at: float | None = None
 
     def forget(self) -> None:
-        """Look anew: the connection is another."""
+        """Look again: the connection is another."""
         self._seen, self._made, self._newest = set(), set(), None
 
     async def make(self, connection: Connection, times: Array) -> str:

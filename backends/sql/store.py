@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Generic
 
@@ -26,6 +26,7 @@ class SqlStore(ABC, Generic[C]):
     Args:
         driver: of the database.
         writer, questions: make what writes a group, and what answers about one over a connection.
+        view, partitions_of: ask for the server's view of itself, and for the partitions of a group.
         database: names the schema, and how long a call may take.
         logger: whose readings are written.
         tables: of each group, by its name.
@@ -39,6 +40,8 @@ class SqlStore(ABC, Generic[C]):
         *,
         writer: Callable[..., GroupWriter[C]],
         questions: Callable[[C, GroupTables], Questions],
+        view: Callable[[C], Awaitable[ServerView]],
+        partitions_of: Callable[[C, GroupTables], Awaitable[tuple[Partition, ...]]],
         database: DatabaseConfig,
         logger: str,
         tables: Mapping[str, GroupTables],
@@ -47,6 +50,8 @@ class SqlStore(ABC, Generic[C]):
     ) -> None:
         self._driver = driver
         self._questions = questions
+        self._view = view
+        self._partitions_of = partitions_of
         self._database = database
         self._logger = logger
         self._target = target
@@ -118,14 +123,6 @@ class SqlStore(ABC, Generic[C]):
     @abstractmethod
     async def _create_or_check(self, connection: C) -> None:
         """Create the schema, or check the one that is there."""
-
-    @abstractmethod
-    async def _view(self, connection: C) -> ServerView:
-        """Ask the server for its view of itself."""
-
-    @abstractmethod
-    async def _partitions_of(self, connection: C, tables: GroupTables) -> tuple[Partition, ...]:
-        """Ask for the partitions of one group."""
 
     def _abandoned(self, connection: C) -> None:
         """Note that nobody waits any more for what is under way over a connection."""

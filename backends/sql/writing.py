@@ -86,7 +86,7 @@ class GroupWriter(ABC, Generic[C]):
 
     @abstractmethod
     async def _insert_position(self, connection: C) -> None:
-        """Make the group's row of `positions` anew, at 0."""
+        """Make the group's row of `positions` again, at 0."""
 
     async def _check(self, connection: C) -> None:
         """See that the group can be written, before anything is."""

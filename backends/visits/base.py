@@ -115,7 +115,7 @@ class VisitStore(Protocol):
         """
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Write a table's packs of a period anew: few, by pixel, in full pages; of DIAObjectLast the newest versions.
+        """Rewrite a table's packs of a period: few, by pixel, in full pages; of DIAObjectLast the newest versions.
 
         No visit may be under way; others may read meanwhile, and find the same as ever. Cut short, also by a crash, it
         leaves the packs as they were. None where somebody's reading stands in the way of putting the new ones in the

@@ -6,10 +6,8 @@ the Live tab, and gets a frame four times a second.
 """
 
 import os
-import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,8 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import psutil
 
+from backends.throwaway.base import free_port
 from benchmarks.load.sending import start_sending
 from benchmarks.rounds.plan import Plan
 from benchmarks.rounds.progress import begin, expect, print_line
@@ -51,6 +51,11 @@ class Audience:
         """By which its rounds are known."""
         return f"{self.pages}-{self.browsers}"
 
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return f"{self.browsers} browsers at {self.pages} pages"
+
 
 AUDIENCES = (Audience(0, 0), Audience(1, 0), Audience(1, 1), Audience(1, 3), Audience(2, 3))
 
@@ -81,25 +86,21 @@ def measure(server: Server, plan: Plan) -> dict[str, list[Round]]:
         contenders: dict[str, Contender] = {
             audience.name: partial(_round, daemon, browser, audience, plan.page_s) for audience in AUDIENCES
         }
+        titles = {audience.name: audience.title for audience in AUDIENCES}
         found = interleaved(
             contenders,
             rounds=plan.page_rounds,
-            begin=lambda name, number: begin("page", f"round {number + 1} of {plan.page_rounds}, {_words(name)}"),
-            end=_print_round,
+            begin=lambda name, number: begin("page", f"round {number + 1} of {plan.page_rounds}, {titles[name]}"),
+            end=lambda name, _, done: _print_round(titles[name], done),
         )
     server.drop(daemon.schema)
     return found
 
 
-def _words(name: str) -> str:
-    pages, browsers = name.split("-")
-    return f"{browsers} browsers at {pages} pages"
-
-
-def _print_round(name: str, _: int, done: Round) -> None:
+def _print_round(title: str, done: Round) -> None:
     facts = done.facts
     print_line(
-        f"  {_words(name)}: daemon {facts['daemon percent']:.1f} %, pages {facts['page percent']:.1f} % of a core,"
+        f"  {title}: daemon {facts['daemon percent']:.1f} %, pages {facts['page percent']:.1f} % of a core,"
         f" {facts['bytes a second'] / 1e3:.1f} kB/s and {facts['frames a second']:.1f} frames/s a browser"
     )
 
@@ -157,19 +158,24 @@ class _PageProcess:
 @contextmanager
 def _page(api: str) -> Iterator[_PageProcess]:
     """A process of the page."""
-    command = [sys.executable, "-m", "dashboard", "--daemon", api, "--port", "0"]
-    with psutil.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "dashboard", "--daemon", api, "--port", str(port)]
+    with psutil.Popen(command, stdout=subprocess.DEVNULL, env=os.environ) as process:
         try:
-            # A page that does not start is ended, and so is its output, for which is waited here.
-            late = threading.Timer(START_S, process.kill)
-            late.start()
-            url = next((found[0] for line in process.stdout if (found := re.search(r"http://\S+", line))), None)
-            late.cancel()
-            if url is None:
-                raise RuntimeError(f"the page does not start; it ended with {process.wait()}")
+            until(lambda: process.poll() is not None or _answers(url), f"the page at {url} answers", START_S)
+            if process.poll() is not None:
+                raise RuntimeError(f"the page does not start; it ended with {process.returncode}")
             yield _PageProcess(process, url)
         finally:
             process.kill()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, trust_env=False).is_success
+    except httpx.TransportError:  # it does not listen yet
+        return False
 
 
 class _Watched:

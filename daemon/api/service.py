@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from backends.base import Store
-from daemon.telemetry.reporting import Reporter
-from daemon.telemetry.storage_report import StorageReport
-from daemon.telemetry.stream import StatusStream
+from daemon.telemetry.status.reporter import Reporter
+from daemon.telemetry.status.storage import StorageReport
+from daemon.telemetry.status.stream import StatusStream
 from daemon.web.errors import ApiError
 from schemas.readings import InstrumentGroup
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from daemon.api.service import ApiService
-from daemon.telemetry.exposition.exposition import StatusCollector
+from daemon.telemetry.exposition.collector import StatusCollector
 from daemon.web.errors import problem_answer
 from schemas.api.problem import Problem
 from schemas.api.status import Health, Readiness, Status

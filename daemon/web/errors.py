@@ -32,6 +32,7 @@ def handle_errors(app: FastAPI) -> None:
     app.exception_handler(ApiError)(_refused)
     app.exception_handler(HTTPException)(_http_error)
     app.exception_handler(RequestValidationError)(_invalid_request)
+    app.exception_handler(Exception)(_defect)
 
 
 def problem_answer(status: int, problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
@@ -49,6 +50,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
     is_routing = error.detail == HTTPStatus(error.status_code).phrase
     detail = f"{request.method} {request.url.path}: {error.detail.lower()}" if is_routing else error.detail
     return problem_answer(error.status_code, Problem(detail=detail, fix=DOCS if is_routing else None), error.headers)
+
+
+async def _defect(_: Request, error: Exception) -> Response:
+    """For a defect of ours; the server logs it with its traceback."""
+    fix = "see the log of the process that answered, and report it"
+    return problem_answer(500, Problem(detail=f"the request failed with {type(error).__name__}", fix=fix))
 
 
 async def _invalid_request(request: Request, error: Exception) -> Response:

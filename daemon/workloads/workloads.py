@@ -8,7 +8,7 @@ from backends.base import StoreFacts
 from daemon.core.configuration import LoadedConfig
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.pipeline import Pipeline
-from daemon.telemetry.reporting import WorkloadsStatus
+from daemon.telemetry.status.reporter import WorkloadsStatus
 from daemon.workloads.frame.runner import WorkloadRefused
 from daemon.workloads.interference.runner import ExperimentRunner
 from daemon.workloads.readers.governor.loop import GovernorLoop

@@ -7,7 +7,7 @@ import pytest
 
 from backends.kinds import KINDS, PRODUCTS, DatabaseKind, product_of
 from backends.throwaway.base import ThrowawayServer
-from schemas.checking.dsn import SCHEMES, Backend, backend_of, wrong_dsn
+from schemas.checking.dsn import DSN_FORMS, SCHEMES, Backend, backend_of, wrong_dsn
 
 ALL = list(KINDS.values())
 
@@ -25,7 +25,7 @@ class TestKind:
         assert issubclass(getattr(import_module(module), name), ThrowawayServer)
 
     def test_its_example_is_a_dsn_of_its_own(self, kind: DatabaseKind) -> None:
-        form = kind.dsn
+        form = DSN_FORMS[kind.backend]
         assert form.example.endswith((f":{form.port}", f":{form.port}/name"))
         assert backend_of(form.example) is kind.backend
         assert list(wrong_dsn(form.example)) == []
@@ -40,12 +40,8 @@ def test_every_database_of_the_configuration_has_a_descriptor() -> None:
 
 
 def test_no_scheme_and_no_product_is_of_two_databases() -> None:
-    assert len(SCHEMES) == sum(len(kind.dsn.schemes) for kind in ALL)
+    assert len(SCHEMES) == sum(len(DSN_FORMS[kind.backend].schemes) for kind in ALL)
     assert len(PRODUCTS) == sum(len(kind.products) for kind in ALL)
-
-
-def test_one_database_alone_runs_without_a_dsn() -> None:
-    assert [kind.backend for kind in ALL if kind.has_embedded] == [backend_of(None)]
 
 
 @pytest.mark.parametrize(

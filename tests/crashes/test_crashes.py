@@ -18,11 +18,11 @@ from backends.kinds import KINDS
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ThrowawayServer
 from backends.throwaway.mongodb import ThrowawayMongodb, server_program
-from daemon.tools.drill import testbed as testbed_module
+from daemon.tools.drill import system as system_module
 from daemon.tools.drill.machine import Machine
 from daemon.tools.drill.process import READY_S, DaemonProcess, until
+from daemon.tools.drill.system import DrillSystem, running_system
 from daemon.tools.drill.target import Target
-from daemon.tools.drill.testbed import Testbed, running_testbed
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
 from tests.support.kills import KILLS, THOROUGH
@@ -34,7 +34,7 @@ RATE = 50.0
 
 
 class ForkedDaemon(DaemonProcess):
-    """The daemon of a testbed, forked: an interpreter that imports all of it takes longer than what is proven here."""
+    """The daemon of a system, forked: an interpreter that imports all of it takes longer than what is proven here."""
 
     def __init__(self, file: Path, folder: Path, *, api_port: int) -> None:
         super().__init__(file, folder, api_port=api_port)
@@ -60,7 +60,7 @@ class ForkedDaemon(DaemonProcess):
 
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testbed_module, "DaemonProcess", ForkedDaemon)
+    monkeypatch.setattr(system_module, "DaemonProcess", ForkedDaemon)
 
 
 @pytest.fixture
@@ -85,32 +85,32 @@ async def server(request: pytest.FixtureRequest, state_dir: Path) -> AsyncIterat
         await asyncio.to_thread(server.stop)
 
 
-async def see_all_is_there(testbed: Testbed) -> None:
-    count = await testbed.finish()
-    load = testbed.load
+async def see_all_is_there(system: DrillSystem) -> None:
+    count = await system.finish()
+    load = system.load
     assert load.sent == load.acknowledged == count.found > KILLS * INSTRUMENTS
     assert load.refused == 0
     assert count.faults == {}
 
 
 async def kill_again_and_again(
-    server: ThrowawayServer, layout: Layout, folder: Path, seed: int, kill: Callable[[Testbed], Awaitable[None]]
+    server: ThrowawayServer, layout: Layout, folder: Path, seed: int, kill: Callable[[DrillSystem], Awaitable[None]]
 ) -> int:
     """Kill something under load and start it again, often; see that all is there, return how often the daemon began."""
     settings = {"dsn": await asyncio.to_thread(server.start), "layout": layout.value}
     target = Target(settings=settings, server=server)
     machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
-    async with running_testbed(target, machine, folder, schema="crashes", seed=seed) as testbed:
+    async with running_system(target, machine, folder, schema="crashes", seed=seed) as system:
         for number in range(KILLS):
             # Every other time something was committed before, or a slow server would have all of it at the end.
             if number % 2:
-                await testbed.recover()
+                await system.recover()
             # Sometimes before the senders are back, sometimes in the midst of what they send again, or long after.
-            await testbed.under_load(0.0, 0.4)
-            await kill(testbed)
-        await testbed.recover()
-        starts = testbed.daemon.starts
-        await see_all_is_there(testbed)
+            await system.under_load(0.0, 0.4)
+            await kill(system)
+        await system.recover()
+        starts = system.daemon.starts
+        await see_all_is_there(system)
     return starts
 
 
@@ -121,9 +121,9 @@ async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp
     if isinstance(server, ThrowawayMongodb) and not server_program().name.startswith("mongod"):
         pytest.skip("FerretDB 1 takes minutes to find what is there of a batch that comes again: this needs a mongod")
 
-    async def kill(testbed: Testbed) -> None:
-        await testbed.daemon.kill()
-        await testbed.daemon.start()
+    async def kill(system: DrillSystem) -> None:
+        await system.daemon.kill()
+        await system.daemon.start()
 
     assert await kill_again_and_again(server, Layout.ROWS, tmp_path, seed, kill) == KILLS + 1
 
@@ -132,7 +132,7 @@ async def test_the_daemon_is_killed_again_and_again(server: ThrowawayServer, tmp
 @pytest.mark.usefixtures("forked")
 @pytest.mark.timeout(900)
 async def test_the_server_is_killed_again_and_again(server: ThrowawayServer, tmp_path: Path, seed: int) -> None:
-    async def kill(_: Testbed) -> None:
+    async def kill(_: DrillSystem) -> None:
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
 
@@ -156,7 +156,7 @@ async def test_a_daemon_may_start_before_its_database(server: ThrowawayServer, t
         await asyncio.to_thread(server.start)
 
     starting = asyncio.create_task(start_server())
-    async with running_testbed(target, machine, tmp_path, schema="crashes") as testbed:
+    async with running_system(target, machine, tmp_path, schema="crashes") as system:
         await starting
-        await testbed.until(lambda: testbed.load.acknowledged > 2 * KILLS * INSTRUMENTS, "readings are acknowledged")
-        await see_all_is_there(testbed)
+        await system.until(lambda: system.load.acknowledged > 2 * KILLS * INSTRUMENTS, "readings are acknowledged")
+        await see_all_is_there(system)

@@ -22,8 +22,8 @@ import pytest
 
 from backends.throwaway.postgresql import ThrowawayPostgresql
 from daemon.tools.drill.machine import Machine
+from daemon.tools.drill.system import DrillSystem, running_system
 from daemon.tools.drill.target import Target
-from daemon.tools.drill.testbed import Testbed, running_testbed
 
 REPORT = Path(__file__).parents[2] / "build" / "soak.json"
 SECONDS = float(os.environ.get("TRIGGERLOG_SOAK_S") or 3600)
@@ -52,9 +52,9 @@ class Sample:
 class Watch:
     """Looks at the daemon once a second."""
 
-    def __init__(self, testbed: Testbed) -> None:
+    def __init__(self, system: DrillSystem) -> None:
         self.samples: list[Sample] = []
-        self._scene = testbed
+        self._scene = system
         self._began = time.monotonic()
 
     @property
@@ -79,34 +79,34 @@ class Watch:
         return [sample for sample in self.samples if start_s <= sample.at_s < end_s]
 
 
-async def stop_server(testbed: Testbed) -> None:
-    await asyncio.to_thread(testbed.server.stop)
-    await testbed.under_load(1, 10)
-    await asyncio.to_thread(testbed.server.start)
-    await testbed.recover()
+async def stop_server(system: DrillSystem) -> None:
+    await asyncio.to_thread(system.server.stop)
+    await system.under_load(1, 10)
+    await asyncio.to_thread(system.server.start)
+    await system.recover()
 
 
-async def freeze_server(testbed: Testbed) -> None:
-    testbed.server.freeze()
-    await testbed.under_load(1, 6)
-    testbed.server.thaw()
-    await testbed.recover()
+async def freeze_server(system: DrillSystem) -> None:
+    system.server.freeze()
+    await system.under_load(1, 6)
+    system.server.thaw()
+    await system.recover()
 
 
-KILLS = (Testbed.kill_daemon, Testbed.kill_server)
+KILLS = (DrillSystem.kill_daemon, DrillSystem.kill_server)
 OUTAGES = (stop_server, freeze_server)
 
 
 async def go_wrong(
-    testbed: Testbed, watch: Watch, until_s: float, ways: tuple[Callable[[Testbed], Awaitable[None]], ...]
+    system: DrillSystem, watch: Watch, until_s: float, ways: tuple[Callable[[DrillSystem], Awaitable[None]], ...]
 ) -> Counter[str]:
     """Let something go wrong again and again, each time after a pause; count what."""
     done: Counter[str] = Counter()
     while watch.now_s < until_s:
-        way = testbed.random.choice(ways)
-        await way(testbed)
+        way = system.random.choice(ways)
+        await way(system)
         done[way.__name__] += 1
-        await testbed.under_load(1, 15)
+        await system.under_load(1, 15)
     return done
 
 
@@ -121,29 +121,29 @@ async def test_nothing_is_lost_and_nothing_grows(
     target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
     machine = Machine(instruments=INSTRUMENTS, rate=RATE, start_ns=time.time_ns())
     try:
-        async with running_testbed(target, machine, tmp_path, schema="soak", settings=SETTINGS, seed=seed) as testbed:
-            watch = Watch(testbed)
+        async with running_system(target, machine, tmp_path, schema="soak", settings=SETTINGS, seed=seed) as system:
+            watch = Watch(system)
             watching = asyncio.create_task(watch.run())
-            happened = await go_wrong(testbed, watch, SECONDS / 2, KILLS + OUTAGES)
+            happened = await go_wrong(system, watch, SECONDS / 2, KILLS + OUTAGES)
             alone_s = watch.now_s
-            happened += await go_wrong(testbed, watch, SECONDS * 3 / 4, OUTAGES)
-            await testbed.under_load(max(0.0, SECONDS - watch.now_s))
+            happened += await go_wrong(system, watch, SECONDS * 3 / 4, OUTAGES)
+            await system.under_load(max(0.0, SECONDS - watch.now_s))
             ended_s = watch.now_s
             watching.cancel()
-            count = await testbed.finish()
+            count = await system.finish()
             report = {
                 "seed": seed,
                 "seconds": round(ended_s),
                 "triggers_a_second": RATE,
                 "instruments": INSTRUMENTS,
                 "happened": dict(happened),
-                "daemons": testbed.daemon.starts,
-                "sent": testbed.load.sent,
-                "acknowledged": testbed.load.acknowledged,
-                "refused": testbed.load.refused,
+                "daemons": system.daemon.starts,
+                "sent": system.load.sent,
+                "acknowledged": system.load.acknowledged,
+                "refused": system.load.refused,
                 **asdict(count),
-                "recovered_s_worst": round(max(each.first_s for each in testbed.recoveries), 2),
-                "drained_s_worst": round(max(each.drained_s for each in testbed.recoveries), 2),
+                "recovered_s_worst": round(max(each.first_s for each in system.recoveries), 2),
+                "drained_s_worst": round(max(each.drained_s for each in system.recoveries), 2),
                 "alone": alone(watch, alone_s, ended_s),
             }
     finally:

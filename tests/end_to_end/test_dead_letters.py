@@ -207,7 +207,7 @@ async def test_what_comes_for_a_dead_letter_after_a_restart_waits_with_it(
         assert daemon.group()["dead_letters"]["readings"] == 4
         daemon.run.end(signal.SIGKILL)
     with logging_daemon(file) as daemon:
-        assert "lie in the dead letters" in daemon.run.said
+        assert "are in the dead letters" in daemon.run.said
         assert daemon.group()["dead_letters"]["readings"] == 4
         # The two that were missing, and four that are known.
         await send(daemon.port, range(19, 21))

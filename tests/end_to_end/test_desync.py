@@ -25,7 +25,7 @@ async def test_a_slip_through_a_pipeline_is_in_its_events_and_states() -> None:
             if step % 10 == 9:
                 pipeline.look()
         await eventually(lambda: pipeline.look() or pipeline.instruments.figures(0).findings, "it is found")
-        assert pipeline.states(0)[3] == "d"
+        assert pipeline.instruments.figures(0).states[3] == "d"
         (event,) = [event for event in logger.events.newest() if "bpm_003" in event.text]
         assert event.severity == "warning"
         assert event.text.startswith(

@@ -93,10 +93,10 @@ def answers(group: InstrumentGroup, parts: Sequence[tuple[int, Array]]) -> Array
     whole = np.empty(sum(len(readings) for _, readings in parts), answer_dtype(group))
     at = 0
     for run, readings in parts:
-        piece = whole[at : at + len(readings)]
-        piece["run"] = run
+        part = whole[at : at + len(readings)]
+        part["run"] = run
         for name in ("trigger", "instrument", "time_ns", *(channel.name for channel in group.channels)):
-            piece[name] = readings[name]
+            part[name] = readings[name]
         at += len(readings)
     return np.sort(whole, order=("run", "trigger", "instrument"))
 

@@ -33,7 +33,7 @@ LOOK_S = 0.2
 
 
 class PositionGone(StoreUnavailable):
-    """The position document was not there, and has been made anew."""
+    """The position document was not there, and has been made again."""
 
 
 class Lease:

@@ -44,7 +44,7 @@ RELEASE_S = 2.0
 Connect = Callable[[], Awaitable[tuple[Database, Server]]]
 
 
-class GroupWriter:
+class MongodbGroupWriter:
     """Writes one group of one logger; calls are put one after the other."""
 
     def __init__(

@@ -3,7 +3,7 @@
 import getpass
 import math
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -100,20 +100,7 @@ async def connect(address: Address, *, program: str, timeout_s: float, give_up_s
     try:
         await connection._connect()
         product = check_version(connection.version, address.target)
-        waiting = max(1, math.ceil(timeout_s if give_up_s is None else give_up_s))
-        # A wait whose caller has given up must end, too: the connection's locks go only then.
-        settings = [
-            "SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
-            "SESSION time_zone = '+00:00'",
-            f"SESSION lock_wait_timeout = {waiting}",
-            f"SESSION innodb_lock_wait_timeout = {waiting}",
-            f"SESSION wait_timeout = {IDLE_S}",
-        ]
-        if product.backend == "mysql":
-            settings.append("SESSION information_schema_stats_expiry = 0")
-        if give_up_s is not None:
-            settings.append(_given_up_after(product, give_up_s))
-        await connection.run(f"SET {', '.join(settings)}")
+        await connection.run(f"SET {', '.join(_settings(product, timeout_s, give_up_s))}")
         if give_up_s is not None:
             await connection.run("SET SESSION TRANSACTION READ ONLY")
         ((connection.max_packet,),) = await connection.fetch("SELECT @@max_allowed_packet")
@@ -121,6 +108,20 @@ async def connect(address: Address, *, program: str, timeout_s: float, give_up_s
         connection.terminate()
         raise
     return connection
+
+
+def _settings(product: Product, timeout_s: float, give_up_s: float | None) -> Iterator[str]:
+    # A wait whose caller has given up must end, too: the connection's locks go only then.
+    waiting = max(1, math.ceil(timeout_s if give_up_s is None else give_up_s))
+    yield "SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+    yield "SESSION time_zone = '+00:00'"
+    yield f"SESSION lock_wait_timeout = {waiting}"
+    yield f"SESSION innodb_lock_wait_timeout = {waiting}"
+    yield f"SESSION wait_timeout = {IDLE_S}"
+    if product.backend == "mysql":
+        yield "SESSION information_schema_stats_expiry = 0"
+    if give_up_s is not None:
+        yield _given_up_after(product, give_up_s)
 
 
 def _given_up_after(product: Product, seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Compaction of packs: those of a period that ended are written anew into a table beside, which takes their place.
+"""Compaction of packs: those of a period that ended are rewritten into a staging table, which takes their place.
 
 ALTER TABLE ... EXCHANGE PARTITION swaps a partition and a table of the same form. It moves files, not rows, looks first
 whether the rows belong into the partition, and a server that crashes meanwhile undoes it when it starts (MariaDB's log
@@ -18,7 +18,7 @@ from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.mysql.visits.pack_rows import PLACED, Pack, PackPackets, send_packs
 from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.session import Session
-from backends.mysql.visits.tables import COMPACTIONS, NO_PERIOD, beside, create_beside, packs_of, partition_name
+from backends.mysql.visits.tables import COMPACTIONS, NO_PERIOD, create_staging, packs_of, partition_name, staging_name
 from backends.visits.compaction import COMPACTED, PixelPacks, chunks, parts, worth_it
 from backends.visits.rows import tables_by_name
 from schemas.config.visits import VisitsConfig
@@ -34,11 +34,11 @@ SAMPLE = 1000
 
 
 class Compaction:
-    """Writes packs of periods anew, one at a time in a schema.
+    """Rewrites packs of periods, one at a time in a schema.
 
-    Whoever calls `uncompacted`, `make_beside` or `put_in_place` keeps all others from doing so, and from making and
+    Whoever calls `uncompacted`, `make_staging` or `put_in_place` keeps all others from doing so, and from making and
     dropping partitions: a server may still have the exchange before it of a connection that broke, which must not find
-    a table beside that is not whole yet.
+    a staging table that is not whole yet.
     """
 
     def __init__(self, visits: VisitsConfig, periods: Periods) -> None:
@@ -51,7 +51,7 @@ class Compaction:
     async def uncompacted(self, session: Session, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that can be compacted; what a compaction left that was cut short is removed."""
         for table in self._tables.values():
-            await session.run(f"DROP TABLE IF EXISTS {self._beside(table)}")
+            await session.run(f"DROP TABLE IF EXISTS {self._staging(table)}")
         noted = {(str(name), int(period)) for name, period in await session.fetch(f"SELECT * FROM {self._notes}")}
         ended = {
             (name, period)
@@ -65,14 +65,14 @@ class Compaction:
         some = f"(SELECT n FROM {self._partition(self._tables[name], period)} LIMIT {SAMPLE})"
         return await self._packed(session, some)
 
-    async def make_beside(self, session: Session, name: str) -> None:
-        """Make an empty table beside the packs of a table, in place of one that is left."""
+    async def make_staging(self, session: Session, name: str) -> None:
+        """Make an empty staging table for the packs of a table, in place of one that is left."""
         table = self._tables[name]
-        await session.run(f"DROP TABLE IF EXISTS {self._beside(table)}")
-        await session.run(create_beside(self._schema, table))
+        await session.run(f"DROP TABLE IF EXISTS {self._staging(table)}")
+        await session.run(create_staging(self._schema, table))
 
-    async def write_beside(self, session: Session, name: str, period: int) -> Compacted:
-        """Write the packs of a period anew into the table beside theirs; a transaction a chunk."""
+    async def write_staging(self, session: Session, name: str, period: int) -> Compacted:
+        """Rewrite the packs of a period into the staging table; a transaction a chunk."""
         table = self._tables[name]
         rows = await session.fetch(
             f"SELECT pixel, COUNT(*), CAST(SUM(n) AS SIGNED), MAX(visit) FROM {self._partition(table, period)}"
@@ -85,7 +85,7 @@ class Compaction:
         for first, last in chunks(found, table):
             packs = await self._merged(session, table, period, visit, f"pixel BETWEEN {first} AND {last}")
             await session.run("START TRANSACTION")
-            await send_packs(session, self._beside(table), packs)
+            await send_packs(session, self._staging(table), packs)
             await session.run("COMMIT")
             written = Packed(packs=written.packs + len(packs), records=written.records + sum(pack.n for pack in packs))
         before = Packed(packs=sum(each.packs for each in found), records=sum(each.records for each in found))
@@ -95,15 +95,15 @@ class Compaction:
         """Put the new packs in the place of the old; False, and all as it was, where somebody is reading them.
 
         Raises:
-            StoreUnavailable: the table beside is not as it was written: another process compacts, too.
+            StoreUnavailable: the staging table is not as it was written: another process compacts, too.
         """
         table = self._tables[name]
-        if await self._packed(session, self._beside(table)) != written:
+        if await self._packed(session, self._staging(table)) != written:
             raise StoreUnavailable(f"another process compacts {name} in schema {self._schema!r}")
         exchanged = await self._exchanged(session, table, period)
         if exchanged:
             await self._note(session, name, period)
-        await session.run(f"DROP TABLE {self._beside(table)}")
+        await session.run(f"DROP TABLE {self._staging(table)}")
         return exchanged
 
     async def forget(self, session: Session, before_ns: int) -> None:
@@ -115,7 +115,7 @@ class Compaction:
         try:
             await session.run(
                 f"ALTER TABLE {quoted(self._schema, packs_of(table))}"
-                f" EXCHANGE PARTITION {quoted(partition_name(period))} WITH TABLE {self._beside(table)}"
+                f" EXCHANGE PARTITION {quoted(partition_name(period))} WITH TABLE {self._staging(table)}"
             )
         except MySQLError as error:
             if number_of(error) not in LOCK_WAIT:
@@ -153,5 +153,5 @@ class Compaction:
     def _partition(self, table: Table, period: int) -> str:
         return f"{quoted(self._schema, packs_of(table))} PARTITION ({quoted(partition_name(period))})"
 
-    def _beside(self, table: Table) -> str:
-        return quoted(self._schema, beside(table))
+    def _staging(self, table: Table) -> str:
+        return quoted(self._schema, staging_name(table))

@@ -19,7 +19,7 @@ class Periods:
         self._dropped_to = NO_PERIOD
 
     def forget(self) -> None:
-        """Look anew: the tables are others."""
+        """Look again: the tables are others."""
         self._made, self._dropped_to = set(), NO_PERIOD
 
     def known(self, time_ns: int) -> bool:

@@ -230,13 +230,13 @@ class MysqlVisitStore(SessionVisitStore[Session]):
             return await self._compaction.uncompacted(session, before_ns)
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Write a table's packs of a period anew."""
+        """Rewrite a table's packs of a period."""
         if not self._partitioned:
             raise StoreError("there are no packs to be compacted")
         async with self._long_session() as session:
             async with self._alone(session):
-                await self._compaction.make_beside(session, table)
-            compacted = await self._compaction.write_beside(session, table, period)
+                await self._compaction.make_staging(session, table)
+            compacted = await self._compaction.write_staging(session, table, period)
             async with self._alone(session):
                 placed = await self._compaction.put_in_place(session, table, period, compacted.after)
         return compacted if placed else None

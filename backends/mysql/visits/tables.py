@@ -17,8 +17,8 @@ TYPES = {"<i4": "INT", "<i8": "BIGINT", "<f4": "FLOAT", "<f8": "DOUBLE", "V": "B
 ENGINE = "ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 
 PACKS = "Packs"
-BESIDE = "Compacted"
-"""What the name of a table ends with that is written beside a table of packs, and is gone after a compaction."""
+STAGING = "Compacted"
+"""End of the name of a staging table, which is gone after a compaction."""
 COMPACTIONS = "VisitCompactions"
 NO_PERIOD = -(2**31)
 """Of the partition that a table of packs is made with, which stays empty: there has to be one."""
@@ -41,9 +41,9 @@ def packs_of(table: Table) -> str:
     return f"{table.name}{PACKS}"
 
 
-def beside(table: Table) -> str:
-    """Name of the table in which packs of a table are written anew."""
-    return f"{packs_of(table)}{BESIDE}"
+def staging_name(table: Table) -> str:
+    """Name of the staging table for the packs of a table."""
+    return f"{packs_of(table)}{STAGING}"
 
 
 def create_tables(schema: str, tables: tuple[Table, ...], mode: IndexMode) -> Iterator[str]:
@@ -79,9 +79,9 @@ def _column(column: Column) -> str:
     return f"{quoted(column.name)} {TYPES[column.dtype]}{'' if nullable else ' NOT NULL'}"
 
 
-def create_beside(schema: str, table: Table) -> str:
+def create_staging(schema: str, table: Table) -> str:
     """Make a table as a partition of the packs of a table is one."""
-    return _create(schema, beside(table), _pack_columns(table))
+    return _create(schema, staging_name(table), _pack_columns(table))
 
 
 def _create_packs(schema: str, table: Table) -> str:

@@ -127,7 +127,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
 
     @contextmanager
     def _gone_partition(self) -> Iterator[None]:
-        """Turn a partition's absence into something that passes: a new connection looks for partitions anew."""
+        """Turn a partition's absence into something that passes: a new connection looks for partitions again."""
         try:
             yield
         except MySQLError as error:

@@ -18,7 +18,7 @@ from schemas.readings import Array
 AT_ONCE = 1_000
 """So many triggers are asked for with one statement."""
 WORTH_READING = 8_000
-"""Between two wanted triggers so many readings are rather gone through than looked up anew: the BRIN index tells
+"""Between two wanted triggers so many readings are rather gone through than looked up again: the BRIN index tells
 stretches of about 4,000 apart."""
 
 

@@ -1,4 +1,4 @@
-"""Compaction of packs: a period that ended is written anew beside the old partition, and takes its place.
+"""Compaction of packs: a period that ended is rewritten beside the old partition, and takes its place.
 
 All of it is one transaction: whatever cuts it short leaves the old partition, and nothing of the new one.
 """
@@ -91,7 +91,7 @@ class Compaction:
         await connection.execute(f"INSERT INTO {self._notes} VALUES ($1, $2) ON CONFLICT DO NOTHING", table, period)
 
     async def compact(self, connection: Connection, table: str, period: int) -> Compacted | None:
-        """Write a partition anew; None when somebody holds it, or the table when the two are exchanged."""
+        """Rewrite a partition; None when somebody holds it, or the table when the two are exchanged."""
         try:
             async with connection.transaction():
                 compacted = await self._compact(connection, table, period)

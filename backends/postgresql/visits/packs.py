@@ -171,7 +171,7 @@ class PackTables:
             return await self._compaction.uncompacted(connection, before_ns)
 
     async def compact(self, connection: Connection, table: str, period: int) -> Compacted | None:
-        """Write a table's partition anew."""
+        """Rewrite a table's partition."""
         return await self._compaction.compact(connection, table, period)
 
     async def count(self, connection: Connection, table: str) -> int:

@@ -144,7 +144,7 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
             return await self._tables.uncompacted(connection, before_ns)
 
     async def compact(self, table: str, period: int) -> Compacted | None:
-        """Write a table's packs of a period anew; None where somebody's reading stands in the way."""
+        """Rewrite a table's packs of a period; None where somebody's reading stands in the way."""
         async with self._connection.session(None) as connection:
             return await self._tables.compact(connection, table, period)
 

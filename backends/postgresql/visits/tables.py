@@ -43,7 +43,7 @@ class VisitTables(ReadTables[Connection], Protocol):
         """Rows by the server's statistics, and bytes."""
 
     async def compact(self, connection: Connection, table: str, period: int) -> Compacted | None:
-        """Write a table's period anew; None where that has to wait."""
+        """Rewrite a table's period; None where that has to wait."""
 
 
 def column_sql(column: Column) -> str:

@@ -147,7 +147,7 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
 
     @contextmanager
     def _gone_partition(self, table: str) -> Iterator[None]:
-        """Turn a partition's absence into something that passes: a new connection looks for partitions anew."""
+        """Turn a partition's absence into something that passes: a new connection looks for partitions again."""
         try:
             yield
         except asyncpg.UndefinedTableError:

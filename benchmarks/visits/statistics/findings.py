@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from backends.kinds import KINDS
 from benchmarks.report.formatting import number
 from benchmarks.visits.measuring.plan import BASE, PAPERS, SWEEP
 from benchmarks.visits.record import Comparison, Measured
@@ -14,7 +15,7 @@ from daemon.workloads.visits.figures import LEAST, line
 from schemas.api.visits import Line
 from schemas.readings import Array
 
-NAMES = {"postgresql": "PostgreSQL", "mysql": "MariaDB", "mongodb": "MongoDB"}
+NAMES = {str(kind.backend): next(iter(kind.products.values())).title for kind in KINDS.values()}
 NO_EFFECT = 0.1
 """A ratio that is surely within so much of 1 is none that matters."""
 HALVES = 0.6

@@ -142,13 +142,13 @@ def _at_risk(group: GroupStatus) -> str | Text:
 def _refused(status: Status) -> list[str]:
     groups = [(f"{name}: ", group.readings.refused) for name, group in status.groups.items()]
     sources = [(f"{source.kind} {source.address}: ", source.refused) for source in status.sources]
-    reasons = [f"{who}{reason} {times:,}" for who, refused in groups + sources for reason, times in refused.items()]
+    reasons = [f"{who}{reason} {n:,}" for who, refused in groups + sources for reason, n in refused.items() if n]
     dead = [f"{name}: dead {g.readings.dead:,}" for name, g in status.groups.items() if g.readings.dead]
     dead += [
         f"{n}: dead letters {g.dead_letters.readings:,}" for n, g in status.groups.items() if g.dead_letters.letters
     ]
     lost = [f"{s.kind} {s.address}: lost datagrams {s.lost_datagrams:,}" for s in status.sources if s.lost_datagrams]
-    return [*(reason for reason in reasons if not reason.endswith(" 0")), *dead, *lost]
+    return [*reasons, *dead, *lost]
 
 
 def _event(event: Event) -> Text:

@@ -1,4 +1,8 @@
-"""Dead letters: what the database rejected for good, on disk with the reason; `docs/journal.md` tells their format."""
+"""Dead letters: what the database rejected for good, on disk with the reason; `docs/journal.md` describes their format.
+
+`format` turns a letter into bytes and back, `folder` keeps them until they are committed or discarded, and `retrying`
+offers them to the database again.
+"""
 
 from daemon.pipeline.dead_letters.folder import DeadLetters, folder_of
 from daemon.pipeline.dead_letters.format import Found, Letter

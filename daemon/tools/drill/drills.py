@@ -11,7 +11,7 @@ import numpy as np
 from daemon.tools.drill.load import HOST
 from daemon.tools.drill.machine import GROUP, ClockStep
 from daemon.tools.drill.process import DrillFailed
-from daemon.tools.drill.testbed import SETTLED_S, Testbed
+from daemon.tools.drill.system import SETTLED_S, DrillSystem
 from schemas.wire import Ack, Greeting
 
 KILLS = 3
@@ -35,86 +35,86 @@ class Drill:
 
     name: str
     title: str
-    act: Callable[[Testbed, float], Awaitable[None]]
+    act: Callable[[DrillSystem, float], Awaitable[None]]
     needs_server: bool = False
     disk: bool = False
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     machine: Callable[[float, float], Mapping[str, Any]] = lambda _seconds, _rate: {}
 
 
-async def _kill_daemon(testbed: Testbed, seconds: float) -> None:
+async def _kill_daemon(system: DrillSystem, seconds: float) -> None:
     for _ in range(KILLS):
-        await testbed.under_load(0.1, seconds / KILLS)
-        await testbed.kill_daemon()
+        await system.under_load(0.1, seconds / KILLS)
+        await system.kill_daemon()
 
 
-async def _kill_server(testbed: Testbed, seconds: float) -> None:
+async def _kill_server(system: DrillSystem, seconds: float) -> None:
     for _ in range(KILLS):
-        await testbed.under_load(0.1, seconds / KILLS)
-        await testbed.kill_server()
+        await system.under_load(0.1, seconds / KILLS)
+        await system.kill_server()
 
 
-async def _kill_both(testbed: Testbed, seconds: float) -> None:
-    await testbed.under_load(0.1, seconds / 2)
-    await asyncio.gather(asyncio.to_thread(testbed.server.kill), testbed.daemon.kill())
-    await asyncio.to_thread(testbed.server.start)
-    await testbed.daemon.start()
-    await testbed.recover()
-    await testbed.under_load(0.1, seconds / 2)
+async def _kill_both(system: DrillSystem, seconds: float) -> None:
+    await system.under_load(0.1, seconds / 2)
+    await asyncio.gather(asyncio.to_thread(system.server.kill), system.daemon.kill())
+    await asyncio.to_thread(system.server.start)
+    await system.daemon.start()
+    await system.recover()
+    await system.under_load(0.1, seconds / 2)
 
 
-async def _outage(testbed: Testbed, seconds: float) -> None:
-    await testbed.under_load(0.5)
-    await asyncio.to_thread(testbed.server.stop)
-    await testbed.under_load(seconds)
-    await asyncio.to_thread(testbed.server.start)
-    await testbed.recover()
+async def _outage(system: DrillSystem, seconds: float) -> None:
+    await system.under_load(0.5)
+    await asyncio.to_thread(system.server.stop)
+    await system.under_load(seconds)
+    await asyncio.to_thread(system.server.start)
+    await system.recover()
 
 
-async def _hang(testbed: Testbed, seconds: float) -> None:
-    await testbed.under_load(0.5)
-    testbed.server.freeze()
+async def _hang(system: DrillSystem, seconds: float) -> None:
+    await system.under_load(0.5)
+    system.server.freeze()
     try:
-        await testbed.under_load(seconds)
+        await system.under_load(seconds)
     finally:
-        testbed.server.thaw()
-    await testbed.recover()
+        system.server.thaw()
+    await system.recover()
 
 
-async def _full_disk(testbed: Testbed, seconds: float) -> None:
-    await testbed.under_load(0.5)
-    await asyncio.to_thread(testbed.server.stop)
+async def _full_disk(system: DrillSystem, seconds: float) -> None:
+    await system.under_load(0.5)
+    await asyncio.to_thread(system.server.stop)
     try:
         async with asyncio.timeout(SETTLED_S):
-            while not (await testbed.daemon.group()).backpressure:
-                await testbed.under_load(0.1)
+            while not (await system.daemon.group()).backpressure:
+                await system.under_load(0.1)
     except TimeoutError:
         raise DrillFailed("senders were not held back: the disk did not become full") from None
-    await testbed.under_load(seconds / 2)
-    await asyncio.to_thread(testbed.server.start)
-    await testbed.recover()
+    await system.under_load(seconds / 2)
+    await asyncio.to_thread(system.server.start)
+    await system.recover()
 
 
-async def _wait(testbed: Testbed, seconds: float) -> None:
-    await testbed.under_load(seconds)
+async def _wait(system: DrillSystem, seconds: float) -> None:
+    await system.under_load(seconds)
 
 
-async def _garbage(testbed: Testbed, seconds: float) -> None:
-    hostile = [asyncio.create_task(_throw_garbage(testbed, number)) for number in range(HOSTILE)]
+async def _garbage(system: DrillSystem, seconds: float) -> None:
+    hostile = [asyncio.create_task(_throw_garbage(system, number)) for number in range(HOSTILE)]
     try:
-        await testbed.under_load(seconds)
+        await system.under_load(seconds)
     finally:
         for task in hostile:
             task.cancel()
         await asyncio.gather(*hostile, return_exceptions=True)
 
 
-async def _throw_garbage(testbed: Testbed, number: int) -> None:
+async def _throw_garbage(system: DrillSystem, number: int) -> None:
     """Connect again and again; every second sender greets correctly before it sends random bytes."""
     noise = np.random.default_rng(number)
     greeting = Greeting(group=GROUP, sender=f"hostile-{number}", ack=Ack.NONE, instrument=None).line()
     while True:
-        _, writer = await asyncio.open_connection(HOST, testbed.port)
+        _, writer = await asyncio.open_connection(HOST, system.port)
         with contextlib.suppress(ConnectionError):
             writer.write(greeting if number % 2 else b"")
             writer.write(noise.bytes(2**16))

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from daemon.tools.drill.count import Count
-from daemon.tools.drill.testbed import Recovery
+from daemon.tools.drill.system import Recovery
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from daemon.tools.drill.drills import Drill
 from daemon.tools.drill.machine import Machine
 from daemon.tools.drill.process import DrillFailed
 from daemon.tools.drill.result import Result
+from daemon.tools.drill.system import DrillSystem, running_system
 from daemon.tools.drill.target import Target
-from daemon.tools.drill.testbed import Testbed, running_testbed
 from schemas.wire import ProtocolError
 
 BYTES_A_READING = 60
@@ -75,35 +75,35 @@ async def _carried_out(drill: Drill, target: Target, folder: Path, options: Opti
     with small_disk(folder / "state", kib) if drill.disk else nullcontext() as no_disk:
         if drill.disk:
             settings |= _small(kib, has_disk=no_disk is None)
-        testbed: Testbed | None = None
+        system: DrillSystem | None = None
         count: Count | None = None
         problem: str | None = None
         try:
-            async with running_testbed(
+            async with running_system(
                 target, machine, folder, schema=schema, settings=settings, seed=options.seed
-            ) as testbed:
+            ) as system:
                 if no_disk is not None:
-                    testbed.notes.append(f"a journal of {kib} KiB in the place of a disk: {no_disk}")
-                await drill.act(testbed, options.seconds)
-                count = await testbed.finish()
+                    system.notes.append(f"a journal of {kib} KiB in the place of a disk: {no_disk}")
+                await drill.act(system, options.seconds)
+                count = await system.finish()
         except (DrillFailed, SenderError, ProtocolError, StoreError) as error:
             problem = str(error)
-            if testbed is not None:
-                count = await _counted(testbed)
-    if testbed is None:
+            if system is not None:
+                count = await _counted(system)
+    if system is None:
         return Result(name=drill.name, title=drill.title, problem=problem)
     if target.server is None:
-        await testbed.remove()
+        await system.remove()
     return Result(
         name=drill.name,
         title=drill.title,
-        sent=testbed.load.sent,
-        acknowledged=testbed.load.acknowledged,
-        refused=testbed.load.refused,
+        sent=system.load.sent,
+        acknowledged=system.load.acknowledged,
+        refused=system.load.refused,
         count=count,
-        recoveries=tuple(testbed.recoveries),
+        recoveries=tuple(system.recoveries),
         problem=problem,
-        notes=tuple(testbed.notes),
+        notes=tuple(system.notes),
     )
 
 
@@ -119,9 +119,9 @@ def _small(kib: int, *, has_disk: bool) -> dict[str, dict[str, Any]]:
     return {"journal": journal, "committer": {"max_waiting_mib": mib / 2, "max_batch_mib": mib / 4}}
 
 
-async def _counted(testbed: Testbed) -> Count | None:
+async def _counted(system: DrillSystem) -> Count | None:
     """Count also after a drill that failed: it may have lost readings."""
     try:
-        return await testbed.count()
+        return await system.count()
     except StoreError:
         return None

@@ -154,7 +154,7 @@ class Cut(StoreError):
     """The process ended here."""
 
 
-async def left_beside(other: Connection, schema: str) -> list[tuple[str]]:
+async def left_staging(other: Connection, schema: str) -> list[tuple[str]]:
     return await other.fetch(f"SHOW TABLES FROM {schema} LIKE '%Compacted'")
 
 
@@ -210,9 +210,9 @@ async def test_a_compaction_cut_after_any_statement_is_done_another_time(
     assert min(tile for (tile,) in tiles) < -1
     assert max(tile for (tile,) in tiles) == -1
     await cut_after(2)
-    assert await left_beside(other, schema)
+    assert await left_staging(other, schema)
     remaining = await store.uncompacted(time_of(2))
-    assert not await left_beside(other, schema)
+    assert not await left_staging(other, schema)
     assert ("DIASource", period) not in remaining
     assert len(remaining) == 2
     for each in remaining:
@@ -232,7 +232,7 @@ async def test_compaction_gives_way_to_who_reads(make: Make, schema: str, other:
     assert await store.compact(name, period) is None
     assert await other.fetch(there) == before
     assert await store.uncompacted(time_of(2)) == found
-    assert not await left_beside(other, schema)
+    assert not await left_staging(other, schema)
     await other.run("COMMIT")
     made = await store.compact(name, period)
     assert made is not None

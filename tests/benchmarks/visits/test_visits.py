@@ -237,7 +237,7 @@ def test_the_report_of_a_run_has_ours_beside_the_papers(tmp_path: Path) -> None:
     assert "survey.forced_cutoff_days" in html
 
     assert 'id="compaction"' not in html
-    sizes = {"pieces_before": 900, "pieces": 300, "records_before": 5_000, "records": 5_000}
+    sizes = {"packs_before": 900, "packs": 300, "records_before": 5_000, "records": 5_000}
     done = [
         Compaction(table="DIASource", period=period, after_visit=16 * period, compact_s=0.5, **sizes)
         for period in range(4)

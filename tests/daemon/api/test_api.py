@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from backends.base import Held, Store, StoreFacts, StoreUnavailable
 from daemon.api import ApiServer
 from daemon.pipeline.pipeline import Pipeline
-from daemon.telemetry.reporting import Reporter, WorkloadsStatus
-from daemon.telemetry.storage_report import StorageReport
-from daemon.telemetry.store_report import StoreReport
-from daemon.telemetry.stream import StatusStream
+from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
+from daemon.telemetry.status.storage import StorageReport
+from daemon.telemetry.status.stream import StatusStream
+from daemon.telemetry.store.report import StoreReport
 from daemon.web.tls import Identity
 from schemas.api.problem import Problem
 from schemas.api.status import Shortfall, Status

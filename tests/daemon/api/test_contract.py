@@ -111,6 +111,14 @@ async def test_an_error_is_a_problem_with_its_fix(method: str, path: str, code: 
         assert "; " not in problem.detail
 
 
+async def test_a_defect_is_a_problem_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served() as api:
+        monkeypatch.setattr(api.logger.store, "ask", None)
+        answer = await api.client.get("/api/v1/groups/bpm/newest")
+        problem = Problem.model_validate_json(answer.content)
+        assert (answer.status_code, problem.detail) == (500, "the request failed with TypeError")
+
+
 async def test_what_is_refused_before_the_application_is_a_problem_too() -> None:
     async with served() as api:
         answer = await api.client.post("/api/v1/run")

@@ -14,8 +14,8 @@ from daemon.tools.drill.count import Tally, windows
 from daemon.tools.drill.drills import DRILLS
 from daemon.tools.drill.machine import ClockStep, Machine
 from daemon.tools.drill.result import Result
+from daemon.tools.drill.system import running_system
 from daemon.tools.drill.target import Target
-from daemon.tools.drill.testbed import running_testbed
 from schemas.ledger import ledger_dtype
 from schemas.queries import answer_dtype
 from schemas.readings import Array
@@ -122,14 +122,14 @@ async def test_it_finds_what_somebody_took_out_of_the_database(state_dir: Path, 
     target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
     machine = Machine(instruments=4, rate=100.0, start_ns=1_800_000_000_000_000_000)
     try:
-        async with running_testbed(target, machine, tmp_path, schema="drill") as testbed:
-            await testbed.until(lambda: testbed.load.acknowledged > 100, "some are acknowledged")
-            count = await testbed.finish()
-            assert (count.found, count.faults) == (testbed.load.sent, {})
+        async with running_system(target, machine, tmp_path, schema="drill") as system:
+            await system.until(lambda: system.load.acknowledged > 100, "some are acknowledged")
+            count = await system.finish()
+            assert (count.found, count.faults) == (system.load.sent, {})
             connection = await asyncpg.connect(target.settings["dsn"])
             await connection.execute("DELETE FROM drill.drill WHERE trigger_id = 3 AND instrument = 2")
             await connection.close()
-            assert (await testbed.count()).faults == {"lost": 1, "unledgered": 1}
+            assert (await system.count()).faults == {"lost": 1, "unledgered": 1}
     finally:
         await asyncio.to_thread(server.stop)
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from backends.base import Partition, Store, StoreError
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.pipeline import Pipeline
-from daemon.telemetry.growth import DAY_S
-from daemon.telemetry.reporting import Reporter
-from daemon.telemetry.store_report import StoreReport
+from daemon.telemetry.status.reporter import Reporter
+from daemon.telemetry.store.growth import DAY_S
+from daemon.telemetry.store.report import StoreReport
 from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
 from schemas.batch import Layout
 from schemas.config import JournalConfig

@@ -1,4 +1,4 @@
-"""The testbed of a drill: a configuration, a daemon, its load, and the count afterwards."""
+"""The system of a drill: a configuration, a daemon, its load, and the count afterwards."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ class Recovery:
     drained_s: float
 
 
-class Testbed:
+class DrillSystem:
     """A daemon under load, and its database.
 
     recoveries: one for each recovery of the database or the daemon. notes: further remarks. random: chooses the times
@@ -155,7 +155,7 @@ class Testbed:
 
 
 @asynccontextmanager
-async def running_testbed(
+async def running_system(
     target: Target,
     machine: Machine,
     folder: Path,
@@ -163,8 +163,8 @@ async def running_testbed(
     schema: str,
     settings: Mapping[str, Any] | None = None,
     seed: int = 1,
-) -> AsyncIterator[Testbed]:
-    """Set up a testbed: the daemon runs and the senders send. No process stays.
+) -> AsyncIterator[DrillSystem]:
+    """Set up a system: the daemon runs and the senders send. No process stays.
 
     Args:
         target: its server, if it has one, runs.
@@ -172,24 +172,24 @@ async def running_testbed(
         folder: for the configuration, the daemon's state, and its logs.
         schema: one of the drill's own.
         settings: of the configuration, by section and key, over those of SETTINGS.
-        seed: of the testbed's random moments.
+        seed: of the system's random moments.
     """
-    testbed = Testbed(target, machine, folder, schema=schema, settings=settings or {}, seed=seed)
+    system = DrillSystem(target, machine, folder, schema=schema, settings=settings or {}, seed=seed)
     try:
-        await testbed.daemon.start()
-        await testbed.load.start(testbed.port)
-        yield testbed
+        await system.daemon.start()
+        await system.load.start(system.port)
+        yield system
     finally:
-        await testbed.load.close()
-        await testbed.daemon.close()
+        await system.load.close()
+        await system.daemon.close()
 
 
-def _configuration(testbed: Testbed, state: Path, schema: str, settings: Mapping[str, Any]) -> str:
+def _configuration(system: DrillSystem, state: Path, schema: str, settings: Mapping[str, Any]) -> str:
     names = [*SETTINGS, *(name for name in settings if name not in SETTINGS)]
     sections = {name: {**SETTINGS.get(name, {}), **settings.get(name, {})} for name in names}
-    sections["database"] = {**sections["database"], **testbed.target.settings, "schema": schema}
-    sections["api"] = {"port": testbed.api_port}
-    group = testbed.machine.section
+    sections["database"] = {**sections["database"], **system.target.settings, "schema": schema}
+    sections["api"] = {"port": system.api_port}
+    group = system.machine.section
     lines = [
         f"logger = {_toml(LOGGER)}",
         f"state_dir = {_toml(str(state))}",
@@ -198,7 +198,7 @@ def _configuration(testbed: Testbed, state: Path, schema: str, settings: Mapping
         "[[sources]]",
         'kind = "tcp"',
         f"host = {_toml(HOST)}",
-        f"port = {testbed.port}",
+        f"port = {system.port}",
     ]
     for name, values in sections.items():
         lines += [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]

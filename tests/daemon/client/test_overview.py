@@ -1,4 +1,4 @@
-"""daemon.client.terminal: what the live view says, laid out for a terminal of 80 columns."""
+"""daemon.client.terminal.overview: what the live view says, laid out for a terminal of 80 columns."""
 
 import time
 from typing import Any

@@ -8,7 +8,7 @@ from backends.base import Store, StoreError, StoreUnavailable
 from daemon.core.configuration.database import in_its_field, why_refused
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
-from daemon.telemetry.store_report import StoreReport
+from daemon.telemetry.store.report import StoreReport
 from daemon.web.backoff import Backoff
 from schemas.config import Config
 

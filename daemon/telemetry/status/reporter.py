@@ -16,8 +16,8 @@ from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Finding
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.base import Source
-from daemon.telemetry.forecasts import drained_in_s, full_in_s
-from daemon.telemetry.store_report import StoreReport
+from daemon.telemetry.status.forecasts import drained_in_s, full_in_s
+from daemon.telemetry.store.report import StoreReport
 from schemas.api.status import (
     DeadLetterCounts,
     DiskStatus,

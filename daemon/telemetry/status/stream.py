@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from daemon.telemetry.reporting import Reporter
+from daemon.telemetry.status.reporter import Reporter
 
 EVERY_S = 0.25
 """Time between two snapshots: often enough to see a commit stall, seldom enough to cost next to nothing."""

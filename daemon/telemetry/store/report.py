@@ -9,7 +9,7 @@ from backends.kinds import product_of
 from daemon.core.configuration.database import in_use
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.figures import PipelineFigures
-from daemon.telemetry.growth import Growth
+from daemon.telemetry.store.growth import Growth
 from schemas.api.status import Shortfall, StoreStatus
 from schemas.batch import Durability
 

@@ -10,7 +10,7 @@ from daemon.core.monitoring.metrics import BOUNDS_MS
 from daemon.sources.kinds import KINDS
 from daemon.telemetry.exposition.visits import visiting
 from daemon.telemetry.exposition.workloads import reading
-from daemon.telemetry.reporting import Reporter
+from daemon.telemetry.status.reporter import Reporter
 from schemas.api.status import GroupStatus, Status
 from schemas.states import DaemonState
 

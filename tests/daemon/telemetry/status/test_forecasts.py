@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.telemetry.forecasts import AT_ONCE_S, drained_in_s, full_in_s
+from daemon.telemetry.status.forecasts import AT_ONCE_S, drained_in_s, full_in_s
 
 rates = st.floats(min_value=0, max_value=1e7, allow_nan=False)
 
