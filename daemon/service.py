@@ -24,15 +24,12 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import Runs, recover_group
 from daemon.sources.base import Source
 from daemon.sources.kinds import make_source, tls_contexts
-from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
+from daemon.telemetry.status.reporter import Reporter
 from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
 from daemon.telemetry.store.report import StoreReport
 from daemon.telemetry.store.watch import StoreWatch
-from daemon.workloads.interference.experiments import Experiments
-from daemon.workloads.readers.governor.governing import Governing
-from daemon.workloads.readers.manager import Readers, WorkloadRefused
-from daemon.workloads.visits.visiting import Visiting
+from daemon.workloads.workloads import Workloads
 from schemas.api.status import Status
 from schemas.config import Config
 from schemas.states import DaemonState
@@ -101,10 +98,9 @@ class Service:
         self._store_report = report
         self._store_watch = StoreWatch(self.store, report, config, events, looked=self._note_risk)
 
-        self.readers = Readers(loaded, events)
-        self.governing = Governing(config.readers.governor, self.readers, events, pipelines=self.pipelines)
-        self.experiments = Experiments(loaded, self.readers, events, pipelines=self.pipelines, status=self._status)
-        self.visiting = Visiting(loaded, events, lambda: report.facts)
+        self.workloads = Workloads(
+            loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
+        )
 
         self.reporter = Reporter(
             config,
@@ -112,7 +108,7 @@ class Service:
             events,
             pipelines=self.pipelines,
             sources=self._sources,
-            workloads=self._workloads_status,
+            workloads=self.workloads.status,
             state_dir=loaded.state_dir,
         )
         self.stream = StatusStream(self.reporter)
@@ -162,7 +158,7 @@ class Service:
         if not await self._store_watch.open(stop):
             return
         self._start(tasks, "store watch", self._store_watch.run())
-        await self.experiments.open()  # before the pipelines, without which none can be started
+        await self.workloads.open()
         await self._make_pipelines()
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
@@ -173,14 +169,16 @@ class Service:
         gc.collect()
         gc.freeze()
         self.events.info(f"taking readings at {', '.join(self.addresses.sources)}; API at {self._api.address}")
-        await self._start_workloads(tasks)
+        for name, task in self.workloads.tasks().items():
+            self._start(tasks, name, task)
+        await self.workloads.run_configured()
 
     async def shutdown(self) -> None:
         """Take nothing more, commit what is here, send the last acknowledgements, and close everything."""
         self.reporter.state = DaemonState.STOPPING
         self._notifier.stopping(status_line(self._status()))
         self._notifier.extend(STOP_MORE_S)
-        await self._end_workloads()
+        await self.workloads.end()
         for source in self._sources:
             await source.stop()
         for pipeline in self.pipelines.values():
@@ -248,29 +246,6 @@ class Service:
         for pipeline in self.pipelines.values():
             pipeline.note_risk(self._store_report.risk_ms(pipeline.durability))
 
-    # --- workloads ----------------------------------------------------------------------------------------------
-
-    async def _start_workloads(self, tasks: asyncio.TaskGroup) -> None:
-        self._start(tasks, "governor", self.governing.run())
-        for workload in self.config.readers.workloads:
-            try:
-                await self.readers.start(workload)
-            except WorkloadRefused as error:
-                self.events.error(f"reader workload {workload.name} does not start: {error}")
-        await self.visiting.open()
-
-    async def _end_workloads(self) -> None:
-        await self.experiments.end()
-        await asyncio.gather(self.readers.end(), self.visiting.end())
-
-    def _workloads_status(self) -> WorkloadsStatus:
-        return WorkloadsStatus(
-            readers=self.readers.statuses(),
-            experiment=self.experiments.status(),
-            governor=self.governing.status(),
-            visits=self.visiting.status(),
-        )
-
     # --- what others ask ----------------------------------------------------------------------------------------
 
     def _status(self) -> Status:
@@ -285,7 +260,7 @@ class Service:
         """Take over what of a configuration can change while the daemon runs."""
         self.config = config
         self.reporter.change(config)
-        self.governing.configure(config.readers.governor)
+        self.workloads.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)
         for source, section in zip(self._sources, config.sources, strict=True):

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.telemetry.exposition.workloads import reading
 from schemas.api.status import ExperimentStatus, GovernorStatus, Latency, ReaderStatus
+from schemas.states import ExperimentPhase
 from tests.daemon.api.test_api import served
 
 FOLDER = Path(__file__).parent.parent / "docs" / "grafana"
@@ -102,7 +103,7 @@ async def test_readers_governor_and_experiment_are_exposed(exposed: str) -> None
                     reason="",
                 ),
                 "experiment": ExperimentStatus(
-                    id="x", began_ns=1, phase="A (write only)", block=3, blocks=12, readers=0, left_s=77
+                    id="x", began_ns=1, phase=ExperimentPhase.WRITE_ONLY, block=3, blocks=12, readers=0, left_s=77
                 ),
             }
         )
@@ -113,7 +114,7 @@ async def test_readers_governor_and_experiment_are_exposed(exposed: str) -> None
     assert values["triggerlog_governor_commit_ceiling_seconds",] == 0.05
     assert values["triggerlog_governor_share",] == 0.5
     assert ("triggerlog_governor_backlog_ceiling_triggers",) not in values
-    assert values["triggerlog_experiment_phase", "A (write only)"] == 1
+    assert values["triggerlog_experiment_phase", "A"] == 1
     assert values["triggerlog_experiment_left_seconds",] == 77
 
 

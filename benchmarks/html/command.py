@@ -8,10 +8,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 
-def report_command(package: str, description: str, report: Callable[[bytes], tuple[str, str | None]]) -> int:
+def report_command(package: str, description: str, report: Callable[[Path], tuple[str, str | None]]) -> int:
     """Run the command line of `python -m PACKAGE`; the exit code is 1, with a line on stderr, for another file.
 
-    report: makes the text of the page from the content of a record, and the new content of the record where it changes.
+    report: makes the text of the page from the file of a record, and the new content of the record where it changes.
     Each file is replaced as a whole.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=description)
@@ -20,7 +20,7 @@ def report_command(package: str, description: str, report: Callable[[bytes], tup
     options = parser.parse_args()
     record: Path = options.record
     try:
-        page, changed = report(record.read_bytes())
+        page, changed = report(record)
         if changed is not None:
             _replace(record, changed)
         _replace(options.output or record.with_suffix(".html"), page)

@@ -2,23 +2,26 @@
 
 import json
 import sys
+from pathlib import Path
 
 from benchmarks.html.command import report_command
 from benchmarks.visits.record import Comparison
 from benchmarks.visits.report import comparison, run
-from schemas.api.visits import VisitsRun
+from daemon.workloads.visits.archive import read_run
 
 
-def report(content: bytes) -> tuple[str, None]:
+def report(record: Path) -> tuple[str, None]:
     """The page of a record.
 
     Raises:
+        OSError: it cannot be read.
         ValueError: it is neither a run nor a comparison.
     """
+    content = record.read_bytes()
     found = json.loads(content)
     if isinstance(found, dict) and "kind" in found:
         return comparison.page(Comparison.model_validate_json(content)), None
-    return run.page(VisitsRun.model_validate_json(content)), None
+    return run.page(read_run(record)), None
 
 
 def main() -> int:

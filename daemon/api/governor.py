@@ -16,10 +16,10 @@ def governor_routes(service: ApiService) -> APIRouter:
     async def govern(ceilings: GovernorConfig) -> GovernorStatus:
         """Hold readers back as long as a ceiling is broken; without one, let every reader ask.
 
-        What is left out is no ceiling. It holds until it is set anew, `[readers.governor]` is changed in the
+        What is left out is no ceiling. It holds until it is set again, `[readers.governor]` is changed in the
         configuration and read again, or the daemon ends.
         """
-        service.governing.set(ceilings)
-        return service.governing.status()
+        service.workloads.governor.set(ceilings)
+        return service.workloads.governor.status()
 
     return routes

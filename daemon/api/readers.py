@@ -2,11 +2,13 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, HTTPException, Path
+from fastapi import APIRouter, Body, Path
 
 from daemon.api.access import NEEDS_TOKEN
-from daemon.api.service import ApiService
-from daemon.workloads.readers.manager import NameTaken, Readers, WorkloadRefused
+from daemon.api.service import ApiService, starting
+from daemon.api.workloads import started
+from daemon.web.errors import ApiError
+from daemon.workloads.readers.manager import Readers
 from schemas.api.readers import ReadersByName
 from schemas.api.status import ReaderStatus
 from schemas.config import Workload
@@ -21,32 +23,28 @@ def reader_routes(service: ApiService) -> APIRouter:
     @routes.get("/api/v1/readers", tags=["readers"])
     async def readers() -> ReadersByName:
         """The reader workloads that run, by name."""
-        return ReadersByName(service.readers.statuses())
+        return ReadersByName(service.workloads.readers.statuses())
 
     @routes.post("/api/v1/readers", tags=["readers"], status_code=201, dependencies=[NEEDS_TOKEN])
     async def start(workload: Annotated[Workload, Body(examples=[EXAMPLE])]) -> ReaderStatus:
         """Start a reader workload in a process of its own."""
         if not service.pipelines:
-            raise HTTPException(503, "the daemon is starting; the database is not open yet")
-        try:
-            await service.readers.start(workload)
-        except NameTaken as error:
-            raise HTTPException(409, str(error)) from None
-        except WorkloadRefused as error:
-            raise HTTPException(422, str(error)) from None
-        return service.readers.statuses()[workload.name]
+            raise starting()
+        with started(service):
+            await service.workloads.readers.start(workload)
+        return service.workloads.readers.statuses()[workload.name]
 
     @routes.delete("/api/v1/readers/{name}", tags=["readers"], dependencies=[NEEDS_TOKEN])
     async def stop(name: Annotated[str, Path(description="Name of a workload that runs.")]) -> ReaderStatus:
         """Stop a reader workload; the answer is how it was at the end."""
         try:
-            return await service.readers.stop(name)
+            return await service.workloads.readers.stop(name)
         except KeyError:
-            raise HTTPException(404, f"there is no workload {name!r}; {_running(service.readers)}") from None
+            raise ApiError(404, f"there is no workload {name!r}", _names(service.workloads.readers)) from None
 
     return routes
 
 
-def _running(readers: Readers) -> str:
+def _names(readers: Readers) -> str:
     names = ", ".join(readers.workloads)
     return f"there is: {names}" if names else "none runs"

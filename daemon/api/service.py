@@ -12,10 +12,7 @@ from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
     from daemon.pipeline.pipeline import Pipeline
-    from daemon.workloads.interference.experiments import Experiments
-    from daemon.workloads.readers.governor.governing import Governing
-    from daemon.workloads.readers.manager import Readers
-    from daemon.workloads.visits.visiting import Visiting
+    from daemon.workloads.workloads import Workloads
 
 
 class ApiService(Protocol):
@@ -46,20 +43,8 @@ class ApiService(Protocol):
         """By group; empty until the store is open."""
 
     @property
-    def readers(self) -> "Readers":
-        """Its reader workloads."""
-
-    @property
-    def experiments(self) -> "Experiments":
-        """Its interference experiments."""
-
-    @property
-    def governing(self) -> "Governing":
-        """What holds readers back."""
-
-    @property
-    def visiting(self) -> "Visiting":
-        """Its mock DIA visits."""
+    def workloads(self) -> "Workloads":
+        """What runs beside the logger."""
 
     def open_run(self) -> dict[str, int]:
         """Begin a new run."""

@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from dashboard.alarms.alarm import Alarm, Cause, Severity
 from dashboard.alarms.limits import Known, lasting
 from schemas.api.status import Status
-
-AT_WORK = ("starting", "running")
-"""States in which something has to become done; between two visits nothing has."""
+from schemas.api.visits import VisitsStatus
+from schemas.states import RunState, VisitsPhase
 
 
 def failed(status: Status, known: Known) -> Iterator[Alarm]:
     """A run has ended by itself, before its last visit."""
     run = status.visits
-    if run is not None and run.state == "failed":
+    if run is not None and run.state is RunState.FAILED:
         why = f": {run.problem}" if run.problem else ""
         yield Alarm(
             cause=Cause.VISITS,
@@ -27,7 +26,7 @@ def failed(status: Status, known: Known) -> Iterator[Alarm]:
 def standing(status: Status, known: Known) -> Iterator[Alarm]:
     """A visit is under way for too long."""
     run, limit_s = status.visits, status.limits.get("visit_stands_s")
-    if run is None or limit_s is None or run.state not in AT_WORK:
+    if run is None or limit_s is None or not _is_at_work(run):
         return
     # A run that goes on after a restart of the daemon began long ago, and has not stood since.
     still_s = min((status.time_ns - max(run.since_ns, run.last_ns or 0)) / 1e9, status.uptime_s)
@@ -45,7 +44,7 @@ def standing(status: Status, known: Known) -> Iterator[Alarm]:
 def slow(status: Status, known: Known) -> Iterator[Alarm]:
     """The last visits took longer than they may, all of them."""
     run, most = status.visits, status.limits.get("slow_visits")
-    if run is None or most is None or run.slow < most or run.state == "failed":
+    if run is None or most is None or run.slow < most or run.state is RunState.FAILED:
         return
     limit_s = min(run.limit_s, run.interval_s or run.limit_s)
     what = "the interval" if limit_s != run.limit_s else "the limit"
@@ -58,6 +57,13 @@ def slow(status: Status, known: Known) -> Iterator[Alarm]:
         "`partitioned` take less.",
         extent=run.slow,
     )
+
+
+def _is_at_work(run: VisitsStatus) -> bool:
+    """Whether something has to become done; between two visits nothing has."""
+    if run.state is RunState.RUNNING:
+        return run.phase is VisitsPhase.VISITING
+    return run.state is RunState.STARTING
 
 
 def _severity(status: Status) -> Severity:

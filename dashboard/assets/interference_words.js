@@ -4,7 +4,7 @@
 
   const $ = T.byId;
   /** @type {Record<string, string>} */
-  const STATES = { running: "● running", done: "✓ done", stopped: "◼ stopped", broken_off: "✕ interrupted", failed: "✕ failed" };
+  const STATES = { running: "● running", finished: "✓ finished", stopped: "◼ stopped", interrupted: "✕ interrupted", failed: "✕ failed" };
 
   T.drawExperiment = function (shown, running, liveness) {
     head(shown, running, liveness);
@@ -79,7 +79,7 @@
   /** @param {ExperimentRecord} record */
   function outcome({ state, problem, result }) {
     const parts = [];
-    if (state !== "done") parts.push((STATES[state] || state) + (problem ? ": " + problem : "") + ".");
+    if (state !== "finished") parts.push((STATES[state] || state) + (problem ? ": " + problem : "") + ".");
     if (result) parts.push(result.headline, result.steadiness, result.crossing_words);
     return parts.filter(Boolean).join(" ");
   }

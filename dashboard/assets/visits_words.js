@@ -6,12 +6,13 @@
   /** @type {Record<string, string>} */
   const STATES = {
     starting: "◔ starting",
-    running: "● running",
+    visiting: "● running",
     waiting: "◐ waiting for the next visit’s time",
     compacting: "◒ compacting a period that ended",
     stopping: "◑ stopping after this visit",
-    done: "✓ done",
+    finished: "✓ finished",
     stopped: "◼ stopped",
+    interrupted: "✕ interrupted",
     failed: "✕ failed",
   };
   const OFF = 0.02; // rows that differ from the expected ones by more are marked
@@ -90,7 +91,7 @@
     const wanted = live ? live.visits : (figures?.settings?.visits ?? null);
     const over = live ? live.over_limit : figures && fractionOver(figures.over);
     const mean = live ? live.mean_s : (T.lastOf(figures?.boxes || [])?.mean ?? null);
-    tile("state", known(live ? STATES[live.state] || live.state : "✓ finished"), "", stateNote(live), live?.state === "failed");
+    tile("state", known(live ? STATES[live.state === "running" ? live.phase : live.state] : "✓ finished"), "", stateNote(live), live?.state === "failed");
     tile("done", known(T.count(done)), wanted === null ? "" : "of " + T.count(wanted), live ? T.count(live.here) + " of them by this run" : "");
     const of = live ? "mean of recent visits" : "mean of the last bin";
     tile("mean", known(T.seconds(mean)), "s", of + " · limit " + T.plain(limit) + " s", mean !== null && mean > limit);

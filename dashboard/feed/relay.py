@@ -1,20 +1,26 @@
 """What browsers ask of the daemon through the page: once for all of them, and only while somebody looks."""
 
-import asyncio
 import re
-import time
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from fastapi import APIRouter, Response
+from pydantic import BaseModel, ValidationError
 
-from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
+from dashboard.feed.cache import TtlCache
+from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of, first_of
 
-FRESH_S = {"/storage": 4.0}
+STORAGE_S = 4.0
 """An answer younger than this is passed on again: the browsers ask as often as they draw, whoever else looks."""
 
-EXPERIMENT = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
+RUN = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
+"""An id of a run, as far as the page knows it."""
+
+FILES = {
+    "interference": {"report": "text/html"},
+    "visits": {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "report": "text/html"},
+}
+"""By workload what the daemon has of a run, by the last part of its address, and its media type."""
 
 REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -22,86 +28,76 @@ REPORT_POLICY = (
 )
 """A report is a picture with words: it runs no script and asks nobody."""
 
-
-@dataclass(slots=True)
-class _Held:
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    until_s: float = 0.0
-    status: int = 0
-    body: bytes = b""
+M = TypeVar("M", bound=BaseModel)
 
 
-class Relay:
-    """Passes answers of the daemon on; those of FRESH_S are kept as long as it says."""
+class NotThere(Exception):
+    """The daemon knows nothing of what was asked; the message is its line."""
 
-    def __init__(self, api: DaemonApi) -> None:
-        self._api = api
-        self._held = {path: _Held() for path in FRESH_S}
 
-    async def kept(self, path: str) -> Response:
-        """The answer to one of FRESH_S; who asks while the daemon is being asked waits for the same answer."""
-        held = self._held[path]
-        async with held.lock:
-            if time.monotonic() >= held.until_s:
-                held.status, held.body = await self._asked(path)
-                held.until_s = time.monotonic() + FRESH_S[path]
-        return _passed(held.status, held.body)
+async def answer_of(api: DaemonApi, model: type[M], path: str, **asked: int | str) -> M:
+    """Ask the daemon.
 
-    async def passed(self, path: str) -> Response:
-        """The answer to anything else."""
-        return _passed(*await self._asked(path))
+    Raises:
+        DaemonUnavailable: it does not answer, or not with what was asked.
+        NotThere: it answers that there is nothing.
+    """
+    answer = await api.ask(path, **asked)
+    if answer.status_code == 404:
+        raise NotThere(detail_of(answer))
+    if answer.is_error:
+        raise DaemonUnavailable(f"the daemon answered {answer.status_code}: {detail_of(answer)}")
+    try:
+        return model.model_validate_json(answer.content)
+    except ValidationError as problem:
+        raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {first_of(problem)}") from None
 
-    async def report(self, path: str) -> Response:
-        """A page that the daemon keeps, for the eyes alone."""
-        try:
-            answer = await self._api.ask(path)
-        except DaemonUnavailable as problem:
-            return plain_answer(502, str(problem))
-        if answer.is_error:
-            return plain_answer(answer.status_code, detail_of(answer))
-        return Response(answer.content, 200, {"Content-Security-Policy": REPORT_POLICY}, "text/html")
 
-    async def _asked(self, path: str) -> tuple[int, bytes]:
-        try:
-            answer = await self._api.ask(path)
-        except DaemonUnavailable as problem:
-            return 502, orjson.dumps({"detail": str(problem)})
-        if answer.is_error:
-            return answer.status_code, orjson.dumps({"detail": detail_of(answer)})
-        return 200, answer.content
+async def file_of(api: DaemonApi, workload: str, run: str, kind: str) -> Response:
+    """A file of a run, as the daemon has it: a report to be looked at, the others to be saved."""
+    if kind not in FILES[workload] or not RUN.fullmatch(run):
+        return plain_answer(404, f"there is no {kind} of a run {run!r}")
+    try:
+        answer = await api.fetch(f"/{workload}/{run}/{kind}")
+    except DaemonUnavailable as problem:
+        return plain_answer(502, str(problem))
+    if answer.is_error:
+        return plain_answer(answer.status_code, detail_of(answer))
+    saved = {"Content-Disposition": f'attachment; filename="{workload}-{run}.{kind}"'}
+    shown = {"Content-Security-Policy": REPORT_POLICY}
+    return Response(answer.content, 200, shown if kind == "report" else saved, FILES[workload][kind])
 
 
 def relay_routes(api: DaemonApi) -> APIRouter:
-    """`GET /told/...`."""
-    routes = APIRouter(prefix="/told")
-    relay = Relay(api)
+    """`GET /told/storage`."""
+    routes = APIRouter()
+    answers = TtlCache[tuple[int, bytes]]()
 
-    @routes.get("/storage")
+    @routes.get("/told/storage")
     async def storage() -> Response:
-        return await relay.kept("/storage")
-
-    @routes.get("/interference/{experiment}")
-    async def past(experiment: str) -> Response:
-        if not EXPERIMENT.fullmatch(experiment):
-            return _unknown(experiment)
-        return await relay.passed(f"/interference/{experiment}")
-
-    @routes.get("/interference/{experiment}/report")
-    async def report(experiment: str) -> Response:
-        if not EXPERIMENT.fullmatch(experiment):
-            return _unknown(experiment)
-        return await relay.report(f"/interference/{experiment}/report")
+        return _json(*await answers.get("/storage", STORAGE_S, lambda: _asked(api, "/storage")))
 
     return routes
 
 
+async def passed(api: DaemonApi, path: str) -> Response:
+    """The daemon's answer as it is; an error with its line alone."""
+    return _json(*await _asked(api, path))
+
+
+async def _asked(api: DaemonApi, path: str) -> tuple[int, bytes]:
+    try:
+        answer = await api.ask(path)
+    except DaemonUnavailable as problem:
+        return 502, orjson.dumps({"detail": str(problem)})
+    if answer.is_error:
+        return answer.status_code, orjson.dumps({"detail": detail_of(answer)})
+    return 200, answer.content
+
+
 def json_answer(status: int, body: Any) -> Response:
     """An answer that nobody keeps."""
-    return _passed(status, orjson.dumps(body))
-
-
-def _passed(status: int, body: bytes) -> Response:
-    return Response(body, status, {"Cache-Control": "no-store"}, "application/json")
+    return _json(status, orjson.dumps(body))
 
 
 def plain_answer(status: int, line: str) -> Response:
@@ -109,5 +105,5 @@ def plain_answer(status: int, line: str) -> Response:
     return Response(line, status, {"Cache-Control": "no-store"}, "text/plain")
 
 
-def _unknown(experiment: str) -> Response:
-    return json_answer(404, {"detail": f"there is no experiment {experiment!r}"})
+def _json(status: int, body: bytes) -> Response:
+    return Response(body, status, {"Cache-Control": "no-store"}, "application/json")

@@ -28,6 +28,16 @@ def data(**named: str) -> dict[str, Any]:
     return {f"data-{name}": value for name, value in named.items()}
 
 
+def panel_head(title: str, note: str) -> Any:
+    """The head of a panel; note: id of what a script writes next to the title."""
+    return html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
+
+
+def section(title: str, name: str, note: str) -> Any:
+    """A panel whose contents a script makes; name: id of the element for these."""
+    return html.Section([panel_head(title, note), html.Div(id=name)], className="panel", **aria(title))
+
+
 def chart_panel(name: str, title: str, traces: tuple[Trace, ...], unit: str, *, height: int = CHART_HEIGHT) -> Any:
     """A live chart over time, drawn by assets/charts.js while it is seen.
 

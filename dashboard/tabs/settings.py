@@ -17,7 +17,7 @@ from schemas.api.interference import FIGURES, Experiment
 from schemas.checking.fields import bare, choices, constraint, keys, sections_of
 from schemas.config.readers import GovernorConfig
 from schemas.config.visits import VisitsConfig
-from schemas.config.workloads import OWN_FIELDS, QUESTIONS, STRETCHES, Workload, WorkloadKind
+from schemas.config.workloads import OWN_FIELDS, QUESTIONS, SPANS_S, Workload, WorkloadKind
 from schemas.states import STATE_LETTERS
 
 RULES = {"min": "ge", "max": "le", "pattern": "pattern", "maxLength": "max_length", "title": "words"}
@@ -110,7 +110,7 @@ def _kind(kind: WorkloadKind) -> dict[str, Any]:
     alone, in_experiment = PERIODS_S[kind]
     defaults = {name: Workload.model_fields[name].default for name in OWN_FIELDS.get(kind, ())}
     if "stretch_s" in defaults:
-        defaults["stretch_s"] = STRETCHES[kind]
+        defaults["stretch_s"] = SPANS_S[kind]
     return {
         "words": QUESTIONS[kind],
         "visits": kind.is_of_visits,

@@ -5,7 +5,6 @@ from the experiment's begin; rates are a second; latencies are in milliseconds, 
 acknowledged for the writing, and from when a client was due to ask for the reading.
 """
 
-from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -15,6 +14,7 @@ from schemas.api.status import ExperimentStatus
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Section, twice
 from schemas.config.workloads import MOST_CLIENTS, Workload
+from schemas.states import RunState
 
 SAMPLE_S = 0.5
 """Time between two samples of the timeline; more where there would be more of them than MOST_SAMPLES."""
@@ -152,7 +152,7 @@ class Conditions(Model):
     journal: bool
     stored: int = Field(description="triggers that the store held at the begin, as far as its account says")
     budget_ms: float = Field(description="alarms.commit_p99_ms")
-    governor: str = Field(description="what the governor was told, in words; empty when it is off")
+    governor: str = Field(description="the ceilings of the governor, in words; empty when it is off")
 
 
 class Ratio(Model):
@@ -183,7 +183,7 @@ class Row(Model):
 
     figure: str = Field(description="rate, reading_rate, p50_ms, p99_ms or backlog")
     readers: int = Field(description="clients in B")
-    a: float = Field(description="geometric mean over the blocks of A beside those of B; of the backlog the mean")
+    a: float = Field(description="geometric mean over the blocks of A next to those of B; of the backlog the mean")
     b: float
     b_to_a: Ratio
     verdict: str
@@ -250,23 +250,13 @@ class Result(Model):
     crossing_words: str
 
 
-class RecordState(StrEnum):
-    """How far an experiment came."""
-
-    RUNNING = "running"
-    DONE = "done"
-    STOPPED = "stopped"  # somebody stopped it, or the daemon ended; what was measured is kept
-    BROKEN_OFF = "broken_off"  # the daemon died under it; what it had written down is kept
-    FAILED = "failed"
-
-
 class Record(Model):
-    """An experiment as it is kept, in `state_dir/interference/ID.json`."""
+    """The record of an experiment, in `state_dir/interference/ID.json`."""
 
     id: str
     began_ns: int
     ended_ns: int | None = None
-    state: RecordState = RecordState.RUNNING
+    state: RunState = RunState.RUNNING
     problem: str | None = Field(default=None, description="why it failed, or was stopped, in one line")
     settings: Experiment
     conditions: Conditions
@@ -283,7 +273,7 @@ class Summary(Model):
 
     id: str
     began_ns: int
-    state: RecordState
+    state: RunState
     problem: str | None
     readers: str = Field(description="the workloads, in words")
     pairs: int

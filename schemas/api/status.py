@@ -11,7 +11,14 @@ from pydantic import Field
 from schemas.api.model import Model
 from schemas.api.visits import VisitsStatus
 from schemas.batch import Durability, Layout
-from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
+from schemas.states import (
+    STATE_LETTERS,
+    DaemonState,
+    ExperimentPhase,
+    GovernorState,
+    InstrumentState,
+    ReaderState,
+)
 
 
 class Health(Model):
@@ -219,7 +226,7 @@ class ReaderStatus(Model):
     )
     asking: int = Field(default=0, description="clients that wait for an answer now")
     since_ns: int = Field(description="when it was started")
-    state: str = Field(description="starting, running, stopping or failed")
+    state: ReaderState
     problem: str | None = Field(
         description="why it failed, or what a question of the last ten seconds failed with, in one line"
     )
@@ -245,7 +252,7 @@ class GovernorStatus(Model):
     admitted: int = Field(description="clients that may ask now, of all workloads together")
     share: float = Field(default=1.0, description="part of their time for which they may ask, above 0 and up to 1")
     clients: int = Field(description="clients there are")
-    state: str = Field(description="off, idle (no readers), open (all admitted), raising, holding or lowering")
+    state: GovernorState
     reason: str = Field(description="what it does and why, in one line")
 
 
@@ -254,7 +261,7 @@ class ExperimentStatus(Model):
 
     id: str
     began_ns: int
-    phase: str = Field(description="warming up, A (write only), B (write and read), or reporting")
+    phase: ExperimentPhase
     block: int = Field(description="number of the block, from 1")
     blocks: int
     readers: int = Field(description="clients that read in this block")

@@ -10,6 +10,7 @@ from pydantic import Field, RootModel
 
 from schemas.api.model import Model
 from schemas.config.visits import VisitsConfig
+from schemas.states import RunState, VisitsPhase
 
 TIMES = (
     *("select_object_s", "select_source_s", "select_forced_s"),
@@ -71,7 +72,7 @@ class VisitMeasure(Model):
 
 
 class Compaction(Model):
-    """A table's packs of a period that ended were written anew, after a night's last visit."""
+    """A table's packs of a period that ended were compacted, after a night's last visit."""
 
     table: str
     period: int = Field(description="in periods since 1970-01-01 of the survey's time")
@@ -123,11 +124,16 @@ class TableSize(Model):
 
 
 class VisitsRun(Model):
-    """A run that is kept: what was asked, of which server, and what was measured."""
+    """The record of a run: what was asked, of which server, and what was measured."""
 
     id: str
     began_ns: int
     ended_ns: int
+    state: RunState = Field(
+        default=RunState.FINISHED,
+        description="how it ended; running or starting in the record of a run whose process was killed",
+    )
+    in_daemon: bool = Field(default=False, description="a daemon goes on with it after a start, if it was cut off")
     settings: VisitsConfig
     product: str = Field(description="e.g. `postgresql`, `mariadb`, `ferretdb`")
     version: str
@@ -138,17 +144,16 @@ class VisitsRun(Model):
     sizes: dict[str, TableSize] = Field(default_factory=dict, description="at the end, by table")
     counts: dict[str, int] = Field(default_factory=dict, description="rows at the end, by table; empty if not counted")
     expected: dict[str, float] = Field(default_factory=dict, description="rows by the formula, by table")
-    problem: str | None = Field(default=None, description="why it ended early")
+    problem: str | None = Field(default=None, description="why it ended early, in words")
 
 
 class VisitsStatus(Model):
     """How a run of visits is."""
 
     id: str = Field(default="", description="of the record that is kept of the run")
-    state: str = Field(
-        description="starting, running, waiting (for the next visit), compacting, stopping, done, stopped, failed"
-    )
-    problem: str | None = None
+    state: RunState
+    phase: VisitsPhase = Field(default=VisitsPhase.VISITING, description="what it does while it is running")
+    problem: str | None = Field(default=None, description="why it failed, or what a visit waits for, in words")
     index_mode: str
     target: str = Field(description="schema the tables are in")
     visits: int = Field(description="wanted in all")
@@ -156,7 +161,7 @@ class VisitsStatus(Model):
     here: int = Field(description="done since this run began")
     since_ns: int = Field(description="when the run began")
     last: VisitMeasure | None = None
-    compactions: int = Field(default=0, description="tables of periods that were written anew in this run")
+    compactions: int = Field(default=0, description="tables of periods that were compacted in this run")
     compact_s: float = Field(default=0.0, description="seconds that they took")
     mean_s: float | None = Field(default=None, description="seconds a visit, mean of the last 100")
     over_limit: float | None = Field(default=None, description="fraction of this run's visits over limit_s")
@@ -174,7 +179,7 @@ class VisitsStatus(Model):
     @property
     def is_active(self) -> bool:
         """Whether the run has not ended yet."""
-        return self.state not in ("done", "stopped", "failed")
+        return not self.state.is_over
 
 
 class VisitsSummary(Model):
@@ -185,7 +190,8 @@ class VisitsSummary(Model):
     ended_ns: int
     index_mode: str
     visits: int
-    problem: str | None = Field(default=None, description="why it ended early")
+    state: RunState = RunState.FINISHED
+    problem: str | None = Field(default=None, description="why it ended early, in words")
 
 
 class Visits(Model):

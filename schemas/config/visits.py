@@ -81,11 +81,11 @@ class VisitsConfig(Section):
         description="Of `partitioned`: level of the coarse pixels (MQ3C); a field touches about 32 at 7, 112 at 8.",
     )
     period_days: float = Field(
-        default=30.0, gt=0, le=3660, description="Of `partitioned`: stretch of time of a partition, in days."
+        default=30.0, gt=0, le=3660, description="Of `partitioned`: time span of a partition, in days."
     )
     compact: bool = Field(
         default=True,
-        description="Of `partitioned`: when a night is over, write the small packs of periods that ended anew, so "
+        description="Of `partitioned`: when a night is over, compact the small packs of periods that ended, so "
         "that those of a pixel, and of its neighbours, lie together; MongoDB leaves them as they are.",
     )
     tiles: int = Field(default=1, ge=1, le=MOST_TILES, description="The field is divided into so many tiles squared.")
@@ -96,7 +96,7 @@ class VisitsConfig(Section):
     )
     processes: int = Field(default=2, ge=1, le=256, description="Of `persistent`: how many.")
     connections: Connections = Field(
-        default=Connections.PERMANENT, description="`permanent`, or made anew `per_visit`; `fork` has no other."
+        default=Connections.PERMANENT, description="`permanent`, or opened again `per_visit`; `fork` has no other."
     )
     transactions: Transactions = Field(
         default=Transactions.THREE,

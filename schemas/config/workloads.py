@@ -101,20 +101,20 @@ class Workload(Section):
     radius_deg: float = Field(default=0.1, gt=0, le=20, description="Of `cone`: its radius, in degrees.")
 
     @property
-    def stretch(self) -> float:
+    def span_s(self) -> float:
         """Stretch of time that is asked for, in seconds."""
-        return STRETCHES.get(self.kind, 0.0) if self.stretch_s is None else self.stretch_s
+        return SPANS_S.get(self.kind, 0.0) if self.stretch_s is None else self.stretch_s
 
     @model_validator(mode="after")
     def _fits(self) -> "Workload":
-        if self.kind is WorkloadKind.HISTORY and self.step_s > self.stretch:
-            refuse([wrong(f"longer than the {self.stretch:g} s asked for", "give a shorter step", "step_s")])
+        if self.kind is WorkloadKind.HISTORY and self.step_s > self.span_s:
+            refuse([wrong(f"longer than the {self.span_s:g} s asked for", "give a shorter step", "step_s")])
         if self.kind.is_of_visits and self.group is not None:
             refuse([wrong(f"{self.kind} asks about visits, and of no group", "take it out", "group")])
         return self
 
 
-STRETCHES: dict[WorkloadKind, float] = {
+SPANS_S: dict[WorkloadKind, float] = {
     WorkloadKind.HISTORY: 1800.0,
     WorkloadKind.WINDOW: 10.0,
     WorkloadKind.SNAPSHOT: 3600.0,

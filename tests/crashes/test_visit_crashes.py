@@ -19,8 +19,7 @@ from backends.kinds import KINDS
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ThrowawayServer
 from backends.visits.base import VisitStore
-from daemon.workloads.visits.following import follow, spec_of
-from daemon.workloads.visits.messages import Spec, Troubled, Visited
+from daemon.workloads.visits.messages import Spec, Troubled, Visited, spec_of, visits_process
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -203,20 +202,23 @@ class Followed:
     """`python -m daemon.workloads.visits`, and what it has told."""
 
     def __init__(self, spec: Spec, folder: Path) -> None:
-        self.stop = asyncio.Event()
+        self._process = visits_process(spec, folder / "visits.log")
         self.visited: list[Visited] = []
         self.problems: list[str] = []
         self._heard = asyncio.Condition()
-        self._following = asyncio.create_task(self._follow(spec, folder))
+        self._following = asyncio.create_task(self._follow())
 
-    async def _follow(self, spec: Spec, folder: Path) -> None:
-        async for message in follow(spec, folder / "visits.log", stop=self.stop):
+    async def _follow(self) -> None:
+        async for message in self._process.messages():
             if isinstance(message, Visited):
                 self.visited.append(message)
             elif isinstance(message, Troubled):
                 self.problems.append(message.problem)
             async with self._heard:
                 self._heard.notify_all()
+
+    def stop(self) -> None:
+        self._process.stop()
 
     async def until_visited(self, visits: int) -> None:
         """Wait until so many more visits are done."""
@@ -268,7 +270,7 @@ async def test_workers_and_the_server_are_killed_in_turn(
             await asyncio.to_thread(own_server.kill)
             await asyncio.to_thread(own_server.start)
         await followed.until_visited(1)
-    followed.stop.set()
+    followed.stop()
     await followed.ended()
     assert len(followed.problems) >= KILLS // 4
     async with opened(database, visits, state_dir) as store:

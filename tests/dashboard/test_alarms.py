@@ -238,7 +238,7 @@ def test_visits_that_fail_stand_still_or_are_slow_are_told_and_as_gravely_as_con
         return alarms(status(at_s=at_s, visits=run, limits=status().limits | {"visits_are_critical": float(grave)}))
 
     assert told(slow=9) == []
-    assert told(last_ns=NOW_NS, state="waiting") == []
+    assert told(last_ns=NOW_NS, phase="waiting") == []
     assert told(last_ns=None, state="starting", at_s=20.0) == []
     (failed,) = told(state="failed", slow=50, problem="the schema is of another survey")
     assert failed.text == "Visits failed after 1,200 of 2,400: the schema is of another survey"

@@ -102,7 +102,7 @@ def test_an_experiment_from_its_start_to_its_report(folder: Path) -> None:
 
         daemon.until(lambda told: told["running"] is None, "it is over")
         (summary,) = daemon.told()["past"]
-        assert (summary["id"], summary["state"], summary["blocks"]) == (name, "done", 5)
+        assert (summary["id"], summary["state"], summary["blocks"]) == (name, "finished", 5)
         assert summary["report"]
         assert summary["p99"]["pairs"] == 2
 
@@ -152,7 +152,7 @@ def test_an_experiment_from_its_start_to_its_report(folder: Path) -> None:
 
     with logging_daemon(folder) as daemon:
         newest = daemon.told()["past"][0]
-        assert (newest["state"], newest["problem"]) == ("broken_off", "the daemon ended without being asked to")
+        assert (newest["state"], newest["problem"]) == ("interrupted", "the daemon ended without being asked to")
         assert newest["blocks"] >= 1
         assert len(daemon.told()["past"]) == 3
         daemon.until(lambda told: told["past"][0]["report"], "what was broken off is reported")

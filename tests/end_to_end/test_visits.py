@@ -159,14 +159,14 @@ def test_visits_run_beside_the_instruments_and_go_on_after_every_end(file: Path)
         assert site.client.delete("/api/v1/visits").json()["state"] in ("stopping", "stopped")
         stopped = site.until_state("stopped")
         (past,) = site.client.get("/api/v1/visits").json()["past"]
-        assert (past["id"], past["problem"]) == (name, "it was stopped on request")
+        assert (past["id"], past["state"], past["problem"]) == (name, "stopped", "it was stopped on request")
         assert past["visits"] == stopped["here"]
         assert site.detail(site.client.delete("/api/v1/visits")) == (404, "no visits run")
 
         # Another one, in a schema of its own, with what is said and the configuration's rest.
         other = site.client.post("/api/v1/visits", json=TINY)
         assert (other.status_code, other.json()["index_mode"]) == (201, "baseline")
-        ended = site.until_state("done")
+        ended = site.until_state("finished")
         assert (ended["done"], ended["here"], ended["problem"]) == (3, 3, None)
         assert ended["target"].endswith("schema other")
         told = site.client.get(f"/api/v1/visits/figures?id={ended['id']}").json()
@@ -178,7 +178,7 @@ def test_visits_run_beside_the_instruments_and_go_on_after_every_end(file: Path)
         assert "DIAForcedSource" in report
         assert "<script" not in report
         shown = here("status", "--once", "--daemon", site.api).stdout
-        assert "Visits  done, 3 of 3 done · " in shown
+        assert "Visits  finished, 3 of 3 done · " in shown
         told_of = here("visits", "status", "--daemon", site.api)
         assert f"run    {ended['id']} (baseline, embedded PostgreSQL under" in told_of.stdout, told_of.stderr
 

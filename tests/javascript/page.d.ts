@@ -144,6 +144,7 @@ interface VisitLine {
 interface VisitsSection {
   id: string;
   state: string;
+  phase: string;
   active: boolean;
   problem: string | null;
   index_mode: string;

@@ -4,8 +4,9 @@ from functools import cache
 from typing import Any
 
 from benchmarks.interference.statistics.analysis import analysed
-from schemas.api.interference import Experiment, Live, Record, RecordState, Summary
+from schemas.api.interference import Experiment, Live, Record, Summary
 from schemas.config import Workload
+from schemas.states import RunState
 from tests.support.interference_records import HISTORY, SCAN, made_record
 
 DOSES = Experiment(workloads=(SCAN, HISTORY), pairs=3, block_s=20.0, doses=(1, 2, 4, 8))
@@ -51,7 +52,7 @@ def _summary(record: Record) -> Summary:
     return Summary(
         id=record.id,
         began_ns=record.began_ns,
-        state=RecordState.DONE,
+        state=RunState.FINISHED,
         problem=None,
         readers="4 scan, 2 history",
         pairs=record.settings.pairs,

@@ -17,7 +17,7 @@ DOSES, PLAIN = "20260101T000000Z", "20251231T120000Z-P"
 RUNNING: dict[str, Any] = {
     "id": "20260102T000000Z",
     "began_ns": time.time_ns(),
-    "phase": "A (write only)",
+    "phase": "A",
     "block": 5,
     "blocks": 9,
     "readers": 0,
@@ -81,9 +81,7 @@ def test_one_that_runs_is_drawn_as_it_grows_and_told_to_all_by_one_question(stag
     page = fresh.page
     page.locator("#tab-interference").click()
     stage.figures(under_way=2, experiment=RUNNING)
-    expect(page.locator("#experiment .phase")).to_have_text(
-        "A (write only) · block 5 of 9 · about 93 s left", timeout=30_000
-    )
+    expect(page.locator("#experiment .phase")).to_have_text("A · block 5 of 9 · about 93 s left", timeout=30_000)
     samples = "() => (document.getElementById('experiment-time').data || [{x: []}])[0].x.length"
     until(lambda: page.evaluate(samples) > 80, "the samples so far are drawn")
     before = page.evaluate(samples)

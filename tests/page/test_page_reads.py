@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.feed.relay import FRESH_S
+from dashboard.feed.relay import STORAGE_S
 from dashboard.tabs.interference.routes import IDLE_S
 from schemas.api.status import Shortfall
 from tests.page.browser import Watched
@@ -101,7 +101,7 @@ def test_the_daemon_is_asked_once_however_many_look(stage: Stage) -> None:
         assert ask(stage.page.url + "/told/interference")["past"] == []
     took_s = time.monotonic() - began
     after = ask(stage.daemon.url + "/asked")
-    assert 0 < after["storage"] - before["storage"] <= 1 + took_s / FRESH_S["/storage"]
+    assert 0 < after["storage"] - before["storage"] <= 1 + took_s / STORAGE_S
     assert 0 < after["interference"] - before["interference"] <= 1 + took_s / IDLE_S
 
 

@@ -73,7 +73,7 @@ def test_a_run_is_drawn_as_it_grows_and_one_that_was_is_chosen_by_address(
         "the axis is logarithmic",
     )
 
-    stage.figures(visits=run(340, state="done", remaining_s=None), past_visits=[LIVE, OVER])
+    stage.figures(visits=run(340, state="finished", remaining_s=None), past_visits=[LIVE, OVER])
     expect(page.get_by_role("button", name="Stop after this visit")).to_be_hidden()
     page.get_by_role("button", name=OVER).click(timeout=SHOWN_MS)
     assert f"visits={OVER}" in page.url

@@ -14,6 +14,7 @@ BEGAN_NS = 1_767_225_600 * 10**9
 STATUS: dict[str, Any] = {
     "id": "20260101T000000Z",
     "state": "running",
+    "phase": "visiting",
     "index_mode": "partitioned",
     "target": "triggerlog_visits",
     "visits": 2400,
@@ -64,6 +65,8 @@ def figures_of(visits: int, points: int, limit_s: float) -> dict[str, Any]:
     fits = {name: line(visit, columns[name]) for name in ("visit_s", "select_s", "store_s")}
     bins = [visit // width == number for number in range(-(-visits // width))]
     return {
+        "id": "20260101T000000Z",
+        "index_mode": "partitioned",
         "columns": {name: column.tolist() for name, column in thinned(columns, points).items()},
         "visits": visits,
         "fits": {name: fit and fit.model_dump() for name, fit in fits.items()},
@@ -94,6 +97,7 @@ def runs_told(figures: dict[str, Any]) -> dict[str, Any]:
             "ended_ns": BEGAN_NS + 754 * 10**9,
             "index_mode": "last_object_table",
             "visits": 700,
+            "state": "stopped" if name.endswith("-2") else "finished",
             "problem": "it was stopped on request" if name.endswith("-2") else None,
         }
         for name in figures["past_visits"]

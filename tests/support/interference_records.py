@@ -3,9 +3,10 @@
 import numpy as np
 
 from daemon.workloads.interference.blocks import dealt, planned
-from daemon.workloads.interference.words import command_of
-from schemas.api.interference import Block, Conditions, Experiment, Record, RecordState, Sample, WorkloadBlock
+from daemon.workloads.interference.command_line import command_of
+from schemas.api.interference import Block, Conditions, Experiment, Record, Sample, WorkloadBlock
 from schemas.config import Workload, WorkloadKind
+from schemas.states import RunState
 
 SCAN = Workload(name="scan", kind=WorkloadKind.SCAN, clients=4, period_s=0.0)
 HISTORY = Workload(name="history", kind=WorkloadKind.HISTORY, clients=2, period_s=0.5)
@@ -49,7 +50,7 @@ def made_record(
     return Record(
         id="20260101T000000Z",
         began_ns=1_767_225_600_000_000_000,
-        state=RecordState.DONE,
+        state=RunState.FINISHED,
         settings=experiment,
         conditions=CONDITIONS,
         command=command_of(experiment),

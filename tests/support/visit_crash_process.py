@@ -6,8 +6,9 @@ from multiprocessing.connection import Connection
 import uvloop
 
 from backends.kinds import KINDS
-from daemon.workloads.visits.messages import Begun, Compacting, Message, Spec
-from daemon.workloads.visits.run import Run
+from daemon.workloads.frame.messages import Message
+from daemon.workloads.visits.messages import Begun, Compacting, Spec
+from daemon.workloads.visits.visit_loop import VisitLoop
 from daemon.workloads.visits.worker import store_of
 from daemon.workloads.visits.workers import crew_of
 
@@ -18,7 +19,7 @@ for _kind in KINDS.values():
 
 def live(line: bytes, said: Connection) -> None:
     """Run visits until killed; say `begun` when they begin, and `compacting` when a compaction does."""
-    spec = Spec.model_validate_json(line)
+    spec = Spec.read(line)
 
     def say(message: Message) -> None:
         if isinstance(message, Begun):
@@ -28,7 +29,7 @@ def live(line: bytes, said: Connection) -> None:
 
     async def visits() -> None:
         store = store_of(spec)
-        await Run(spec, store, crew_of(spec, store), say, asyncio.Event()).run()
+        await VisitLoop(spec, store, crew_of(spec, store), say, asyncio.Event()).run()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(visits())

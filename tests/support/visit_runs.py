@@ -8,9 +8,9 @@ import numpy as np
 
 from backends.memory.visits import MemoryVisitStore
 from backends.visits.base import VisitStore
-from daemon.workloads.visits.following import spec_of
-from daemon.workloads.visits.messages import Message, Visited
-from daemon.workloads.visits.run import Run
+from daemon.workloads.frame.messages import Message
+from daemon.workloads.visits.messages import Visited, spec_of
+from daemon.workloads.visits.visit_loop import VisitLoop
 from daemon.workloads.visits.workers import Alone
 from schemas.api.visits import VisitMeasure
 from schemas.config import DatabaseConfig
@@ -43,7 +43,7 @@ async def run_here(store: VisitStore, visits: VisitsConfig, until: int | None = 
     """Run visits in this process, one tile after another, as a process that was just started."""
     said: list[Message] = []
     spec = spec_of(NOWHERE, visits, state_dir=Path("/nonexistent"), until=until)
-    await Run(spec, store, Alone(store, visits), said.append, asyncio.Event()).run()
+    await VisitLoop(spec, store, Alone(store, visits), said.append, asyncio.Event()).run()
     return [message.visit for message in said if isinstance(message, Visited)]
 
 

@@ -11,14 +11,15 @@ from benchmarks.interference.report.tables import agreement, readers, server, wr
 from benchmarks.interference.report.timeline import key, panels
 from benchmarks.interference.statistics.verdicts import factor, range_of
 from benchmarks.report.formatting import counted, number
-from daemon.workloads.interference.words import readers_words
-from schemas.api.interference import Record, RecordState, Result, Row
+from daemon.workloads.interference.command_line import readers_words
+from schemas.api.interference import Record, Result, Row
+from schemas.states import RunState
 
 TITLE = "What readers do to the writing"
 STATES = {
-    RecordState.STOPPED: "It was stopped before its end",
-    RecordState.BROKEN_OFF: "The daemon ended under it",
-    RecordState.FAILED: "It failed",
+    RunState.STOPPED: "It was stopped before its end",
+    RunState.INTERRUPTED: "The daemon ended under it",
+    RunState.FAILED: "It failed",
 }
 
 

@@ -14,12 +14,20 @@ from benchmarks.servers.base import Server
 from benchmarks.visits.measuring.plan import Condition, Group
 from benchmarks.visits.measuring.settle import NotSettled, settle
 from benchmarks.visits.record import Measured
+from daemon.workloads.frame.supervised import ProcessFailed
 from daemon.workloads.visits.expected import rows
-from daemon.workloads.visits.following import VisitsFailed, follow, spec_of
-from daemon.workloads.visits.messages import Compacting, Rewritten, Troubled, Visited
+from daemon.workloads.visits.messages import (
+    Compacting,
+    CompactionDone,
+    Troubled,
+    Visited,
+    spec_of,
+    visits_process,
+)
 from schemas.api.visits import Compaction, TableSize, VisitMeasure, VisitsRun
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
+from schemas.states import RunState
 
 PATIENCE_S = 600.0
 STANDS_S = 180.0
@@ -125,7 +133,7 @@ def _last(turn: Turns, chunk: int) -> float:
 def _take(turn: Turns, until: int, print_line: Callable[[str], None]) -> None:
     try:
         visits, compactions = asyncio.run(_visits(turn, until))
-    except (VisitsFailed, StoreError) as error:
+    except (ProcessFailed, StoreError) as error:
         turn.problem = str(error)
         print_line(f"  {turn.name} is left out from here on: {error}")
     else:
@@ -139,19 +147,19 @@ async def _visits(turn: Turns, until: int) -> tuple[list[VisitMeasure], list[Com
     compactions: list[Compaction] = []
     problem = "no word from it"
     try:
-        async with asyncio.timeout(STANDS_S) as limit, aclosing(follow(spec, turn.log)) as messages:
+        async with asyncio.timeout(STANDS_S) as limit, aclosing(visits_process(spec, turn.log).messages()) as messages:
             async for message in messages:
                 match message:
                     case Visited():
                         visits.append(message.visit)
-                    case Rewritten():
-                        compactions.append(message.compacted)
+                    case CompactionDone():
+                        compactions.append(message.compaction)
                     case Troubled():
                         problem = message.problem
-                if isinstance(message, Visited | Compacting | Rewritten):
+                if isinstance(message, Visited | Compacting | CompactionDone):
                     limit.reschedule(asyncio.get_running_loop().time() + STANDS_S)
     except TimeoutError:
-        raise VisitsFailed(f"nothing was done in {STANDS_S:g} s: {problem}") from None
+        raise ProcessFailed(f"nothing was done in {STANDS_S:g} s: {problem}") from None
     return visits, compactions
 
 
@@ -203,6 +211,7 @@ def finished(group: Group, turn: Turns, facts: Facts, machine: dict[str, str]) -
             sizes=sizes,
             counts=counts,
             expected=_expected(turn),
+            state=RunState.FINISHED if turn.problem is None else RunState.FAILED,
             problem=turn.problem,
         ),
     )

@@ -19,9 +19,9 @@ import psycopg
 from backends import open_visit_store
 from benchmarks.rounds.progress import print_line
 from benchmarks.visits.measuring.servers import running
-from daemon.workloads.visits.following import spec_of
-from daemon.workloads.visits.messages import Message, Troubled, Visited
-from daemon.workloads.visits.run import Run
+from daemon.workloads.frame.messages import Message
+from daemon.workloads.visits.messages import Troubled, Visited, spec_of
+from daemon.workloads.visits.visit_loop import VisitLoop
 from daemon.workloads.visits.workers import Alone
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
@@ -73,7 +73,7 @@ async def _measured(dsn: str, visits: VisitsConfig) -> np.ndarray:
 
     try:
         spec = spec_of(database, visits, state_dir=Path())
-        await Run(spec, store, Alone(store, visits), print_visit, asyncio.Event()).run()
+        await VisitLoop(spec, store, Alone(store, visits), print_visit, asyncio.Event()).run()
         await store.drop()
     finally:
         await store.close()

@@ -8,7 +8,6 @@ from schemas.api.status import Status
 from schemas.api.visits import TIMES
 
 PARTS = ("visit_s", "select_s", "store_s", *TIMES, "dia_s")
-AT_WORK = frozenset({"starting", "running", "waiting", "compacting", "stopping"})
 
 
 def visiting(status: Status) -> Iterator[Metric]:
@@ -17,7 +16,7 @@ def visiting(status: Status) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "triggerlog_visits_running",
         "1 while visits are run, also between two of them.",
-        value=float(run is not None and run.state in AT_WORK),
+        value=float(run is not None and not run.state.is_over),
     )
     done = CounterMetricFamily("triggerlog_visits_done", "Visits that are in the database.")
     wanted = GaugeMetricFamily("triggerlog_visits_wanted", "Visits that there are to be in all.")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from schemas.api.status import ReaderStatus, Status
+from schemas.states import ReaderState
 
 _LABELS = ("workload", "kind", "group")
 
@@ -18,7 +19,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[ReaderStatus], float]], ...] = (
 _GAUGES: tuple[tuple[str, str, Callable[[ReaderStatus], float]], ...] = (
     ("clients", "Clients that the workload has.", lambda reader: reader.clients),
     ("admitted", "Clients that may ask now.", lambda reader: reader.admitted),
-    ("running", "1 while its process reads.", lambda reader: reader.state == "running"),
+    ("running", "1 while its process reads.", lambda reader: reader.state is ReaderState.RUNNING),
     ("deadline_seconds", "Deadline of an answer.", lambda reader: reader.deadline_ms / 1e3),
 )
 

@@ -20,11 +20,11 @@ from daemon.client.api.reach import reach
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.tools.console import FILE_WIDTH, labelled, make_console
 from daemon.tools.drill.process import DrillFailed
-from daemon.tools.interference.following import follow, told_to_stop
-from daemon.tools.interference.stage import Scenery, staged
+from daemon.tools.interference.follow import follow, stopped_by_signal
 from daemon.tools.interference.table import say_result
+from daemon.tools.interference.throwaway import Throwaway, throwaway_daemon
 from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
-from daemon.workloads.interference.words import command_of, experiment_of, workload_of
+from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of
 from schemas.api.interference import Experiment, Record
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
@@ -37,7 +37,7 @@ EPILOG = examples(
 )
 DEFAULT = ("scan:1:0", "history:4:1")
 _FILLS = ", ".join(f"{kind.fill_triggers} in {kind.backend}" for kind in KINDS.values())
-THROWAWAY = "A throw-away daemon (no FILE, no --daemon)"
+PANEL = "A throw-away daemon (no FILE, no --daemon)"
 
 
 def interference(
@@ -68,22 +68,22 @@ def interference(
             "--output",
             "-o",
             metavar="FILE",
-            help="The report; the figures go beside it, as JSON.",
+            help="The report; the figures go next to it, as JSON.",
             show_default="interference-TIME.html",
         ),
     ] = None,
     backend: Annotated[
-        Backend | None, typer.Option(help="Which database.", show_default="postgresql", rich_help_panel=THROWAWAY)
+        Backend | None, typer.Option(help="Which database.", show_default="postgresql", rich_help_panel=PANEL)
     ] = None,
     layout: Annotated[
-        Layout | None, typer.Option(help="Of its tables.", show_default="rows", rich_help_panel=THROWAWAY)
+        Layout | None, typer.Option(help="Of its tables.", show_default="rows", rich_help_panel=PANEL)
     ] = None,
     instruments: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="How many.", show_default="120", rich_help_panel=THROWAWAY)
+        int | None, typer.Option(min=1, max=10_000, help="How many.", show_default="120", rich_help_panel=PANEL)
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.1, max=10_000, help="Triggers a second.", show_default="100", rich_help_panel=THROWAWAY),
+        typer.Option(min=0.1, max=10_000, help="Triggers a second.", show_default="100", rich_help_panel=PANEL),
     ] = None,
     fill: Annotated[
         int | None,
@@ -92,12 +92,12 @@ def interference(
             max=100_000_000,
             help="Triggers stored before it begins.",
             show_default=_FILLS,
-            rich_help_panel=THROWAWAY,
+            rich_help_panel=PANEL,
         ),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(metavar="MS", min=0.1, help="For the p99.", show_default="100", rich_help_panel=THROWAWAY),
+        typer.Option(metavar="MS", min=0.1, help="For the p99.", show_default="100", rich_help_panel=PANEL),
     ] = None,
     ceiling: Annotated[
         float | None,
@@ -106,7 +106,7 @@ def interference(
             min=0.1,
             help="Turn the governor on, with this ceiling for the p99.",
             show_default="off",
-            rich_help_panel=THROWAWAY,
+            rich_help_panel=PANEL,
         ),
     ] = None,
 ) -> None:
@@ -130,9 +130,9 @@ def interference(
     _see_writable(html)
     console = make_console(stderr=True)
     if file is None and daemon is None:
-        record = _on_throwaway(_scenery(given), settings, html, console)
+        record = _on_throwaway(_setup(given), settings, html, console)
     else:
-        _refuse_scenery(given)
+        _refuse_setup(given)
         record = asyncio.run(
             _on_daemon(reach(file, daemon=daemon, token_file=token_file, ca=ca), settings, html, console)
         )
@@ -171,13 +171,13 @@ def _doses(text: str | None) -> list[int]:
     return [dose for dose in found if dose]
 
 
-def _scenery(given: dict[str, Any]) -> Scenery:
+def _setup(given: dict[str, Any]) -> Throwaway:
     named = {name: value for name, value in given.items() if value is not None}
     named.setdefault("fill", KINDS[named.get("backend", Backend.POSTGRESQL)].fill_triggers)
-    return Scenery(**named)
+    return Throwaway(**named)
 
 
-def _refuse_scenery(given: dict[str, Any]) -> None:
+def _refuse_setup(given: dict[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
             option = name.removesuffix("_ms")
@@ -190,28 +190,28 @@ def _see_writable(html: Path) -> None:
     if not folder.is_dir():
         raise CommandFailed(f"--output: there is no folder {folder}; make it, or name a file elsewhere")
     if html.suffix != ".html":
-        raise CommandFailed(f"--output: {html} does not end in .html; the figures go beside it, as JSON")
+        raise CommandFailed(f"--output: {html} does not end in .html; the figures go next to it, as JSON")
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 
 async def _on_daemon(found: Any, settings: Experiment, html: Path, console: Console) -> Record:
-    with told_to_stop() as stop:
+    with stopped_by_signal() as stop:
         record, report = await follow(found, settings, console, stop)
     _write(html, report)
     _write(html.with_suffix(".json"), record.model_dump_json(indent=1))
     return record
 
 
-def _on_throwaway(scenery: Scenery, settings: Experiment, html: Path, console: Console) -> Record:
+def _on_throwaway(setup: Throwaway, settings: Experiment, html: Path, console: Console) -> Record:
     with _folder(console) as folder:
         try:
-            record = asyncio.run(_measured(scenery, settings, folder, console))
+            record = asyncio.run(_measured(setup, settings, folder, console))
         except DrillFailed as error:
             raise CommandFailed(str(error)) from None
     # The daemon's own command would name a configuration that is gone.
-    record = record.model_copy(update={"command": command_of(settings, *scenery.words())})
+    record = record.model_copy(update={"command": command_of(settings, *setup.options())})
     figures = html.with_suffix(".json")
     _write(figures, record.model_dump_json(indent=1))
     command = [sys.executable, "-m", "benchmarks.interference", str(figures), "--html", str(html)]
@@ -221,11 +221,13 @@ def _on_throwaway(scenery: Scenery, settings: Experiment, html: Path, console: C
     return record
 
 
-async def _measured(scenery: Scenery, settings: Experiment, folder: Path, console: Console) -> Record:
+async def _measured(setup: Throwaway, settings: Experiment, folder: Path, console: Console) -> Record:
     record: Record | None = None
-    with told_to_stop() as stop:
+    with stopped_by_signal() as stop:
         try:
-            async with staged(scenery, folder, lambda words: console.print(words, highlight=False), stop) as found:
+            async with throwaway_daemon(
+                setup, folder, lambda words: console.print(words, highlight=False), stop
+            ) as found:
                 record, _ = await follow(found, settings, console, stop)
         except (DrillFailed, CommandFailed) as error:
             if record is None:

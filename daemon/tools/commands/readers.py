@@ -37,13 +37,13 @@ File = Annotated[
 ]
 
 
-def _said_of(field: str) -> str:
-    """What the configuration says of a field of a workload."""
+def _help_of(field: str) -> str:
+    """The description of a field of a workload."""
     return (Workload.model_fields[field].description or "").replace("`", "")
 
 
 def _option(field: str, **more: Any) -> Any:
-    return typer.Option(help=_said_of(field), show_default=Workload.model_fields[field].default is not None, **more)
+    return typer.Option(help=_help_of(field), show_default=Workload.model_fields[field].default is not None, **more)
 
 
 @app.command("list", epilog=examples("triggerlog readers list", "triggerlog readers list --json | jq .displays.rate"))
@@ -91,7 +91,7 @@ def start(
     token_file: TokenFile = None,
     ca: CaFile = None,
 ) -> None:
-    """Start a workload, in a process of its own beside the daemon. This needs the API's token."""
+    """Start a workload, in a process of its own. This needs the API's token."""
     body = {
         "name": name,
         "kind": kind,

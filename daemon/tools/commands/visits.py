@@ -15,9 +15,10 @@ from daemon.core.outcome import CommandFailed, examples, reason_of, require_extr
 from daemon.tools.commands.visits_run import FOLDER, run
 from daemon.tools.console import FILE_WIDTH, make_console
 from daemon.tools.options import CaFile, DaemonUrl, TokenFile
-from daemon.workloads.visits.kept import FOLDER as KEPT
-from daemon.workloads.visits.kept import ID, Kept
-from schemas.api.visits import VisitsStatus, VisitsSummary
+from daemon.workloads.frame.archive import ID
+from daemon.workloads.visits.archive import CSV, VisitsArchive
+from daemon.workloads.visits.archive import FOLDER as ARCHIVE
+from schemas.api.visits import Visits, VisitsStatus
 
 app = typer.Typer(
     name="visits",
@@ -79,11 +80,11 @@ def status(
     if as_json:
         typer.echo(answer.text)
         return
-    told = answer.json()["status"]
-    if told is None:
+    run = Visits.model_validate_json(answer.content).status
+    if run is None:
         typer.echo("No visits were run since the daemon started.")
         return
-    _say_status(VisitsStatus.model_validate(told))
+    _say_status(run)
 
 
 @app.command(
@@ -132,10 +133,10 @@ def list_(
 ) -> None:
     """Show the runs that are kept: in a folder, or with --daemon by that daemon."""
     if daemon is not None:
-        told = _ask(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH).json()["past"]
-        past = [VisitsSummary.model_validate(summary) for summary in told]
+        answer = _ask(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH)
+        past = Visits.model_validate_json(answer.content).past
     else:
-        past = _kept(folder, config).summaries()
+        past = _archive(folder, config).summaries()
     if as_json:
         typer.echo("[" + ",\n ".join(summary.model_dump_json() for summary in past) + "]")
         return
@@ -143,7 +144,7 @@ def list_(
         typer.echo("No run of visits is kept.")
         return
     # Imported here: the other commands start without it.
-    from daemon.tools.visits.words import runs_table  # noqa: PLC0415
+    from daemon.tools.visits.tables import runs_table  # noqa: PLC0415
 
     make_console(file_width=FILE_WIDTH).print(runs_table(past))
 
@@ -171,7 +172,7 @@ def report(
         found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
         _write(html, _ask(found, "GET", f"{PATH}/{_id(what)}/report").content)
     else:
-        _report(_record(what, _kept(folder, config)), html)
+        _report(_record(what, _archive(folder, config)), html)
     typer.echo(f"{html.absolute()}")
 
 
@@ -198,7 +199,7 @@ def export(
         found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
         _write(path, _ask(found, "GET", f"{PATH}/{_id(what)}/{format_}").content)
     else:
-        source = _csv(what, _kept(folder, config))
+        source = _csv(what, _archive(folder, config))
         if format_ is Format.PARQUET:
             _parquet(source, path)
         else:
@@ -206,13 +207,13 @@ def export(
     typer.echo(f"{path.absolute()}")
 
 
-# --- what is kept ----------------------------------------------------------------------------------------------------
+# --- the archive -----------------------------------------------------------------------------------------------------
 
 
-def _kept(folder: Path | None, config: Path | None) -> Kept:
+def _archive(folder: Path | None, config: Path | None) -> VisitsArchive:
     if folder is None and config is not None:
-        return Kept(load_config(config, asks_database=False).state_dir / KEPT)
-    return Kept((folder or FOLDER).absolute() / KEPT)
+        return VisitsArchive(load_config(config, asks_database=False).state_dir / ARCHIVE)
+    return VisitsArchive((folder or FOLDER).absolute() / ARCHIVE)
 
 
 def _id(what: str) -> str:
@@ -221,23 +222,16 @@ def _id(what: str) -> str:
     return what
 
 
-def _record(what: str, kept: Kept) -> Path:
-    """The JSON file of a run, with its visits in it."""
-    if Path(what).is_file():
-        return Path(what)
-    path = _there(kept.path(_id(what), ".json"), what)
-    try:
-        kept.write(kept.head(what))  # of a run that was killed they stand in the CSV alone
-    except (OSError, ValueError) as error:
-        raise CommandFailed(f"{path} cannot be used ({str(error).splitlines()[0]})") from None
-    return path
+def _record(what: str, archive: VisitsArchive) -> Path:
+    """The JSON file of a run."""
+    return Path(what) if Path(what).is_file() else _there(archive.path(_id(what)), what)
 
 
-def _csv(what: str, kept: Kept) -> Path:
+def _csv(what: str, archive: VisitsArchive) -> Path:
     given = Path(what)
     if given.is_file():
-        return _there(given.with_suffix(".csv"), what) if given.suffix == ".json" else given
-    return _there(kept.path(_id(what), ".csv"), what)
+        return _there(given.with_suffix(CSV), what) if given.suffix == ".json" else given
+    return _there(archive.path(_id(what), CSV), what)
 
 
 def _there(path: Path, what: str) -> Path:
@@ -311,7 +305,7 @@ def _changes(texts: list[str]) -> dict[str, Any]:
 
 def _say_status(found: VisitsStatus) -> None:
     # Imported here: the other commands start without it.
-    from daemon.tools.visits.words import status_lines  # noqa: PLC0415
+    from daemon.tools.visits.tables import status_lines  # noqa: PLC0415
 
     for name, text in status_lines(found):
         typer.echo(f"{name:<6} {text}")

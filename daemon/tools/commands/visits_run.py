@@ -41,6 +41,9 @@ _WORK = (
     *("tiles", "workers", "processes", "connections", "transactions", "durability"),
     *("history_days", "all_history", "htm_ranges", "id_chunk"),
 )
+FIELDS = {"limit": "limit_s", "interval": "interval_s"}
+"""Options that have another name than their field."""
+SETTINGS = {field.alias or name for name, field in VisitsConfig.model_fields.items()}
 
 
 def run(
@@ -100,56 +103,23 @@ def run(
     """Run visits by themselves, without a daemon, and show how far they are; Ctrl-C ends them after a visit.
 
     The tables stay: the same command goes on after the visits that are done. At the end it shows seconds a visit, the
-    line through them, and the rows beside what the formula expects.
+    line through them, and the rows next to what the formula expects.
     """
+    options = {FIELDS.get(name, name): value for name, value in locals().items() if value is not None}
     require_extra("visits", "visits run", VISITS_NEED)
     if as_json and as_csv:
         raise CommandFailed("--csv: --json is given too; print one of them, the files have both")
-    told = {
-        "visits": visits,
-        "cadence": cadence or Cadence.FAST,
-        "limit_s": limit,
-        "index_mode": index_mode,
-        "last_columns": last_columns,
-        "last_update": last_update,
-        "pixel_level": pixel_level,
-        "period_days": period_days,
-        "schema": schema,
-        "tiles": tiles,
-        "workers": workers,
-        "processes": processes,
-        "connections": connections,
-        "transactions": transactions,
-        "durability": durability,
-        "history_days": history_days,
-        "all_history": all_history,
-        "htm_ranges": htm_ranges,
-        "id_chunk": id_chunk,
-    }
-    survey = {
-        "scale": scale,
-        "seed": seed,
-        "variables": variables,
-        "transients": transients,
-        "false_detections": false_detections,
-        "field_deg": field_deg,
-        "interval_s": interval,
-        "forced_cutoff_days": forced_cutoff_days,
-        "cutoff_since_first": cutoff_since_first,
-    }
     loaded = None if file is None else load_config(file)
-    settings = _settings(loaded, _given(told) | {"survey": _given(survey)})
+    survey = {name: value for name, value in options.items() if name in Survey.model_fields}
+    fields = {name: value for name, value in options.items() if name in SETTINGS}
+    settings = _settings(loaded, {"cadence": Cadence.FAST} | fields | {"survey": survey})
     place = _place(loaded, dsn, password_env, folder)
-    # Imported here: wrong options are told of, and every help is shown, without the libraries of the run.
-    from daemon.tools.visits.alone import run_alone  # noqa: PLC0415
+    # Imported here: wrong options are refused, and every help is shown, without the libraries of the run.
+    from daemon.tools.visits.standalone import run_standalone  # noqa: PLC0415
 
     console = make_console(stderr=True)
-    found = asyncio.run(run_alone(place, settings, console))
+    found = asyncio.run(run_standalone(place, settings, console))
     _say(found, place.state_dir, as_json=as_json, as_csv=as_csv)
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _settings(loaded: LoadedConfig | None, changes: dict[str, Any]) -> VisitsConfig:
@@ -163,7 +133,7 @@ def _settings(loaded: LoadedConfig | None, changes: dict[str, Any]) -> VisitsCon
 
 
 def _place(loaded: LoadedConfig | None, dsn: str | None, password_env: str | None, folder: Path | None) -> Any:
-    from daemon.tools.visits.alone import Place  # noqa: PLC0415
+    from daemon.tools.visits.standalone import Place  # noqa: PLC0415
 
     if loaded is not None and dsn is None:
         if password_env is not None:
@@ -188,11 +158,11 @@ def _password(name: str | None) -> str | None:
 
 
 def _say(found: VisitsRun, state_dir: Path, *, as_json: bool, as_csv: bool) -> None:
-    from daemon.tools.visits.words import say_run  # noqa: PLC0415
-    from daemon.workloads.visits.kept import FOLDER as KEPT  # noqa: PLC0415
-    from daemon.workloads.visits.kept import Kept  # noqa: PLC0415
+    from daemon.tools.visits.tables import say_run  # noqa: PLC0415
+    from daemon.workloads.visits.archive import CSV, VisitsArchive  # noqa: PLC0415
+    from daemon.workloads.visits.archive import FOLDER as ARCHIVE  # noqa: PLC0415
 
-    csv = Kept(state_dir / KEPT).path(found.id, ".csv")
+    csv = VisitsArchive(state_dir / ARCHIVE).path(found.id, CSV)
     if as_json:
         typer.echo(found.model_dump_json(by_alias=True))
     elif as_csv:

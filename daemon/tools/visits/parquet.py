@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from daemon.workloads.visits.kept import read_csv
+from daemon.workloads.visits.archive import read_csv
 from schemas.api.visits import VisitMeasure
 
 

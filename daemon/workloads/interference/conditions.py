@@ -43,12 +43,12 @@ def governor_words(governor: GovernorStatus | None) -> str:
     """The governor's ceilings; empty when it is off."""
     if governor is None:
         return ""
-    told = []
+    ceilings = []
     if governor.commit_p99_ms is not None:
-        told.append(f"commit p99 at most {governor.commit_p99_ms:g} ms")
+        ceilings.append(f"commit p99 at most {governor.commit_p99_ms:g} ms")
     if governor.backlog_triggers is not None:
-        told.append(f"at most {governor.backlog_triggers:,} triggers waiting")
-    return ", ".join(told)
+        ceilings.append(f"at most {governor.backlog_triggers:,} triggers waiting")
+    return ", ".join(ceilings)
 
 
 def _group(group: GroupStatus) -> str:

@@ -7,13 +7,22 @@ from typing import Literal
 
 from daemon.core.monitoring.metrics import percentile_within
 from daemon.pipeline.pipeline import Pipeline
+from daemon.workloads.frame.runner import Run
 from daemon.workloads.interference.blocks import Planned, dealt, planned, seconds_of
-from daemon.workloads.interference.looks import Look, look, reading_between, waiting, with_answers, writing_between
+from daemon.workloads.interference.counters import (
+    Counters,
+    read_counters,
+    reading_between,
+    waiting,
+    with_answers,
+    writing_between,
+)
 from daemon.workloads.interference.server_watch import ServerWatch
 from daemon.workloads.readers.manager import Readers
 from daemon.workloads.readers.reader import Figures
-from schemas.api.interference import MOST_SAMPLES, SAMPLE_S, Block, Experiment, RecordState, Sample
-from schemas.api.status import ExperimentStatus
+from schemas.api.interference import MOST_SAMPLES, SAMPLE_S, Block, Experiment, Sample
+from schemas.api.status import ExperimentStatus, ReaderStatus
+from schemas.states import ExperimentPhase, ReaderState, RunState
 
 TICK_S = 0.1
 """Time between two looks at the backlog."""
@@ -21,7 +30,7 @@ TICK_S = 0.1
 READY_S = 120.0
 """Patience with the readers' processes at the begin."""
 
-LET_GO_S = 0.6
+DRAIN_S = 0.6
 """Until every reader's process has heard an order, and has said how it is since."""
 
 
@@ -29,15 +38,15 @@ class _Stopped(Exception):
     """Somebody stopped it."""
 
 
-class _Broken(Exception):
+class _Failed(Exception):
     """It cannot go on; the message is one line."""
 
 
-class Run:
+class ExperimentRun(Run):
     """Measures; its workloads stand ready and are stopped by whoever started them.
 
-    blocks, timeline, notes: as in `schemas.api.interference.Record`, growing. state: how it ended.
-    keep: called after each block.
+    blocks, timeline, notes: as in `schemas.api.interference.Record`, growing.
+    after_block: awaited after each block.
     """
 
     def __init__(
@@ -48,29 +57,27 @@ class Run:
         readers: Readers,
         pipelines: Mapping[str, Pipeline],
         watch: Callable[[Callable[[str], None]], ServerWatch],
-        keep: Callable[[], Awaitable[None]],
+        after_block: Callable[[], Awaitable[None]],
     ) -> None:
-        self.name = name
+        super().__init__(name)
+        self.state = RunState.RUNNING
         self.settings = settings
         self.order = planned(settings)
         self.blocks: list[Block] = []
         self.timeline: list[Sample] = []
         self.notes: list[str] = []
-        self.state = RecordState.RUNNING
-        self.problem: str | None = None
-        self.began_ns = time.time_ns()
         self._readers = readers
         self._pipelines = tuple(pipelines.values())
         self._watch = watch(self._note)
-        self._keep = keep
+        self._after_block = after_block
         self._stop = asyncio.Event()
         self._began_s = time.monotonic()
         self._block_s = self._began_s
-        self._phase = "warming up"
+        self.phase = ExperimentPhase.WARM_UP
         self._number = 1
         self._backlog = 0  # at most, in the block
         self._is_away_noted = False
-        self._told: set[str] = set()  # workloads of which was said that questions fail
+        self._noted: set[str] = set()  # workloads of which was said that questions fail
 
     def stop(self, why: str) -> None:
         """End it soon; what was measured stays."""
@@ -83,43 +90,44 @@ class Run:
         return ExperimentStatus(
             id=self.name,
             began_ns=self.began_ns,
-            phase=self._phase,
+            phase=self.phase,
             block=self._number,
             blocks=len(self.order),
             readers=self.order[self._number - 1].readers,
             left_s=max(0.0, left),
         )
 
-    async def measure(self) -> None:
-        """Go through all blocks; `state` and `problem` say how that went."""
+    async def measure(self) -> RunState:
+        """Go through all blocks; return how that ended, of a failure with `problem` set."""
         async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(self._watch.run())]
+            background = [tasks.create_task(self._watch.run())]
             try:
                 await self._get_ready()
-                beside.append(tasks.create_task(self._sample()))
+                background.append(tasks.create_task(self._sample()))
                 for number, block in enumerate(self.order, 1):
                     await self._measure(number, block)
-                    await self._keep()
-                self.state = RecordState.DONE
+                    await self._after_block()
             except _Stopped:
-                self.state = RecordState.STOPPED
-            except _Broken as broken:
-                self.state, self.problem = RecordState.FAILED, str(broken)
+                return RunState.STOPPED
+            except _Failed as error:
+                self.problem = str(error)
+                return RunState.FAILED
             finally:
-                for task in beside:
+                for task in background:
                     task.cancel()
+        return RunState.FINISHED
 
     # --- one block ----------------------------------------------------------------------------------------------------
 
     async def _measure(self, number: int, block: Planned) -> None:
-        self._number, self._phase, self._block_s = number, "warming up", time.monotonic()
+        self._number, self.phase, self._block_s = number, ExperimentPhase.WARM_UP, time.monotonic()
         begin_s = self._now()
         clients = dealt(self.settings, block)
         self._admit(clients)
         await self._pause(self.settings.warm_up_s)
-        self._phase = block.kind
+        self.phase = ExperimentPhase(block.kind)
         self._backlog = waiting(self._pipelines)
-        first, reading = look(self._pipelines), self._figures()
+        first, reading = read_counters(self._pipelines), self._figures()
         try:
             await self._pause(self.settings.block_s - self.settings.warm_up_s)
         except _Stopped:
@@ -129,18 +137,25 @@ class Run:
         try:
             if block.kind == "B":
                 self._admit(dict.fromkeys(clients, 0))
-                self._phase = "warming up"
-                await self._let_readers_go()
+                self.phase = ExperimentPhase.WARM_UP
+                await self._drain_readers()
                 # Long answers would be missing among those that came before the block's end, and short ones would not.
                 measured = _with_last_answers(measured, reading, self._figures())
         finally:
             self.blocks.append(measured)
-        self._see_readers_run()
+        self._check_readers()
 
     def _block(
-        self, number: int, block: Planned, begin_s: float, first: Look, reading: Mapping[str, Figures], *, whole: bool
+        self,
+        number: int,
+        block: Planned,
+        begin_s: float,
+        first: Counters,
+        reading: Mapping[str, Figures],
+        *,
+        whole: bool,
     ) -> Block:
-        last, now = look(self._pipelines), self._figures()
+        last, now = read_counters(self._pipelines), self._figures()
         seconds = max(last.at_s - first.at_s, 1e-9)
         clients = dealt(self.settings, block)
         server, waits = self._watch.between(first.at_s, last.at_s)
@@ -178,72 +193,69 @@ class Run:
     async def _get_ready(self) -> None:
         """Wait until every process stands ready."""
         deadline = time.monotonic() + READY_S
-        while True:
-            statuses = self._readers.statuses()
-            for name in self._names():
-                if name not in statuses:
-                    raise _Broken(f"workload {name} was stopped; start the experiment again")
-                if statuses[name].state == "failed":
-                    raise _Broken(f"workload {name} failed: {statuses[name].problem}")
-            if all(statuses[name].state == "running" for name in self._names()):
-                self._began_s = time.monotonic()
-                return
+        while any(status.state is not ReaderState.RUNNING for status in self._statuses().values()):
             if time.monotonic() > deadline:
-                raise _Broken(f"the readers' processes do not stand ready within {READY_S:g} s; try again later")
+                raise _Failed(f"the readers' processes do not stand ready within {READY_S:g} s; try again later")
             await self._pause(TICK_S)
+        self._began_s = time.monotonic()
 
     def _admit(self, clients: Mapping[str, int]) -> None:
         for name, count in clients.items():
             try:
-                self._readers.admit(name, count)
+                self._readers[name].admit(count)
             except KeyError:
-                raise _Broken(f"workload {name} was stopped; start the experiment again") from None
+                raise _gone(name) from None
 
-    async def _let_readers_go(self) -> None:
+    async def _drain_readers(self) -> None:
         """Wait until no reader waits for an answer any more: what a block of B has asked must not last into A."""
-        await self._pause(LET_GO_S)
-        while any(self._readers.asking(name) for name in self._names()):
-            self._see_readers_run()
+        await self._pause(DRAIN_S)
+        while any(self._readers[name].asking for name in self._names()):
+            self._check_readers()
             await self._pause(TICK_S)
 
-    def _see_readers_run(self) -> None:
-        statuses = self._readers.statuses()
-        for name in self._names():
-            if name not in statuses:
-                raise _Broken(f"workload {name} was stopped; start the experiment again")
-            if statuses[name].state == "failed":
-                raise _Broken(f"workload {name} failed: {statuses[name].problem}")
-            self._tell_problem(name, statuses[name].problem)
+    def _check_readers(self) -> None:
+        for name, status in self._statuses().items():
+            self._note_problem(name, status.problem)
 
-    def _tell_problem(self, name: str, problem: str | None) -> None:
-        if problem is not None and name not in self._told:
-            self._told.add(name)
+    def _statuses(self) -> dict[str, ReaderStatus]:
+        """Of its own workloads, which all run."""
+        found = self._readers.statuses()
+        for name in self._names():
+            if name not in found:
+                raise _gone(name)
+            if found[name].state is ReaderState.FAILED:
+                raise _Failed(f"workload {name} failed: {found[name].problem}")
+        return {name: found[name] for name in self._names()}
+
+    def _note_problem(self, name: str, problem: str | None) -> None:
+        if problem is not None and name not in self._noted:
+            self._noted.add(name)
             self.notes.append(f"Some questions of {name} had no answer; the first time: {problem}.")
 
     def _figures(self) -> dict[str, Figures]:
         try:
-            return {name: self._readers.figures(name) for name in self._names()}
+            return {name: self._readers[name].figures() for name in self._names()}
         except KeyError as gone:
-            raise _Broken(f"workload {gone.args[0]} was stopped; start the experiment again") from None
+            raise _gone(gone.args[0]) from None
 
-    # --- beside the blocks --------------------------------------------------------------------------------------------
+    # --- during the blocks --------------------------------------------------------------------------------------------
 
     async def _sample(self) -> None:
         """Put a sample into the timeline twice a second; of a very long experiment less often."""
         every_s = max(SAMPLE_S, seconds_of(self.settings) / MOST_SAMPLES)
-        before, most = look(self._pipelines), 0
+        before, most = read_counters(self._pipelines), 0
         while True:
             await asyncio.sleep(TICK_S)
             now = waiting(self._pipelines)
-            self._see_commits()
+            self._check_commits()
             most, self._backlog = max(most, now), max(self._backlog, now)
             if time.monotonic() - before.at_s < every_s - TICK_S / 2:
                 continue
-            after = look(self._pipelines)
+            after = read_counters(self._pipelines)
             self.timeline.append(self._sample_of(before, after, most))
             before, most = after, 0
 
-    def _see_commits(self) -> None:
+    def _check_commits(self) -> None:
         for pipeline in self._pipelines:
             problem = pipeline.figures().store_problem
             if problem is not None and not self._is_away_noted:
@@ -251,7 +263,7 @@ class Run:
                 block = f"the first time in block {self._number}"
                 self._note(f"Commits of group {pipeline.group.name} failed and were tried again, {block}: {problem}.")
 
-    def _sample_of(self, before: Look, after: Look, backlog: int) -> Sample:
+    def _sample_of(self, before: Counters, after: Counters, backlog: int) -> Sample:
         statuses = self._readers.statuses()
         return Sample(
             t_s=after.at_s - self._began_s,
@@ -266,6 +278,10 @@ class Run:
 
     def _note(self, sentence: str) -> None:
         self.notes.append(sentence)
+
+
+def _gone(name: str) -> _Failed:
+    return _Failed(f"workload {name} was stopped; start the experiment again")
 
 
 def _with_last_answers(block: Block, first: Mapping[str, Figures], last: Mapping[str, Figures]) -> Block:

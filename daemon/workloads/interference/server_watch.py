@@ -74,7 +74,7 @@ def _growth(first: _Seen, last: _Seen) -> dict[str, float]:
     if seconds <= 0:
         return {}
     before, after = first.view.counters, last.view.counters
-    # A server that was started anew counts from 0 again: what it says then is no growth.
+    # A server that was restarted counts from 0 again: that is no growth.
     return {
         name: (after[name] - before[name]) / seconds
         for name in sorted(after.keys() & before.keys())

@@ -6,6 +6,7 @@ import logging
 from typing import Protocol
 
 from backends.base import StoreError
+from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.measuring import Measured
 from daemon.workloads.readers.pacing import Pace
 from schemas.config import Workload
@@ -13,8 +14,8 @@ from schemas.config import Workload
 log = logging.getLogger(__name__)
 
 
-class Asked(Protocol):
-    """What clients ask: `daemon.workloads.readers.workloads`, `daemon.workloads.readers.visit_questions`."""
+class QuestionsOfClients(Protocol):
+    """What clients ask: `daemon.workloads.readers.questions`, `daemon.workloads.readers.visit_questions`."""
 
     async def ask(self, client: int) -> int:
         """Ask the next question of a client; return the rows of its answer.
@@ -28,10 +29,10 @@ class Clients:
     """Asks until it is cancelled.
 
     Args:
-        admitted, share: how many may ask from the start, and for which part of their time; the first ones do.
+        admission: what may ask from the start; the first clients do.
     """
 
-    def __init__(self, workload: Workload, questions: Asked, admitted: int, share: float = 1.0) -> None:
+    def __init__(self, workload: Workload, questions: QuestionsOfClients, admission: Admission) -> None:
         self._workload = workload
         self._questions = questions
         self._may_ask = [asyncio.Event() for _ in range(workload.clients)]
@@ -40,16 +41,16 @@ class Clients:
         )
         self.asking = 0
         self._changed = asyncio.Event()
-        self.admit(admitted, share)
+        self.admit(admission)
 
-    def admit(self, clients: int, share: float = 1.0) -> None:
-        """Let so many of them ask from now on, for this part of their time; a question that is asked is finished."""
-        self._share = share
-        # Whoever waits for its turn works out anew when that is.
+    def admit(self, admission: Admission) -> None:
+        """Let these ask from now on; a question that is asked is finished."""
+        self._share = admission.share
+        # Whoever waits for its turn computes again when that is.
         self._changed.set()
         self._changed = asyncio.Event()
         for client, may_ask in enumerate(self._may_ask):
-            if client < clients:
+            if client < admission.clients:
                 may_ask.set()
             else:
                 may_ask.clear()

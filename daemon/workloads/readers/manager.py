@@ -8,25 +8,16 @@ from collections.abc import Mapping
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import layout_of, reading_from
 from daemon.core.monitoring.events import Events
-from daemon.core.outcome import VISITS_NEED, CommandFailed, reason_of, require_extra
-from daemon.workloads.readers.governor.governor import Admission
+from daemon.core.outcome import VISITS_NEED, CommandFailed, require_extra
+from daemon.workloads.frame.runner import WorkloadBusy, WorkloadRefused
+from daemon.workloads.frame.supervised import PAUSE_S
+from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.messages import GroupSpec, Spec, VisitsSpec
-from daemon.workloads.readers.reader import Figures, Reader
+from daemon.workloads.readers.reader import Reader
 from schemas.api.status import ReaderStatus
 from schemas.checking.problems import suggestion
 from schemas.config import GroupConfig, Workload
 from schemas.config.workloads import MOST_IN_ALL, MOST_WORKLOADS, described
-
-PAUSE_S = 5.0
-"""Before a process that died is started again; it doubles."""
-
-
-class WorkloadRefused(Exception):
-    """A workload cannot be started; the message is one line that names the field and the mend."""
-
-
-class NameTaken(WorkloadRefused):
-    """A workload of that name runs."""
 
 
 class Readers:
@@ -56,19 +47,14 @@ class Readers:
         Raises:
             WorkloadRefused: it cannot be started.
         """
-        of = self._of(workload)
-        self._see_room(workload)
+        of = self._read_by(workload)
+        self._check_room(workload)
         clients = workload.clients if admitted is None else min(max(admitted, 0), workload.clients)
         spec = self._spec(workload, of, clients)
-        folder = self._loaded.state_dir / "readers"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise WorkloadRefused(f"{folder}: cannot be made ({reason_of(error)}); mend that") from None
-        log = folder / f"{workload.name}.log"
+        log = self._loaded.state_dir / "readers" / f"{workload.name}.log"
         reader = self._readers[workload.name] = Reader(spec, log, self._events.error, self._pause_s)
         if self.first is not None:
-            reader.hold(self.first)
+            reader.limit(self.first)
         self._events.info(f"reader workload {workload.name} starts: {described(workload)}")
 
     async def stop(self, name: str) -> ReaderStatus:
@@ -83,45 +69,21 @@ class Readers:
             self._events.info(f"reader workload {name} was stopped")
         return reader.status()
 
-    def admit(self, name: str, clients: int) -> None:
-        """Let so many of a workload's clients ask from now on, none with 0; more than there are is all of them.
+    def __getitem__(self, name: str) -> Reader:
+        """A workload that runs.
 
         Raises:
             KeyError: none of that name runs.
         """
-        self._readers[name].admit(clients)
+        return self._readers[name]
 
     def wanting(self) -> dict[str, int]:
         """Clients that may ask as far as `admit` goes, by workload; those of which none may are left out."""
         return {name: reader.wanted for name, reader in self._readers.items() if reader.wanted}
 
-    def hold(self, name: str, admission: Admission | None) -> None:
-        """Let no more than this of a workload ask, whatever `admit` allows; None is no limit.
-
-        Raises:
-            KeyError: none of that name runs.
-        """
-        self._readers[name].hold(admission)
-
     def statuses(self) -> dict[str, ReaderStatus]:
         """How they are, by name."""
         return {name: reader.status() for name, reader in self._readers.items()}
-
-    def figures(self, name: str) -> Figures:
-        """What a workload has measured since it was started, as reported four times a second.
-
-        Raises:
-            KeyError: none of that name runs.
-        """
-        return self._readers[name].figures()
-
-    def asking(self, name: str) -> int:
-        """How many of a workload's clients waited for an answer when it reported last; it does so four times a second.
-
-        Raises:
-            KeyError: none of that name runs.
-        """
-        return self._readers[name].asking
 
     async def end(self) -> None:
         """End them all, for good."""
@@ -129,14 +91,14 @@ class Readers:
         await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
         self._readers.clear()
 
-    def _of(self, workload: Workload) -> GroupSpec | VisitsSpec:
+    def _read_by(self, workload: Workload) -> GroupSpec | VisitsSpec:
         """What a workload reads."""
         config = self._loaded.config
         if workload.kind.is_of_visits:
             try:
                 require_extra("visits", "a workload of visits", VISITS_NEED)
             except CommandFailed as error:
-                raise WorkloadRefused(f"kind: {error}") from None
+                raise WorkloadRefused(str(error), field="kind") from None
             return VisitsSpec(visits=config.visits)
         group = self._group_of(workload)
         return GroupSpec(group=group, layout=layout_of(group, config))
@@ -146,22 +108,25 @@ class Readers:
         if workload.group is None:
             return next(iter(sections.values()))
         if workload.group not in sections:
-            mend = suggestion(workload.group, sections)
-            raise WorkloadRefused(f"group: there is no group {workload.group!r}; {mend}")
+            fix = suggestion(workload.group, sections)
+            raise WorkloadRefused(f"there is no group {workload.group!r}", fix, "group")
         return sections[workload.group]
 
-    def _see_room(self, workload: Workload) -> None:
+    def _check_room(self, workload: Workload) -> None:
         if self._ended:
-            raise WorkloadRefused("the daemon is stopping; start it again first")
+            raise WorkloadRefused("the daemon is stopping", "start it again first")
         if workload.name in self._readers:
-            raise NameTaken(f"name: workload {workload.name!r} runs already; stop it first, or give another name")
+            raise WorkloadBusy(
+                f"workload {workload.name!r} runs already", "stop it first, or give another name", "name"
+            )
         if len(self._readers) >= MOST_WORKLOADS:
-            raise WorkloadRefused(f"{MOST_WORKLOADS} workloads run, and no more may; stop one first")
+            raise WorkloadRefused(f"{MOST_WORKLOADS} workloads run, and no more may", "stop one first")
         others = sum(reader.workload.clients for reader in self._readers.values())
         if others + workload.clients > MOST_IN_ALL:
             raise WorkloadRefused(
-                f"clients: {workload.clients} and the {others} of other workloads are more than {MOST_IN_ALL} in all; "
-                f"give at most {MOST_IN_ALL - others}, or stop another workload first"
+                f"{workload.clients} and the {others} of other workloads are more than {MOST_IN_ALL} in all",
+                f"give at most {MOST_IN_ALL - others}, or stop another workload first",
+                "clients",
             )
 
     def _spec(self, workload: Workload, of: GroupSpec | VisitsSpec, admitted: int) -> Spec:
@@ -174,8 +139,8 @@ class Readers:
             logger=config.logger,
             database=database,
             password=password,
-            state_dir=str(self._loaded.state_dir),
+            state_dir=self._loaded.state_dir,
             give_up_s=config.readers.give_up_s,
-            admitted=admitted,
+            admission=Admission(clients=admitted),
             seed=zlib.crc32(workload.name.encode()),
         )

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
@@ -13,7 +13,7 @@ LEAST_US, MOST_US, DIGITS = 1, 3_600_000_000, 3
 """What the histogram tells apart: 1 us to 1 h, three digits."""
 
 WINDOW_S = 10.0
-"""Rates and percentiles are of so long a stretch."""
+"""Rates and percentiles are of so many seconds."""
 
 _MARK_S = 1.0
 _CORRECTIONS = 1000
@@ -43,6 +43,27 @@ def record(histogram: HdrHistogram, latency_s: float, period_s: float) -> None:
         histogram.record_value(latency_us - (before + last + 1) // 2 * period_us, last - before)
 
 
+@dataclass(kw_only=True)
+class Totals:
+    """What clients have counted; it only grows.
+
+    cycles: answers, late ones among them. in_time: answers within the deadline. failed: questions without an answer.
+    slipped_s: by how much late answers moved the questions after them, seconds in all.
+    """
+
+    cycles: int = 0
+    in_time: int = 0
+    failed: int = 0
+    rows: int = 0
+    slipped_s: float = 0.0
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(Totals)})
+
+    def __sub__(self, other: "Totals") -> "Totals":
+        return Totals(**{each.name: getattr(self, each.name) - getattr(other, each.name) for each in fields(Totals)})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lately:
     """The last ten seconds: answers and rows a second; latencies in milliseconds, None where there are none."""
@@ -64,7 +85,7 @@ class _Mark:
     counts: Array
 
 
-class Measured:
+class Measured(Totals):
     """What the clients of one workload have measured since the process began; all of it only grows.
 
     deadline_s: an answer within this long is in time.
@@ -72,11 +93,7 @@ class Measured:
     """
 
     def __init__(self, *, deadline_s: float, period_s: float, now_s: float) -> None:
-        self.cycles = 0
-        self.in_time = 0
-        self.failed = 0
-        self.rows = 0
-        self.slipped_s = 0.0
+        super().__init__()
         self._problem: str | None = None
         self._problem_s = now_s
         self.latency = new_histogram()
@@ -128,7 +145,7 @@ class Measured:
 def percentiles_ms(histogram: HdrHistogram, counts: Array, *wanted: float) -> list[float | None]:
     """Percentiles (0 to 100) in milliseconds, None when there is nothing; a tenth of a millisecond's work.
 
-    counts: int64, as the histogram's own, or of a stretch of time: the difference between two moments of it.
+    counts: int64, as the histogram's own, or of a span of time: the difference between two moments of it.
     """
     below = np.cumsum(counts)
     if not below[-1]:

@@ -37,7 +37,7 @@ class Pace:
         self._settle(now_s + max(self._period_s, FAILED_PAUSE_S), share)
 
     def shared(self, share: float) -> None:
-        """Settle anew when it is due next, for another share of its time (above 0, up to 1)."""
+        """Settle again when it is due next, for another share of its time (above 0, up to 1)."""
         self.due_s = self._asked_s + (self._free_s - self._asked_s) / share
 
     def _settle(self, free_s: float, share: float) -> None:

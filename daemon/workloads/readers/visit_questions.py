@@ -10,9 +10,9 @@ import numpy as np
 from lsst.sphgeom import Angle, Circle, UnitVector3d
 
 from backends.visits.base import VisitStore
-from daemon.workloads.readers.beside import Beside
+from daemon.workloads.readers.refresh import BackgroundRefresh
 from daemon.workloads.visits.pixels import region_of
-from daemon.workloads.visits.sphere import beside, unit, within
+from daemon.workloads.visits.sphere import displaced, unit, within
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
 from schemas.readings import Array
@@ -20,7 +20,7 @@ from schemas.visits.records import POINTING_DTYPE, History, Region
 from schemas.visits.tables import LAST_DTYPE
 
 OLD_S = 10.0
-"""When what is drawn from is looked for anew."""
+"""When what is drawn from is looked for again."""
 POINTINGS = 1000
 """Among the pointings of so many of the newest visits a position is drawn."""
 OBJECTS = 100
@@ -70,7 +70,7 @@ class VisitQuestions:
             self._free.put_nowait(store)
         self._random = [np.random.default_rng([seed, client]) for client in range(workload.clients)]
         self._looking = np.random.default_rng([seed, workload.clients])
-        self._seen = Beside(self._look, NOTHING, OLD_S)
+        self._seen = BackgroundRefresh(self._look, NOTHING, OLD_S)
         self._ask = self._cone if workload.kind is WorkloadKind.CONE else self._light_curve
 
     async def ask(self, client: int) -> int:
@@ -139,7 +139,7 @@ class VisitQuestions:
         distance, around = random.random((2, 1))
         # The area of a field goes as the square of its chord.
         apart = 2 * np.arcsin(np.sqrt(distance) * math.sin(self._visits.survey.field_radius / 2))
-        return np.asarray(beside(unit(one["ra"], one["decl"])[0], apart, 2 * math.pi * around)[0])
+        return np.asarray(displaced(unit(one["ra"], one["decl"])[0], apart, 2 * math.pi * around)[0])
 
     def _region(self, centre: Array, radius: float) -> Region:
         circle = Circle(UnitVector3d(*centre.tolist()), Angle(radius + SLACK))

@@ -1,6 +1,6 @@
 """When visits are: one each `visit_interval_s` from dusk to dawn, night after night.
 
-Each night begins anew with a visit at dusk. All of it is arithmetic of int64 nanoseconds, exact for any visit.
+Each night begins with a visit at dusk. All of it is arithmetic of int64 nanoseconds, exact for any visit.
 """
 
 import datetime
@@ -30,7 +30,7 @@ def times_of(survey: Survey, visits: Array) -> Array:
 
 
 def visits_in(survey: Survey, stretch_ns: int) -> int:
-    """How many visits there are in a stretch of time that begins with a dusk; 0 in one that is not positive."""
+    """How many visits there are in a span of time that begins with a dusk; 0 in one that is not positive."""
     nights, rest = divmod(max(stretch_ns, 0), DAY_NS)
     return nights * survey.visits_a_night + min(survey.visits_a_night, -(-rest // survey.visit_interval_ns))
 

@@ -25,7 +25,7 @@ def curves(run: VisitsRun, rows: Array, points: int) -> dict[str, Any]:
     Args:
         run: without its visits.
         rows: what was measured, `series.DTYPE`.
-        points: visits that are told of, the extremes always among them.
+        points: visits that are listed, the extremes always among them.
 
     """
     visits, seconds, limit_s = rows["visit"], rows["visit_s"], run.settings.limit_s
@@ -35,7 +35,7 @@ def curves(run: VisitsRun, rows: Array, points: int) -> dict[str, Any]:
     return {
         "id": run.id,
         "index_mode": run.settings.index_mode,
-        "columns": {name: _told(values) for name, values in thinned(_columns(rows), points).items()},
+        "columns": {name: _rounded(values) for name, values in thinned(_columns(rows), points).items()},
         "fits": {name: None if fit is None else fit.model_dump() for name, fit in fits.items()},
         "visits": len(visits),
         "boxes": [box.model_dump() for box in found],
@@ -69,6 +69,6 @@ def _columns(rows: Array) -> dict[str, Array]:
     return {name: rows[name] for name in COLUMNS}
 
 
-def _told(values: Array) -> list[Any]:
-    told: list[Any] = (np.round(values.astype("<f8"), DIGITS) if values.dtype.kind == "f" else values).tolist()
-    return told
+def _rounded(values: Array) -> list[Any]:
+    rounded: list[Any] = (np.round(values.astype("<f8"), DIGITS) if values.dtype.kind == "f" else values).tolist()
+    return rounded

@@ -24,7 +24,7 @@ import numpy as np
 
 from daemon.workloads.visits.cadence import first_at, time_of
 from daemon.workloads.visits.sky import SOUTH_POLE, Sky
-from daemon.workloads.visits.sphere import beside, within
+from daemon.workloads.visits.sphere import displaced, within
 from daemon.workloads.visits.tiles import area_factor
 from schemas.readings import Array
 from schemas.visits.survey import DAY_NS, HEMISPHERE_SR, Survey
@@ -120,7 +120,7 @@ def _own_touched(survey: Survey, pointings: Array) -> float:
     number = np.arange(_POINTS) + 0.5
     part = (1 - math.cos(survey.cap_radius + survey.field_radius)) / 2
     distance, turns = 2 * np.arcsin(np.sqrt(part * number / _POINTS)), number * math.pi * (3 - math.sqrt(5))
-    left = beside(SOUTH_POLE, distance, turns)
+    left = displaced(SOUTH_POLE, distance, turns)
     for pointing in pointings:
         left = left[~within(left, pointing, survey.field_radius)]
     return 4 * math.pi * part * (1 - len(left) / _POINTS)

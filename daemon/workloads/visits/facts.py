@@ -1,4 +1,4 @@
-"""What stands beside a run's measures: the server, the machine, and the rows that the formula expects."""
+"""What a record has besides measures: the server, the machine, and the rows that the formula expects."""
 
 import os
 import platform
@@ -13,10 +13,10 @@ from schemas.config.visits import VisitsConfig
 
 def facts_of(settings: VisitsConfig, visits: int, server: StoreFacts | None) -> dict[str, Any]:
     """Fields of a VisitsRun. visits: that are done. server: as last asked; None where it did not answer."""
-    told: dict[str, Any] = {"machine": machine(), "expected": expected(settings, visits)}
+    facts: dict[str, Any] = {"machine": machine(), "expected": expected(settings, visits)}
     if server is not None:
-        told |= {"product": server.backend, "version": server.version, "server": dict(server.settings)}
-    return told
+        facts |= {"product": server.backend, "version": server.version, "server": dict(server.settings)}
+    return facts
 
 
 def expected(settings: VisitsConfig, visits: int) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """What is drawn and said of a run's visits: the line through them, boxes of bins, the fraction over a limit. Pure.
 
 Neighbouring visits are alike: a checkpoint or a cold cache slows several of them in turn. The usual interval of a
-slope, which takes residuals for independent, is then far too narrow. Here it is worked out from the slow part of the
+slope, which takes residuals for independent, is then far too narrow. Here it is computed from the slow part of the
 residuals alone (U. K. Mueller and M. W. Watson, Econometrica 76 (2008) 979): with v_1 ... v_q the slowest cosines over
 the run, made orthonormal to each other and to the straight lines, and u the residuals,
 
@@ -160,7 +160,7 @@ def thinned(columns: Mapping[str, Array], points: int, *, by: Sequence[str] = TH
     Args:
         columns: numbers, shape (n,) each, in the order of the visits.
         points: rows to keep.
-        by: columns whose extremes of each stretch are kept.
+        by: columns whose extremes of each part are kept.
 
     """
     n = max((len(column) for column in columns.values()), default=0)

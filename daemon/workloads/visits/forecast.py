@@ -41,7 +41,7 @@ def _kept_part(settings: VisitsConfig, visits: int) -> float:
 def visits_words(settings: VisitsConfig) -> str:
     """What `[visits]` means, in one line."""
     rows, size = forecast(settings, settings.visits)
-    when = "with the daemon" if settings.start else "when told to"
+    when = "with the daemon" if settings.start else "on request"
     each = f"one each {settings.survey.visit_interval_s:g} s" if settings.cadence == "real" else "as fast as possible"
     return (
         f"{settings.visits:,} {when}, {each}, {settings.index_mode}, schema {settings.schema_name}:"

@@ -1,6 +1,6 @@
 """What was measured of a run's visits, in memory: a numpy column a field, a visit an element.
 
-Python objects of 100,000 visits would take some hundred megabytes beside the logger; these take a hundredth of that.
+Python objects of 100,000 visits would take hundreds of megabytes of the logger's process; these take a hundredth.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,7 @@ import numpy as np
 
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.pixels import htm, indexes
-from daemon.workloads.visits.sphere import beside, degrees, unit, within
+from daemon.workloads.visits.sphere import degrees, displaced, unit, within
 from schemas.readings import Array
 from schemas.visits.survey import FIRST_NEW_ID, Survey
 
@@ -83,7 +83,7 @@ class Sky:
         distance, around = self._random(_POINTING, visit).random(2)
         # The area of a cap goes as the square of its chord.
         colatitude = 2 * np.arcsin(np.sqrt(distance * self.survey.scale / 2))
-        return beside(SOUTH_POLE, np.array([colatitude]), np.array([2 * math.pi * around])).reshape(3)
+        return displaced(SOUTH_POLE, np.array([colatitude]), np.array([2 * math.pi * around])).reshape(3)
 
     def exposure(self, visit: int, last_object_id: int) -> Exposure:
         """Take the exposure of a visit; the same visit and id give the same, whatever was taken before.
@@ -126,7 +126,7 @@ class Sky:
         )
         distance, around = random.random((2, count))
         apart = 2 * np.arcsin(np.sqrt(distance) * math.sin(survey.field_radius / 2))
-        return Places.of(beside(pointing, apart, 2 * math.pi * around))
+        return Places.of(displaced(pointing, apart, 2 * math.pi * around))
 
     def _random(self, stream: int, number: int) -> np.random.Generator:
         return np.random.default_rng([self.survey.seed, stream, number])

@@ -12,8 +12,8 @@ def unit(ra: Array, decl: Array) -> Array:
     its pixel between visits. Hence the copy: numpy computes sines of strided fields by other means than those in a row.
     """
     right, declination = np.radians(np.ascontiguousarray(ra)), np.radians(np.ascontiguousarray(decl))
-    beside = np.cos(declination)
-    return np.stack((beside * np.cos(right), beside * np.sin(right), np.sin(declination)), axis=-1)
+    across = np.cos(declination)
+    return np.stack((across * np.cos(right), across * np.sin(right), np.sin(declination)), axis=-1)
 
 
 def degrees(xyz: Array) -> tuple[Array, Array]:
@@ -25,7 +25,7 @@ def degrees(xyz: Array) -> tuple[Array, Array]:
     return np.degrees(np.arctan2(y, x)) % 360.0, np.degrees(np.arctan2(z, np.hypot(x, y)))
 
 
-def beside(centre: Array, distance: Array, angle: Array) -> Array:
+def displaced(centre: Array, distance: Array, angle: Array) -> Array:
     """Places around a centre: distance in radians, angle around it in radians; (3,), (n,), (n,) to (n, 3)."""
     east, north = axes(centre)
     sideways = np.outer(np.cos(angle), east) + np.outer(np.sin(angle), north)
@@ -49,7 +49,7 @@ def within(xyz: Array, centre: Array, radius: float) -> Array:
 
 
 def dot(xyz: Array, vector: Array) -> Array:
-    """Scalar products: (n, 3) with (3,) to (n,); those of a place are the same bits whatever stands beside it.
+    """Scalar products: (n, 3) with (3,) to (n,); those of a place are the same bits whatever stands next to it.
 
     A matrix product is not so: it takes the last few of an array by other means.
     """

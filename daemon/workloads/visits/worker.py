@@ -10,7 +10,6 @@ import selectors
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import uvloop
 
@@ -19,21 +18,21 @@ from backends.base import StoreError, StoreUnavailable
 from backends.visits.base import VisitStore
 from daemon.core.process.children import end_with
 from daemon.workloads.visits.messages import Spec
-from daemon.workloads.visits.orders import Draw, Drawn, Refused, Tiled, read_order
 from daemon.workloads.visits.sky import Sky
 from daemon.workloads.visits.tile import Past, TileWork
+from daemon.workloads.visits.worker_messages import Draw, Drawn, Tiled, TileRefused, read_order
 from daemon.workloads.visits.workers import Visit
 from schemas.config.visits import Connections, Workers
 
 MOST_AT_ONCE = 64
-"""Processes of tiles that run at once: a PostgreSQL takes 100 connections unless told otherwise, a MariaDB 151."""
+"""Processes of tiles that run at once: a PostgreSQL takes 100 connections by default, a MariaDB 151."""
 
 _ANSWER_MOST = 2**16
 
 
 def store_of(spec: Spec) -> VisitStore:
     """A store of this process's own."""
-    return open_visit_store(spec.database, spec.visits, state_dir=Path(spec.state_dir), password=spec.password)
+    return open_visit_store(spec.database, spec.visits, state_dir=spec.state_dir, password=spec.password)
 
 
 def work(orders: Iterable[bytes], answers: int) -> None:
@@ -45,7 +44,7 @@ def work(orders: Iterable[bytes], answers: int) -> None:
     first = next(lines, None)
     if first is None:
         return
-    spec = Spec.model_validate_json(first)
+    spec = Spec.read(first)
     end_with(spec.parent)
     if spec.visits.workers is Workers.FORK:
         _fork(spec, lines, answers)
@@ -64,7 +63,7 @@ def _stay(spec: Spec, lines: Iterator[bytes], answers: int, runner: asyncio.Runn
             if spec.visits.connections is Connections.PER_VISIT:
                 runner.run(store.close())
             visit = Visit.drawn(spec.visits, sky, order)
-            _say(answers, Drawn(drawn=order.visit))
+            _say(answers, Drawn(visit=order.visit))
         else:
             assert visit is not None
             for tile in order.tiles:
@@ -72,12 +71,12 @@ def _stay(spec: Spec, lines: Iterator[bytes], answers: int, runner: asyncio.Runn
     runner.run(store.close())
 
 
-async def _do(spec: Spec, store: VisitStore, visit: Visit, past: Past, tile: int) -> Tiled | Refused:
+async def _do(spec: Spec, store: VisitStore, visit: Visit, past: Past, tile: int) -> Tiled | TileRefused:
     try:
         await store.connect()
         return Tiled(tile=await TileWork(store, spec.visits, visit.detected, past).do(visit.tiles[tile]))
     except StoreError as error:
-        return Refused(reason=str(error), again=isinstance(error, StoreUnavailable))
+        return TileRefused(reason=str(error), again=isinstance(error, StoreUnavailable))
 
 
 def _fork(spec: Spec, lines: Iterator[bytes], answers: int) -> None:
@@ -89,7 +88,7 @@ def _fork(spec: Spec, lines: Iterator[bytes], answers: int) -> None:
         order = read_order(line)
         if isinstance(order, Draw):
             visit = Visit.drawn(spec.visits, sky, order)
-            _say(answers, Drawn(drawn=order.visit))
+            _say(answers, Drawn(visit=order.visit))
         else:
             assert visit is not None
             _fork_all(spec, visit, order.past, order.tiles, answers)
@@ -124,15 +123,15 @@ def _start(running: selectors.BaseSelector, spec: Spec, visit: Visit, past: Past
         end_with(parent)
         os.write(mine, _one(spec, visit, past, tile).line())
         code = 0
-    except BaseException:  # it is told, and the process ends
+    except BaseException:  # it is logged, and the process ends
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
     finally:
         os._exit(code)
 
 
-def _one(spec: Spec, visit: Visit, past: Past, tile: int) -> Tiled | Refused:
-    async def do() -> Tiled | Refused:
+def _one(spec: Spec, visit: Visit, past: Past, tile: int) -> Tiled | TileRefused:
+    async def do() -> Tiled | TileRefused:
         store = store_of(spec)
         try:
             return await _do(spec, store, visit, past, tile)
@@ -152,8 +151,8 @@ def _answer_of(answer: int, pid: int, tile: int) -> bytes:
     if code == 0:
         return line
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    return Refused(reason=f"the process of tile {tile} {how}", again=True).line()
+    return TileRefused(reason=f"the process of tile {tile} {how}", again=True).line()
 
 
-def _say(answers: int, answer: Drawn | Tiled | Refused) -> None:
+def _say(answers: int, answer: Drawn | Tiled | TileRefused) -> None:
     os.write(answers, answer.line())

@@ -4,19 +4,19 @@ import asyncio
 import os
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from backends.base import StoreError, StoreUnavailable
 from backends.visits.base import VisitStore
 from daemon.core.outcome import reason_of
 from daemon.core.process.children import Child
+from daemon.workloads.frame.messages import LONGEST_LINE
 from daemon.workloads.visits.association import Detections, detections
-from daemon.workloads.visits.messages import LONGEST_LINE, Spec
-from daemon.workloads.visits.orders import Answer, Do, Draw, Drawn, Refused, Tiled, read_answer
+from daemon.workloads.visits.messages import Spec
 from daemon.workloads.visits.sky import Exposure, Sky
 from daemon.workloads.visits.tile import Past, TileWork
 from daemon.workloads.visits.tiles import tiles_of
+from daemon.workloads.visits.worker_messages import Answer, Do, Draw, Drawn, Tiled, TileRefused, read_answer
 from schemas.api.visits import TileMeasure
 from schemas.config.visits import Connections, VisitsConfig, Workers
 
@@ -154,7 +154,7 @@ class Processes:
                 if isinstance(answer, Tiled):
                     done.append(answer.tile)
                 else:
-                    assert isinstance(answer, Refused)
+                    assert isinstance(answer, TileRefused)
                     refusals.append(answer)
             if refusals:
                 _leave(waiting)
@@ -165,17 +165,18 @@ class Processes:
         if not line:
             await child.ended()
             raise WorkerDied(child.ending())
-        return read_answer(line)
+        answer: Answer = read_answer(line)
+        return answer
 
     async def _start(self, number: int) -> Child:
-        folder = Path(self._spec.state_dir) / "visits"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise NoWorkers(f"{folder}: cannot be made for the logs of workers ({reason_of(error)})") from None
+        folder = self._spec.state_dir / "visits"
         command = [sys.executable, "-m", "daemon.workloads.visits", "worker"]
         log = folder / f"{self._spec.visits.schema_name}-worker-{number}.log"
-        child = await Child.start(f"worker {number} of visits", command, log, piped=LONGEST_LINE)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            child = await Child.start(f"worker {number} of visits", command, log, piped=LONGEST_LINE)
+        except OSError as error:
+            raise NoWorkers(f"worker {number} of visits cannot be started in {folder} ({reason_of(error)})") from None
         child.write_line(self._spec.model_copy(update={"parent": os.getpid()}).line())
         return child
 
@@ -185,8 +186,8 @@ def _leave(waiting: Iterator[tuple[int, ...]]) -> None:
         pass
 
 
-def _error_of(refusals: list[Refused]) -> StoreError:
-    """What cannot be mended by trying again goes first."""
+def _error_of(refusals: list[TileRefused]) -> StoreError:
+    """What trying again cannot fix goes first."""
     refused = min(refusals, key=lambda refusal: refusal.again)
     return StoreUnavailable(refused.reason) if refused.again else StoreError(refused.reason)
 
@@ -196,5 +197,5 @@ async def _all_of(parts: Iterable[Coroutine[None, None, None]]) -> None:
     outcomes = await asyncio.gather(*parts, return_exceptions=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if failures:
-        # What cannot be mended by trying again goes first.
+        # What trying again cannot fix goes first.
         raise min(failures, key=lambda failure: isinstance(failure, StoreUnavailable | WorkerDied))

@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import html
 
-from dashboard.tabs.parts import aria
+from dashboard.tabs.parts import aria, section
 
 
 def panel() -> list[Any]:
@@ -29,8 +29,8 @@ def panel() -> list[Any]:
                 html.Div(
                     className="columns",
                     children=[
-                        _section("Start an experiment", "experiment-form", "experiment-lasts"),
-                        _section("Past experiments", "experiments-past", "experiments-note"),
+                        section("Start an experiment", "experiment-form", "experiment-lasts"),
+                        section("Past experiments", "experiments-past", "experiments-note"),
                     ],
                 ),
             ],
@@ -41,8 +41,3 @@ def panel() -> list[Any]:
 def _figure(title: str, name: str, note: str) -> Any:
     caption = html.Figcaption([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
     return html.Figure([caption, html.Div(id=f"{name}-keys"), html.Div(id=name, className="drawn")], className="panel")
-
-
-def _section(title: str, name: str, note: str) -> Any:
-    head = html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
-    return html.Section([head, html.Div(id=name)], className="panel", **aria(title))

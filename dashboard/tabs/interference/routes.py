@@ -5,10 +5,10 @@ import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field, TypeAdapter, ValidationError
 
-from dashboard.feed.client import Answer, DaemonApi, DaemonUnavailable, detail_of, first_of
-from dashboard.feed.relay import json_answer
+from dashboard.feed.client import DaemonApi, DaemonUnavailable
+from dashboard.feed.relay import RUN, NotThere, answer_of, file_of, json_answer, passed
+from schemas.api import interference
 
 AGAIN_S = 0.9
 """While one runs; otherwise nothing changes but by orders and other people's doing."""
@@ -16,25 +16,6 @@ IDLE_S = 2.0
 PAST_EVERY_S = 10.0
 
 Rows = list[dict[str, Any]]
-
-
-class _Live(Answer):
-    id: str
-    settings: dict[str, Any]
-    planned: int
-    budget_ms: float
-    blocks: Rows
-    samples: Rows
-    next: int
-
-
-class _Told(Answer):
-    running: dict[str, Any] | None
-    live: _Live | None
-    past: Annotated[Rows, Field(default_factory=list)]
-
-
-TOLD = TypeAdapter(_Told)
 
 
 class Experiments:
@@ -46,7 +27,7 @@ class Experiments:
         self._until_s = 0.0
         self._past_until_s = 0.0
         self._running: dict[str, Any] | None = None
-        self._live: _Live | None = None
+        self._live: interference.Live | None = None
         self._blocks: Rows = []
         self._samples: Rows = []
         self._past: Rows = []
@@ -56,7 +37,7 @@ class Experiments:
         """What a browser lacks that knows so much of this experiment, and this version of the list of those that were.
 
         Raises:
-            DaemonUnavailable: the daemon does not answer.
+            DaemonUnavailable, NotThere: the daemon does not answer.
         """
         async with self._asking:
             if time.monotonic() >= self._until_s:
@@ -67,11 +48,8 @@ class Experiments:
         return {
             "running": self._running,
             "live": live
-            and {
-                "id": live.id,
-                "settings": live.settings,
-                "planned": live.planned,
-                "budget_ms": live.budget_ms,
+            and live.model_dump(mode="json", include={"id", "settings", "planned", "budget_ms"})
+            | {
                 "from": samples,
                 "samples": self._samples[samples:],
                 "blocks_from": blocks,
@@ -84,44 +62,41 @@ class Experiments:
     async def _ask(self) -> None:
         now_s = time.monotonic()
         wants_past = now_s >= self._past_until_s
-        known = {"after": len(self._samples), "blocks": len(self._blocks), "past": int(wants_past)}
-        told = await self._told(**known)
+        found = await self._asked(len(self._samples), len(self._blocks), wants_past)
         was = self._live.id if self._live else None
-        now = told.live.id if told.live else None
-        if told.live is not None and now != was and (self._samples or self._blocks):
+        now = found.live.id if found.live else None
+        if found.live is not None and now != was and (self._samples or self._blocks):
             # The counts were those of another experiment.
             self._samples, self._blocks = [], []
-            told = await self._told(after=0, blocks=0, past=int(wants_past))
-        if told.live is None:
+            found = await self._asked(0, 0, wants_past)
+        if found.live is None:
             self._samples, self._blocks = [], []
         else:
-            self._samples += told.live.samples
-            self._blocks += told.live.blocks
-        self._running, self._live = told.running, told.live
+            self._samples += [sample.model_dump(mode="json") for sample in found.live.samples]
+            self._blocks += [block.model_dump(mode="json") for block in found.live.blocks]
+        self._running = None if found.running is None else found.running.model_dump(mode="json")
+        self._live = found.live
         if wants_past:
             self._past_until_s = now_s + PAST_EVERY_S
-            if told.past != self._past or not self._version:
-                self._past, self._version = told.past, self._version + 1
+            past = [summary.model_dump(mode="json") for summary in found.past]
+            if past != self._past or not self._version:
+                self._past, self._version = past, self._version + 1
         if now != was:
             self._past_until_s = 0.0  # one has joined those that were, or will soon
-        self._until_s = now_s + (AGAIN_S if told.running else IDLE_S)
+        self._until_s = now_s + (AGAIN_S if found.running else IDLE_S)
 
-    async def _told(self, **known: int) -> _Told:
-        answer = await self._api.ask("/interference", **known)
-        if answer.is_error:
-            raise DaemonUnavailable(f"the daemon answered {answer.status_code}: {detail_of(answer)}")
-        try:
-            return TOLD.validate_json(answer.content)
-        except ValidationError as problem:
-            raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {first_of(problem)}") from None
+    async def _asked(self, samples: int, blocks: int, past: bool) -> interference.Experiments:
+        return await answer_of(
+            self._api, interference.Experiments, "/interference", after=samples, blocks=blocks, past=int(past)
+        )
 
 
 def experiment_routes(api: DaemonApi) -> APIRouter:
-    """`GET /told/interference`."""
-    routes = APIRouter()
+    """`GET /told/interference`, and what there is of an experiment."""
+    routes = APIRouter(prefix="/told/interference")
     experiments = Experiments(api)
 
-    @routes.get("/told/interference")
+    @routes.get("")
     async def told(
         experiment: str = "",
         samples: Annotated[int, Query(ge=0)] = 0,
@@ -130,7 +105,17 @@ def experiment_routes(api: DaemonApi) -> APIRouter:
     ) -> Response:
         try:
             return json_answer(200, await experiments.since(experiment, samples, blocks, version))
-        except DaemonUnavailable as problem:
+        except (DaemonUnavailable, NotThere) as problem:
             return json_answer(502, {"detail": str(problem)})
+
+    @routes.get("/{experiment}")
+    async def record(experiment: str) -> Response:
+        if not RUN.fullmatch(experiment):
+            return json_answer(404, {"detail": f"there is no experiment {experiment!r}"})
+        return await passed(api, f"/interference/{experiment}")
+
+    @routes.get("/{experiment}/{kind}")
+    async def file(experiment: str, kind: str) -> Response:
+        return await file_of(api, "interference", experiment, kind)
 
     return routes

@@ -8,7 +8,7 @@ from typing import Any
 from dash import html
 
 from dashboard.tabs.figures import CALM, GREY
-from dashboard.tabs.parts import aria, chart_panel
+from dashboard.tabs.parts import aria, chart_panel, panel_head
 
 
 def panel() -> list[Any]:
@@ -18,7 +18,11 @@ def panel() -> list[Any]:
             className="stack",
             children=[
                 html.Section(
-                    [_head("Reader workloads", "readers-note"), html.Div(id="readers"), _outcome("readers-outcome")],
+                    [
+                        panel_head("Reader workloads", "readers-note"),
+                        html.Div(id="readers"),
+                        _outcome("readers-outcome"),
+                    ],
                     className="panel",
                 ),
                 html.Section(
@@ -34,12 +38,12 @@ def panel() -> list[Any]:
                     className="columns",
                     children=[
                         html.Section(
-                            [_head("Start a workload", "reader-kind-note"), html.Div(id="reader-form")],
+                            [panel_head("Start a workload", "reader-kind-note"), html.Div(id="reader-form")],
                             className="panel",
                         ),
                         html.Section(
                             [
-                                _head("Governor", "governor-state"),
+                                panel_head("Governor", "governor-state"),
                                 html.P(id="governor-reason"),
                                 html.P(
                                     "With a ceiling set, readers are admitted only while the writing stays below it: "
@@ -55,10 +59,6 @@ def panel() -> list[Any]:
             ],
         )
     ]
-
-
-def _head(title: str, note: str) -> Any:
-    return html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
 
 
 def _outcome(name: str) -> Any:

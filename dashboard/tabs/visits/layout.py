@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import html
 
-from dashboard.tabs.parts import HIDDEN, aria
+from dashboard.tabs.parts import HIDDEN, aria, panel_head, section
 
 TILES: tuple[tuple[str, str], ...] = (
     ("state", "State"),
@@ -62,8 +62,8 @@ def panel() -> list[Any]:
                         html.Div(
                             className="columns",
                             children=[
-                                _section("Tables and indexes", "visits-sizes"),
-                                _section("Fitted lines", "visits-fits"),
+                                section("Tables and indexes", "visits-sizes", "visits-sizes-note"),
+                                section("Fitted lines", "visits-fits", "visits-fits-note"),
                             ],
                         ),
                     ],
@@ -72,11 +72,11 @@ def panel() -> list[Any]:
                     className="columns visits-last",
                     children=[
                         html.Section(
-                            [_head("Start a run", "visits-form-note"), html.Div(id="visits-form")],
+                            [panel_head("Start a run", "visits-form-note"), html.Div(id="visits-form")],
                             className="panel",
                             **aria("Start a run"),
                         ),
-                        _section("Past runs", "visits-past"),
+                        section("Past runs", "visits-past", "visits-past-note"),
                     ],
                 ),
             ],
@@ -106,14 +106,6 @@ def _seconds() -> Any:
 def _figure(title: str, name: str) -> Any:
     caption = html.Figcaption([html.H2(title), _note(name)], className="panel-head")
     return html.Figure([caption, html.Div(id=name, className="visits-drawn")], className="panel")
-
-
-def _section(title: str, name: str) -> Any:
-    return html.Section([_head(title, f"{name}-note"), html.Div(id=name)], className="panel", **aria(title))
-
-
-def _head(title: str, note: str) -> Any:
-    return html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
 
 
 def _note(name: str) -> Any:

@@ -1,7 +1,6 @@
 """Runs of visits as browsers see them: asked for once for all, only while somebody looks, and no finer than is seen."""
 
 import asyncio
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field, TypeAdapter, ValidationError
 
-from dashboard.feed.client import Answer, DaemonApi, DaemonUnavailable, detail_of, first_of
-from dashboard.feed.relay import REPORT_POLICY, json_answer, plain_answer
-from schemas.api.visits import VisitsStatus
+from dashboard.feed.client import DaemonApi, DaemonUnavailable
+from dashboard.feed.relay import RUN, NotThere, answer_of, file_of, json_answer
+from schemas.api.visits import Visits, VisitsFigures, VisitsStatus
 
 EVERY_S = 3.0
 PAST_EVERY_S = 10.0
@@ -27,39 +25,6 @@ MOST = 8
 """Runs whose figures are held."""
 
 DRAWN = ("visit", "visit_s", "select_s", "store_s", "ra", "decl")
-
-RUN = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
-
-FILES = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet", "report": "text/html"}
-"""What is kept of a run, by the last part of its address, and as what it travels."""
-
-Rows = list[dict[str, Any]]
-
-
-class _Runs(Answer):
-    past: Annotated[Rows, Field(default_factory=list)]
-    settings: dict[str, Any] | None = None
-
-
-class _Figures(Answer):
-    columns: dict[str, list[float]]
-    visits: int | None = None
-    fits: dict[str, dict[str, Any] | None]
-    boxes: Rows
-    bin: int
-    parts: Annotated[dict[str, list[float]], Field(default_factory=dict)]
-    over: Rows
-    sizes: dict[str, dict[str, Any]]
-    counts: dict[str, int]
-    expected: Annotated[dict[str, float], Field(default_factory=dict)]
-    limit_s: float
-    paper: dict[str, Any] | None = None
-    settings: dict[str, Any] | None = None
-    problem: str | None = None
-
-
-RUNS = TypeAdapter(_Runs)
-FIGURES = TypeAdapter(_Figures)
 
 
 @dataclass(slots=True)
@@ -78,13 +43,13 @@ class Shown:
     columns: dict[str, list[float]] = field(default_factory=dict)
     rest: dict[str, Any] = field(default_factory=dict)
 
-    def take(self, told: _Figures) -> None:
+    def take(self, found: VisitsFigures) -> None:
         """Take figures in place of those that are held."""
-        columns = {name: _short(name, told.columns.get(name, [])) for name in DRAWN}
+        columns = {name: _short(name, found.columns.get(name, [])) for name in DRAWN}
         before, now = self.columns.get("visit", []), columns["visit"]
         # Points that were all there are followed by those that came since; once they are thinned all of them change.
         self.same = len(before) if before and now[: len(before)] == before else 0
-        self.columns, self.rest = columns, told.model_dump(exclude={"columns"})
+        self.columns, self.rest = columns, found.model_dump(mode="json", by_alias=True, exclude={"columns"})
         self.stamp += 1
 
     def since(self, stamp: int) -> dict[str, Any]:
@@ -99,7 +64,7 @@ class Shown:
 class VisitRuns:
     """What is known of the run under way and of those that were.
 
-    status: of the run under way, as the status stream told it last.
+    status: of the run under way, as the status stream had it last.
     """
 
     def __init__(self, api: DaemonApi, status: Callable[[], VisitsStatus | None]) -> None:
@@ -108,7 +73,8 @@ class VisitRuns:
         self._asking = asyncio.Lock()
         self._past_until_s = 0.0
         self._past_of: tuple[str, str] | None = None
-        self._runs: _Runs | None = None
+        self._past: list[dict[str, Any]] = []
+        self._settings: dict[str, Any] = {}
         self._version = 0
         self._shown: OrderedDict[str, Shown] = OrderedDict()
 
@@ -118,24 +84,23 @@ class VisitRuns:
         run: empty is the one under way, or else the newest.
 
         Raises:
-            DaemonUnavailable: the daemon does not answer.
+            DaemonUnavailable, NotThere: the daemon does not answer.
         """
         async with self._asking:
             await self._ask_runs()
-        assert self._runs is not None
         status = self._status()
-        newest = self._runs.past[0]["id"] if self._runs.past else ""
+        newest = self._past[0]["id"] if self._past else ""
         asked = run or (status.id if status is not None else newest)
         figures, problem = None, ""
         if asked:
             try:
                 figures = (await self._figures(asked, status)).since(stamp if asked == run else 0)
-            except _Unknown as unknown:
+            except NotThere as unknown:
                 problem = str(unknown)
         return {
             "version": self._version,
-            "past": None if version == self._version else self._runs.past,
-            "settings": None if version == self._version else self._runs.settings,
+            "past": None if version == self._version else self._past,
+            "settings": None if version == self._version else self._settings,
             "run": asked or None,
             "figures": figures,
             "problem": problem,
@@ -146,9 +111,10 @@ class VisitRuns:
         now = None if status is None else (status.id, status.state)
         if time.monotonic() < self._past_until_s and now == self._past_of:
             return
-        runs = RUNS.validate_json(await self._told("/visits"))
-        if runs != self._runs:
-            self._runs, self._version = runs, self._version + 1
+        found = await answer_of(self._api, Visits, "/visits")
+        known = found.model_dump(mode="json", by_alias=True)
+        if (known["past"], known["settings"]) != (self._past, self._settings):
+            self._past, self._settings, self._version = known["past"], known["settings"], self._version + 1
         self._past_until_s, self._past_of = time.monotonic() + PAST_EVERY_S, now
 
     async def _figures(self, run: str, status: VisitsStatus | None) -> Shown:
@@ -159,28 +125,16 @@ class VisitRuns:
         at = (status.state, status.here) if status is not None and status.id == run else ("kept", 0)
         async with shown.lock:
             if _is_due(shown, at):
-                shown.take(FIGURES.validate_json(await self._told("/visits/figures", id=run, points=POINTS)))
+                shown.take(await answer_of(self._api, VisitsFigures, "/visits/figures", id=run, points=POINTS))
                 shown.asked_s, shown.asked_at = time.monotonic(), at
         return shown
-
-    async def _told(self, path: str, **asked: int | str) -> bytes:
-        answer = await self._api.ask(path, **asked)
-        if answer.status_code == 404:
-            raise _Unknown(detail_of(answer))
-        if answer.is_error:
-            raise DaemonUnavailable(f"the daemon answered {answer.status_code}: {detail_of(answer)}")
-        return answer.content
-
-
-class _Unknown(Exception):
-    """The daemon knows nothing of that; the message is its line."""
 
 
 def _is_due(shown: Shown, at: tuple[str, int]) -> bool:
     if shown.asked_at is None:
         return True
     (state, here), (was, known) = at, shown.asked_at
-    if state != was and not {state, was} <= {"running", "waiting", "compacting"}:
+    if state != was:
         return True
     grown = here - known
     return grown > 0 and grown * FINENESS >= known and time.monotonic() - shown.asked_s >= EVERY_S
@@ -194,11 +148,11 @@ def _short(name: str, column: list[float]) -> list[float]:
 
 
 def visit_routes(api: DaemonApi, status: Callable[[], VisitsStatus | None]) -> APIRouter:
-    """`GET /told/visits`, and what is kept of a run."""
-    routes = APIRouter()
+    """`GET /told/visits`, and what there is of a run."""
+    routes = APIRouter(prefix="/told/visits")
     runs = VisitRuns(api, status)
 
-    @routes.get("/told/visits")
+    @routes.get("")
     async def told(run: str = "", stamp: Annotated[int, Query(ge=0)] = 0, version: int = 0) -> Response:
         if run and not RUN.fullmatch(run):
             return json_answer(404, {"detail": f"there is no run {run!r}"})
@@ -206,26 +160,11 @@ def visit_routes(api: DaemonApi, status: Callable[[], VisitsStatus | None]) -> A
             return json_answer(200, await runs.since(run, stamp, version))
         except DaemonUnavailable as problem:
             return json_answer(502, {"detail": str(problem)})
-        except _Unknown:
+        except NotThere:
             return json_answer(404, {"detail": "the daemon knows nothing of visits: it is of an earlier version"})
-        except ValidationError as problem:
-            return json_answer(502, {"detail": f"the daemon's answer is not one this page knows: {first_of(problem)}"})
 
-    @routes.get("/told/visits/{run}/{kind}")
-    async def kept(run: str, kind: str) -> Response:
-        if kind not in FILES or not RUN.fullmatch(run):
-            return plain_answer(404, f"there is no {kind} of a run {run!r}")
-        try:
-            answer = await api.fetch(f"/visits/{run}/{kind}")
-        except DaemonUnavailable as problem:
-            return plain_answer(502, str(problem))
-        if answer.is_error:
-            return plain_answer(answer.status_code, detail_of(answer))
-        headers = (
-            {"Content-Security-Policy": REPORT_POLICY}
-            if kind == "report"
-            else {"Content-Disposition": f'attachment; filename="visits-{run}.{kind}"'}
-        )
-        return Response(answer.content, 200, headers, FILES[kind])
+    @routes.get("/{run}/{kind}")
+    async def file(run: str, kind: str) -> Response:
+        return await file_of(api, "visits", run, kind)
 
     return routes

@@ -12,7 +12,7 @@ from benchmarks.interference.statistics.analysis import analysed
 from benchmarks.interference.statistics.estimate import against_neighbours, contrast, crossing_of, independent
 from benchmarks.interference.statistics.verdicts import verdict
 from daemon.workloads.interference.blocks import dealt, planned, seconds_of, staffed
-from daemon.workloads.interference.words import command_of, experiment_of, workload_of, workload_words
+from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of, workload_words
 from schemas.api.interference import Experiment, Ratio, Record
 from schemas.checking.problems import ConfigError
 from schemas.config import Workload

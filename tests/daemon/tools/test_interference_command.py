@@ -78,7 +78,7 @@ def test_ctrl_c_ends_it_in_order_and_keeps_what_was_measured(tmp_path: Path) -> 
         ({"block": 2.0}, "warm_up_s: not less than block_s, which is 2; leave something of the block to measure"),
         (
             {"output": Path("report.txt")},
-            "--output: report.txt does not end in .html; the figures go beside it, as JSON",
+            "--output: report.txt does not end in .html; the figures go next to it, as JSON",
         ),
         (
             {"daemon": "http://127.0.0.1:9", "rate": 5.0},

@@ -8,7 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from daemon.workloads.visits.archive import read_run
 from schemas.api.visits import VisitsRun
+from schemas.states import RunState
 from tests.support.processes import here, running, triggerlog, until
 from tests.support.servers import server_folder
 
@@ -28,16 +30,16 @@ def test_a_run_by_itself_is_stopped_goes_on_and_is_looked_at() -> None:
         assert "Stopping after the visit that is under way; Ctrl-C again stops at once." in run.said
         assert "of 1,000,000 visits; the same command goes on from there." in run.said
         assert "by the formula" in run.said
-        first = VisitsRun.model_validate_json(next(visits.glob("*.json")).read_bytes())
+        first = read_run(next(visits.glob("*.json")))
         done = first.visits[-1].visit + 1
         assert [visit.visit for visit in first.visits] == list(range(done))
-        assert (first.problem, first.product) == ("it was stopped on request", "postgresql")
+        assert (first.state, first.product) == (RunState.STOPPED, "postgresql")
 
         more = triggerlog("visits", "run", *SMALL, *at, "--visits", str(done + 2), "--json", timeout_s=120)
         assert more.returncode == 0, more.stderr
         second = VisitsRun.model_validate_json(more.stdout)
         assert [visit.visit for visit in second.visits] == [done, done + 1]
-        assert second.problem is None
+        assert (second.state, second.problem) == (RunState.FINISHED, None)
         assert second.counts.keys() - second.expected.keys() == {"DIAObjectLast"}
         assert second.counts["DIASource"] == sum(visit.sources for run in (first, second) for visit in run.visits)
         assert f"{done + 2}/{done + 2} " in more.stderr
@@ -110,7 +112,7 @@ def test_a_check_says_what_visits_mean_and_whether_the_disk_holds_them(tmp_path:
     groups = '[[groups]]\nname = "bpm"\ncount = 2\nchannels = [{ name = "x" }]\n'
     file.write_text(groups + '[visits]\nvisits = 48\nsurvey = { scale = 0.02 }\nindex_mode = "baseline"\n')
     fits = here("check-config", "--offline", str(file))
-    assert "visits     48 when told to, one each 2250 s, baseline, schema triggerlog_visits: about" in fits.stdout
+    assert "visits     48 on request, one each 2250 s, baseline, schema triggerlog_visits: about" in fits.stdout
     assert "disk" not in fits.stderr
     file.write_text(groups + '[visits]\nvisits = 100_000_000\nsurvey = { interval_s = 0.2 }\nindex_mode = "baseline"\n')
     large = here("check-config", "--offline", str(file))

@@ -11,7 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from daemon.workloads.readers.admission import Admission
 from schemas.config.readers import GovernorConfig
+from schemas.states import GovernorState
 
 LEAST_DOSE = 1 / 64
 """Readers still get on, whatever the writing suffers."""
@@ -50,14 +52,6 @@ NOTHING_SEEN = Seen(p99_ms=None, lasting_ms=None, backlog=0)
 
 
 @dataclass(frozen=True)
-class Admission:
-    """What of a workload may ask: so many clients, each for this share of its time (above 0, up to 1)."""
-
-    clients: int
-    share: float
-
-
-@dataclass(frozen=True)
 class _Strain:
     """How much of a ceiling is used, lately and over ten seconds, and both in words."""
 
@@ -72,14 +66,14 @@ class _Strain:
         return min(self.now, self.lasting) > 1
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         if self.is_over:
             return f"{self.value} is over its ceiling of {self.ceiling}"
         return f"{self.value} is within its ceiling of {self.ceiling}"
 
 
 class Governor:
-    """Decides once a period; pure: it is told what was seen, and tells what may ask.
+    """Decides once a period; pure: from what was seen follows what may ask.
 
     dose: clients that may ask, of all workloads together; below 1 it is a part of the time. state, reason: as in
     `schemas.api.status.GovernorStatus`.
@@ -89,10 +83,10 @@ class Governor:
         self.ceilings = ceilings
         self.dose = 0.0
         self.clients = 0
-        self.state = "idle"
+        self.state = GovernorState.IDLE
         self.reason = ""
         self._forget()
-        self._tell(self._worst(NOTHING_SEEN), {})
+        self._describe(self._worst(NOTHING_SEEN), {})
 
     def change(self, ceilings: GovernorConfig) -> None:
         """Keep these ceilings from now on; what may ask at the moment is where it begins."""
@@ -101,7 +95,7 @@ class Governor:
             self._forget()
 
     def step(self, seen: Seen, clients: Mapping[str, int]) -> dict[str, Admission]:
-        """Take what was seen in the last period; tell what may ask now, of the clients that each workload has."""
+        """Take what was seen in the last period; return what may ask now, of the clients that each workload has."""
         strain = self._worst(seen)
         self._count(sum(clients.values()))
         if strain is None:
@@ -109,7 +103,7 @@ class Governor:
         elif self.clients:
             self._decide(strain)
         admissions = shared_out(self.dose, clients)
-        self._tell(strain, admissions)
+        self._describe(strain, admissions)
         return admissions
 
     # --- what is promised ---------------------------------------------------------------------------------------
@@ -149,12 +143,12 @@ class Governor:
         was_lowered, self._was_lowered = self._was_lowered, False
         if strain.is_over:
             self._calm = 0
-            self.state = "lowering"
+            self.state = GovernorState.LOWERING
             if not was_lowered:
                 self._lower(strain)
         elif strain.lasting > ROOM:
             self._calm = 0
-            self.state = "open" if self.dose >= self.clients else "holding"
+            self.state = GovernorState.OPEN if self.dose >= self.clients else GovernorState.HOLDING
         else:
             self._calm += 1
             self._raise(strain)
@@ -163,7 +157,7 @@ class Governor:
         if self._broke_at is not None and self.dose >= NEARLY * self._broke_at:
             self._patience = min(2 * self._patience, MOST_PATIENCE)
         if self.dose <= LEAST_DOSE:
-            self.state = "holding"
+            self.state = GovernorState.HOLDING
             return
         self._broke_at = self.dose
         self.dose = max(LEAST_DOSE, self.dose * min(max(1 / strain.now, LOWER_MOST), LOWER_LEAST))
@@ -171,9 +165,9 @@ class Governor:
 
     def _raise(self, strain: _Strain) -> None:
         if self.dose >= self.clients:
-            self.state = "open"
+            self.state = GovernorState.OPEN
             return
-        self.state = "holding"
+        self.state = GovernorState.HOLDING
         wanted = self._next(strain)
         tries = self._broke_at is not None and wanted >= NEARLY * self._broke_at
         if self._calm < (self._patience if tries else CALM_PERIODS):
@@ -183,24 +177,24 @@ class Governor:
             self._broke_at, self._patience = None, PATIENCE
         self._calm = 0
         self.dose = min(wanted, float(self.clients))
-        self.state = "open" if self.dose >= self.clients else "raising"
+        self.state = GovernorState.OPEN if self.dose >= self.clients else GovernorState.RAISING
 
     def _next(self, strain: _Strain) -> float:
         if self._broke_at is not None:
             return self.dose + self._broke_at / STEPS
         return self.dose * (2 if strain.lasting <= MUCH_ROOM else 1 + 1 / STEPS)
 
-    # --- what is told -------------------------------------------------------------------------------------------
+    # --- what is shown -------------------------------------------------------------------------------------------
 
-    def _tell(self, strain: _Strain | None, admissions: Mapping[str, Admission]) -> None:
+    def _describe(self, strain: _Strain | None, admissions: Mapping[str, Admission]) -> None:
         self.admitted = sum(admission.clients for admission in admissions.values())
         self.share = min(1.0, self.dose / self.admitted) if self.admitted else 1.0
         if strain is None:
-            self.state, self.reason = "off", "no ceiling is set: every client may ask"
+            self.state, self.reason = GovernorState.OFF, "no ceiling is set: every client may ask"
         elif not self.clients:
-            self.state, self.reason = "idle", "no reader workload runs"
+            self.state, self.reason = GovernorState.IDLE, "no reader workload runs"
         else:
-            self.reason = f"{strain.told}{self._even_so(strain)}: {self._who()}"
+            self.reason = f"{strain.described}{self._even_so(strain)}: {self._who()}"
 
     def _even_so(self, strain: _Strain) -> str:
         return ", and not for the readers" if strain.is_over and self.dose <= LEAST_DOSE else ""
@@ -219,7 +213,7 @@ def shared_out(dose: float, clients: Mapping[str, int]) -> dict[str, Admission]:
         part = min(float(clients[name]), left / (len(clients) - place))
         left -= part
         admitted = math.ceil(part - 1e-9)
-        admissions[name] = Admission(admitted, min(1.0, part / admitted) if admitted else 1.0)
+        admissions[name] = Admission(clients=admitted, share=min(1.0, part / admitted) if admitted else 1.0)
     return admissions
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.workloads.readers.governor.governor import LEAST_DOSE, Admission, Governor, Seen, shared_out
+from daemon.workloads.readers.admission import Admission
+from daemon.workloads.readers.governor.governor import LEAST_DOSE, Governor, Seen, shared_out
 from schemas.config.readers import GovernorConfig
 
 CEILING_MS = 50.0
@@ -103,7 +104,7 @@ def test_one_order_is_given_its_time_before_the_next() -> None:
 
 def test_a_new_workload_begins_with_one_client() -> None:
     found = governor()
-    assert found.step(FINE, {"scan": 8}) == {"scan": Admission(1, 1.0)}
+    assert found.step(FINE, {"scan": 8}) == {"scan": Admission(clients=1, share=1.0)}
     assert found.reason == "commit p99 5 ms is within its ceiling of 50 ms: 1 of 8 clients may ask"
 
 
@@ -111,7 +112,7 @@ def test_a_backlog_has_a_ceiling_of_its_own() -> None:
     found = governor(commit_p99_ms=50, backlog_triggers=100)
     seen = Seen(p99_ms=5.0, lasting_ms=5.0, backlog=400)
     found.step(FINE, {"scan": 4})
-    assert found.step(seen, {"scan": 4}) == {"scan": Admission(1, 0.25)}
+    assert found.step(seen, {"scan": 4}) == {"scan": Admission(clients=1, share=0.25)}
     assert (found.state, found.reason) == (
         "lowering",
         "the backlog of 400 triggers is over its ceiling of 100 triggers: 1 of 4 clients may ask, 25 % of the time",
@@ -123,7 +124,10 @@ def test_turned_off_it_lets_everybody_ask() -> None:
     for _ in range(10):
         found.step(BROKEN, BOTH)
     found.change(GovernorConfig())
-    assert found.step(BROKEN, BOTH) == {"scan": Admission(4, 1.0), "history": Admission(4, 1.0)}
+    assert found.step(BROKEN, BOTH) == {
+        "scan": Admission(clients=4, share=1.0),
+        "history": Admission(clients=4, share=1.0),
+    }
     assert (found.state, found.reason) == ("off", "no ceiling is set: every client may ask")
     assert found.step(BROKEN, {}) == {}
 
@@ -132,7 +136,10 @@ def test_turned_on_it_begins_with_all_that_ask() -> None:
     found = Governor(GovernorConfig())
     found.step(FINE, BOTH)
     found.change(GovernorConfig(commit_p99_ms=CEILING_MS))
-    assert found.step(FINE, BOTH) == {"scan": Admission(4, 1.0), "history": Admission(4, 1.0)}
+    assert found.step(FINE, BOTH) == {
+        "scan": Admission(clients=4, share=1.0),
+        "history": Admission(clients=4, share=1.0),
+    }
     assert found.step(Seen(p99_ms=60.0, lasting_ms=60.0, backlog=0), {"scan": 4, "history": 4})["scan"].clients == 3
 
 

@@ -14,7 +14,8 @@ import pytest
 from daemon.core.configuration import load_config
 from daemon.core.configuration.database import store_of
 from daemon.core.monitoring.events import Events
-from daemon.workloads.readers.manager import Readers, WorkloadRefused
+from daemon.workloads.frame.runner import WorkloadRefused
+from daemon.workloads.readers.manager import Readers
 from schemas.config import Workload
 from tests.support.batches import batch_of, readings_of
 from tests.support.pipelines import eventually
@@ -55,30 +56,31 @@ async def test_nobody_asks_who_is_not_admitted_and_what_was_measured_only_grows(
     async with readers(tmp_path, postgresql_dsn, schema) as manager:
         await manager.start(workload(), admitted=0)
         await eventually(lambda: manager.statuses()["w"].state == "running", "ready", 60)
-        manager.admit("w", 2)
-        await eventually(lambda: manager.figures("w").cycles >= 5, "answers", 30)
+        manager["w"].admit(2)
+        await eventually(lambda: manager["w"].figures().totals.cycles >= 5, "answers", 30)
         status = manager.statuses()["w"]
         assert (status.admitted, status.clients, status.failed) == (2, 3, 0)
-        figures = manager.figures("w")
-        assert figures.rows == 80 * figures.cycles
-        assert figures.latency.get_total_count() >= figures.cycles
-        manager.admit("w", 0)
+        figures = manager["w"].figures()
+        assert figures.totals.rows == 80 * figures.totals.cycles
+        assert figures.latency.get_total_count() >= figures.totals.cycles
+        manager["w"].admit(0)
         before = await steady(manager)
-        manager.admit("w", 99)
+        manager["w"].admit(99)
         assert manager.statuses()["w"].admitted == 3
-        await eventually(lambda: manager.figures("w").cycles > before, "answers again", 30)
-        manager._readers["w"]._child._process.kill()
+        await eventually(lambda: manager["w"].figures().totals.cycles > before, "answers again", 30)
+        process = manager["w"]._process
+        process._child._process.kill()
         await eventually(lambda: manager.statuses()["w"].state == "failed", "told", 30)
-        kept = manager.figures("w").cycles
+        kept = manager["w"].figures().totals.cycles
         assert kept > before
-        await eventually(lambda: manager.figures("w").cycles > kept, "answers of another process", 60)
+        await eventually(lambda: manager["w"].figures().totals.cycles > kept, "answers of another process", 60)
         with monkeypatch.context() as patched:
-            patched.setattr("daemon.workloads.readers.reader.SILENT_S", 3.0)
-            reported_s = manager._readers["w"]._reported_s
-            await eventually(lambda: manager._readers["w"]._reported_s > reported_s, "the next report", 30)
-            manager._readers["w"]._child._process.send_signal(signal.SIGSTOP)
+            patched.setattr(process, "_silent_s", 3.0)
+            reported_s = manager["w"]._reported_s
+            await eventually(lambda: manager["w"]._reported_s > reported_s, "the next report", 30)
+            process._child._process.send_signal(signal.SIGSTOP)
             await eventually(lambda: manager.statuses()["w"].state == "failed", "a process that hangs", 60)
-            assert manager.statuses()["w"].problem == "its process has said nothing for 3 s"
+            assert manager.statuses()["w"].problem == "the process has sent nothing for 3 s"
         with pytest.raises(WorkloadRefused, match="name: workload 'w' runs already"):
             await manager.start(workload())
         assert (await manager.stop("w")).cycles > kept
@@ -90,9 +92,9 @@ async def steady(manager: Readers) -> int:
     """Wait until nobody has asked for a second, in which three clients would have done so 150 times."""
     cycles, since_s = -1, 0.0
     async with asyncio.timeout(30):
-        while cycles != manager.figures("w").cycles or time.monotonic() - since_s < 1:
-            if cycles != manager.figures("w").cycles:
-                cycles, since_s = manager.figures("w").cycles, time.monotonic()
+        while cycles != manager["w"].figures().totals.cycles or time.monotonic() - since_s < 1:
+            if cycles != manager["w"].figures().totals.cycles:
+                cycles, since_s = manager["w"].figures().totals.cycles, time.monotonic()
             await asyncio.sleep(0.05)
     return cycles
 

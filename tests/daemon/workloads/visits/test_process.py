@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from backends import open_visit_store
-from daemon.workloads.visits.following import VisitsRefused, follow, spec_of
-from daemon.workloads.visits.messages import Begun, Message, Sizes, Visited, Waiting
+from daemon.workloads.frame.messages import Message
+from daemon.workloads.frame.supervised import ProcessRefused
+from daemon.workloads.visits.messages import Begun, Sizes, Visited, Waiting, spec_of, visits_process
 from schemas.api.visits import VisitMeasure
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -20,16 +21,13 @@ from tests.support.visit_runs import assert_same, small, tables_in, undisturbed
 
 async def told(database: DatabaseConfig, visits: VisitsConfig, folder: Path, ends_with: type[Message]) -> list[Message]:
     """What a process tells that is stopped at the first message of a kind."""
-    stop = asyncio.Event()
+    process = visits_process(spec_of(database, visits, state_dir=folder), folder / "log")
     messages: list[Message] = []
-    async with (
-        asyncio.timeout(100),
-        aclosing(follow(spec_of(database, visits, state_dir=folder), folder / "log", stop=stop)) as said,
-    ):
-        async for message in said:
+    async with asyncio.timeout(100), aclosing(process.messages()) as sent:
+        async for message in sent:
             messages.append(message)
             if isinstance(message, ends_with):
-                stop.set()
+                process.stop()
     assert not [
         child for child in psutil.Process(os.getpid()).children() if "daemon.workloads.visits" in child.cmdline()
     ]
@@ -45,7 +43,7 @@ async def test_visits_go_on_where_other_workers_stopped_and_refuse_another_sky(
     try:
         messages = await told(database, forking, tmp_path, Visited)
         assert isinstance(messages[0], Begun)
-        assert messages[0].begun.last is None
+        assert messages[0].last is None
         measures = [message.visit for message in messages if isinstance(message, Visited)]
         assert isinstance(messages[-1], Sizes)
         assert [measure.visit for measure in measures] == list(range(len(measures)))
@@ -57,7 +55,7 @@ async def test_visits_go_on_where_other_workers_stopped_and_refuse_another_sky(
         staying = small(schema, workers="persistent", connections="per_visit", cadence="real", tiles=2)
         begun, visited, waiting, *rest = await told(database, staying, tmp_path, Waiting)
         assert isinstance(begun, Begun)
-        assert begun.begun.done == len(measures)
+        assert begun.done == len(measures)
         assert isinstance(visited, Visited)
         assert isinstance(waiting, Waiting)
         assert [type(message) for message in rest] == [Sizes]
@@ -65,7 +63,7 @@ async def test_visits_go_on_where_other_workers_stopped_and_refuse_another_sky(
         assert_same(found, await undisturbed(forking.model_copy(update={"visits": len(measures) + 1})))
 
         other = small(schema, survey={"seed": 8})
-        with pytest.raises(VisitsRefused, match="seed") as refused:
+        with pytest.raises(ProcessRefused, match="seed") as refused:
             await told(database, other, tmp_path, Visited)
         assert "\n" not in str(refused.value)
     finally:
@@ -81,7 +79,7 @@ async def test_a_process_goes_no_further_than_its_visits_are_heard_of(
     store = open_visit_store(database, visits, state_dir=tmp_path)
     spec = spec_of(database, visits, state_dir=tmp_path)
     try:
-        async with asyncio.timeout(100), aclosing(follow(spec, tmp_path / "log")) as said:
+        async with asyncio.timeout(100), aclosing(visits_process(spec, tmp_path / "log").messages()) as said:
             first = await next_visit(said)
             await asyncio.sleep(0.5 + 20 * first.visit_s)
             last = await store.last_visit()

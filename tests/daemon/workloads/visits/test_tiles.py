@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsst.sphgeom import UnitVector3d
 
-from daemon.workloads.visits.sphere import beside, degrees, unit
+from daemon.workloads.visits.sphere import degrees, displaced, unit
 from daemon.workloads.visits.tiles import area_factor, numbers_of, tiles_of
 
 RADIUS = math.radians(1.75)
@@ -23,7 +23,7 @@ def field(pointing, radius, count, seed=0):
     random = np.random.default_rng(seed)
     distance = radius * np.concatenate([np.sqrt(random.random(count)), np.ones(count)])
     turns = np.concatenate([random.random(count), np.arange(count) / count])
-    return unit(*degrees(beside(pointing, distance, 2 * math.pi * turns)))
+    return unit(*degrees(displaced(pointing, distance, 2 * math.pi * turns)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -68,7 +68,7 @@ def test_the_area_of_tiles_is_that_which_places_find():
     wide = math.atan(math.sqrt(2) * math.tan(radius))
     random = np.random.default_rng(5)
     distance = 2 * np.arcsin(np.sqrt(random.random(100_000)) * math.sin(wide / 2))
-    xyz = beside(pointing, distance, 2 * math.pi * random.random(100_000))
+    xyz = displaced(pointing, distance, 2 * math.pi * random.random(100_000))
     found = sum(tile.contains(xyz).mean() for tile in tiles_of(pointing, radius, n))
     cap = (1 - math.cos(wide)) / (1 - math.cos(radius))
     assert found * cap == pytest.approx(area_factor(radius, n), rel=0.01)

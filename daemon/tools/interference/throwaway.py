@@ -1,4 +1,4 @@
-"""A daemon to experiment on that nobody needs: with a server and a sender of its own, and something stored to read."""
+"""A throw-away daemon to experiment on, with a server and a sender of its own, and something stored to read."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ commit_p99_ms = {ceiling_ms}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scenery:
+class Throwaway:
     """What is to be set up.
 
     rate: triggers a second. fill: triggers that are stored before it begins. ceiling_ms: of the governor.
@@ -66,7 +66,7 @@ class Scenery:
     budget_ms: float = 100.0
     ceiling_ms: float | None = None
 
-    def words(self) -> list[str]:
+    def options(self) -> list[str]:
         """Its options of the command line."""
         words = ["--backend", self.backend.value, "--layout", self.layout.value, "--rate", f"{self.rate:g}"]
         words += ["--instruments", str(self.instruments), "--fill", str(self.fill), "--budget", f"{self.budget_ms:g}"]
@@ -74,34 +74,34 @@ class Scenery:
 
 
 @asynccontextmanager
-async def staged(
-    scenery: Scenery, folder: Path, say: Callable[[str], None], stop: asyncio.Event
+async def throwaway_daemon(
+    setup: Throwaway, folder: Path, say: Callable[[str], None], stop: asyncio.Event
 ) -> AsyncIterator[Reach]:
     """Set it up, and leave no process behind.
 
-    folder: an empty one. say: told what is being done. stop: gives up while it is being set up.
+    folder: an empty one. say: shows what is being done. stop: gives up while it is being set up.
 
     Raises:
         ServerNotInstalled, StoreError: there is no such server here, or it does not start.
         DrillFailed: the daemon does not start.
-        CommandFailed: the sender ended by itself, or it was told to stop.
+        CommandFailed: the sender ended by itself, or `stop` was set.
     """
     say("starting the database")
-    server = KINDS[scenery.backend].throwaway_server(folder / "server")
+    server = KINDS[setup.backend].throwaway_server(folder / "server")
     try:
         dsn = await asyncio.to_thread(server.start)
         port, api_port = free_port(), free_port()
         file = folder / "interference.toml"
-        file.write_text(_configuration(scenery, dsn, port, api_port), encoding="utf-8")
+        file.write_text(_configuration(setup, dsn, port, api_port), encoding="utf-8")
         daemon = DaemonProcess(file, folder, api_port=api_port)
         say("starting the daemon")
         try:
             await daemon.start()
-            say(f"storing {scenery.fill:,} triggers to read")
-            await _fill(scenery, port, folder, stop)
+            say(f"storing {setup.fill:,} triggers to read")
+            await _fill(setup, port, folder, stop)
             if stop.is_set():
                 raise CommandFailed("stopped before anything was measured; nothing stays")
-            sender = await Child.start("sender", _sender(port, scenery.rate, scenery.fill + 1), folder / "sender.log")
+            sender = await Child.start("sender", _sender(port, setup.rate, setup.fill + 1), folder / "sender.log")
             try:
                 yield Reach(url=daemon.url, token=kept_token(folder / "state"))
                 if not sender.running:
@@ -115,25 +115,25 @@ async def staged(
         await asyncio.to_thread(server.stop)
 
 
-def _configuration(scenery: Scenery, dsn: str, port: int, api_port: int) -> str:
+def _configuration(setup: Throwaway, dsn: str, port: int, api_port: int) -> str:
     text = CONFIGURATION.format(
         group=GROUP,
-        instruments=scenery.instruments,
+        instruments=setup.instruments,
         channels=", ".join(f'{{ name = "{name}" }}' for name in CHANNELS),
         port=port,
         api_port=api_port,
         dsn=json.dumps(dsn),
-        layout=scenery.layout.value,
-        budget_ms=scenery.budget_ms,
+        layout=setup.layout.value,
+        budget_ms=setup.budget_ms,
     )
-    return text if scenery.ceiling_ms is None else text + GOVERNOR.format(ceiling_ms=scenery.ceiling_ms)
+    return text if setup.ceiling_ms is None else text + GOVERNOR.format(ceiling_ms=setup.ceiling_ms)
 
 
-async def _fill(scenery: Scenery, port: int, folder: Path, stop: asyncio.Event) -> None:
-    """Store triggers as fast as possible; back when they are committed, or when told to stop."""
-    if not scenery.fill or stop.is_set():
+async def _fill(setup: Throwaway, port: int, folder: Path, stop: asyncio.Event) -> None:
+    """Store triggers as fast as possible; back when they are committed, or when `stop` is set."""
+    if not setup.fill or stop.is_set():
         return
-    more = ["--triggers", str(scenery.fill), "--finish-timeout-s", "600"]
+    more = ["--triggers", str(setup.fill), "--finish-timeout-s", "600"]
     child = await Child.start("sender", [*_sender(port, 0, 1), *more], folder / "fill.log")
     waits = [asyncio.ensure_future(each) for each in (child.ended(), stop.wait())]
     try:

@@ -15,24 +15,26 @@ from rich.text import Text
 from backends import open_store, open_visit_store
 from backends.base import StoreError, StoreFacts
 from daemon.core.outcome import CommandFailed, reason_of
-from daemon.tools.visits.words import left_words, visit_words
-from daemon.workloads.visits.course import Course
+from daemon.tools.visits.tables import left_words, state_words, visit_words
+from daemon.workloads.frame.supervised import ProcessFailed
+from daemon.workloads.visits.archive import FOLDER, VisitsArchive, VisitsInUse, read_run
 from daemon.workloads.visits.facts import facts_of
-from daemon.workloads.visits.following import VisitsFailed, follow, spec_of
-from daemon.workloads.visits.kept import CUT_OFF_ALONE, FOLDER, STOPPED, Kept, VisitsInUse
+from daemon.workloads.visits.messages import spec_of, visits_process
+from daemon.workloads.visits.progress import RunProgress
 from schemas.api.visits import VisitsRun
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
+from schemas.states import RunState
 
 COUNT_WITHIN_S = 60.0
 """Time for counting the rows at the end; after it the server's estimates have to do."""
-TELL_EVERY = 10
-"""Where there is no terminal, so many lines tell how far it is."""
+LINES = 10
+"""Where there is no terminal, so many lines show how far it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Which database, and where a run is kept. state_dir: absolute; an embedded PostgreSQL runs there."""
+    """Which database, and where a run is archived. state_dir: absolute; an embedded PostgreSQL runs there."""
 
     database: DatabaseConfig
     password: str | None
@@ -44,44 +46,38 @@ class Interrupted(CommandFailed):
     """Ctrl-C twice: it ended at once."""
 
 
-async def run_alone(place: Place, settings: VisitsConfig, console: Console) -> VisitsRun:
-    """Run visits until all are done, or until Ctrl-C; return what is kept of it, with the visits.
+async def run_standalone(place: Place, settings: VisitsConfig, console: Console) -> VisitsRun:
+    """Run visits until all are done, or until Ctrl-C; return its record, with the visits.
 
     Raises:
         CommandFailed: it cannot be done.
         StoreError: the database does not do it.
     """
-    kept = Kept(place.state_dir / FOLDER)
+    archive = VisitsArchive(place.state_dir / FOLDER)
+    target = f"{place.target}, schema {settings.schema_name}"
     try:
         with ExitStack() as stack:
-            stack.enter_context(kept.alone())
-            course = Course(kept, kept.new_id(), settings, target=f"{place.target}, schema {settings.schema_name}")
-            stack.callback(course.close)
-            course.begin(CUT_OFF_ALONE)
+            stack.enter_context(archive.locked())
+            run = RunProgress(archive, archive.new_id(), settings, target=target)
+            stack.callback(run.close)
+            run.begin()
             async with _server(place) as facts:
                 try:
-                    problem = await _carried_out(place, course, console)
+                    state, problem = await _carried_out(place, run, console)
                 except Interrupted:
-                    course.end(course.run(STOPPED, **facts_of(settings, course.done, facts)))
+                    run.end(run.record(RunState.STOPPED, **facts_of(settings, run.done, facts)))
                     raise
-                counts = await _counts(place, settings, console) if course.done else {}
-            # What `end` writes has the visits by way of the CSV.
-            run = course.run(problem, counts=counts, **facts_of(settings, course.done, facts))
-            course.end(run)
-            _see_outcome(course, problem)
-            if not len(course.series):
-                return run
-            return kept.read(course.name)
+                counts = await _counts(place, settings, console) if run.done else {}
+            record = run.record(state, problem, counts=counts, **facts_of(settings, run.done, facts))
+            run.end(record)
+            if state is RunState.FAILED:
+                done = f"{run.done:,} visits are done, and the same command goes on after them" if run.done else ""
+                raise CommandFailed("; ".join(part for part in (problem, done) if part))
+            return read_run(archive.path(run.name)) if len(run.series) else record
     except VisitsInUse as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
-        raise CommandFailed(f"--folder: {kept.folder} cannot be used ({reason_of(error)})") from None
-
-
-def _see_outcome(course: Course, problem: str | None) -> None:
-    if problem not in (None, STOPPED):
-        done = f"{course.done:,} visits are done, and the same command goes on after them" if course.done else ""
-        raise CommandFailed("; ".join(part for part in (problem, done) if part))
+        raise CommandFailed(f"--folder: {archive.folder} cannot be used ({reason_of(error)})") from None
 
 
 @asynccontextmanager
@@ -96,41 +92,45 @@ async def _server(place: Place) -> AsyncIterator[StoreFacts]:
         await store.close()
 
 
-async def _carried_out(place: Place, course: Course, console: Console) -> str | None:
-    """Follow the process to its end; return why it ended early."""
-    spec = spec_of(place.database, course.settings, state_dir=place.state_dir, password=place.password)
-    log = place.state_dir / FOLDER / "process.log"
-    with _told_to_stop(console) as stop, _Bar(course, console) as bar:
+async def _carried_out(place: Place, run: RunProgress, console: Console) -> tuple[RunState, str | None]:
+    """Follow the process to its end; return how that was, and of a failure why."""
+    spec = spec_of(place.database, run.settings, state_dir=place.state_dir, password=place.password)
+    process = visits_process(spec, place.state_dir / FOLDER / "process.log")
+    with _stopped_by_signal(process.stopping, process.stop, console), _Bar(run, console) as bar:
         try:
-            async with aclosing(follow(spec, log, stop=stop)) as messages:
+            async with aclosing(process.messages()) as messages:
                 async for message in messages:
-                    await course.take(message)
-                    bar.show(stopping=stop.is_set())
-        except VisitsFailed as error:
-            return str(error)
-    return STOPPED if course.done < course.settings.visits else None
+                    await run.take(message)
+                    bar.show(stopping=process.stopping.is_set())
+        except ProcessFailed as error:
+            return RunState.FAILED, str(error)
+    return (RunState.STOPPED if run.done < run.settings.visits else RunState.FINISHED), None
 
 
 @contextmanager
-def _told_to_stop(console: Console) -> Iterator[asyncio.Event]:
-    """Set by the first Ctrl-C or SIGTERM; the second ends it at once, which does no harm but to the visit under way."""
-    stop, loop, own = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
+def _stopped_by_signal(stopping: asyncio.Event, stop: Callable[[], None], console: Console) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM stops it; the second ends it at once, which does no harm but to the visit under way.
+
+    Raises:
+        Interrupted: there was a second one.
+    """
+    loop, own = asyncio.get_running_loop(), asyncio.current_task()
     assert own is not None
 
-    def told() -> None:
-        if stop.is_set():
+    def on_signal() -> None:
+        if stopping.is_set():
             own.cancel()
             return
         console.print("Stopping after the visit that is under way; Ctrl-C again stops at once.", highlight=False)
-        stop.set()
+        stop()
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, on_signal)
     try:
-        yield stop
+        yield
     except asyncio.CancelledError:
-        if not stop.is_set():
+        if not stopping.is_set():
             raise
         raise Interrupted(
             "stopped at once; the visit that was under way is done again by the same command, which goes on from there"
@@ -158,8 +158,8 @@ async def _counts(place: Place, settings: VisitsConfig, console: Console) -> dic
 class _Bar:
     """A progress bar on a terminal; elsewhere a line now and then, and for each problem."""
 
-    def __init__(self, course: Course, console: Console) -> None:
-        self._course = course
+    def __init__(self, run: RunProgress, console: Console) -> None:
+        self._run = run
         self._console = console
         columns: tuple[ProgressColumn, ...] = (
             SpinnerColumn(),
@@ -169,10 +169,10 @@ class _Bar:
             _Words(),
         )
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._progress.add_task("starting", total=course.settings.visits, words="")
-        self._told = 0
+        self._task = self._progress.add_task("starting", total=run.settings.visits, words="")
+        self._shown = 0
         self._problem: str | None = None
-        self._told_of: Callable[[], int] = lambda: course.done * TELL_EVERY // course.settings.visits
+        self._part: Callable[[], int] = lambda: run.done * LINES // run.settings.visits
 
     def __enter__(self) -> "_Bar":
         self._progress.start()
@@ -182,15 +182,15 @@ class _Bar:
         self._progress.stop()
 
     def show(self, *, stopping: bool) -> None:
-        """Tell how far it is."""
-        status = self._course.status()
-        state = "stopping" if stopping else status.state
+        """Show how far it is."""
+        status = self._run.status()
+        state = "stopping" if stopping else state_words(status)
         words = status.problem or " · ".join(part for part in (visit_words(status.last), left_words(status)) if part)
         self._progress.update(self._task, description=state, completed=status.done, words=words)
-        news = self._told_of() > self._told or status.problem not in (None, self._problem)
+        news = self._part() > self._shown or status.problem not in (None, self._problem)
         self._problem = status.problem
         if not self._console.is_terminal and news:
-            self._told = self._told_of()
+            self._shown = self._part()
             self._console.print(f"{status.done:,}/{status.visits:,} {words}", highlight=False, soft_wrap=True)
 
 

@@ -1,8 +1,8 @@
-"""Looks at the writing: what was counted up to a moment, and what came between two of them."""
+"""Counters of the writing at a moment, and what came between two moments."""
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ _PROCESS = psutil.Process()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """All groups together, since the daemon's start.
+class Counters:
+    """Counters of all groups together, since the daemon's start.
 
     at_s: CLOCK_MONOTONIC. fine: as `Latencies.fine`. triggers, readings: committed. received: readings.
     cpu_s: of this process. busy_s, all_s: of all cores together.
@@ -36,14 +36,14 @@ class Look:
     all_s: float
 
 
-def look(pipelines: Iterable[Pipeline]) -> Look:
-    """Look now; at least one pipeline."""
+def read_counters(pipelines: Iterable[Pipeline]) -> Counters:
+    """Counters now; at least one pipeline."""
     figures = [pipeline.figures() for pipeline in pipelines]
     own, machine = _PROCESS.cpu_times(), psutil.cpu_times()
     idle = machine.idle + getattr(machine, "iowait", 0.0)
     # Linux counts what guests use among what users do, too.
     everything = sum(machine) - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
-    return Look(
+    return Counters(
         at_s=time.monotonic(),
         fine=np.sum([pipeline.latencies.fine for pipeline in pipelines], axis=0),
         triggers=sum(each.committed.triggers for each in figures),
@@ -60,7 +60,7 @@ def waiting(pipelines: Iterable[Pipeline]) -> int:
     return sum(pipeline.waiting.triggers for pipeline in pipelines)
 
 
-def writing_between(first: Look, last: Look) -> dict[str, Any]:
+def writing_between(first: Counters, last: Counters) -> dict[str, Any]:
     """The figures of a block that are of the writing and of the machine, by their names in `Block`."""
     seconds = max(last.at_s - first.at_s, 1e-9)
     fine = last.fine - first.fine
@@ -80,10 +80,11 @@ def writing_between(first: Look, last: Look) -> dict[str, Any]:
 
 def reading_between(first: Figures, last: Figures, admitted: int, seconds: float) -> WorkloadBlock:
     """What a workload did in between."""
+    counted = last.totals - first.totals
     return WorkloadBlock(
         admitted=admitted,
-        rate=(last.cycles - first.cycles) / seconds,
-        row_rate=(last.rows - first.rows) / seconds,
+        rate=counted.cycles / seconds,
+        row_rate=counted.rows / seconds,
         **_answers(first, last),
     )
 
@@ -96,12 +97,6 @@ def with_answers(found: WorkloadBlock, first: Figures, last: Figures) -> Workloa
 def _answers(first: Figures, last: Figures) -> dict[str, Any]:
     counts = np.ctypeslib.as_array(last.latency.counts) - np.ctypeslib.as_array(first.latency.counts)
     p50, p99, most = percentiles_ms(last.latency, counts, 50, 99, 100)
-    return {
-        "cycles": last.cycles - first.cycles,
-        "in_time": last.in_time - first.in_time,
-        "failed": last.failed - first.failed,
-        "slipped_s": last.slipped_s - first.slipped_s,
-        "p50_ms": p50,
-        "p99_ms": p99,
-        "max_ms": most,
-    }
+    counted = asdict(last.totals - first.totals)
+    del counted["rows"]
+    return counted | {"p50_ms": p50, "p99_ms": p99, "max_ms": most}

@@ -1,48 +1,36 @@
-"""Governing: the governor at work in a daemon, once a second."""
+"""The governor at work in a daemon, once a second."""
 
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Protocol
 
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.pipeline import Pipeline
-from daemon.workloads.readers.governor.governor import Admission, Governor
+from daemon.workloads.readers.admission import Admission
+from daemon.workloads.readers.governor.governor import Governor
 from daemon.workloads.readers.governor.writing import Counted, Writing
+from daemon.workloads.readers.manager import Readers
 from schemas.api.status import GovernorStatus
 from schemas.config.readers import GovernorConfig
+from schemas.states import GovernorState
 
 PERIOD_S = 1.0
-FIRST = Admission(1, 1.0)
+FIRST = Admission(clients=1)
+NOBODY_HELD = frozenset({GovernorState.IDLE, GovernorState.OFF})
 OPEN_FOR = 30
 """Periods for which all may ask before that is news: who tries again what broke a ceiling does not tell each time."""
 
 
-class Governed(Protocol):
-    """Reader workloads, as far as the governor is concerned.
-
-    first: what of a new workload may ask before the governor has counted it; None while it is off.
-    """
-
-    first: Admission | None
-
-    def wanting(self) -> Mapping[str, int]:
-        """Clients that would ask if the governor let them, by workload."""
-
-    def hold(self, name: str, admission: Admission | None) -> None:
-        """Let no more than this of a workload ask from now on; None is no limit."""
-
-
-class Governing:
+class GovernorLoop:
     """Looks at the writing, asks the governor, and tells the readers and the operator.
 
     pipelines: by group; empty until the store is open.
     """
 
     def __init__(
-        self, ceilings: GovernorConfig, readers: Governed, events: Events, *, pipelines: Mapping[str, Pipeline]
+        self, ceilings: GovernorConfig, readers: Readers, events: Events, pipelines: Mapping[str, Pipeline]
     ) -> None:
-        self.pipelines = pipelines
+        self._pipelines = pipelines
         self._configured = ceilings
         self._governor = Governor(ceilings)
         self._writing = Writing()
@@ -67,7 +55,7 @@ class Governing:
         """Keep these ceilings until others are set, the configuration is changed, or the daemon ends."""
         if ceilings != self.ceilings:
             self._change(ceilings)
-            self._events.info(f"the governor was told on request: {_told(ceilings)}")
+            self._events.info(f"the ceilings of the governor were set on request: {_described(ceilings)}")
 
     def _change(self, ceilings: GovernorConfig) -> None:
         self._governor.change(ceilings)
@@ -98,28 +86,30 @@ class Governing:
             monotonic_ns,
             {
                 name: Counted(pipeline.latencies.fine, pipeline.waiting.triggers)
-                for name, pipeline in self.pipelines.items()
+                for name, pipeline in self._pipelines.items()
             },
         )
         for name, admission in self._governor.step(seen, self._readers.wanting()).items():
-            self._readers.hold(name, admission if self.ceilings.is_on else None)
-        self._tell()
+            self._readers[name].limit(admission if self.ceilings.is_on else None)
+        self._say_news()
 
-    def _tell(self) -> None:
+    def _say_news(self) -> None:
         governor = self._governor
-        self._open_for = self._open_for + 1 if governor.state in {"open", "idle", "off"} else 0
-        if governor.state == "lowering" and not self._is_holding_back:
+        self._open_for = self._open_for + 1 if governor.state in (GovernorState.OPEN, *NOBODY_HELD) else 0
+        if governor.state is GovernorState.LOWERING and not self._is_holding_back:
             self._is_holding_back = True
             self._events.warning(f"readers are held back: {governor.reason}")
-        elif self._is_holding_back and (self._open_for >= OPEN_FOR or governor.state in {"idle", "off"}):
+        elif self._is_holding_back and (
+            self._open_for >= OPEN_FOR or governor.state in (GovernorState.IDLE, GovernorState.OFF)
+        ):
             self._is_holding_back = False
             self._events.info(f"readers are not held back any more: {governor.reason}")
 
 
-def _told(ceilings: GovernorConfig) -> str:
-    told = []
+def _described(ceilings: GovernorConfig) -> str:
+    ceilings_in_words = []
     if ceilings.commit_p99_ms is not None:
-        told.append(f"at most {ceilings.commit_p99_ms:g} ms of commit p99")
+        ceilings_in_words.append(f"at most {ceilings.commit_p99_ms:g} ms of commit p99")
     if ceilings.backlog_triggers is not None:
-        told.append(f"at most {ceilings.backlog_triggers:,} triggers that wait")
-    return " and ".join(told) or "no ceiling, every reader may ask"
+        ceilings_in_words.append(f"at most {ceilings.backlog_triggers:,} triggers that wait")
+    return " and ".join(ceilings_in_words) or "no ceiling, every reader may ask"

@@ -11,7 +11,7 @@ POINTS = 1000
 
 
 def remaining_s(
-    settings: VisitsConfig, *, done: int, fit: Line | None, mean_s: float | None, beside_s: float
+    settings: VisitsConfig, *, done: int, fit: Line | None, mean_s: float | None, overhead_s: float
 ) -> float | None:
     """Seconds until `settings.visits` are done; None before there is anything to go by.
 
@@ -20,7 +20,7 @@ def remaining_s(
         done: visits in the database.
         fit: seconds of a visit against its number.
         mean_s: seconds of a visit, lately.
-        beside_s: what a visit takes besides: the making of its sources, mostly.
+        overhead_s: what a visit takes on top: the making of its sources, mostly.
 
     """
     left = settings.visits - done
@@ -29,7 +29,7 @@ def remaining_s(
     if mean_s is None:
         return None
     visits = np.linspace(done, settings.visits - 1, min(left, POINTS))
-    each_s = _seconds(visits, done, fit, mean_s) + beside_s
+    each_s = _seconds(visits, done, fit, mean_s) + overhead_s
     if settings.cadence is Cadence.REAL:
         each_s = np.maximum(each_s, settings.survey.visit_interval_s)
     return float(each_s.mean() * left)

@@ -12,7 +12,7 @@ import pytest
 from backends import open_store
 from backends.base import ReadOnly, Store, StoreUnavailable
 from backends.memory.store import MemoryStore
-from daemon.workloads.readers.workloads import Questions
+from daemon.workloads.readers.questions import Questions
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig, Workload
 from schemas.queries import LedgerEnds, Query, TriggersReadings, WindowReadings

@@ -1,4 +1,4 @@
-"""Runs of visits in words and tables, for a terminal."""
+"""Runs of visits as lines and tables of a terminal."""
 
 import numpy as np
 from rich import box
@@ -8,8 +8,8 @@ from rich.table import Table
 from daemon.client.terminal.overview import duration
 from daemon.tools.console import labelled
 from daemon.workloads.visits.figures import bin_visits, boxes, line, over
-from daemon.workloads.visits.kept import STOPPED
 from schemas.api.visits import Line, VisitMeasure, VisitsRun, VisitsStatus, VisitsSummary
+from schemas.states import RunState, VisitsPhase
 
 MIB = 2**20
 MOST_BINS = 12
@@ -71,7 +71,7 @@ def say_run(run: VisitsRun, csv: str, out: Console) -> None:
         out.print(labelled("upkeep", 7, words), soft_wrap=True)
     out.print(_rows(run))
     out.print(labelled("kept", 7, csv), soft_wrap=True)
-    if run.problem == STOPPED:
+    if run.state is RunState.STOPPED:
         done = run.visits[-1].visit + 1
         out.print(
             f"Stopped after {done:,} of {run.settings.visits:,} visits; the same command goes on from there.",
@@ -123,30 +123,36 @@ def _rows(run: VisitsRun) -> Table:
     return table
 
 
+def state_words(status: VisitsStatus) -> str:
+    """What it does."""
+    is_running = status.state is RunState.RUNNING and status.phase is not VisitsPhase.VISITING
+    return status.phase if is_running else status.state
+
+
 def status_lines(status: VisitsStatus) -> list[tuple[str, str]]:
     """How a run is, as names and texts."""
-    told = [
+    lines = [
         ("run", f"{status.id} ({status.index_mode}, {status.target})"),
-        ("state", status.state if status.problem is None else f"{status.state}: {status.problem}"),
+        ("state", state_words(status) if status.problem is None else f"{state_words(status)}: {status.problem}"),
         ("done", f"{status.done:,} of {status.visits:,} visits, {status.here:,} in this run"),
     ]
     if status.last is not None:
-        told.append(("last", f"visit {status.last.visit:,}: {visit_words(status.last)}"))
+        lines.append(("last", f"visit {status.last.visit:,}: {visit_words(status.last)}"))
     if status.mean_s is not None:
-        told.append(("mean", f"{seconds(status.mean_s)} a visit lately"))
+        lines.append(("mean", f"{seconds(status.mean_s)} a visit lately"))
     if status.fit is not None:
-        told.append(("line", line_words(status.fit)))
+        lines.append(("line", line_words(status.fit)))
     if status.compactions:
-        told.append(("upkeep", compaction_words(status.compactions, status.compact_s)))
+        lines.append(("upkeep", compaction_words(status.compactions, status.compact_s)))
     if status.over_limit is not None:
-        told.append(("limit", f"{status.over_limit:.1%} of the visits took more than {status.limit_s:g} s"))
-    if status.remaining_s is not None and status.state not in ("done", "stopped", "failed"):
-        told.append(("left", f"about {duration(status.remaining_s)}"))
-    return told
+        lines.append(("limit", f"{status.over_limit:.1%} of the visits took more than {status.limit_s:g} s"))
+    if status.remaining_s is not None and not status.state.is_over:
+        lines.append(("left", f"about {duration(status.remaining_s)}"))
+    return lines
 
 
 def runs_table(past: list[VisitsSummary]) -> Table:
-    """The runs that are kept."""
+    """The archived runs."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("id", "index mode", "visits", "took", "ended"):
         table.add_column(name, justify="right" if name in ("visits", "took") else "left")

@@ -13,23 +13,22 @@ from typing import Any, TypeVar
 
 from backends.base import StoreError, StoreUnavailable
 from backends.visits.base import VisitDone, VisitStore
+from daemon.workloads.frame.messages import Message
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.messages import (
-    Beginning,
     Begun,
     Compacting,
-    Message,
-    Rewritten,
+    CompactionDone,
     Sizes,
     Spec,
     Troubled,
     Visited,
     Waiting,
 )
-from daemon.workloads.visits.orders import Draw
 from daemon.workloads.visits.sky import Exposure, Sky
 from daemon.workloads.visits.tile import Past
 from daemon.workloads.visits.tiles import tiles_of
+from daemon.workloads.visits.worker_messages import Draw
 from daemon.workloads.visits.workers import Crew, WorkerDied
 from schemas.api.visits import COUNTS, TIMES, Compaction, TileMeasure, VisitMeasure
 from schemas.config.visits import Cadence, VisitsConfig
@@ -46,16 +45,16 @@ SIZES_EVERY_S = 30.0
 SIZES_EVERY_VISITS = 50
 
 
-class Run:
-    """Runs visits until enough are done, or until it is told to stop.
+class VisitLoop:
+    """Runs visits until enough are done, or until it is to stop.
 
     Args:
         spec: which visits, of which sky.
-        store: where they go; the run connects it, who made it closes it.
+        store: where they go; the loop connects it, who made it closes it.
         crew: does the tiles.
-        say: gets every message.
+        send: gets every message.
         stop: ends the run after the visit that is under way.
-        until_heard: is waited for before each visit.
+        acknowledged: is awaited before each visit.
 
     """
 
@@ -64,18 +63,18 @@ class Run:
         spec: Spec,
         store: VisitStore,
         crew: Crew,
-        say: Callable[[Message], None],
+        send: Callable[[Message], None],
         stop: asyncio.Event,
         *,
-        until_heard: Callable[[], Awaitable[None]] | None = None,
+        acknowledged: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._spec = spec
         self._visits = spec.visits
         self._store = store
         self._crew = crew
-        self._say = say
+        self._send = send
         self._stop = stop
-        self._until_heard = until_heard
+        self._acknowledged = acknowledged
         self._compacts = spec.visits.compact and spec.visits.index_mode is IndexMode.PARTITIONED
         self._sky = Sky(spec.visits.survey)
         self._last: VisitRecord | None = None
@@ -90,7 +89,7 @@ class Run:
 
         Raises:
             SchemaMismatch: the tables are of other settings.
-            StoreError: what trying again cannot mend.
+            StoreError: what trying again cannot fix.
         """
         try:
             await self._run()
@@ -100,14 +99,14 @@ class Run:
     async def _run(self) -> None:
         if not await self._insist(self._open):
             return
-        self._say(Begun(begun=Beginning(last=self._last, done=self._done)))
+        self._send(Begun(last=self._last, done=self._done))
         due_s = perf_counter()
         while self._done < self._spec.wanted and await self._until(due_s):
             due_s = self._due_after(perf_counter())
             if not await self._insist(self._visit):
                 return
             await self._insist(self._compact)
-            await self._insist(self._tell_sizes)
+            await self._insist(self._send_sizes)
         await self._insist(self._sizes)
 
     @property
@@ -120,20 +119,20 @@ class Run:
         self._last = await self._store.last_visit()
 
     async def _insist(self, part: Callable[[], Awaitable[None]]) -> bool:
-        """Do a part of the run, again and again while the database or a worker is away; False when told to stop."""
+        """Do a part of the run, again and again while the database or a worker is away; False when it is to stop."""
         pause_s = PAUSE_S
-        told = None
+        reported = None
         while True:
             try:
                 await part()
             except (StoreUnavailable, WorkerDied) as error:
                 self._troubled = True
-                if (reason := str(error)) != told:
-                    self._say(Troubled(problem=reason))
-                    told = reason
+                if (reason := str(error)) != reported:
+                    self._send(Troubled(problem=reason))
+                    reported = reason
             else:
                 return True
-            if await self._told_to_stop(pause_s):
+            if await self._stopped_within(pause_s):
                 return False
             pause_s = min(2 * pause_s, PAUSE_MOST_S)
 
@@ -163,7 +162,7 @@ class Run:
         self._last = record
         self._troubled = False
         measure = measure_of(exposure, measures, visit_s=visit_s, dia_s=dia_s, resumed=again or bool(past.done))
-        self._say(Visited(visit=measure, tiles=tuple(measures)))
+        self._send(Visited(visit=measure, tiles=tuple(measures)))
 
     async def _draw(self, last: VisitRecord | None) -> tuple[Exposure, Draw, float]:
         """The next exposure, prepared for the crew, and how long that took."""
@@ -202,18 +201,17 @@ class Run:
             return
         await self._store.connect()
         for table, period in await self._store.uncompacted(self._last.time_ns):
-            self._say(Compacting(compacting=table, period=period))
+            self._send(Compacting(table=table, period=period))
             began = perf_counter()
             compacted = await self._unless_stopped(self._store.compact(table, period))
             if self._stop.is_set():
                 return
             if compacted is not None:
-                self._say(
-                    Rewritten(compacted=_told(compacted, table, period, self._last.visit, perf_counter() - began))
-                )
+                compaction = _compaction(compacted, table, period, self._last.visit, perf_counter() - began)
+                self._send(CompactionDone(compaction=compaction))
 
     async def _unless_stopped(self, part: Coroutine[Any, Any, Answer]) -> Answer | None:
-        """Do a part, or leave it half done when told to stop."""
+        """Do a part, or leave it half done when it is to stop."""
         work, stop = asyncio.create_task(part), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -224,19 +222,19 @@ class Run:
             await asyncio.gather(work, stop, return_exceptions=True)
 
     async def _until(self, due_s: float) -> bool:
-        """Wait until the last visits were heard of, and the next one is due; False when told to stop."""
-        if self._until_heard is not None:
-            await self._until_heard()
+        """Wait until the last visits were acknowledged, and the next one is due; False when it is to stop."""
+        if self._acknowledged is not None:
+            await self._acknowledged()
         wait_s = due_s - perf_counter()
         if wait_s > 0:
-            self._say(Waiting(waiting=time.time_ns() + round(wait_s * 1e9)))
-        return not await self._told_to_stop(max(wait_s, 0.0))
+            self._send(Waiting(until_ns=time.time_ns() + round(wait_s * 1e9)))
+        return not await self._stopped_within(max(wait_s, 0.0))
 
     def _due_after(self, began_s: float) -> float:
         """When the visit after one that began then is due: a late one moves all that follow."""
         return began_s + (self._visits.survey.visit_interval_s if self._visits.cadence is Cadence.REAL else 0.0)
 
-    async def _told_to_stop(self, patience_s: float) -> bool:
+    async def _stopped_within(self, patience_s: float) -> bool:
         if patience_s > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), patience_s)
@@ -244,14 +242,14 @@ class Run:
             await asyncio.sleep(0)
         return self._stop.is_set()
 
-    async def _tell_sizes(self) -> None:
+    async def _send_sizes(self) -> None:
         self._since_sizes += 1
         if self._since_sizes >= SIZES_EVERY_VISITS and perf_counter() - self._sized_s >= SIZES_EVERY_S:
             await self._sizes()
 
     async def _sizes(self) -> None:
         await self._store.connect()
-        self._say(Sizes(sizes=dict(await self._store.sizes())))
+        self._send(Sizes(sizes=dict(await self._store.sizes())))
         self._since_sizes, self._sized_s = 0, perf_counter()
 
 
@@ -269,7 +267,7 @@ def _check_tiles(past: Past, visits: VisitsConfig, visit: int) -> None:
         )
 
 
-def _told(compacted: Compacted, table: str, period: int, after_visit: int, compact_s: float) -> Compaction:
+def _compaction(compacted: Compacted, table: str, period: int, after_visit: int, compact_s: float) -> Compaction:
     return Compaction(
         table=table,
         period=period,

@@ -5,7 +5,6 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import httpx
 from rich.console import Console
@@ -14,17 +13,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from daemon.client.api.asking import DaemonGone, ask
 from daemon.client.api.reach import Reach
 from daemon.core.outcome import CommandFailed
-from schemas.api.interference import Block, Experiment, Record
+from schemas.api.interference import Block, Experiment, ExperimentId, Experiments, Record
 from schemas.api.status import ExperimentStatus
+from schemas.states import ExperimentPhase
 
 PATH = "/api/v1/interference"
 PATIENCE_S = 60.0
 LOOK_S = 0.5
-PHASES = {"A": "write only", "B": "write and read", "warming up": "warming up", "reporting": "working out the report"}
+PHASES = {
+    ExperimentPhase.WARM_UP: "warming up",
+    ExperimentPhase.WRITE_ONLY: "write only",
+    ExperimentPhase.WRITE_AND_READ: "write and read",
+    ExperimentPhase.REPORTING: "computing the report",
+}
 
 
 @contextmanager
-def told_to_stop() -> Iterator[asyncio.Event]:
+def stopped_by_signal() -> Iterator[asyncio.Event]:
     """Set by Ctrl-C and SIGTERM meanwhile, which then end nothing by themselves."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -48,7 +53,7 @@ async def follow(found: Reach, settings: Experiment, console: Console, stop: asy
     try:
         async with found.client(PATIENCE_S) as client:
             answer = await ask(client, "POST", PATH, settings.model_dump(mode="json"))
-            name: str = answer.json()["id"]
+            name = ExperimentId.model_validate_json(answer.content).id
             async with _ended_with_us(client):
                 known, blocks = await _watch(client, console, stop)
             record = Record.model_validate_json((await ask(client, "GET", f"{PATH}/{name}")).content)
@@ -76,7 +81,7 @@ async def _ended_with_us(client: httpx.AsyncClient) -> AsyncIterator[None]:
 
 
 async def _watch(client: httpx.AsyncClient, console: Console, stop: asyncio.Event) -> tuple[int, int]:
-    """Tell of blocks until the experiment is over; return how many were told, and how many there were to be."""
+    """Show blocks until the experiment is over; return how many were shown, and how many there were to be."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<30}"),
@@ -88,14 +93,13 @@ async def _watch(client: httpx.AsyncClient, console: Console, stop: asyncio.Even
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("waiting for the readers", total=None, left="")
         while True:
-            told: dict[str, Any] = (
-                await ask(client, "GET", f"{PATH}?past=false&after=1000000000&blocks={known}")
-            ).json()
-            if told["running"] is None:
+            answer = await ask(client, "GET", f"{PATH}?past=false&after=1000000000&blocks={known}")
+            found = Experiments.model_validate_json(answer.content)
+            status = found.running
+            if status is None:
                 return known, planned
-            status = ExperimentStatus.model_validate(told["running"])
             planned = status.blocks
-            blocks = [Block.model_validate(block) for block in (told["live"] or {}).get("blocks", [])]
+            blocks = [] if found.live is None else found.live.blocks
             known += len(blocks)
             for block in blocks:
                 progress.console.print(_line(block, status.blocks), highlight=False)
@@ -124,10 +128,10 @@ def _line(block: Block, blocks: int) -> str:
 
 
 def _doing(status: ExperimentStatus) -> str:
-    phase = PHASES.get(status.phase, status.phase)
-    return f"{phase}, {status.readers} readers" if status.phase == "B" else phase
+    phase = PHASES[status.phase]
+    return f"{phase}, {status.readers} readers" if status.phase is ExperimentPhase.WRITE_AND_READ else phase
 
 
 def _left(status: ExperimentStatus) -> str:
     minutes, seconds = divmod(round(status.left_s), 60)
-    return f"about {minutes}:{seconds:02d} left" if status.phase != "reporting" else ""
+    return f"about {minutes}:{seconds:02d} left" if status.phase is not ExperimentPhase.REPORTING else ""

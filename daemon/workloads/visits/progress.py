@@ -1,4 +1,4 @@
-"""How a run of visits goes: what its process says, kept in memory and on disk, and told as a status."""
+"""The progress of a run of visits: what its process sends is held in memory, archived, and shown as a status."""
 
 import asyncio
 import time
@@ -9,56 +9,67 @@ from typing import Any
 
 import numpy as np
 
+from daemon.workloads.frame.messages import Message
+from daemon.workloads.frame.runner import Run
+from daemon.workloads.visits.archive import RunWriter, VisitsArchive
 from daemon.workloads.visits.facts import expected
-from daemon.workloads.visits.kept import CUT_OFF, GOES_ON, Kept, Writing
-from daemon.workloads.visits.messages import Begun, Compacting, Message, Rewritten, Sizes, Troubled, Visited, Waiting
-from daemon.workloads.visits.outlook import remaining_s
+from daemon.workloads.visits.messages import Begun, Compacting, CompactionDone, Sizes, Troubled, Visited, Waiting
+from daemon.workloads.visits.remaining import remaining_s
 from daemon.workloads.visits.series import Series
 from schemas.api.visits import Compaction, Line, TableSize, VisitMeasure, VisitsRun, VisitsStatus
 from schemas.config.visits import Cadence, VisitsConfig
+from schemas.states import RunState, VisitsPhase
+
+ENDED = {
+    RunState.RUNNING: "it had not ended when its process did; it goes on when it is started again",
+    RunState.STOPPED: "it was stopped on request",
+    RunState.INTERRUPTED: "the daemon was stopped; it goes on at the next start",
+}
+"""The problem in a record, by its state, for people; that of a run which goes on is what a kill leaves behind."""
 
 LATELY = 100
-"""Visits of which a status tells the mean."""
+"""Visits of which a status has the mean."""
 FIT_EVERY_S = 2.0
-"""The line through all visits is drawn anew no sooner: it takes milliseconds of the processor."""
+"""The line through all visits is computed again no sooner: it takes milliseconds of the processor."""
 
 
-class Course:
-    """Takes messages; `status` and `run` tell of it at any time.
+class RunProgress(Run):
+    """Takes messages; `status` and `record` show it at any time.
 
     Args:
-        kept: where it is kept; `begin` opens the files.
+        archive: where it is archived; `begin` opens the files.
         name: its id.
         settings: what was asked.
         target: where its tables are, in words.
-        series, compactions: what an earlier process kept of the same run.
+        in_daemon: whether a daemon goes on with it after a start, if it was cut off.
+        series, compactions: what an earlier process archived of the same run.
         began_ns: when it began, maybe in that process.
 
     """
 
     def __init__(
         self,
-        kept: Kept,
+        archive: VisitsArchive,
         name: str,
         settings: VisitsConfig,
         *,
         target: str,
+        in_daemon: bool = False,
         series: Series | None = None,
         compactions: Sequence[Compaction] = (),
         began_ns: int | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name, began_ns)
         self.settings = settings
         self.series = series or Series()
-        self.state = "starting"
-        self.problem: str | None = None
+        self.phase = VisitsPhase.VISITING
         self.sizes: dict[str, TableSize] = {}
         self.compactions = list(compactions)
-        self.began_ns = began_ns or time.time_ns()
         self.done = 0
-        self._kept = kept
+        self._archive = archive
         self._target = target
-        self._writing: Writing | None = None
+        self._in_daemon = in_daemon
+        self._writer: RunWriter | None = None
         self._here = self._over = self._slow = 0
         self._last: VisitMeasure | None = None
         self._last_ns: int | None = None
@@ -66,86 +77,87 @@ class Course:
         self._fitted_s = -FIT_EVERY_S
         self._ready_s = time.monotonic()
         self._lately: deque[float] = deque(maxlen=LATELY)
-        self._beside: deque[float] = deque(maxlen=LATELY)
+        self._overheads: deque[float] = deque(maxlen=LATELY)
         for seconds in self.series.column("visit_s").tolist():
             self._count(seconds)
 
-    def begin(self, cut_off: str = CUT_OFF) -> None:
-        """Open its files, and say in them that it has begun.
-
-        cut_off: its problem, as long as no end is written down.
+    def begin(self) -> None:
+        """Open its files, and write a record of a run that goes on: what a kill leaves behind.
 
         Raises:
             OSError: they cannot be written.
         """
-        self._kept.write(self.run(cut_off))
-        self._writing = Writing(self._kept, self.name)
+        self._archive.write(self.name, self.record(RunState.RUNNING))
+        self._writer = RunWriter(self._archive, self.name)
 
-    def end(self, run: VisitsRun) -> None:
-        """Close its files, and keep what became of it; of a run without visits nothing, unless it goes on.
+    def end(self, record: VisitsRun) -> None:
+        """Close its files, and write how it ended; a run without visits is removed, unless a daemon goes on with it.
 
         Raises:
             OSError: it cannot be written.
         """
         self.close()
-        if not len(self.series) and run.problem not in GOES_ON:
-            self._kept.forget(self.name)
+        if not len(self.series) and record.state is not RunState.INTERRUPTED:
+            self._archive.remove(self.name)
             return
-        self._kept.write(run)
-        self._kept.forget_old()
+        self._archive.write(self.name, record)
+        self._archive.remove_old()
 
     def close(self) -> None:
-        """Give the files back, and leave what was kept as it is."""
-        if self._writing is not None:
-            self._writing.close()
-            self._writing = None
+        """Close its files, and leave the archive as it is."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
     async def take(self, message: Message) -> None:
-        """Take what the process says.
+        """Take a message of the process.
 
         Raises:
-            OSError: it cannot be written down.
+            OSError: it cannot be archived.
         """
         match message:
             case Begun():
-                self.done = message.begun.done
-                self.state, self.problem = "running", None
+                self.done = message.done
+                self._go_on(VisitsPhase.VISITING)
                 self._ready_s = time.monotonic()
             case Visited():
                 await self._visited(message)
             case Waiting():
-                self.state = "waiting"
+                self.phase = VisitsPhase.WAITING
             case Compacting():
-                self.state = "compacting" if self.state != "stopping" else self.state
-            case Rewritten():
-                await self._compacted(message.compacted)
+                self.phase = VisitsPhase.COMPACTING
+            case CompactionDone():
+                await self._compacted(message.compaction)
             case Sizes():
                 self.sizes = message.sizes
             case Troubled():
                 self.problem = message.problem
-            case _:  # `Failed` is raised by who follows the process
+            case _:
                 raise AssertionError(message)
 
     async def _compacted(self, compaction: Compaction) -> None:
         self.compactions.append(compaction)
-        if self._writing is not None:
-            await asyncio.to_thread(self._writing.add_compaction, compaction)
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.add_compaction, compaction)
+
+    def _go_on(self, phase: VisitsPhase) -> None:
+        self.phase, self.problem = phase, None
+        if self.state is not RunState.STOPPING:
+            self.state = RunState.RUNNING
 
     async def _visited(self, message: Visited) -> None:
         visit = message.visit
         now_s = time.monotonic()
-        if (
-            self.state not in ("waiting", "compacting") and self.problem is None
-        ):  # what it waited for is nothing that a visit takes
-            self._beside.append(max(0.0, now_s - self._ready_s - visit.visit_s))
+        if self.phase is VisitsPhase.VISITING and self.problem is None:  # what it waited for is no part of a visit
+            self._overheads.append(max(0.0, now_s - self._ready_s - visit.visit_s))
         self._ready_s = now_s
-        self.state, self.problem = ("running" if self.state in ("waiting", "compacting") else self.state), None
+        self._go_on(VisitsPhase.VISITING)
         self.series.add(visit)
         self._count(visit.visit_s)
         self._last, self._last_ns = visit, time.time_ns()
         self.done = max(self.done, visit.visit + 1)
-        if self._writing is not None:
-            await asyncio.to_thread(partial(self._writing.add, visit, message.tiles))
+        if self._writer is not None:
+            await asyncio.to_thread(partial(self._writer.add, visit, message.tiles))
         if now_s - self._fitted_s >= FIT_EVERY_S:
             self._fitted_s = now_s
             rows = self.series.rows
@@ -168,14 +180,14 @@ class Course:
     @property
     def left_s(self) -> float | None:
         """Estimate of the time left."""
-        if self.state in ("done", "stopped", "failed"):
+        if self.state.is_over:
             return None
         return remaining_s(
             self.settings,
             done=self.done,
             fit=self._fit,
             mean_s=self._mean_s,
-            beside_s=float(np.mean(self._beside)) if self._beside else 0.0,
+            overhead_s=float(np.mean(self._overheads)) if self._overheads else 0.0,
         )
 
     @property
@@ -187,6 +199,7 @@ class Course:
         return VisitsStatus(
             id=self.name,
             state=self.state,
+            phase=self.phase,
             problem=self.problem,
             index_mode=self.settings.index_mode,
             target=self._target,
@@ -207,22 +220,24 @@ class Course:
             fit=self._fit,
         )
 
-    def run(self, problem: str | None, **facts: Any) -> VisitsRun:
-        """What is kept of it, without its visits: those stand in the CSV.
+    def record(self, state: RunState, problem: str | None = None, **facts: Any) -> VisitsRun:
+        """Its record in a state, without its visits: those stand in the CSV.
 
         facts: of the server and the machine.
         """
-        told: dict[str, Any] = {"product": "", "version": "", "server": {}, "machine": {}, "expected": {}} | facts
+        known: dict[str, Any] = {"product": "", "version": "", "server": {}, "machine": {}, "expected": {}} | facts
         return VisitsRun(
             id=self.name,
             began_ns=self.began_ns,
             ended_ns=time.time_ns(),
+            state=state,
+            in_daemon=self._in_daemon,
             settings=self.settings,
             visits=(),
             compactions=tuple(self.compactions),
             sizes=self.sizes,
-            problem=problem,
-            **told,
+            problem=problem or ENDED.get(state),
+            **known,
         )
 
     def expected(self) -> dict[str, float]:

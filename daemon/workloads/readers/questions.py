@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import numpy as np
 
 from backends.base import Store
-from daemon.workloads.readers.beside import Beside
+from daemon.workloads.readers.refresh import BackgroundRefresh
 from schemas.config.workloads import Workload, WorkloadKind
 from schemas.ledger import ledger_dtype
 from schemas.queries import (
@@ -27,7 +27,7 @@ VALID_S = 300.0
 """How far a snapshot looks back for an instrument's value: 300 s is the interval of validity in the paper (COOL)."""
 
 OLD_S = 1.0
-"""When the ends are asked for anew: what was written within the last second need not be hit."""
+"""When the ends are asked for again: what was written within the last second need not be hit."""
 
 
 class Questions:
@@ -45,7 +45,7 @@ class Questions:
         self._instrument = [client % group.size for client in range(workload.clients)]
         # The first and the newest ledger row of the newest run: between which triggers is drawn.
         nothing: Array = np.empty(0, ledger_dtype(group.size))
-        self._ends = Beside(lambda: store.ask(LedgerEnds(group=group)), nothing, OLD_S)
+        self._ends = BackgroundRefresh(lambda: store.ask(LedgerEnds(group=group)), nothing, OLD_S)
         kinds: Mapping[WorkloadKind, Callable[[int], Awaitable[int]]] = {
             WorkloadKind.NEWEST: self._newest,
             WorkloadKind.TREND: self._trend,
@@ -98,7 +98,7 @@ class Questions:
         if not len(tail):
             return 0
         end_ns, step_ns = int(tail[0]["last_ns"]) + 1, _ns(self._workload.step_s)
-        start_ns = end_ns - _ns(self._workload.stretch)
+        start_ns = end_ns - _ns(self._workload.span_s)
         return await self._rows(Means(group=self._group, start_ns=start_ns, end_ns=end_ns, step_ns=step_ns))
 
     async def _snapshot(self, client: int) -> int:
@@ -106,7 +106,7 @@ class Questions:
         if not len(ends):
             return 0
         newest_ns = int(ends[-1]["time_ns"])
-        first_ns = max(int(ends[0]["time_ns"]), newest_ns - _ns(self._workload.stretch))
+        first_ns = max(int(ends[0]["time_ns"]), newest_ns - _ns(self._workload.span_s))
         at_ns = int(self._random[client].integers(first_ns, newest_ns, endpoint=True))
         return await self._rows(Snapshot(group=self._group, at_ns=at_ns, within_ns=_ns(VALID_S)))
 
@@ -114,7 +114,7 @@ class Questions:
         ends = await self._ends.now()
         if not len(ends):
             return 0
-        stretch_ns, first_ns = _ns(self._workload.stretch), int(ends[0]["first_ns"])
+        stretch_ns, first_ns = _ns(self._workload.span_s), int(ends[0]["first_ns"])
         last_start_ns = max(first_ns, int(ends[-1]["last_ns"]) + 1 - stretch_ns)
         start_ns = int(self._random[client].integers(first_ns, last_start_ns, endpoint=True))
         return await self._rows(WindowReadings(group=self._group, start_ns=start_ns, end_ns=start_ns + stretch_ns))
