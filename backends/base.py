@@ -53,7 +53,7 @@ class SchemaMismatch(StoreError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class DurabilityInForce:
     """What a server really gives to a commit at one durability, by its own settings.
 
     words: one line, begins with `sync`, `async` or `NOT durable`.
@@ -79,7 +79,7 @@ class StoreFacts:
 
     backend: str
     version: str
-    durability: Mapping[Durability, Held]
+    durability: Mapping[Durability, DurabilityInForce]
     target: str
     embedded: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)

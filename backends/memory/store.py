@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.base import Held, Partition, ServerView, StoreFacts, see_not_behind
+from backends.base import DurabilityInForce, Partition, ServerView, StoreFacts, see_not_behind
 from backends.columns.reductions import newest_of_each, reducer_of
 from backends.columns.windows import in_order, see_not_too_large
 from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
@@ -33,7 +33,7 @@ from schemas.readings import Array, InstrumentGroup
 
 _OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
 
-NOT_DURABLE = Held(words="NOT durable: in the memory of this process", risk_ms=math.inf)
+NOT_DURABLE = DurabilityInForce(words="NOT durable: in the memory of this process", risk_ms=math.inf)
 
 
 @dataclass(kw_only=True)

@@ -18,8 +18,7 @@ SENDER = "daemon, as its sender sees it"
 class MeasuredServer:
     """A server of the run.
 
-    durability, risk_ms, shortfall: by `sync` and `async`, as `backends.base.Held` has them; a risk of None has no
-    limit.
+    durability, risk_ms, shortfall: by `sync` and `async`, as `DurabilityInForce` has them; a risk of None has no limit.
     """
 
     backend: Backend

@@ -101,7 +101,7 @@ async def ask_otherwise(dsn: str, pid: int, means: Query, rounds: int) -> None:
     await connection.close()
 
 
-async def beside_scans(dsn: str, begun_ns: int, first: int, seconds: float, rounds: int) -> None:
+async def during_scans(dsn: str, begun_ns: int, first: int, seconds: float, rounds: int) -> None:
     """Commit single triggers during scans, with as many processes of the server as it chooses, or with one."""
     writer = _store_of(dsn, Layout.ROWS)
     await writer.open()
@@ -149,7 +149,7 @@ async def _measure(dsn: str, pid: int, options: argparse.Namespace) -> None:
         f"{options.triggers:,} triggers of {GROUP.size} instruments in each layout, over two hours' partitions\n"
     )
     await _ask_everything(dsn, pid, begun_ns, options.triggers, options.rounds)
-    await beside_scans(dsn, begun_ns, options.triggers, options.seconds, options.rounds)
+    await during_scans(dsn, begun_ns, options.triggers, options.seconds, options.rounds)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ VISITS_NEED = {"lsst": "lsst-sphgeom"}
 
 
 class CommandFailed(Exception):
-    """A command cannot do what was asked; the message is one line that says why and what mends it."""
+    """A command cannot do what was asked; the message is one line that says why and what fixes it."""
 
 
 def require_extra(extra: str, what: str, packages: Mapping[str, str]) -> None:

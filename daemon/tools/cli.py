@@ -49,7 +49,7 @@ COMMANDS = {
     ),
     "check-config": _Place(
         "commands.check_config:check_config",
-        "Say what is wrong with a configuration, by field and with the mend; or what it means, when nothing is.",
+        "Say what is wrong with a configuration, by field and with the fix; or what it means, when nothing is.",
     ),
     "schema": _Place(
         "commands.schema:schema",

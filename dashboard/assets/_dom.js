@@ -50,7 +50,7 @@ window.triggerlog = /** @type {Triggerlog} */ ({});
 
   T.fileLink = function (path, label, of) {
     const title = label + " of " + of + ", opens in a new tab";
-    return T.make("a", "", label, { href: "/told/" + path, target: "_blank", rel: "noopener", "aria-label": title });
+    return T.make("a", "", label, { href: "/answers/" + path, target: "_blank", rel: "noopener", "aria-label": title });
   };
 
   /**

@@ -4,7 +4,7 @@
 
   T.ask = async function (path) {
     try {
-      const response = await fetch("/told/" + path);
+      const response = await fetch("/answers/" + path);
       const body = await response.json();
       if (response.ok) return { answer: body, problem: "", lost: false };
       const problem = typeof body.detail === "string" ? body.detail : "the page's server does not know this";

@@ -149,7 +149,7 @@ def _disk(disk: DiskStatus) -> dict[str, float]:
 
 
 def _visits(run: VisitsStatus) -> dict[str, Any]:
-    """As told, with the newest visit's seconds alone: the rest of it stands in the charts."""
+    """The status of visits with the seconds of the newest visit alone: the charts show the rest."""
     last = None if run.last is None else run.last.model_dump(include=LAST_VISIT)
     further = {"last": last, "remaining_s": _coarse(run.remaining_s), "active": run.is_active}
     return run.model_dump(exclude={"last"}) | further

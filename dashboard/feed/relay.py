@@ -69,11 +69,11 @@ async def file_of(api: DaemonApi, workload: str, run: str, kind: str) -> Respons
 
 
 def relay_routes(api: DaemonApi) -> APIRouter:
-    """`GET /told/storage`."""
+    """`GET /answers/storage`."""
     routes = APIRouter()
     answers = TtlCache[tuple[int, bytes]]()
 
-    @routes.get("/told/storage")
+    @routes.get("/answers/storage")
     async def storage() -> Response:
         return _json(*await answers.get("/storage", STORAGE_S, lambda: _asked(api, "/storage")))
 

@@ -133,7 +133,7 @@ NOT_BAD = f"ALTER TABLE bpm ADD CONSTRAINT not_bad CHECK (top_in < {BAD})"
 ALL_GOOD = "ALTER TABLE bpm DROP CONSTRAINT not_bad"
 
 
-async def test_postgresql_rejects_two_triggers_of_many_and_takes_them_when_it_is_mended(
+async def test_postgresql_rejects_two_triggers_of_many_and_takes_them_when_it_is_fixed(
     tmp_path: Path, database: Database
 ) -> None:
     file = configured(tmp_path, database.dsn, database.schema)
@@ -169,7 +169,7 @@ async def test_postgresql_rejects_two_triggers_of_many_and_takes_them_when_it_is
         assert len(rows) == 12
         assert (rows[0]["top_in [mm]"], rows[0]["name"], rows[-1]["trigger"]) == ("1000.0", "bpm_000", "77")
 
-        # Nothing is mended yet: they stay, and say why.
+        # Nothing is fixed yet: they stay, and say why.
         again = here(*retry)
         assert again.returncode == 1
         assert again.stdout.startswith("bpm: 0 committed (0 readings), 2 rejected again; 2 x ")

@@ -206,7 +206,7 @@ def _metrics_and_figures(site: Site, name: str) -> None:
 
 
 def _refusals(site: Site) -> None:
-    """One line each that names the field and the mend; without the token nothing is started or stopped."""
+    """One line each that names the field and the fix; without the token nothing is started or stopped."""
     url = f"{site.api}/api/v1/visits"
     assert httpx.post(url, trust_env=False).status_code == 401
     assert httpx.delete(url, trust_env=False).status_code == 401

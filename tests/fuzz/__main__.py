@@ -1,6 +1,6 @@
 """Fuzz everything, guided by coverage: `python -m tests.fuzz [--minutes 10] [--only tcp]`, or `make fuzz`.
 
-The minutes are shared by the targets. What is found is left in `build/fuzz/TARGET-findings`: mend it, and keep the
+The minutes are shared by the targets. What is found is left in `build/fuzz/TARGET-findings`: fix it, and keep the
 input in `tests/fuzz/findings/TARGET`, where the tests run it ever after. What the fuzzer learned stays in
 `build/fuzz/TARGET` for the next time.
 """

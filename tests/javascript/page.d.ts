@@ -533,7 +533,7 @@ interface VisitsAnswer {
   problem: string;
 }
 
-/** The answer to `GET /told/...`, by path. */
+/** The answer to `GET /answers/...`, by path. */
 type Answer<P extends string> = P extends "storage"
   ? StorageAnswer
   : P extends `groups/${string}/missing${string}`

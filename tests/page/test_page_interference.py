@@ -68,7 +68,7 @@ def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh:
     page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     expect(page.locator("#experiment-dose-keys button", has_text="4")).to_have_attribute("aria-pressed", "false")
     assert marked(page) == 0
-    report = httpx.get(f"{stage.page.url}/told/interference/{DOSES}/report", verify=False, trust_env=False)
+    report = httpx.get(f"{stage.page.url}/answers/interference/{DOSES}/report", verify=False, trust_env=False)
     assert "default-src 'none'" in report.headers["content-security-policy"]
     page.goto(str(report.url))
     expect(page.locator("h1")).to_have_text(DOSES)
@@ -96,7 +96,9 @@ def test_one_that_runs_is_drawn_as_it_grows_and_told_to_all_by_one_question(stag
 
 def test_the_form_says_how_long_it_will_take(stage: Stage, opened: Watched) -> None:
     # The page's process forgets a while later than the daemon does what another test had it draw.
-    until(lambda: httpx.get(stage.page.url + "/told/interference").json()["past"] == [], "what was drawn is forgotten")
+    until(
+        lambda: httpx.get(stage.page.url + "/answers/interference").json()["past"] == [], "what was drawn is forgotten"
+    )
     page = opened.again(stage.page.url)
     page.locator("#tab-interference").click()
     expect(page.locator("#experiment-lasts")).to_have_text("13 blocks, 4 min 20 s")

@@ -97,8 +97,8 @@ def test_the_dialog_for_the_token_is_fit_to_be_read_by_everybody(fresh: Watched)
 def test_the_daemon_is_asked_once_however_many_look(stage: Stage) -> None:
     before, began = ask(stage.daemon.url + "/asked"), time.monotonic()
     for _ in range(20):
-        assert ask(stage.page.url + "/told/storage")["groups"]
-        assert ask(stage.page.url + "/told/interference")["past"] == []
+        assert ask(stage.page.url + "/answers/storage")["groups"]
+        assert ask(stage.page.url + "/answers/interference")["past"] == []
     took_s = time.monotonic() - began
     after = ask(stage.daemon.url + "/asked")
     assert 0 < after["storage"] - before["storage"] <= 1 + took_s / STORAGE_S

@@ -115,10 +115,10 @@ def test_the_form_begins_with_the_configuration_and_tells_why_not(stage: Stage, 
 
 def test_the_daemon_is_asked_for_figures_only_when_there_are_more(stage: Stage) -> None:
     stage.figures(visits=run(300), shown_visits=300)
-    until(lambda: ask(stage.page.url + "/told/visits")["run"] == LIVE, "the page has heard of the run")
-    told = ask(stage.page.url + "/told/visits")
+    until(lambda: ask(stage.page.url + "/answers/visits")["run"] == LIVE, "the page has heard of the run")
+    told = ask(stage.page.url + "/answers/visits")
     before = ask(stage.daemon.url + "/asked")["visits"]
     for _ in range(20):
-        again = ask(f"{stage.page.url}/told/visits?run={told['run']}&stamp={told['figures']['stamp']}")
+        again = ask(f"{stage.page.url}/answers/visits?run={told['run']}&stamp={told['figures']['stamp']}")
         assert again["figures"] == {"stamp": told["figures"]["stamp"]}
     assert ask(stage.daemon.url + "/asked")["visits"] == before

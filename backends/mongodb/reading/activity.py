@@ -28,8 +28,8 @@ async def ask_view(database: Database) -> ServerView:
 
 def view_of(status: Mapping[str, Any]) -> ServerView:
     """Read the answer to `serverStatus`."""
-    counters = {ours: value for ours, path in COUNTERS.items() if (value := _told(status, path)) is not None}
-    looked_up = _told(status, LOOKED_UP)
+    counters = {ours: value for ours, path in COUNTERS.items() if (value := _counter(status, path)) is not None}
+    looked_up = _counter(status, LOOKED_UP)
     if looked_up is not None and "cache_misses" in counters:
         counters["cache_hits"] = max(0.0, looked_up - counters["cache_misses"])
     if "locks" in status:
@@ -39,7 +39,7 @@ def view_of(status: Mapping[str, Any]) -> ServerView:
     return ServerView(counters=counters, waits=waits)
 
 
-def _told(status: Mapping[str, Any], path: tuple[str, ...]) -> float | None:
+def _counter(status: Mapping[str, Any], path: tuple[str, ...]) -> float | None:
     value: Any = status
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -9,7 +9,7 @@ import pymongo
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import OperationFailure
 
-from backends.base import Held, StoreError, StoreUnavailable
+from backends.base import DurabilityInForce, StoreError, StoreUnavailable
 from backends.mongodb.server.client import SELECTION_S
 from schemas.api.status import Shortfall
 from schemas.batch import Durability
@@ -79,9 +79,11 @@ async def ask_server(database: Database) -> Server:
     hello = await database.command("hello")
     if "ferretdbVersion" in build:
         ignored = {"writeConcern": "ignored"}
-        return Server(product="ferretdb", version=_told(build["ferretdbVersion"]), keeps_json=True, settings=ignored)
+        return Server(
+            product="ferretdb", version=_version_of(build["ferretdbVersion"]), keeps_json=True, settings=ignored
+        )
     if "ferretdb" in build:
-        return Server(product="ferretdb", version=_told(build["ferretdb"].get("version")))
+        return Server(product="ferretdb", version=_version_of(build["ferretdb"].get("version")))
     sharded = "a sharded cluster" if hello.get("msg") == "isdbgrid" else ""
     admin = database.client.get_database("admin")
     status = await may_say(admin, {"serverStatus": 1})
@@ -95,7 +97,7 @@ async def ask_server(database: Database) -> Server:
     )
 
 
-def _told(version: object) -> str:
+def _version_of(version: object) -> str:
     # An embedded FerretDB 1 does not know its own.
     return "1" if version in ("unknown", None) else str(version).removeprefix("v")
 
@@ -134,7 +136,7 @@ def check_server(server: Server, target: str, *, writes: bool = True) -> None:
         raise StoreUnavailable(f"{target} takes no writes now: it is no primary; name the whole replica set in `dsn`")
 
 
-def held(server: Server) -> dict[Durability, Held]:
+def held(server: Server) -> dict[Durability, DurabilityInForce]:
     """What holds for each durability.
 
     https://www.mongodb.com/docs/manual/core/journaling/: the journal is on the disk at the latest after
@@ -149,25 +151,27 @@ def held(server: Server) -> dict[Durability, Held]:
         if server.settings.get(name) == wrong:
             words = f"NOT durable: {name} is {wrong} on the server, {what}"
             shortfall = Shortfall(problem=words, fix="run it with WiredTiger and its journal")
-            return dict.fromkeys(Durability, Held(words=words, risk_ms=math.inf, shortfall=shortfall))
+            return dict.fromkeys(Durability, DurabilityInForce(words=words, risk_ms=math.inf, shortfall=shortfall))
     interval = float(server.settings.get("storage.journal.commitIntervalMs", COMMIT_INTERVAL_MS))
     if server.set_name:
         members = f"the majority of {server.set_name}"
         lost = "a failover may lose what the others do not have yet"
         return {
-            Durability.SYNC: Held(words=f"sync (w: majority, j: true: in the journals of {members})", risk_ms=0),
-            Durability.ASYNC: Held(words=f"async (w: 1, j: false: {lost})", risk_ms=math.inf),
+            Durability.SYNC: DurabilityInForce(
+                words=f"sync (w: majority, j: true: in the journals of {members})", risk_ms=0
+            ),
+            Durability.ASYNC: DurabilityInForce(words=f"async (w: 1, j: false: {lost})", risk_ms=math.inf),
         }
     may = f"a crash of the server may lose its last {interval:g} ms"
     return {
-        Durability.SYNC: Held(words="sync (w: 1, j: true: in the journal)", risk_ms=0),
-        Durability.ASYNC: Held(words=f"async (w: 1, j: false: {may})", risk_ms=interval),
+        Durability.SYNC: DurabilityInForce(words="sync (w: 1, j: true: in the journal)", risk_ms=0),
+        Durability.ASYNC: DurabilityInForce(words=f"async (w: 1, j: false: {may})", risk_ms=interval),
     }
 
 
-def _ferretdb(server: Server) -> Held:
+def _ferretdb(server: Server) -> DurabilityInForce:
     name = f"FerretDB {server.version}"
-    return Held(
+    return DurabilityInForce(
         words=f"sync as far as the database behind {name} is: it commits there before it answers, and ignores `j`",
         risk_ms=0,
         shortfall=Shortfall(

@@ -15,7 +15,7 @@ END_BELOW = 9
 """A packet that begins with END and is shorter than this ends the rows."""
 
 
-class Stretch(NamedTuple):
+class PacketRun(NamedTuple):
     """Packets of one length that follow each other."""
 
     start: int
@@ -32,7 +32,7 @@ class Packets:
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.stretches: list[Stretch] = []
+        self.stretches: list[PacketRun] = []
         self.ended = False
         self.error: bytes | None = None
         self._at = 0
@@ -55,7 +55,7 @@ class Packets:
         """What came after the end."""
         return bytes(self.data[self._at :])
 
-    def of(self, stretch: Stretch) -> Array:
+    def of(self, stretch: PacketRun) -> Array:
         """View the packets of a stretch with their headers; uint8, shape (count, stride)."""
         size = stretch.packets * stretch.stride
         return np.frombuffer(self.data, np.uint8, size, stretch.start).reshape(stretch.packets, stretch.stride)
@@ -83,7 +83,7 @@ class Packets:
         """Take a packet, and those like it behind it where the one before was like it too."""
         last = self.stretches[-1] if self.stretches else None
         if last is None or last.stride != stride:
-            self.stretches.append(Stretch(self._at, 1, stride))
+            self.stretches.append(PacketRun(self._at, 1, stride))
             self._at += stride
             return
         count = self._alike(stride)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from backends.base import Held, StoreError
+from backends.base import DurabilityInForce, StoreError
 from schemas.api.status import Shortfall
 from schemas.batch import Durability
 
@@ -23,7 +23,7 @@ SETTINGS = (
 FLUSHED_AT_COMMIT = ("1", "3")
 """1 writes and flushes the log at each commit; 3, of MariaDB, does so at its prepare too."""
 UNTORN = ("ON", "1", "DETECT_AND_RECOVER")
-"""Values of innodb_doublewrite that mend a page torn by a power cut (DETECT_AND_RECOVER is MySQL's ON)."""
+"""Values of innodb_doublewrite that repair a page torn by a power cut (DETECT_AND_RECOVER is MySQL's ON)."""
 UNFLUSHED_METHODS = ("nosync", "littlesync")
 
 
@@ -70,7 +70,7 @@ def check_version(version: str, target: str) -> Product:
     return product
 
 
-def held(settings: Mapping[str, str]) -> dict[Durability, Held]:
+def held(settings: Mapping[str, str]) -> dict[Durability, DurabilityInForce]:
     """What holds for each durability; `settings` has the values of SETTINGS as SHOW GLOBAL VARIABLES gives them.
 
     It is one for all: these settings are the server's, and no session can commit in another way.
@@ -82,27 +82,27 @@ def held(settings: Mapping[str, str]) -> dict[Durability, Held]:
     binlog = ", sync_binlog 1" if _binlog(settings) else ""
     flush = settings["innodb_flush_log_at_trx_commit"]
     words = f"sync (innodb_flush_log_at_trx_commit {flush}, doublewrite on{binlog})"
-    return dict.fromkeys(Durability, Held(words=words, risk_ms=0))
+    return dict.fromkeys(Durability, DurabilityInForce(words=words, risk_ms=0))
 
 
-def _not_durable(settings: Mapping[str, str]) -> dict[Durability, Held] | None:
+def _not_durable(settings: Mapping[str, str]) -> dict[Durability, DurabilityInForce] | None:
     doublewrite, method = settings["innodb_doublewrite"], settings["innodb_flush_method"]
     if doublewrite.upper() not in UNTORN:
-        what, mend = f"innodb_doublewrite is {doublewrite} on the server, a power cut can tear its pages", "ON"
-        return _lost(what, f"innodb_doublewrite = {mend}")
+        what, fix = f"innodb_doublewrite is {doublewrite} on the server, a power cut can tear its pages", "ON"
+        return _lost(what, f"innodb_doublewrite = {fix}")
     if method.lower() in UNFLUSHED_METHODS:
         what = f"innodb_flush_method is {method} on the server, a crash of the machine can lose or corrupt anything"
         return _lost(what, "innodb_flush_method = O_DIRECT")
     return None
 
 
-def _lost(what: str, mend: str) -> dict[Durability, Held]:
+def _lost(what: str, fix: str) -> dict[Durability, DurabilityInForce]:
     words = f"NOT durable: {what}"
-    shortfall = Shortfall(problem=words, fix=f"set {mend} there")
-    return dict.fromkeys(Durability, Held(words=words, risk_ms=math.inf, shortfall=shortfall))
+    shortfall = Shortfall(problem=words, fix=f"set {fix} there")
+    return dict.fromkeys(Durability, DurabilityInForce(words=words, risk_ms=math.inf, shortfall=shortfall))
 
 
-def _delayed(settings: Mapping[str, str]) -> dict[Durability, Held] | None:
+def _delayed(settings: Mapping[str, str]) -> dict[Durability, DurabilityInForce] | None:
     """What holds where a commit is acknowledged before it is on the disk."""
     flush = settings["innodb_flush_log_at_trx_commit"]
     if flush not in FLUSHED_AT_COMMIT:
@@ -119,13 +119,15 @@ def _delayed(settings: Mapping[str, str]) -> dict[Durability, Held] | None:
     return None
 
 
-def _asynchronous(why: str, risk_ms: float, setting: str) -> dict[Durability, Held]:
+def _asynchronous(why: str, risk_ms: float, setting: str) -> dict[Durability, DurabilityInForce]:
     words = f"async ({why})"
     shortfall = Shortfall(problem=f"commits are not sync on this server, {why}", fix=f"set {setting} = 1 there")
     return {
-        Durability.SYNC: Held(words=words, risk_ms=risk_ms, shortfall=shortfall),
+        Durability.SYNC: DurabilityInForce(words=words, risk_ms=risk_ms, shortfall=shortfall),
         # Without a limit it is less than `async` promises, too: only its last moments.
-        Durability.ASYNC: Held(words=words, risk_ms=risk_ms, shortfall=shortfall if math.isinf(risk_ms) else None),
+        Durability.ASYNC: DurabilityInForce(
+            words=words, risk_ms=risk_ms, shortfall=shortfall if math.isinf(risk_ms) else None
+        ),
     }
 
 

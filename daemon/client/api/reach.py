@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daemon.core.configuration import LoadedConfig, load_config
-from daemon.core.configuration.api_token import configured_token, kept_token
+from daemon.core.configuration.api_token import configured_token, stored_token
 from daemon.core.outcome import CommandFailed
 from daemon.web.secrets import from_file
 from daemon.web.tls import client_context, pinned_context
@@ -88,7 +88,7 @@ def _token(loaded: LoadedConfig | None, file: Path | None, environment: Mapping[
     if loaded is None:
         return None
     try:
-        return configured_token(loaded, environment) or kept_token(loaded.state_dir)
+        return configured_token(loaded, environment) or stored_token(loaded.state_dir)
     except (ConfigError, OSError):
         # A user who may not read it can still ask what needs no token; the daemon refuses the rest.
         return None
@@ -97,7 +97,7 @@ def _token(loaded: LoadedConfig | None, file: Path | None, environment: Mapping[
 def _own_certificate(loaded: LoadedConfig | None) -> Path | None:
     if loaded is None or loaded.config.api.tls_certificate is None:
         return None
-    return loaded.beside(loaded.config.api.tls_certificate)
+    return loaded.resolve(loaded.config.api.tls_certificate)
 
 
 def _context(url: str, ca: Path | None, own: Path | None) -> ssl.SSLContext | None:

@@ -15,7 +15,7 @@ from schemas.readings import Array
 from schemas.wire import Ack, Answer, ErrorCode, Greeting, ProtocolError, newest_acknowledgement
 
 PASSING = frozenset({ErrorCode.TOO_MANY_CONNECTIONS, ErrorCode.TIMEOUT, ErrorCode.STOPPING})
-"""Refusals that may be over when the sender tries again; all the others need somebody to mend something."""
+"""Refusals that may be over when the sender tries again; all the others need somebody to fix something."""
 
 RETRY_FIRST_S = 0.05
 RETRY_MOST_S = 1.0
@@ -365,14 +365,14 @@ class Sender:
         self._written = self._done
         self._take(connection)
         self._say(f"connected again to {self._host}:{self._port}")
-        await self._send_kept(connection)
+        await self._send_unacknowledged(connection)
 
     def _take(self, connection: Connection) -> None:
         self._connection = connection
         if connection.closed.done():  # lost again between its answer and now
             self.lost(connection, None)
 
-    async def _send_kept(self, connection: Connection) -> None:
+    async def _send_unacknowledged(self, connection: Connection) -> None:
         while self._connection is connection and self._failure is None and self._written < self._sent:
             data, self._written = self._unwritten(), self._sent
             connection.transport.write(data)

@@ -22,7 +22,7 @@ def configured_token(loaded: LoadedConfig, environment: Mapping[str, str] = os.e
         ConfigError: there is none where it says, or one that is too short.
     """
     api = loaded.config.api
-    file = None if api.token_file is None else loaded.beside(api.token_file)
+    file = None if api.token_file is None else loaded.resolve(api.token_file)
     return from_either(api.token_env, file, environment, field="api.token", what="token", least=LEAST)
 
 
@@ -38,14 +38,14 @@ def api_token(loaded: LoadedConfig, environment: Mapping[str, str] = os.environ)
         return configured
     path = loaded.state_dir / FILE
     try:
-        return kept_token(loaded.state_dir) or _make(path)
+        return stored_token(loaded.state_dir) or _make(path)
     except OSError as error:
         raise CommandFailed(
             f"state_dir: {path} cannot be used ({reason_of(error)}); let the daemon's user own it"
         ) from None
 
 
-def kept_token(state_dir: Path) -> str | None:
+def stored_token(state_dir: Path) -> str | None:
     """The token that a daemon keeps in its state folder; None when there is none.
 
     Raises:

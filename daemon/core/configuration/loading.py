@@ -45,9 +45,9 @@ class LoadedConfig:
         dsn = self.config.database.dsn
         return f"embedded PostgreSQL under {self.state_dir}" if dsn is None else without_passwords(dsn)
 
-    def beside(self, path: str) -> Path:
+    def resolve(self, path: str) -> Path:
         """Where a path of the file leads: a relative one starts at the file's folder, or it is a credential."""
-        return _beside(self.path.parent, path, self.credentials)
+        return _resolve(self.path.parent, path, self.credentials)
 
 
 def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks_database: bool = True) -> LoadedConfig:
@@ -82,7 +82,7 @@ def identity_of(loaded: LoadedConfig, listener: Listener, field: str) -> Identit
     """
     if listener.tls_certificate is None or listener.tls_key is None:
         return None
-    return Identity(loaded.beside(listener.tls_certificate), loaded.beside(listener.tls_key), field)
+    return Identity(loaded.resolve(listener.tls_certificate), loaded.resolve(listener.tls_key), field)
 
 
 def warnings(loaded: LoadedConfig) -> list[Problem]:
@@ -108,11 +108,11 @@ def _password(
     credentials: Path,
     environment: Mapping[str, str],
 ) -> str | None:
-    file = None if section.password_file is None else _beside(folder, section.password_file, credentials)
+    file = None if section.password_file is None else _resolve(folder, section.password_file, credentials)
     return from_either(section.password_env, file, environment, field=f"{name}.password")
 
 
-def _beside(folder: Path, path: str, credentials: Path) -> Path:
+def _resolve(folder: Path, path: str, credentials: Path) -> Path:
     if path.startswith(CREDENTIAL):
         return credentials / path.removeprefix(CREDENTIAL)
     return folder / Path(path).expanduser()

@@ -20,7 +20,7 @@ PART = 128
 
 
 @dataclass(slots=True)
-class _Stretch:
+class _Group:
     """Successive closed blocks. first: int64, shape (columns,): the smallest sequence of each connection."""
 
     blocks: int
@@ -39,56 +39,56 @@ class Unsettled:
         self.blocks = 0
         self._settled = settled
         self._fine = fine
-        self._stretches: deque[_Stretch] = deque()
+        self._groups: deque[_Group] = deque()
         self._crowded = 4 * fine
 
     def __len__(self) -> int:
-        return len(self._stretches)
+        return len(self._groups)
 
     def append(self, first: Array) -> None:
         """Another closed block is on its way."""
-        self._stretches.append(_Stretch(1, first))
+        self._groups.append(_Group(1, first))
         self.blocks += 1
 
     def committed(self, blocks: int) -> None:
         """The oldest so many closed blocks are committed."""
         self.blocks -= blocks
         while blocks:
-            oldest = self._stretches[0]
+            oldest = self._groups[0]
             done = min(blocks, oldest.blocks)
             oldest.blocks -= done
             blocks -= done
             if not oldest.blocks:
-                self._stretches.popleft()
+                self._groups.popleft()
 
     def firsts(self) -> Iterator[tuple[int, Array]]:
-        """For each stretch: the closed block at which it ends, counted from the oldest, and its smallest sequences."""
+        """For each group: the closed block at which it ends, counted from the oldest, and its smallest sequences."""
         end = 0
-        for stretch in self._stretches:
-            end += stretch.blocks
-            yield end, stretch.first
+        for group in self._groups:
+            end += group.blocks
+            yield end, group.first
 
     def forget(self, column: int) -> None:
         """Nobody waits for this connection any more."""
-        for stretch in self._stretches:
-            if column < len(stretch.first):
-                stretch.first[column] = self._settled
+        for group in self._groups:
+            if column < len(group.first):
+                group.first[column] = self._settled
 
     def compact(self, upto: int) -> None:
         """Remember together what may be, of the oldest `upto` closed blocks; nothing is done until it is worth it."""
-        if len(self._stretches) < self._crowded:
+        if len(self._groups) < self._crowded:
             return
-        kept: deque[_Stretch] = deque()
+        kept: deque[_Group] = deque()
         most, end = self.blocks // PART, 0
-        for stretch in self._stretches:
-            start, end = end, end + stretch.blocks
+        for group in self._groups:
+            start, end = end, end + group.blocks
             last = kept[-1] if kept else None
             may_join = last is not None and start > self._fine and end <= upto
-            if may_join and last is not None and last.blocks + stretch.blocks <= most:
-                kept[-1] = _Stretch(last.blocks + stretch.blocks, self._smallest(last.first, stretch.first))
+            if may_join and last is not None and last.blocks + group.blocks <= most:
+                kept[-1] = _Group(last.blocks + group.blocks, self._smallest(last.first, group.first))
             else:
-                kept.append(stretch)
-        self._stretches = kept
+                kept.append(group)
+        self._groups = kept
         self._crowded = max(4 * self._fine, len(kept) + 2 * self._fine)
 
     def _smallest(self, a: Array, b: Array) -> Array:

@@ -17,8 +17,8 @@ def context_of(section: TcpSource, loaded: LoadedConfig, field: str) -> ssl.SSLC
         return None
     ca = section.tls_client_ca
     return server_context(
-        loaded.beside(section.tls_certificate),
-        loaded.beside(section.tls_key),
+        loaded.resolve(section.tls_certificate),
+        loaded.resolve(section.tls_key),
         field,
-        None if ca is None else loaded.beside(ca),
+        None if ca is None else loaded.resolve(ca),
     )

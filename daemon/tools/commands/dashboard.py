@@ -56,8 +56,8 @@ def page_arguments(loaded: LoadedConfig | None, *, host: str | None = None, port
     chosen_port = port if port is not None else (page.port if page is not None else 8121)
     arguments = ["--host", chosen_host, "--port", str(chosen_port)]
     if loaded is not None and page is not None and page.tls_certificate is not None and page.tls_key is not None:
-        arguments += ["--tls-certificate", str(loaded.beside(page.tls_certificate))]
-        arguments += ["--tls-key", str(loaded.beside(page.tls_key))]
+        arguments += ["--tls-certificate", str(loaded.resolve(page.tls_certificate))]
+        arguments += ["--tls-key", str(loaded.resolve(page.tls_key))]
     return arguments
 
 
@@ -84,5 +84,5 @@ def page_password(loaded: LoadedConfig, environment: Mapping[str, str] = os.envi
         ConfigError: the named place holds none, or one that is too short.
     """
     page = loaded.config.dashboard
-    file = None if page.password_file is None else loaded.beside(page.password_file)
+    file = None if page.password_file is None else loaded.resolve(page.password_file)
     return from_either(page.password_env, file, environment, field="dashboard.password", least=LEAST_PASSWORD)

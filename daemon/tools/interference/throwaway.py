@@ -11,7 +11,7 @@ from pathlib import Path
 from backends.kinds import KINDS
 from backends.throwaway.base import free_port
 from daemon.client.api.reach import Reach
-from daemon.core.configuration.api_token import kept_token
+from daemon.core.configuration.api_token import stored_token
 from daemon.core.outcome import CommandFailed
 from daemon.core.process.children import Child
 from daemon.tools.drill.process import DaemonProcess
@@ -103,7 +103,7 @@ async def throwaway_daemon(
                 raise CommandFailed("stopped before anything was measured; nothing stays")
             sender = await Child.start("sender", _sender(port, setup.rate, setup.fill + 1), folder / "sender.log")
             try:
-                yield Reach(url=daemon.url, token=kept_token(folder / "state"))
+                yield Reach(url=daemon.url, token=stored_token(folder / "state"))
                 if not sender.running:
                     raise CommandFailed(sender.ending())
             finally:

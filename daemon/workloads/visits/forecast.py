@@ -23,12 +23,12 @@ def forecast(settings: VisitsConfig, visits: int) -> tuple[float, float]:
     if settings.index_mode is not IndexMode.PARTITIONED:
         return sum(rows.values()), sum(count * BYTES[name] for name, count in rows.items())
     widths = {table.name: table.dtype.itemsize for table in tables_of(settings.index_mode, settings.last_columns)}
-    part = _kept_part(settings, visits)
+    part = _part_in_window(settings, visits)
     total = sum(count * widths[name] for name, count in rows.items())
     return part * sum(rows.values()), part * AROUND * total
 
 
-def _kept_part(settings: VisitsConfig, visits: int) -> float:
+def _part_in_window(settings: VisitsConfig, visits: int) -> float:
     """Part of the visits that the history window keeps; periods go as a whole."""
     if settings.window_ns is None or not visits:
         return 1.0

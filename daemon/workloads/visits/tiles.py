@@ -56,7 +56,7 @@ def tiles_of(pointing: Array, radius: float, n: int) -> tuple[Tile, ...]:
     if n == 1:
         return (Tile(0, Circle(UnitVector3d(*pointing), Angle(radius * (1 + 3 * SLACK))), pointing, radius),)
     edges = _edges(radius, n)
-    return tuple(_square(number, pointing, radius, edges) for number in _kept(n))
+    return tuple(_square(number, pointing, radius, edges) for number in _used_tiles(n))
 
 
 def numbers_of(xyz: Array, pointing: Array, radius: float, n: int) -> Array:
@@ -67,7 +67,7 @@ def numbers_of(xyz: Array, pointing: Array, radius: float, n: int) -> Array:
     column, row = (np.searchsorted(_edges(radius, n), values, side="right") - 1 for values in (x, y))
     square = before & (column >= 0) & (column < n) & (row >= 0) & (row < n)
     numbers = np.where(square, row * n + column, -1)
-    return np.where(np.isin(numbers, _kept(n)), numbers, -1)
+    return np.where(np.isin(numbers, _used_tiles(n)), numbers, -1)
 
 
 def area_factor(radius: float, n: int) -> float:
@@ -79,7 +79,7 @@ def area_factor(radius: float, n: int) -> float:
     # Solid angle of the rectangle between the origin of the tangent plane and (x, y).
     corner = np.arctan(x * y / np.sqrt(1 + x * x + y * y))
     areas = np.diff(np.diff(corner, axis=0), axis=1).ravel()
-    return float(areas[list(_kept(n))].sum() / (2 * math.pi * (1 - math.cos(radius))))
+    return float(areas[list(_used_tiles(n))].sum() / (2 * math.pi * (1 - math.cos(radius))))
 
 
 def _edges(radius: float, n: int) -> list[float]:
@@ -88,7 +88,7 @@ def _edges(radius: float, n: int) -> list[float]:
 
 
 @lru_cache
-def _kept(n: int) -> tuple[int, ...]:
+def _used_tiles(n: int) -> tuple[int, ...]:
     """Numbers of the squares that have a place of the circle: in half-squares, their nearest corner lies within n."""
 
     def nearest(i: int) -> int:

@@ -1,6 +1,6 @@
 """The tab Instruments: the grid, the worst instruments, and the orbit.
 
-The script in assets fills it, from the stream and while it is seen from `GET /told/groups/...`.
+The script in assets fills it, from the stream and while it is seen from `GET /answers/groups/...`.
 """
 
 from typing import Any

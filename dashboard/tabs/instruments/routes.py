@@ -29,8 +29,8 @@ LAST = 1000
 
 
 def group_routes(hub: Hub, api: DaemonApi) -> APIRouter:
-    """`GET /told/groups/...`: once for all browsers that ask."""
-    routes = APIRouter(prefix="/told/groups")
+    """`GET /answers/groups/...`: once for all browsers that ask."""
+    routes = APIRouter(prefix="/answers/groups")
     histories = TtlCache[Missing]()
     triggers = TtlCache[Newest]()
 

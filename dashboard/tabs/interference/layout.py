@@ -1,6 +1,6 @@
 """The tab Interference: what reading does to the writing, measured in blocks with readers and without.
 
-The script in assets fills it from `GET /told/interference` while it is seen, and from the record that is chosen.
+The script in assets fills it from `GET /answers/interference` while it is seen, and from the record that is chosen.
 """
 
 from typing import Any

@@ -92,12 +92,12 @@ class Experiments:
 
 
 def experiment_routes(api: DaemonApi) -> APIRouter:
-    """`GET /told/interference`, and what there is of an experiment."""
-    routes = APIRouter(prefix="/told/interference")
+    """`GET /answers/interference`, and what there is of an experiment."""
+    routes = APIRouter(prefix="/answers/interference")
     experiments = Experiments(api)
 
     @routes.get("")
-    async def told(
+    async def overview(
         experiment: str = "",
         samples: Annotated[int, Query(ge=0)] = 0,
         blocks: Annotated[int, Query(ge=0)] = 0,

@@ -1,6 +1,6 @@
 """The tab Storage: sizes, room left, and what an outage or a crash would mean.
 
-The script in assets fills it from the sections of the status, and from `GET /told/storage` while it is seen.
+The script in assets fills it from the sections of the status, and from `GET /answers/storage` while it is seen.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """The tab Visits: mock exposures of a telescope, how long each takes, and how that grows with the history.
 
-The script in assets fills it from the section `visits` of the status, and from `GET /told/visits` while it is seen.
+The script in assets fills it from the section `visits` of the status, and from `GET /answers/visits` while it is seen.
 """
 
 from typing import Any

@@ -148,12 +148,12 @@ def _short(name: str, column: list[float]) -> list[float]:
 
 
 def visit_routes(api: DaemonApi, status: Callable[[], VisitsStatus | None]) -> APIRouter:
-    """`GET /told/visits`, and what there is of a run."""
-    routes = APIRouter(prefix="/told/visits")
+    """`GET /answers/visits`, and what there is of a run."""
+    routes = APIRouter(prefix="/answers/visits")
     runs = VisitRuns(api, status)
 
     @routes.get("")
-    async def told(run: str = "", stamp: Annotated[int, Query(ge=0)] = 0, version: int = 0) -> Response:
+    async def overview(run: str = "", stamp: Annotated[int, Query(ge=0)] = 0, version: int = 0) -> Response:
         if run and not RUN.fullmatch(run):
             return json_answer(404, {"detail": f"there is no run {run!r}"})
         try:

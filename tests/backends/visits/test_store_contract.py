@@ -55,7 +55,7 @@ SERVERS: dict[str, tuple[str, set[str]]] = {
     "postgresql": ("postgresql_dsn", {"last-replace"}),
 }
 KINDS = [f"{server}/{mode}" for server, (_, lacks) in SERVERS.items() for mode in MODES if mode not in lacks]
-# What is deleted in a MongoDB has to be mended without transactions.
+# What is deleted in a MongoDB has to be repaired without transactions.
 LAST = {"mongodb": "last-delete_insert"}
 FEW = [f"{server}/{mode}" for server in SERVERS for mode in ("baseline", LAST.get(server, "last-wide"), "partitioned")]
 PARTITIONED = [f"{server}/partitioned" for server in SERVERS]

@@ -161,8 +161,8 @@ def test_findings_follow_from_what_was_measured() -> None:
 
 
 def test_compaction_is_counted_beside_the_visits_alone_though_the_last_period_is_still_to_be_compacted() -> None:
-    cheap, dear = (against(made_comparison(seconds, groups=(MAIN,), compact_s=each)) for each in (1e-9, 0.1))
-    for without, found in zip(cheap, dear, strict=True):
+    cheap, expensive = (against(made_comparison(seconds, groups=(MAIN,), compact_s=each)) for each in (1e-9, 0.1))
+    for without, found in zip(cheap, expensive, strict=True):
         assert found.alone == without.alone
         assert found.alone.at_end is not None
         assert found.with_upkeep is not None

@@ -11,7 +11,7 @@ import websockets
 
 from daemon.api import access, query_limit, status
 from daemon.core.configuration import load_config
-from daemon.core.configuration.api_token import api_token, kept_token
+from daemon.core.configuration.api_token import api_token, stored_token
 from daemon.web.tls import Identity, client_context
 from schemas.config import ConfigError
 from tests.daemon.api.test_api import TOKEN, WITH_TOKEN, served
@@ -140,12 +140,12 @@ def write(folder: Path, text: str = "") -> Path:
 
 def test_the_daemon_makes_a_token_once_and_keeps_it_to_itself(tmp_path: Path) -> None:
     loaded = load_config(write(tmp_path), {})
-    assert kept_token(loaded.state_dir) is None
+    assert stored_token(loaded.state_dir) is None
     token = api_token(loaded, {})
     kept = loaded.state_dir / "api-token"
     assert len(token) > 40
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert api_token(loaded, {}) == kept_token(loaded.state_dir) == token
+    assert api_token(loaded, {}) == stored_token(loaded.state_dir) == token
     kept.write_text("")  # a disk that was full
     assert api_token(loaded, {}) not in ("", token)
 

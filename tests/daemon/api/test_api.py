@@ -13,7 +13,7 @@ import pytest
 import websockets
 from prometheus_client.parser import text_string_to_metric_families
 
-from backends.base import Held, Store, StoreFacts, StoreUnavailable
+from backends.base import DurabilityInForce, Store, StoreFacts, StoreUnavailable
 from daemon.api import ApiServer
 from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
@@ -36,12 +36,12 @@ TOKEN = "a token for these tests"
 WITH_TOKEN = {"authorization": f"Bearer {TOKEN}"}
 CONFIG = Config.model_validate({"groups": [{"name": "bpm", "count": 5, "channels": [{"name": "x"}]}]})
 
-KEPT = Held(words="sync (tested)", risk_ms=0)
+KEPT = DurabilityInForce(words="sync (tested)", risk_ms=0)
 SHORTFALL = Shortfall(problem="NOT durable: nothing is written down", fix="write it down")
-SHORT = Held(words="NOT durable", risk_ms=math.inf, shortfall=SHORTFALL)
+SHORT = DurabilityInForce(words="NOT durable", risk_ms=math.inf, shortfall=SHORTFALL)
 
 
-def facts(sync: Held, delayed: Held = KEPT) -> StoreFacts:
+def facts(sync: DurabilityInForce, delayed: DurabilityInForce = KEPT) -> StoreFacts:
     durability = {Durability.SYNC: sync, Durability.ASYNC: delayed}
     return StoreFacts(backend="memory", version="1", durability=durability, target="memory", settings={"writes": "no"})
 

@@ -168,7 +168,7 @@ def test_the_password_may_be_a_credential_that_systemd_hands_over(tmp_path: Path
     text = f'{GROUP}[database]\ndsn = "{DSN}"\npassword_file = "credential:triggerlog.password"\n'
     loaded = load(tmp_path, text, {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
     assert loaded.password == "secret"
-    assert loaded.beside("credential:triggerlog.tls-key") == tmp_path / "credentials/triggerlog.tls-key"
+    assert loaded.resolve("credential:triggerlog.tls-key") == tmp_path / "credentials/triggerlog.tls-key"
     missing = said(tmp_path, text.replace("triggerlog.password", "other"), {})
     assert missing.startswith("database.password_file: /etc/credstore/other cannot be read (no such file or directory)")
 

@@ -181,7 +181,7 @@ def kept(postgresql_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 def exported(file: Path, output: Path, **options: Any) -> str:
-    """Run the command here: a process for each would be dear."""
+    """Run the command here: a process for each would be expensive."""
     with redirect_stdout(io.StringIO()) as said:
         export(file, output=output, **options)
     return said.getvalue()

@@ -346,7 +346,7 @@ async def test_a_group_that_is_not_there_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "mend"),
+    ("wrong", "fix"),
     [
         ({"missing": 1.5}, "missing: give a fraction from 0 to 1"),
         ({"rate": -1}, "rate: give 0 or more"),
@@ -359,10 +359,10 @@ async def test_a_group_that_is_not_there_is_refused() -> None:
         ({"duration_s": 0}, "duration_s: give more than 0 seconds"),
     ],
 )
-def test_a_wrong_setting_is_told_its_mend(wrong: dict, mend: str) -> None:
+def test_a_wrong_setting_is_told_its_mend(wrong: dict, fix: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         SimulateSettings(**wrong)
-    assert mend in str(refusal.value)
+    assert fix in str(refusal.value)
 
 
 PROGRAM = """
