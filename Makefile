@@ -100,7 +100,7 @@ run: $(RUNTIME) ## Log 120 simulated instruments, with the page: a real daemon, 
 	exec $(BIN)/triggerlog demo $(ARGS)
 
 .PHONY: test
-test: $(INSTALLED) tools ## Run the tests (choose some: make test ARGS="tests/schemas/test_config.py -x")
+test: $(INSTALLED) tools $(JAVASCRIPT)/node_modules/.installed ## Run the tests (choose some: make test ARGS="tests/schemas/test_config.py -x")
 	@unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile all of this again
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 

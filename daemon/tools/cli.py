@@ -29,7 +29,7 @@ class _Place(NamedTuple):
 COMMANDS = {
     "run": _Place(
         "commands.run:run",
-        "Run the daemon until SIGTERM or Ctrl-C: what was received by then is committed before it ends.",
+        "Run the daemon until SIGTERM or Ctrl-C; it commits what it has received before it ends.",
     ),
     "bench": _Place(
         "commands.bench:bench",
@@ -37,11 +37,11 @@ COMMANDS = {
     ),
     "simulate": _Place(
         "simulate.command:simulate",
-        "Send readings of simulated instruments to a daemon; say what was sent and what was acknowledged.",
+        "Send readings of simulated instruments to a daemon; report what was sent and what was acknowledged.",
     ),
     "drill": _Place(
         "drill.command:drill",
-        "Let go wrong what can: kill, stop, hang and fill what readings go through; count what was lost or doubled.",
+        "Cause failures on purpose: kill and stop processes, fill the disk; count what was lost or doubled.",
     ),
     "interference": _Place(
         "commands.interference:interference",
@@ -49,7 +49,7 @@ COMMANDS = {
     ),
     "check-config": _Place(
         "commands.check_config:check_config",
-        "Say what is wrong with a configuration, by field and with the fix; or what it means, when nothing is.",
+        "Check a configuration: print each problem with its field and what to do, or what the configuration means.",
     ),
     "schema": _Place(
         "commands.schema:schema",
@@ -76,7 +76,7 @@ COMMANDS = {
     ),
     "export": _Place(
         "export.command:export",
-        "Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all there are.",
+        "Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all of them.",
     ),
     "config-reference": _Place(
         "reference.command:config_reference",
@@ -84,11 +84,11 @@ COMMANDS = {
     ),
     "status": _Place(
         "commands.status:status",
-        "Show live how the daemon is: rates, latency, what waits, what is missing, what was refused.",
+        "Show the status of the daemon live: rates, latency, what waits, what is missing, what was refused.",
     ),
     "open-run": _Place(
         "commands.open_run:open_run",
-        "Begin a new run in every group: the timing system was restarted, and counts its triggers anew.",
+        "Start a new run in every group, after a restart of the timing system and its trigger numbers.",
     ),
     "psql": _Place(
         "commands.psql:app",
@@ -97,7 +97,7 @@ COMMANDS = {
     "dashboard": _Place("commands.dashboard:dashboard", "Serve the live page, fed by a daemon's control API."),
     "demo": _Place(
         "demo.command:demo",
-        "Show it all at work: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C.",
+        "Run a demonstration: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C.",
     ),
 }
 """The commands in the order of the help: a module below `daemon.tools`, and in it the function (the module's

@@ -43,7 +43,7 @@ def full_status(sequence: int, **changes: Any) -> Status:
         "experiment": EXPERIMENT,
         "visits": STATUS,
         "events": [{"time_ns": 1, "severity": "info", "text": "started"}],
-        "shortfall": {"sync": "fsync is off; set it on"},
+        "shortfall": {"sync": {"problem": "fsync is off", "fix": "set it on"}},
         "refused": {"unknown_instrument": 7},
         "available": False,
         "problem": "connection refused",

@@ -195,7 +195,7 @@ def test_an_experiment_is_started_stopped_and_kept(daemon: Process, page: Page, 
     expect(form.locator(".outcome")).to_have_text("The experiment was started; it is shown above.", timeout=60_000)
     expect(page.locator("#experiment progress")).to_be_visible(timeout=30_000)
     expect(page.locator("#experiments-past [data-column=state]").first).to_have_text(
-        re.compile("^✓ done"), timeout=120_000
+        re.compile("^✓ finished"), timeout=120_000
     )
     expect(page.locator("#experiment-figures tr[data-key=p99_ms1]")).to_be_visible(timeout=60_000)
     expect(page.locator("#experiment-time .main-svg").first).to_be_visible()

@@ -68,6 +68,7 @@ interface Head {
 interface StoreSection {
   backend: string;
   product: string;
+  probe: string;
   version: string;
   durability: string;
   shortfall: Record<string, string>;

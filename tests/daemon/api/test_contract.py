@@ -82,7 +82,7 @@ async def test_answers_are_what_their_routes_declare(method: str, path: str, ask
         (model,) = (each.response_model for each in routes_of(api) if each.path == path and method in each.methods)
         await api.commit(1, 2, 3)
         api.logger.pipelines["bpm"].receive(make_block(GROUP, [(4, 0), (4, 1)]))
-        await eventually(lambda: api.logger.pipelines["bpm"].committer.counts.triggers == 4)
+        await eventually(lambda: api.logger.pipelines["bpm"].figures().committed.triggers == 4)
         url = path.format(group="bpm", trigger=4) + asked
         answer = await api.client.request(method, url, headers=WITH_TOKEN)
         assert answer.status_code == 200, answer.text
