@@ -107,7 +107,7 @@ test: $(INSTALLED) tools $(JAVASCRIPT)/node_modules/.installed ## Run the tests 
 .PHONY: quick
 quick: $(INSTALLED) ## Run the tests that need no server, command or browser: a minute
 	@unset PYTHONDONTWRITEBYTECODE
-	TRIGGERLOG_QUICK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q -m "not slow and not page" $(QUICK) $(ARGS)
+	TRIGGERLOG_QUICK=1 $(BIN)/python -m pytest -n auto --dist loadfile -q -m "not slow and not page" $(QUICK) $(ARGS)
 
 # What tests use beyond Python. Without root nothing is installed: the tests that miss something skip, or fail when CI=true.
 # Of MariaDB the core package alone: it has the server's programs and starts no service.

@@ -17,6 +17,8 @@ import pytest
 from backends.base import StoreError, StoreUnavailable
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has another account run the server")
 

@@ -279,6 +279,7 @@ def test_what_is_no_record_is_told_in_one_line(tmp_path: Path) -> None:
 # --- all of it -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_tiny_comparison_runs_to_its_report_and_leaves_nothing(tmp_path: Path) -> None:
     output = tmp_path / "tiny.json"
     size = ["--quick", "--only", "main", "--backend", "postgresql", "--scale", "0.002", "--visits", "3"]
