@@ -145,6 +145,8 @@ class ExperimentRunner(Runner[ExperimentRun]):
 
     def _require_free(self, settings: Experiment) -> None:
         self._require_open()
+        if not self._pipelines:  # they are made after the store is open; one without them would measure nothing
+            raise WorkloadBusy("the daemon is starting", "try again later")
         running = self.running
         if running is not None:
             raise WorkloadBusy(f"experiment {running.name} runs already", "wait for its end, or stop it first")
