@@ -13,15 +13,6 @@ from daemon.telemetry.store.growth import Growth
 from schemas.api.status import Shortfall, StoreStatus
 from schemas.batch import Durability
 
-PRODUCTS = {
-    "postgresql": "PostgreSQL",
-    "mariadb": "MariaDB",
-    "mysql": "MySQL",
-    "mongodb": "MongoDB",
-    "ferretdb": "FerretDB",
-}
-"""Names as people write them, by what a store calls its server."""
-
 
 class StoreReport:
     """The store, as the status tells it.
