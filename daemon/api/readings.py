@@ -19,6 +19,9 @@ from schemas.readings import InstrumentGroup
 READINGS_MOST = 500_000
 """Readings asked of the store for one answer; a longer range gets its newest, and the answer says so."""
 
+MOST_DIGITS = 20
+"""Python refuses to read a number of thousands of digits, which it would be slow at."""
+
 FIVE_MINUTES_NS = 300 * 1_000_000_000
 
 GroupName = Annotated[str, Path(description="Name of an instrument group.", examples=["bpm"])]
@@ -118,7 +121,7 @@ def number_of(group: InstrumentGroup, instrument: str) -> int:
     """The number of an instrument that is named, or given by it. Raises ApiError: 404."""
     if instrument in group.instruments:
         return group.instruments.index(instrument)
-    if instrument.isdecimal() and int(instrument) < group.size:
+    if instrument.isdecimal() and len(instrument) < MOST_DIGITS and int(instrument) < group.size:
         return int(instrument)
     first, last = group.instruments[0], group.instruments[-1]
     fix = f"name one of {first} ... {last}, or give its number, 0 to {group.size - 1}"

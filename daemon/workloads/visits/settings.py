@@ -1,9 +1,8 @@
 """Settings of a run that differ from the configuration's."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
-
-import orjson
 
 from schemas.config.visits import VisitsConfig
 from schemas.visits.tables import IndexMode
@@ -21,4 +20,4 @@ def with_changes(settings: VisitsConfig, changes: Mapping[str, Any]) -> VisitsCo
     if tree["index_mode"] != IndexMode.LAST_OBJECT_TABLE and "last_update" not in changes:
         tree["last_update"] = None  # it was of another mode's table
     # Strictly, and by way of JSON, as the file is checked: `"visits": "480"` does not pass.
-    return VisitsConfig.model_validate_json(orjson.dumps(tree), strict=True)
+    return VisitsConfig.model_validate_json(json.dumps(tree), strict=True)

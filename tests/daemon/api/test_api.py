@@ -402,3 +402,9 @@ async def test_documents_of_the_api_load_nothing_from_elsewhere() -> None:
         assert "https://" not in page
         paths = (await api.client.get("/openapi.json")).json()["paths"]
         assert {"/health", "/ready", "/api/v1/status", "/api/v1/groups/{group}/readings"} <= set(paths)
+
+
+async def test_an_instrument_of_thousands_of_digits_is_none() -> None:
+    async with served() as api:
+        answer = await api.client.get("/api/v1/groups/bpm/readings", params={"instrument": "9" * 5000})
+        assert answer.status_code == 404
