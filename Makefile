@@ -168,11 +168,13 @@ format: $(INSTALLED) ## Format the code and fix what ruff can fix
 
 .PHONY: bench
 bench: $(INSTALLED) $(FERRETDB) ## Measure against the ceiling and against the ways such data is written today
-	@exec $(BIN)/python -m benchmarks $(ARGS)
+	@mkdir -p .benchmarks
+	exec $(BIN)/triggerlog bench -o ".benchmarks/$$(date -u +%Y%m%dT%H%M%SZ)-short.html" $(ARGS)
 
 .PHONY: bench-full
 bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of them, and with readers: about two hours
-	@exec $(BIN)/python -m benchmarks --full $(ARGS)
+	@mkdir -p .benchmarks
+	exec $(BIN)/triggerlog bench --full -o ".benchmarks/$$(date -u +%Y%m%dT%H%M%SZ)-full.html" $(ARGS)
 
 .PHONY: bench-visits
 bench-visits: $(INSTALLED) $(FERRETDB) ## Measure mock DIA visits, ours against the paper's ways, within 30 minutes (ARGS="--quick": 3)

@@ -5,6 +5,7 @@ import asyncio
 import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, redirect_stdout
@@ -18,11 +19,11 @@ from pytest_benchmark.utils import get_commit_info
 
 from backends import open_store
 from backends.base import StoreError
-from benchmarks.__main__ import measure
 from benchmarks.command.progress import BenchProgress
 from benchmarks.command.summary import print_choice
 from benchmarks.load.workload import GROUP, LOGGER
 from benchmarks.report.html.page import page
+from benchmarks.report.markdown import markdown
 from benchmarks.report.reading import UNVERSIONED, NoRun, run_of
 from benchmarks.report.run import Run
 from benchmarks.rounds.plan import MEASURES, PLANS
@@ -69,6 +70,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("bench.html"))
     parser.add_argument("--folder", type=Path, default=Path(".benchmarks"))
     parser.add_argument("--from", dest="kept", type=Path)
+    parser.add_argument("--markdown", type=Path)
     return parser.parse_args(argv)
 
 
@@ -99,6 +101,8 @@ def _changed(path: Path) -> int | None:
 def _report(options: argparse.Namespace, kept: Path) -> None:
     run = run_of(_read(kept))
     options.output.write_text(page(run, command(run)), encoding="utf-8")
+    if options.markdown is not None:
+        options.markdown.write_text(markdown(run, command(run)), encoding="utf-8")
     console = make_console(highlight=False)
     print_choice(run, console)
     for name, path in (("report", options.output), ("figures", kept)):
@@ -245,6 +249,30 @@ def _measured(options: argparse.Namespace, kept: Path) -> int:
     if code:
         _failed(plugin.reason or _last(output.getvalue()), options.dsn, left=plugin.left)
     return 0
+
+
+def measure(options: argparse.Namespace, kept: Path, plugins: Sequence[object] = ()) -> int:
+    """Measure and keep the JSON; return pytest's exit code. options: plan, only, backend, dsn and folder."""
+    arguments = [
+        str(ROOT / "benchmarks" / "measures" / "test_measures.py"),
+        f"-k={' or '.join(f'test_{name}' for name in PLANS[options.plan].measures(options.only))}",
+        f"--rootdir={ROOT}",
+        "--capture=no",
+        "--quiet",
+        "--quiet",
+        "--no-header",
+        "--exitfirst",
+        "--tb=short",
+    ]
+    arguments += ["--benchmark-enable", "--benchmark-quiet", f"--benchmark-json={kept}", "--timeout=0"]
+    # After a failure it warns that there is nothing to keep, which hides the failure when warnings are errors.
+    arguments += ["-W", "ignore::pytest_benchmark.logger.PytestBenchmarkWarning"]
+    arguments += [f"--plan={options.plan}", f"--folder={options.folder}"]
+    arguments += [f"--backend={backend}" for backend in options.backend or ()]
+    arguments += [f"--dsn={dsn}" for dsn in options.dsn]
+    # A service manager or a shell that ends this ends it as Ctrl-C does: what was made in a server is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return int(pytest.main(arguments, plugins=list(plugins)))
 
 
 def _stopped() -> int:

@@ -23,7 +23,7 @@ FACTS = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that `python -m benchmarks` passes on."""
+    """Add the options that `triggerlog bench` passes on."""
     parser.addoption("--plan", choices=sorted(PLANS), default="short", help="how long it all takes")
     parser.addoption("--folder", type=Path, default=Path(".benchmarks"), help="on whose disk the servers write")
     parser.addoption("--backend", type=Backend, action="append", help="a database to measure; all by default")

@@ -1,12 +1,10 @@
-"""From a kept run to tables of figures: pure functions."""
+"""From a run to tables of figures: pure functions."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from benchmarks.load.workload import INSTRUMENTS
 from benchmarks.report.formatting import counted, number
 from benchmarks.report.reader_tables import audiences, governor
-from benchmarks.report.reading import run_of
 from benchmarks.report.run import BARE_LOOP, CEILING, DAEMON, PAPER, Latency, MeasuredServer, Run, Way
 from benchmarks.report.table import Table, aim, text
 from benchmarks.rounds.summary import QUARTILES_FROM, ratio, spread
@@ -24,18 +22,16 @@ DRAIN_AIM = 5.0
 """Against the rate without a journal, and against the live rate."""
 
 
-def tables(report: Mapping[str, Any]) -> list[Table]:
-    """Make the tables of whatever the report holds; a measure that was left out has none."""
-    run = run_of(report)
+def tables(run: Run) -> list[Table]:
+    """Make the tables of whatever was measured; a measure that was left out has none."""
     made: list[Table | None] = [_throughput(run, backend) for backend in run.servers]
     made += [_ratios(run), latency_table(run), cpu(run), memory(run), journal_cost(run), drains(run)]
     made += [governor(run), audiences(run)]
     return [table for table in made if table is not None]
 
 
-def conditions(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+def conditions(run: Run) -> list[tuple[str, str]]:
     """What the figures were measured on."""
-    run = run_of(report)
     servers = [condition for server in run.servers.values() for condition in _server(server)]
     return [*facts(run), *servers]
 

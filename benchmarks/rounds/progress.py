@@ -19,7 +19,7 @@ class Watcher(Protocol):
 
 
 watchers: list[Watcher] = []
-"""Only `triggerlog bench` has one, its progress bar."""
+"""`triggerlog bench` has one, its progress bar."""
 
 
 def expect(measure: str, steps: int) -> None:

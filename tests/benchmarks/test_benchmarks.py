@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from backends.postgresql.protocol.copy import decode_arrays, decode_ledger, decode_rows
 from benchmarks.load.sending import TOGETHER, Sent
@@ -24,8 +22,9 @@ from benchmarks.measures.contenders import STRATEGIES, Contender, Kind, contende
 from benchmarks.measures.latency import SteadyDaemon, windows
 from benchmarks.measures.throughput import as_python, daemon_round, expect_readings, strategy_round
 from benchmarks.measures.verify import WrongInDatabase, verify
+from benchmarks.report.markdown import markdown
+from benchmarks.report.reading import run_of
 from benchmarks.report.tables import tables
-from benchmarks.report.terminal import markdown, print_report
 from benchmarks.rounds.commits import HZ_EDGES, Clock, Commits, completed, hz, hz_histogram, hz_quartiles, merged
 from benchmarks.rounds.plan import PLANS
 from benchmarks.rounds.rounds import Round, interleaved
@@ -495,7 +494,9 @@ class TestLatency:
 
 class TestReport:
     def test_ratios_stand_beside_their_aims(self) -> None:
-        (table,) = [table for table in tables(kept_run.kept()) if table.title == "End to end, against the others"]
+        (table,) = [
+            table for table in tables(run_of(kept_run.kept())) if table.title == "End to end, against the others"
+        ]
         rows = {row[0]: row[1:] for row in table.rows}
         assert rows["PostgreSQL: triggerlog, rows / bare copy rows"] == ("0.69 (0.69 to 0.69)", "0.6", "yes")
         assert rows["PostgreSQL: triggerlog, rows / one COPY"] == ("9.14 (9.14 to 9.14)", "5", "yes")
@@ -506,13 +507,15 @@ class TestReport:
         assert rows[fastest] == ("0.19 (0.19 to 0.19)", "1", "no")
 
     def test_asynchronous_commits_are_compared_with_their_like(self) -> None:
-        (table,) = [table for table in tables(kept_run.kept()) if table.title == "End to end, against the others"]
+        (table,) = [
+            table for table in tables(run_of(kept_run.kept())) if table.title == "End to end, against the others"
+        ]
         rows = {row[0]: row[1:] for row in table.rows}
         best = "MariaDB: triggerlog, rows, asynchronous commit / the best of its durability (load_data_async)"
         assert rows[best][1:] == ("2.5", "no")
 
     def test_the_paper_stands_beside_each_way(self) -> None:
-        table = tables(kept_run.kept())[0]
+        table = tables(run_of(kept_run.kept()))[0]
         assert table.title == "Throughput, PostgreSQL 18.4"
         rows = {row[0]: row[1:] for row in table.rows}
         row = rows["120 tables, 120 INSERTs, one commit"]
@@ -520,25 +523,20 @@ class TestReport:
         assert "369 triggers half-written by `threads_one_connection`" in table.note
 
     def test_the_daemon_has_no_commit_latency_at_full_speed(self) -> None:
-        rows = {row[0]: row[1:] for row in tables(kept_run.kept())[0].rows}
+        rows = {row[0]: row[1:] for row in tables(run_of(kept_run.kept()))[0].rows}
         assert rows["triggerlog, rows"][3:6] == ("", "", "")
 
     def test_the_latency_has_to_be_at_most_its_aim(self) -> None:
-        (table,) = [table for table in tables(kept_run.kept()) if table.title.startswith("Latency")]
+        (table,) = [table for table in tables(run_of(kept_run.kept())) if table.title.startswith("Latency")]
         rows = {row[0]: row[1:] for row in table.rows}
         assert rows["PostgreSQL, 100/s, daemon"][-3:] == ("2.38 (2.38 to 2.38)", "2", "no")
         assert rows["MariaDB, 100/s, daemon"][-3:] == ("", "", "")
 
     def test_what_was_not_measured_has_no_table(self) -> None:
-        run = kept_run.kept(benchmarks=kept_run.LATENCIES)
+        run = run_of(kept_run.kept(benchmarks=kept_run.LATENCIES))
         assert [table.title for table in tables(run)] == ["Latency from the last reading to the commit acknowledged"]
 
     def test_it_says_on_what_it_was_measured(self) -> None:
-        text = markdown(kept_run.kept(), "make bench")
+        text = markdown(run_of(kept_run.kept()), "make bench")
         for part in ("`make bench`", "Some CPU", "2 cores", "fsync on", "0.10 ms", "0123456789ab", "10.11.6", "600 ms"):
             assert part in text
-
-    def test_the_terminal_gets_the_same_figures(self) -> None:
-        output = StringIO()
-        print_report(kept_run.kept(), Console(file=output, width=240))
-        assert "0.69 (0.69 to 0.69)" in output.getvalue()

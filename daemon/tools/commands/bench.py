@@ -53,6 +53,9 @@ def bench(
         Path | None,
         typer.Option("--from", metavar="FILE", help="Measure nothing: write the report of these figures again."),
     ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all tables of figures as Markdown, too.")
+    ] = None,
 ) -> None:
     """Measure the ways to write triggers into databases, and write one HTML page that says which to choose.
 
@@ -68,6 +71,7 @@ def bench(
         "--output": output,
         "--folder": folder,
         "--from": kept,
+        "--markdown": markdown,
     }
     arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
     arguments += [f"--dsn={each}" for each in dsn or ()]

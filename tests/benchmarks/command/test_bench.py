@@ -317,9 +317,12 @@ async def test_it_measures_a_server_and_leaves_nothing_in_it(
     assert all(sum(way.counts) > 0 for way in run.ways)
 
     again = tmp_path / "again.html"
-    from_kept = benched("--from", str(report.with_suffix(".json")), "--output", str(again))
+    from_kept = benched(
+        "--from", str(report.with_suffix(".json")), "--output", str(again), "--markdown", str(again) + ".md"
+    )
     assert from_kept.returncode == 0, from_kept.stderr
     assert again.read_text() == report.read_text()
+    assert "**Throughput, PostgreSQL" in Path(f"{again}.md").read_text()  # noqa: ASYNC240
 
 
 @pytest.mark.slow
