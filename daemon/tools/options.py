@@ -8,14 +8,9 @@ import typer
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="[FILE]",
-        help="The daemon's configuration file: says where it listens, and its token.",
-        show_default=False,
-    ),
-]
+FILE_HELP = "The daemon's configuration file: says where it listens, and its token."
+ConfigFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help=FILE_HELP, show_default=False)]
+ConfigOption = Annotated[Path | None, typer.Option(metavar="FILE", help=FILE_HELP, show_default=False)]
 DaemonUrl = Annotated[
     str | None,
     typer.Option(

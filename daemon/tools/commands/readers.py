@@ -1,6 +1,5 @@
 """`triggerlog readers`: reader workloads of a daemon; list them, start one, stop one."""
 
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -11,7 +10,7 @@ from daemon.client.api.reach import Reach, reach
 from daemon.client.readers_table import readers_table
 from daemon.core.outcome import examples
 from daemon.tools.console import make_console
-from daemon.tools.options import CaFile, DaemonUrl, TokenFile
+from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile
 from schemas.api.status import ReaderStatus
 from schemas.config.workloads import MOST_CLIENTS, Workload, WorkloadKind
 
@@ -26,15 +25,6 @@ PATH = "/api/v1/readers"
 PATIENCE_S = 20.0
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the workload.", show_default=False)]
-File = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="The daemon's configuration file: says where it listens, and its token.",
-        show_default=False,
-    ),
-]
 
 
 def _help_of(field: str) -> str:
@@ -48,11 +38,11 @@ def _option(field: str, **more: Any) -> Any:
 
 @app.command("list", epilog=examples("triggerlog readers list", "triggerlog readers list --json | jq .displays.rate"))
 def list_(
-    config: File = None,
+    config: ConfigOption = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as the API gives it.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the workloads that run: how often and how fast they are answered, and how many answers are in time."""
     answer = _ask(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH)
@@ -86,7 +76,7 @@ def start(
     stretch: Annotated[float | None, _option("stretch_s", metavar="SECONDS")] = None,
     step: Annotated[float, _option("step_s", metavar="SECONDS")] = 60.0,
     radius: Annotated[float, _option("radius_deg", metavar="DEGREES")] = 0.1,
-    config: File = None,
+    config: ConfigOption = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -115,7 +105,7 @@ def start(
 @app.command(epilog=examples("triggerlog readers stop displays", "triggerlog readers stop displays --config beam.toml"))
 def stop(
     name: Name,
-    config: File = None,
+    config: ConfigOption = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

@@ -14,7 +14,7 @@ from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, examples, reason_of, require_extra
 from daemon.tools.commands.visits_run import FOLDER, run
 from daemon.tools.console import FILE_WIDTH, make_console
-from daemon.tools.options import CaFile, DaemonUrl, TokenFile
+from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile
 from daemon.workloads.frame.archive import ID
 from daemon.workloads.visits.archive import CSV, VisitsArchive
 from daemon.workloads.visits.archive import FOLDER as ARCHIVE
@@ -31,15 +31,6 @@ PATH = "/api/v1/visits"
 PATIENCE_S = 120.0
 """A report or a Parquet file is made by a process that has to start first."""
 
-File = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="The daemon's configuration file: says where it listens, its token, and where runs are kept.",
-        show_default=False,
-    ),
-]
 Folder = Annotated[
     Path | None,
     typer.Option(help=f"Where runs are kept: --folder of `visits run`. [default: --config's, or ./{FOLDER}]"),
@@ -69,11 +60,11 @@ app.command(
 
 @app.command(epilog=examples("triggerlog visits status", "triggerlog visits status --config beam.toml --json"))
 def status(
-    config: File = None,
+    config: ConfigOption = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as the API gives it.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how the visits of a daemon are."""
     answer = _ask(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH)
@@ -103,7 +94,7 @@ def start(
             show_default=False,
         ),
     ] = None,
-    config: File = None,
+    config: ConfigOption = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -115,7 +106,9 @@ def start(
 
 
 @app.command(epilog=examples("triggerlog visits stop", "triggerlog visits stop --config beam.toml"))
-def stop(config: File = None, daemon: DaemonUrl = None, token_file: TokenFile = None, ca: CaFile = None) -> None:
+def stop(
+    config: ConfigOption = None, daemon: DaemonUrl = None, token_file: TokenFile = None, ca: CaFile = None
+) -> None:
     """Stop the visits of a daemon after the one that is under way. This needs the API's token."""
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
     _say_status(VisitsStatus.model_validate(_ask(found, "DELETE", PATH).json()))
@@ -125,11 +118,11 @@ def stop(config: File = None, daemon: DaemonUrl = None, token_file: TokenFile = 
 def list_(
     *,
     folder: Folder = None,
-    config: File = None,
+    config: ConfigOption = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the runs that are kept: in a folder, or with --daemon by that daemon."""
     if daemon is not None:
@@ -161,7 +154,7 @@ def report(
     *,
     output: Output = None,
     folder: Folder = None,
-    config: File = None,
+    config: ConfigOption = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -188,7 +181,7 @@ def export(
     format_: Annotated[Format, typer.Option("--format", help="Which.")] = Format.CSV,
     output: Output = None,
     folder: Folder = None,
-    config: File = None,
+    config: ConfigOption = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

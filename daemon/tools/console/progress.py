@@ -12,15 +12,18 @@ from rich.text import Text
 class ProgressBar:
     """One line on a terminal while it is open, and nothing elsewhere.
 
-    seconds_left: how long it still takes, asked for at every repaint; by default the bar estimates it from its pace.
+    seconds_left: how long it still takes, None where that is not known, asked for at every repaint; by default the bar
+        estimates it from its pace.
     """
 
-    def __init__(self, console: Console, activity: str, *, seconds_left: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, console: Console, activity: str, *, seconds_left: Callable[[], float | None] | None = None
+    ) -> None:
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=28),
-            TextColumn("{task.fields[detail]}"),
+            _Detail(),
             _TimeLeft(seconds_left),
         )
         self._shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -40,12 +43,20 @@ class ProgressBar:
         self._shown.update(self._task, description=activity, detail=detail, completed=done, total=total)
 
 
+class _Detail(ProgressColumn):
+    """The detail, cut where the terminal ends."""
+
+    def render(self, task: Task) -> Text:
+        """As text that gives way to the other columns."""
+        return Text(str(task.fields["detail"]), overflow="ellipsis", no_wrap=True)
+
+
 class _TimeLeft(ProgressColumn):
     """The time left; where it is not known, the time that passed."""
 
     max_refresh = 1.0
 
-    def __init__(self, seconds_left: Callable[[], float] | None) -> None:
+    def __init__(self, seconds_left: Callable[[], float | None] | None) -> None:
         super().__init__()
         self._seconds_left = seconds_left
 

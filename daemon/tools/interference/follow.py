@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import httpx
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from daemon.client.api.asking import DaemonGone, ask
 from daemon.client.api.reach import Reach
 from daemon.core.outcome import CommandFailed
+from daemon.tools.console.progress import ProgressBar
 from schemas.api.interference import Block, Experiment, ExperimentId, Experiments, Record
 from schemas.api.status import ExperimentStatus
 from schemas.states import ExperimentPhase
@@ -82,16 +82,9 @@ async def _ended_with_us(client: httpx.AsyncClient) -> AsyncIterator[None]:
 
 async def _watch(client: httpx.AsyncClient, console: Console, stop: asyncio.Event) -> tuple[int, int]:
     """Show blocks until the experiment is over; return how many were shown, and how many there were to be."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description:<30}"),
-        BarColumn(bar_width=32),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[left]}", style="dim"),
-    )
     known = planned = 0
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("waiting for the readers", total=None, left="")
+    left_s: float | None = None
+    with ProgressBar(console, "waiting for the readers", seconds_left=lambda: left_s) as bar:
         while True:
             answer = await ask(client, "GET", f"{PATH}?past=false&after=1000000000&blocks={known}")
             found = Experiments.model_validate_json(answer.content)
@@ -102,12 +95,13 @@ async def _watch(client: httpx.AsyncClient, console: Console, stop: asyncio.Even
             blocks = [] if found.live is None else found.live.blocks
             known += len(blocks)
             for block in blocks:
-                progress.console.print(_line(block, status.blocks), highlight=False)
-            progress.update(task, description=_doing(status), completed=known, total=status.blocks, left=_left(status))
+                console.print(_line(block, status.blocks), highlight=False)
+            left_s = None if status.phase is ExperimentPhase.REPORTING else status.left_s
+            bar.show(_doing(status), f"{known}/{status.blocks}", done=known, total=status.blocks)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), LOOK_S)
             if stop.is_set():
-                progress.update(task, description="stopping", left="")
+                bar.show("stopping", f"{known}/{status.blocks}", done=known, total=status.blocks)
                 await _stop(client)
 
 
@@ -130,8 +124,3 @@ def _line(block: Block, blocks: int) -> str:
 def _doing(status: ExperimentStatus) -> str:
     phase = PHASES[status.phase]
     return f"{phase}, {status.readers} readers" if status.phase is ExperimentPhase.WRITE_AND_READ else phase
-
-
-def _left(status: ExperimentStatus) -> str:
-    minutes, seconds = divmod(round(status.left_s), 60)
-    return f"about {minutes}:{seconds:02d} left" if status.phase is not ExperimentPhase.REPORTING else ""

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
-from rich.text import Text
 
 from backends import open_store, open_visit_store
 from backends.base import StoreError, StoreFacts
 from daemon.core.outcome import CommandFailed, reason_of
+from daemon.tools.console.progress import ProgressBar
 from daemon.tools.visits.tables import left_words, state_words, visit_words
 from daemon.workloads.frame.supervised import ProcessFailed
 from daemon.workloads.visits.archive import FOLDER, VisitsArchive, VisitsInUse, read_run
@@ -101,7 +100,7 @@ async def _carried_out(place: Place, run: RunProgress, console: Console) -> tupl
             async with aclosing(process.messages()) as messages:
                 async for message in messages:
                     await run.take(message)
-                    bar.show(stopping=process.stopping.is_set())
+                    bar.take(stopping=process.stopping.is_set())
         except ProcessFailed as error:
             return RunState.FAILED, str(error)
     return (RunState.STOPPED if run.done < run.settings.visits else RunState.FINISHED), None
@@ -155,48 +154,28 @@ async def _counts(place: Place, settings: VisitsConfig, console: Console) -> dic
             await store.close()
 
 
-class _Bar:
+class _Bar(ProgressBar):
     """A progress bar on a terminal; elsewhere a line now and then, and for each problem."""
 
     def __init__(self, run: RunProgress, console: Console) -> None:
+        super().__init__(console, "starting", seconds_left=lambda: self._left_s)
         self._run = run
         self._console = console
-        columns: tuple[ProgressColumn, ...] = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            _Words(),
-        )
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._progress.add_task("starting", total=run.settings.visits, words="")
-        self._shown = 0
+        self._left_s: float | None = None
+        self._printed = 0
         self._problem: str | None = None
-        self._part: Callable[[], int] = lambda: run.done * LINES // run.settings.visits
 
-    def __enter__(self) -> "_Bar":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, *, stopping: bool) -> None:
+    def take(self, *, stopping: bool) -> None:
         """Show how far it is."""
         status = self._run.status()
+        self._left_s = status.remaining_s
+        counted = f"{status.done:,}/{status.visits:,}"
+        words = status.problem or visit_words(status.last)
         state = "stopping" if stopping else state_words(status)
-        words = status.problem or " · ".join(part for part in (visit_words(status.last), left_words(status)) if part)
-        self._progress.update(self._task, description=state, completed=status.done, words=words)
-        news = self._part() > self._shown or status.problem not in (None, self._problem)
+        self.show(state, f"{counted} {words}", done=status.done, total=status.visits)
+        part = status.done * LINES // status.visits
+        if not self._console.is_terminal and (part > self._printed or status.problem not in (None, self._problem)):
+            self._printed = part
+            line = " · ".join(part for part in (words, "" if status.problem else left_words(status)) if part)
+            self._console.print(f"{counted} {line}", highlight=False, soft_wrap=True)
         self._problem = status.problem
-        if not self._console.is_terminal and news:
-            self._shown = self._part()
-            self._console.print(f"{status.done:,}/{status.visits:,} {words}", highlight=False, soft_wrap=True)
-
-
-class _Words(ProgressColumn):
-    """What the last visit took, and the time left."""
-
-    def render(self, task: Task) -> Text:
-        """As text that is cut where the terminal ends."""
-        return Text(str(task.fields["words"]), style="dim", overflow="ellipsis", no_wrap=True)
