@@ -48,11 +48,6 @@ class RunState(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # the daemon died while it ran; what was written down until then is kept
 
-    @classmethod
-    def _missing_(cls, value: object) -> "RunState | None":
-        """Read the records of versions that had other words."""
-        return {"done": cls.FINISHED, "broken_off": cls.INTERRUPTED}.get(str(value))
-
     @property
     def is_over(self) -> bool:
         """Whether it has ended, in whichever way."""

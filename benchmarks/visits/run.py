@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -10,16 +11,19 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psutil
+
 from backends.base import StoreError
-from benchmarks.report.formatting import counted
+from benchmarks.report.formatting import counted, number
 from benchmarks.rounds.progress import print_line
+from benchmarks.servers.disk import fdatasync_ms
 from benchmarks.visits.measuring.checks import checked
-from benchmarks.visits.measuring.machine import machine
 from benchmarks.visits.measuring.plan import Group, planned
 from benchmarks.visits.measuring.servers import Running, running
 from benchmarks.visits.measuring.turns import Turns, facts_of, finished, measure, set_up
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.report.comparison import page
+from daemon.core.process.processor import processor
 from schemas.checking.dsn import Backend
 
 FOLDER = Path(__file__).parents[2] / "build" / "visits"
@@ -73,10 +77,10 @@ def compare(options: argparse.Namespace, folder: Path) -> Comparison:
     runs: list[Measured] = []
     notes: list[str] = []
     limits: list[int] = []
-    for number, group in enumerate(groups):
+    for index, group in enumerate(groups):
         # Only one group's servers run at a time.
         with running(folder / group.name, group.servers, print_line) as found:
-            later = sum(60 * each.minutes for each in groups[number + 1 :])
+            later = sum(60 * each.minutes for each in groups[index + 1 :])
             runs += _measured(group, found, folder, options, later, on)
         notes += found.notes
         limits += [found.memory_mib] if found.memory_mib else []
@@ -186,6 +190,18 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is out of range; use 1 or more")
     return value
+
+
+def machine(folder: Path) -> dict[str, str]:
+    """Processor, cores, memory, load and disk, in words. folder: the disk that is meant is the one it is on."""
+    return {
+        "processor": processor(),
+        "cores": str(os.cpu_count() or 1),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "load before": f"{os.getloadavg()[0]:.2f}",
+        "disk": f"an fdatasync of 8 KiB takes {number(fdatasync_ms(folder))} ms (median)",
+        "python": platform.python_version(),
+    }
 
 
 if __name__ == "__main__":

@@ -81,11 +81,6 @@ class Table:
         """A row as a packed structured dtype: every column but the BLOBs and NULLS."""
         return np.dtype([(column.name, column.dtype) for column in self.columns if _has_value(column)])
 
-    @property
-    def declared_bytes(self) -> int:
-        """Declared width of a row, BLOBs not counted, as the paper counts."""
-        return sum(np.dtype(column.dtype).itemsize for column in self.columns if column.dtype != "V")
-
 
 def _has_value(column: Column) -> bool:
     return column.dtype != "V" and column.name not in NULLS

@@ -21,8 +21,7 @@ from backends.throwaway.mongodb import ThrowawayMongodb, server_program
 from daemon.tools.drill import system as system_module
 from daemon.tools.drill.machine import Machine
 from daemon.tools.drill.process import READY_S, DaemonProcess, until
-from daemon.tools.drill.system import DrillSystem, running_system
-from daemon.tools.drill.target import Target
+from daemon.tools.drill.system import DrillSystem, Target, running_system
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
 from tests.support.kills import KILLS, THOROUGH

@@ -22,8 +22,7 @@ import pytest
 
 from backends.throwaway.postgresql import ThrowawayPostgresql
 from daemon.tools.drill.machine import Machine
-from daemon.tools.drill.system import DrillSystem, running_system
-from daemon.tools.drill.target import Target
+from daemon.tools.drill.system import DrillSystem, Target, running_system
 
 REPORT = Path(__file__).parents[2] / "build" / "soak.json"
 SECONDS = float(os.environ.get("TRIGGERLOG_SOAK_S") or 3600)

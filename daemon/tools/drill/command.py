@@ -21,7 +21,7 @@ from daemon.tools.console.progress import ProgressBar
 from daemon.tools.drill.drills import DRILLS, Drill
 from daemon.tools.drill.result import Result, table
 from daemon.tools.drill.runner import Options, run_drills
-from daemon.tools.drill.target import Target
+from daemon.tools.drill.system import Target
 from daemon.tools.options import AsJson
 from schemas.checking.dsn import Backend
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import math
+import os
+import subprocess
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,11 @@ from typing import Any
 from backends.base import StoreError
 from daemon.client.sender import SenderError
 from daemon.tools.drill.count import Count
-from daemon.tools.drill.disk import small_disk
 from daemon.tools.drill.drills import Drill
 from daemon.tools.drill.machine import Machine
 from daemon.tools.drill.process import DrillFailed
 from daemon.tools.drill.result import Result
-from daemon.tools.drill.system import DrillSystem, running_system
-from daemon.tools.drill.target import Target
+from daemon.tools.drill.system import DrillSystem, Target, running_system
 from schemas.wire import ProtocolError
 
 BYTES_A_READING = 60
@@ -125,3 +125,22 @@ async def _counted(system: DrillSystem) -> Count | None:
         return await system.count()
     except StoreError:
         return None
+
+
+@contextmanager
+def small_disk(folder: Path, kib: int) -> Iterator[str | None]:
+    """Mount a file system of so many KiB at an empty folder meanwhile; give None, or why that could not be."""
+    folder.mkdir()
+    if os.geteuid() != 0:
+        yield "only root may mount one"
+        return
+    command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k,mode=0755", "triggerlog-drill", str(folder)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    if result.returncode:
+        yield result.stderr.strip() or "mount refuses"
+        return
+    try:
+        yield None
+    finally:
+        # A process may still have it open; it is unmounted when the last one closes it.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S603, S607

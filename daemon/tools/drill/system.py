@@ -19,7 +19,6 @@ from daemon.tools.drill.count import Count, count_in
 from daemon.tools.drill.load import HOST, Load
 from daemon.tools.drill.machine import Machine
 from daemon.tools.drill.process import DaemonProcess, until
-from daemon.tools.drill.target import Target
 
 T = TypeVar("T")
 
@@ -43,6 +42,18 @@ class Recovery:
 
     first_s: float
     drained_s: float
+
+
+@dataclass(kw_only=True)
+class Target:
+    """Where a drill's daemon writes.
+
+    settings: section [database] of its configuration, without the schema.
+    server: None for a database that others may use.
+    """
+
+    settings: dict[str, Any]
+    server: ThrowawayServer | None = None
 
 
 class DrillSystem:

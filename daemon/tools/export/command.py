@@ -131,14 +131,14 @@ async def _export(
 def _writer(path: Path, ending: str, about: About) -> Writer:
     # Each format imports a library of its own.
     if ending == ".parquet":
-        from daemon.tools.export.parquet import ParquetWriter  # noqa: PLC0415
+        from daemon.tools.export.arrow import ParquetWriter  # noqa: PLC0415
 
         return ParquetWriter(path, about)
     if NEEDED[ending] == "h5py":
         from daemon.tools.export.hdf5 import Hdf5Writer  # noqa: PLC0415
 
         return Hdf5Writer(path, about)
-    from daemon.tools.export.text import CsvWriter  # noqa: PLC0415
+    from daemon.tools.export.arrow import CsvWriter  # noqa: PLC0415
 
     return CsvWriter(path, about, compressed=ending == ".csv.gz")
 

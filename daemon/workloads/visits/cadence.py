@@ -5,9 +5,6 @@ Each night begins with a visit at dusk. All of it is arithmetic of int64 nanosec
 
 import datetime
 
-import numpy as np
-
-from schemas.readings import Array
 from schemas.visits.survey import DAY_NS, Survey
 
 
@@ -21,12 +18,6 @@ def time_of(survey: Survey, visit: int) -> int:
     """When a visit is, in ns; the first is visit 0."""
     night, number = divmod(visit, survey.visits_a_night)
     return dusk_ns(survey) + night * DAY_NS + number * survey.visit_interval_ns
-
-
-def times_of(survey: Survey, visits: Array) -> Array:
-    """When many visits are: int64, shape (visits,), to int64 ns of the same shape."""
-    night, number = np.divmod(visits, survey.visits_a_night)
-    return np.asarray(dusk_ns(survey) + night * DAY_NS + number * survey.visit_interval_ns)
 
 
 def visits_in(survey: Survey, stretch_ns: int) -> int:

@@ -59,17 +59,6 @@ def tiles_of(pointing: Array, radius: float, n: int) -> tuple[Tile, ...]:
     return tuple(_square(number, pointing, radius, edges) for number in _used_tiles(n))
 
 
-def numbers_of(xyz: Array, pointing: Array, radius: float, n: int) -> Array:
-    """Number of the tile that each place is in, -1 if in none: float64 (m, 3) to int64 (m,); as `contains` says."""
-    if n == 1:
-        return np.where(within(xyz, pointing, radius * (1 + SLACK)), 0, -1)
-    x, y, before = _on_plane(xyz, pointing)
-    column, row = (np.searchsorted(_edges(radius, n), values, side="right") - 1 for values in (x, y))
-    square = before & (column >= 0) & (column < n) & (row >= 0) & (row < n)
-    numbers = np.where(square, row * n + column, -1)
-    return np.where(np.isin(numbers, _used_tiles(n)), numbers, -1)
-
-
 def area_factor(radius: float, n: int) -> float:
     """Area of the tiles over that of the circle: 1 for n = 1, near 1.273 for n = 5, near 1.137 for n = 15."""
     if n == 1:

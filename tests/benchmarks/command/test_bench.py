@@ -23,9 +23,8 @@ import pytest
 from rich.console import Console
 
 from benchmarks.command.bench import Refused, command, main, targets, with_password
-from benchmarks.command.progress import expected
+from benchmarks.command.progress import Measure, TimeLeft, expected
 from benchmarks.command.summary import main_ways, print_choice
-from benchmarks.command.time_left import Measure, TimeLeft
 from benchmarks.measures.contenders import measured
 from benchmarks.report.reading import run_of
 from benchmarks.rounds.plan import PLANS

@@ -14,8 +14,7 @@ from daemon.tools.drill.count import Tally, windows
 from daemon.tools.drill.drills import DRILLS
 from daemon.tools.drill.machine import ClockStep, Machine
 from daemon.tools.drill.result import Result
-from daemon.tools.drill.system import running_system
-from daemon.tools.drill.target import Target
+from daemon.tools.drill.system import Target, running_system
 from schemas.ledger import ledger_dtype
 from schemas.queries import answer_dtype
 from schemas.readings import Array

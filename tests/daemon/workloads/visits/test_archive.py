@@ -13,8 +13,7 @@ from daemon.workloads.frame.archive import ID, RecordDamaged
 from daemon.workloads.visits.archive import RunWriter, VisitsArchive, VisitsInUse, read_csv, read_run
 from daemon.workloads.visits.curves import curves
 from daemon.workloads.visits.messages import Begun, Compacting, CompactionDone, Troubled, Visited, Waiting
-from daemon.workloads.visits.progress import RunProgress
-from daemon.workloads.visits.remaining import remaining_s
+from daemon.workloads.visits.progress import RunProgress, remaining_s
 from daemon.workloads.visits.series import DTYPE, MOST, Series, measure_of
 from schemas.api.visits import COUNTS, Compaction, Line, TileMeasure, VisitMeasure
 from schemas.config.visits import Cadence, VisitsConfig

@@ -9,7 +9,7 @@ from backends import open_visit_store
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.expected import mean_overlap, rows
 from daemon.workloads.visits.sky import Sky
-from daemon.workloads.visits.tiles import area_factor, numbers_of
+from daemon.workloads.visits.tiles import area_factor, tiles_of
 from schemas.config import DatabaseConfig
 from schemas.visits.survey import DAY_NS, Survey
 from schemas.visits.tables import IndexMode
@@ -33,7 +33,9 @@ def counted(survey, visits, tiles):
         waiting[variables] = False
         recent = np.searchsorted(taken, now - cutoff)
         candidates = np.concatenate([places[waiting], *once[recent:]])
-        forced += int((numbers_of(candidates, exposure.pointing, survey.field_radius, tiles) >= 0).sum())
+        forced += sum(
+            int(each.contains(candidates).sum()) for each in tiles_of(exposure.pointing, survey.field_radius, tiles)
+        )
         since[variables] = np.where(since[variables] >= 0, since[variables], now) if survey.cutoff_since_first else now
         once.append(exposure.xyz[~exposure.variable])
         taken.append(now)
