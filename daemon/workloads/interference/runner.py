@@ -97,7 +97,7 @@ class ExperimentRunner(Runner[ExperimentRun]):
             KeyError: none runs.
         """
         run, task = self.running, self._task
-        if run is None or task is None:
+        if run is None or task is None or run.state.is_over:  # it is being reported
             raise KeyError("no experiment runs")
         run.stop(why)
         await asyncio.wait([task])
