@@ -54,7 +54,7 @@ class VisitsConfig(Section):
         description="Schema the tables of visits live in; in MariaDB and MongoDB, the database. In that of `database`.",
     )
     visits: int = Field(
-        default=24_000, ge=1, le=100_000_000, description="Visits in all; those that are there already count."
+        default=24_000, ge=1, le=100_000_000, description="Total number of visits; those that are there already count."
     )
     cadence: Cadence = Field(
         default=Cadence.REAL, description="`real`: at the survey's interval; `fast`: as fast as possible."
