@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import signal
 import socket
 import sys
@@ -10,7 +9,6 @@ from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 import httpx
 from rich import box
@@ -19,6 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from backends.folder_lock import FolderInUse, FolderLock
 from daemon.client.api.asking import DaemonGone
 from daemon.client.api.status import ask_status
 from daemon.core.outcome import CommandFailed
@@ -208,16 +207,12 @@ def _port(listening: socket.socket, name: str, wanted: int, console: Console) ->
 
 @contextmanager
 def _alone(state: Path) -> Iterator[None]:
-    with (state / "demo.lock").open("w") as lock:
-        _lock(lock, state)
-        yield
-
-
-def _lock(lock: TextIO, state: Path) -> None:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        lock = FolderLock(state / "demo.lock")
+    except FolderInUse:
         raise CommandFailed(f"another demo uses {state}; stop it, or name another folder with --state") from None
+    with lock:
+        yield
 
 
 @contextmanager

@@ -4,14 +4,13 @@ The record has everything but the visits and the compactions: those stand in the
 comes, so that a process that is killed leaves them.
 """
 
-import fcntl
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from backends.folder_lock import FolderInUse, FolderLock
 from daemon.workloads.frame.archive import Files, RunArchive, read_record
 from daemon.workloads.visits.csv_rows import CsvRows, count_in, rows_in
 from daemon.workloads.visits.series import DTYPE
@@ -41,18 +40,15 @@ class VisitsArchive(RunArchive[VisitsRun, VisitsSummary]):
             OSError: it cannot be made.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise VisitsInUse(
-                    f"another process runs visits in {self.folder}; stop that one first (`triggerlog visits stop` "
-                    "where it is a daemon), or use another folder"
-                ) from None
+            lock = FolderLock(self.folder / "lock")
+        except FolderInUse:
+            raise VisitsInUse(
+                f"another process runs visits in {self.folder}; stop that one first (`triggerlog visits stop` "
+                "where it is a daemon), or use another folder"
+            ) from None
+        with lock:
             yield
-        finally:
-            os.close(descriptor)
 
     def read(self, name: str) -> VisitsRun:
         """Read a run with its compactions, and without its visits, however many they are.
