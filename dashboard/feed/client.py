@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import random
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,11 +14,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
+from daemon.web.backoff import Backoff
 from daemon.web.tls import why_untrusted
 from schemas.api.problem import Problem
 from schemas.api.readings import GroupDescription, Missing, Newest, Readings
 from schemas.api.status import Status
 
+RECONNECT_FIRST_S = 0.1
 RECONNECT_MOST_S = 2.0
 SILENCE_S = 4.0
 """Without a frame for so long the daemon counts as gone (it sends four a second), though the connection may stand."""
@@ -158,7 +159,7 @@ class StatusStream:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        pause = 0.1
+        backoff = Backoff(RECONNECT_FIRST_S, RECONNECT_MOST_S)
         while True:
             frames = 0
             try:
@@ -188,9 +189,9 @@ class StatusStream:
                 self._on_loss(f"it does not offer a status stream ({problem})")
             except (OSError, WebSocketException) as problem:
                 self._on_loss(_word(problem))
-            pause = 0.1 if frames else min(RECONNECT_MOST_S, pause * 2)
-            # Jitter: several pages must not come back in step after the daemon has restarted.
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+            if frames:
+                backoff.reset()
+            await backoff.pause()
 
 
 def _refusal(problem: InvalidStatus) -> str:

@@ -11,6 +11,7 @@ from typing import Generic
 
 from daemon.core.outcome import reason_of
 from daemon.core.process.children import Child
+from daemon.web.backoff import Backoff
 from daemon.workloads.frame.messages import LONGEST_LINE, Failed, M, Message, ProcessSpec, Stop, Taken, decoder
 
 PAUSE_S = 5.0
@@ -111,7 +112,7 @@ class WorkloadProcess(Generic[M]):
         Raises:
             ProcessRefused: a process refused.
         """
-        next_s = pause_s
+        backoff = Backoff(pause_s, PAUSE_MOST_S)
         while True:
             began_s = time.monotonic()
             try:
@@ -124,14 +125,14 @@ class WorkloadProcess(Generic[M]):
                 if isinstance(error, ProcessRefused) and not retries_refusals:
                     raise
                 if time.monotonic() - began_s >= PAUSE_MOST_S:
-                    next_s = pause_s
+                    backoff.reset()
+                next_s = backoff.next_s()
                 failed(str(error), next_s)
             else:
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), next_s)
                 return
-            next_s = min(2 * next_s, PAUSE_MOST_S)
 
     async def _start(self) -> Child:
         try:

@@ -145,7 +145,7 @@ class Reader:
         self._before, self._report = self.figures(), Report()
         self._state, self._problem = ReaderState.FAILED, problem
         name = self.workload.name
-        self._report_failure(f"reader workload {name} failed: {problem}; it starts again in {pause_s:g} s")
+        self._report_failure(f"reader workload {name} failed: {problem}; it starts again in {pause_s:.2g} s")
 
     def _spec_now(self) -> Spec:
         return self._spec.model_copy(update={"admission": self.admission})

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from backends.base import StoreError, StoreUnavailable
 from backends.visits.base import VisitDone, VisitStore
+from daemon.web.backoff import Backoff
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.messages import (
@@ -120,7 +121,7 @@ class VisitLoop:
 
     async def _insist(self, part: Callable[[], Awaitable[None]]) -> bool:
         """Do a part of the run, again and again while the database or a worker is away; False when it is to stop."""
-        pause_s = PAUSE_S
+        backoff = Backoff(PAUSE_S, PAUSE_MOST_S)
         reported = None
         while True:
             try:
@@ -132,9 +133,8 @@ class VisitLoop:
                     reported = reason
             else:
                 return True
-            if await self._stopped_within(pause_s):
+            if await self._stopped_within(backoff.next_s()):
                 return False
-            pause_s = min(2 * pause_s, PAUSE_MOST_S)
 
     async def _visit(self) -> None:
         """Do the next visit."""

@@ -82,7 +82,11 @@ async def test_a_process_is_started_again_until_it_is_stopped(tmp_path: Path) ->
                 process.stop()
     assert [message.number for message in seen] == [0, 0, 0, 42]
     assert len({message.pid for message in seen}) == 3
-    assert [pause_s for _, pause_s in failures] == [0.05, 0.1]
+    pauses = [pause_s for _, pause_s in failures]
+    assert [most_s / 2 <= pause_s <= most_s for pause_s, most_s in zip(pauses, (0.05, 0.1), strict=True)] == [
+        True,
+        True,
+    ]
     assert all("was ended by SIGKILL" in problem for problem, _ in failures)
 
 
