@@ -13,10 +13,10 @@
 #include <unistd.h>
 struct reading { /* the daemon's answer must describe just this */
     int64_t trigger, time_ns;
-    uint32_t instrument, reserved;
+    uint32_t instrument, epoch;
     double top_in, bot_in, bot_out, top_out;
 };
-static const char FIELDS[] = " fields=trigger:i8@0,time_ns:i8@8,instrument:u4@16,reserved:u4@20,"
+static const char FIELDS[] = " fields=trigger:i8@0,time_ns:i8@8,instrument:u4@16,epoch:u4@20,"
                              "top_in:f8@24,bot_in:f8@32,bot_out:f8@40,top_out:f8@48\n";
 static uint64_t done, refused;
 

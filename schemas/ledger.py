@@ -9,6 +9,8 @@ from schemas.readings import Array
 
 COUNTS = ("expected", "arrived", "late", "duplicates")
 TIMES = ("time_ns", "first_ns", "last_ns", "first_received_ns", "last_received_ns", "closed_ns")
+NUMBERS = ("epoch", "skipped", *TIMES)
+"""The columns of 64 bits beside the key, in their order."""
 
 
 def bitmap_bytes(instruments: int) -> int:
@@ -21,6 +23,8 @@ def ledger_dtype(instruments: int) -> np.dtype[Any]:
     """The dtype of a ledger row for a group of that many instruments.
 
     run, trigger: the identity.
+    epoch: the timing system's counter of restarts at this trigger; 0 = unknown.
+    skipped: how many trigger numbers of the run, next below this one, no trigger was closed for.
     time_ns: the trigger's own time (ns since 1970-01-01 UTC, by the instruments' clocks); what stores partition by.
     first_ns, last_ns: earliest and latest timestamp among its readings (instruments' clocks).
     first_received_ns, last_received_ns, closed_ns: by the daemon's clock, in ns since 1970-01-01 UTC; the last reading
@@ -34,7 +38,7 @@ def ledger_dtype(instruments: int) -> np.dtype[Any]:
         [
             ("run", "<i4"),
             ("trigger", "<i8"),
-            *((name, "<i8") for name in TIMES),
+            *((name, "<i8") for name in NUMBERS),
             *((name, "<i4") for name in COUNTS),
             ("missing", "u1", (bitmap_bytes(instruments),)),
         ]

@@ -1,6 +1,6 @@
 """Readings as blocks: one numpy structured array for many readings of one instrument group.
 
-A record is what a C compiler makes of the struct `{int64 trigger; int64 time_ns; uint32 instrument; uint32 reserved;
+A record is what a C compiler makes of the struct `{int64 trigger; int64 time_ns; uint32 instrument; uint32 epoch;
 channels...}`: natural alignment, little-endian, padded to a multiple of 8 bytes, so that a block can also be moved as
 an array of 64-bit words.
 """
@@ -31,9 +31,9 @@ HEADER: tuple[tuple[str, str], ...] = (
     ("trigger", "<i8"),
     ("time_ns", "<i8"),
     ("instrument", "<u4"),
-    ("reserved", "<u4"),
+    ("epoch", "<u4"),
 )
-"""Fields every record begins with (24 bytes); `reserved` is sent as 0 and ignored."""
+"""Fields every record begins with (24 bytes); `epoch` counts the restarts of the timing system, 0 is unknown."""
 
 MAX_INSTRUMENTS = 32_767
 """An instrument is a small integer within its group: it has to fit the stores' 16-bit signed column."""

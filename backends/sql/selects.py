@@ -13,13 +13,13 @@ import sqlalchemy as sa
 from backends.columns.stored import ACCOUNT, MISSING_OFFSET, slack
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.batch import Layout, Stream
-from schemas.ledger import COUNTS, TIMES
+from schemas.ledger import COUNTS, NUMBERS
 from schemas.queries import InstrumentReadings, WindowReadings
 
 
 def ledger_columns(tables: GroupTables) -> list[sa.Column[Any]]:
     """List the ledger's columns in the order of `ledger_dtype`."""
-    return [tables.ledger.c[name] for name in ("run", "trigger_id", *TIMES, *COUNTS, "missing")]
+    return [tables.ledger.c[name] for name in ("run", "trigger_id", *NUMBERS, *COUNTS, "missing")]
 
 
 def newest_complete(tables: GroupTables) -> sa.Select[Any]:

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 
 from backends.columns.stored import ACCOUNT, STORED_DTYPES
 from schemas.batch import Layout
-from schemas.ledger import COUNTS, TIMES
+from schemas.ledger import COUNTS, NUMBERS
 from schemas.readings import Channel, InstrumentGroup
 
 SQL_TYPES: dict[str, type[sa.types.TypeEngine[float]] | type[sa.types.TypeEngine[int]]] = {
@@ -145,8 +145,10 @@ def _ledger_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
         metadata,
         sa.Column("run", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("trigger_id", sa.BigInteger, primary_key=True, autoincrement=False),
-        sa.Column("time_ns", sa.BigInteger, primary_key=True, autoincrement=False),
-        *(sa.Column(name, sa.BigInteger, nullable=False) for name in TIMES if name != "time_ns"),
+        *(
+            sa.Column(name, sa.BigInteger, primary_key=name == "time_ns", autoincrement=False, nullable=False)
+            for name in NUMBERS
+        ),
         *(sa.Column(name, sa.Integer, nullable=False) for name in COUNTS),
         sa.Column("missing", sa.LargeBinary, nullable=False),
         sa.Column("logger", sa.Text, nullable=False),

@@ -10,7 +10,7 @@ import numpy as np
 from tsdownsample import MinMaxLTTBDownsampler
 
 from schemas.api.readings import ChannelDescription, GroupDescription
-from schemas.ledger import COUNTS, TIMES, missing_instruments, unpack_missing
+from schemas.ledger import COUNTS, NUMBERS, missing_instruments, unpack_missing
 from schemas.readings import Array, InstrumentGroup
 
 
@@ -64,7 +64,7 @@ def ledger_answer(group: InstrumentGroup, row: Any) -> dict[str, Any]:
         "group": group.name,
         "run": int(row["run"]),
         "trigger": int(row["trigger"]),
-        **{name: int(row[name]) for name in (*TIMES, *COUNTS)},
+        **{name: int(row[name]) for name in (*NUMBERS, *COUNTS)},
         "missing": [group.instruments[number] for number in missing],
     }
 

@@ -65,6 +65,8 @@ class LedgerEntry(Model):
     group: str
     run: int
     trigger: int
+    epoch: int = Field(description="the timing system's counter of restarts; 0 is unknown")
+    skipped: int = Field(description="trigger numbers next below this one that no trigger was closed for")
     time_ns: int = Field(description="the trigger's own time, by the instruments' clocks")
     first_ns: int = Field(description="earliest timestamp among its readings")
     last_ns: int = Field(description="latest timestamp among its readings")

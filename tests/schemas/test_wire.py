@@ -40,7 +40,7 @@ BPM = InstrumentGroup(
 )
 BPM_ANSWER = (
     b"OK group=bpm record=56 instruments=120 instrument=7 fields=trigger:i8@0,time_ns:i8@8,instrument:u4@16,"
-    b"reserved:u4@20,top_in:f8@24,bot_in:f8@32,bot_out:f8@40,top_out:f8@48\n"
+    b"epoch:u4@20,top_in:f8@24,bot_in:f8@32,bot_out:f8@40,top_out:f8@48\n"
 )
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True)
@@ -52,7 +52,7 @@ greetings = st.builds(
 channels = st.lists(
     st.builds(
         Channel,
-        name=names.filter(lambda n: n not in ("trigger", "time_ns", "instrument", "reserved")),
+        name=names.filter(lambda n: n not in ("trigger", "time_ns", "instrument", "epoch")),
         unit=st.just(""),
         dtype=st.sampled_from(sorted(CHANNEL_DTYPES)),
     ),
@@ -100,7 +100,7 @@ def test_a_datagram_survives_the_wire(group: str, sequence: int, count: int, siz
 TROUBLE = """
     TRIGGERLOG/1 TRIGGERLOG/2 OK ERROR group=bpm group= = ack=all instrument=7 record=56 record=8 record=-1 bad-greeting
     instruments=120 fields= fields=trigger:i8@0,trigger:i8@0 \x00 \x7f \xe9
-    fields=trigger:i8@0,time_ns:i8@4,instrument:u4@16,reserved:u4@20
+    fields=trigger:i8@0,time_ns:i8@4,instrument:u4@16,epoch:u4@20
 """
 words = st.sampled_from([*TROUBLE.split(), BPM_ANSWER.split()[-1].decode(), "\n"])
 garbage = st.binary(max_size=2000) | st.lists(words, max_size=8).map(lambda parts: " ".join(parts).encode() + b"\n")
@@ -203,9 +203,9 @@ def test_an_unknown_instrument_is_told_what_there_is() -> None:
     ("text", "itemsize", "why"),
     [
         ("trigger:i8@0,time_ns:i8@8,instrument:u4@16", 24, "not all there"),
-        ("trigger:i8@0,time_ns:i8@4,instrument:u4@16,reserved:u4@20", 24, "overlaps"),
-        ("trigger:i8@0,time_ns:i8@8,instrument:u4@16,reserved:u4@20,x:f8@24", 24, "need 32 bytes"),
-        ("trigger:i8@0,time_ns:i8@8,instrument:u4@16,reserved:u4@20,x:f2@24", 32, "a type such as f8"),
+        ("trigger:i8@0,time_ns:i8@4,instrument:u4@16,epoch:u4@20", 24, "overlaps"),
+        ("trigger:i8@0,time_ns:i8@8,instrument:u4@16,epoch:u4@20,x:f8@24", 24, "need 32 bytes"),
+        ("trigger:i8@0,time_ns:i8@8,instrument:u4@16,epoch:u4@20,x:f2@24", 32, "a type such as f8"),
         ("trigger:i8@0,trigger:i8@8", 24, "twice"),
         ("", 24, "name:type@offset"),
     ],

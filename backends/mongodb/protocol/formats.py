@@ -27,7 +27,7 @@ from backends.mongodb.protocol.documents import (
     turned,
 )
 from schemas.batch import ClosedBlock, Layout
-from schemas.ledger import COUNTS, TIMES, bitmap_bytes, ledger_dtype
+from schemas.ledger import COUNTS, NUMBERS, bitmap_bytes, ledger_dtype
 from schemas.readings import Array, InstrumentGroup
 
 READING_ID, TRIGGER_ID = f"V{id_dtype(reading=True).itemsize}", f"V{id_dtype(reading=False).itemsize}"
@@ -71,7 +71,7 @@ def ledger_format(instruments: int, logger: str) -> DocumentFormat:
             Field(name="_id", type=OBJECT_ID, form=TRIGGER_ID),
             number("run", "<i4"),
             number("trigger_id", "<i8"),
-            *(number(name, "<i8") for name in TIMES),
+            *(number(name, "<i8") for name in NUMBERS),
             *(number(name, "<i4") for name in COUNTS),
             Field(name="complete", type=BOOL, form="u1"),
             Field(name="missing", type=BINARY, form=f"V{bitmap_bytes(instruments)}"),
@@ -119,7 +119,7 @@ def encode_ledger(rows: Array, instruments: int, logger: str) -> Array:
     columns = form.columns(documents)
     _put_trigger_ids(columns["_id"], rows)
     columns["run"][:], columns["trigger_id"][:] = rows["run"], rows["trigger"]
-    for name in (*TIMES, *COUNTS):
+    for name in (*NUMBERS, *COUNTS):
         columns[name][:] = rows[name]
     columns["complete"][:] = rows["arrived"] == rows["expected"]
     columns["missing"][:] = np.ascontiguousarray(rows["missing"]).view(columns["missing"].dtype)[:, 0]
@@ -141,7 +141,7 @@ def decode_ledger(data: bytes | bytearray, instruments: int, logger: str) -> Arr
     columns = form.columns(form.parse(data))
     answer = np.empty(len(columns["run"]), ledger_dtype(instruments))
     answer["run"], answer["trigger"] = columns["run"], columns["trigger_id"]
-    for name in (*TIMES, *COUNTS):
+    for name in (*NUMBERS, *COUNTS):
         answer[name] = columns[name]
     answer["missing"] = np.ascontiguousarray(columns["missing"]).view(np.uint8).reshape(answer["missing"].shape)
     return answer

@@ -25,7 +25,7 @@ from backends.columns.filling import (
 from backends.columns.stored import STORED_DTYPES
 from backends.mysql.protocol.packets import HEADER, Packets
 from schemas.batch import ClosedBlock
-from schemas.ledger import COUNTS, TIMES, ledger_dtype
+from schemas.ledger import COUNTS, NUMBERS, ledger_dtype
 from schemas.readings import Array, InstrumentGroup
 
 TYPES = {"<i2": 2, "<i4": 3, "<i8": 8, "<f4": 4, "<f8": 5}
@@ -288,7 +288,7 @@ def element_fields(group: InstrumentGroup) -> tuple[Field, ...]:
 def ledger_fields(instruments: int) -> tuple[Field, ...]:
     """Columns of the ledger, without the logger's name."""
     bitmap = ledger_dtype(instruments)["missing"].shape[0]
-    head = [Field("run", "<i4"), Field("trigger_id", "<i8"), *(Field(name, "<i8") for name in TIMES)]
+    head = [Field("run", "<i4"), Field("trigger_id", "<i8"), *(Field(name, "<i8") for name in NUMBERS)]
     return (*head, *(Field(name, "<i4") for name in COUNTS), Field("missing", "u1", bitmap))
 
 
@@ -345,7 +345,7 @@ def lay_ledger(ledger: Array, formats: GroupFormats) -> Array:
     """Lay out ledger rows."""
     rows = formats.ledger.blank(len(ledger))
     rows["trigger_id"] = ledger["trigger"]
-    for name in ("run", *TIMES, *COUNTS, "missing"):
+    for name in ("run", *NUMBERS, *COUNTS, "missing"):
         rows[name] = ledger[name]
     return rows
 
@@ -388,6 +388,6 @@ def read_ledger(packets: Packets, instruments: int) -> Array:
     columns, _ = ResultFormat(ledger_fields(instruments)).parse(packets)
     answer = np.empty(len(columns["run"]), ledger_dtype(instruments))
     answer["trigger"] = columns["trigger_id"]
-    for name in ("run", *TIMES, *COUNTS, "missing"):
+    for name in ("run", *NUMBERS, *COUNTS, "missing"):
         answer[name] = columns[name]
     return answer

@@ -24,7 +24,7 @@ from backends.columns.filling import (
 )
 from backends.columns.stored import STORED_DTYPES
 from schemas.batch import ClosedBlock, Layout
-from schemas.ledger import COUNTS, TIMES, ledger_dtype
+from schemas.ledger import COUNTS, NUMBERS, ledger_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -145,7 +145,7 @@ def arrays_format(group: InstrumentGroup) -> RowFormat:
 def ledger_format(instruments: int, logger: bytes | None) -> RowFormat:
     """One ledger row, in the columns of the ledger table; without the logger's name when `logger` is None."""
     bitmap = ledger_dtype(instruments)["missing"].itemsize
-    fields = [("run", "<i4"), ("trigger_id", "<i8"), *((name, "<i8") for name in TIMES)]
+    fields = [("run", "<i4"), ("trigger_id", "<i8"), *((name, "<i8") for name in NUMBERS)]
     fields += [*((name, "<i4") for name in COUNTS), ("missing", f"V{bitmap}")]
     if logger is not None:
         fields.append(("logger", f"S{len(logger)}"))
@@ -181,7 +181,7 @@ def encode_ledger(ledger: Array, instruments: int, logger: bytes) -> Array:
     """Lay out ledger rows for the ledger table; uint8."""
     whole, rows = ledger_format(instruments, logger).blank(len(ledger))
     rows["run"], rows["trigger_id"] = ledger["run"], ledger["trigger"]
-    for name in (*TIMES, *COUNTS):
+    for name in (*NUMBERS, *COUNTS):
         rows[name] = ledger[name]
     rows["missing"] = np.ascontiguousarray(ledger["missing"]).view(rows.dtype["missing"])[:, 0]
     rows["logger"] = logger
@@ -215,7 +215,7 @@ def decode_ledger(data: bytes | bytearray, instruments: int) -> Array:
     rows = ledger_format(instruments, None).parse(data)
     answer = np.empty(len(rows), ledger_dtype(instruments))
     answer["run"], answer["trigger"] = rows["run"], rows["trigger_id"]
-    for name in (*TIMES, *COUNTS):
+    for name in (*NUMBERS, *COUNTS):
         answer[name] = rows[name]
     answer["missing"] = np.ascontiguousarray(rows["missing"]).view(np.uint8).reshape(answer["missing"].shape)
     return answer

@@ -11,7 +11,7 @@ from backends.postgresql.protocol.copy import arrays_format, rows_format
 from backends.postgresql.protocol.sql import literal, quoted
 from backends.sql.tables import GroupTables
 from schemas.batch import Batch, Layout, Stream
-from schemas.ledger import COUNTS, TIMES
+from schemas.ledger import COUNTS, NUMBERS
 from schemas.readings import Array
 
 SQL_TYPES = {"<i2": "int2", "<i4": "int4", "<i8": "int8", "<f4": "float4", "<f8": "float8"}
@@ -31,8 +31,8 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
     ledger, data = (quoted(schema, table.name + into) for table in (tables.ledger, tables.data))
     # $1 position, $2 and $3 the account, $4 run, $5 trigger, $6 bitmap; then the ledger's numbers, then the data's, and
     # last the position that it follows.
-    numbers = [*(f"${7 + k}::int8" for k in range(len(TIMES))), *(f"${7 + len(TIMES) + k}::int4" for k in range(4))]
-    first = 7 + len(TIMES) + len(COUNTS)
+    numbers = [*(f"${7 + k}::int8" for k in range(len(NUMBERS))), *(f"${7 + len(NUMBERS) + k}::int4" for k in range(4))]
+    first = 7 + len(NUMBERS) + len(COUNTS)
     group = tables.group
     types = [SQL_TYPES[STORED_DTYPES[channel.dtype]] + "[]" for channel in group.channels]
     columns = ", ".join(["run", "trigger_id", *_data_names(tables)])
@@ -42,7 +42,7 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
     else:
         values = [f"${first + k}::{name}" for k, name in enumerate(["int8", "int8[]", *types])]
         source = f"SELECT $4::int4, $5::int8, {', '.join(values)} FROM moved"
-    names = ", ".join(quoted(name) for name in ("run", "trigger_id", *TIMES, *COUNTS, "missing", "logger"))
+    names = ", ".join(quoted(name) for name in ("run", "trigger_id", *NUMBERS, *COUNTS, "missing", "logger"))
     return (
         f"WITH moved AS (UPDATE {quoted(schema, 'positions')} SET sequence = $1, triggers = $2, readings = $3"
         f" WHERE logger = {literal(logger)} AND group_name = {literal(group.name)} AND sequence < $1"
@@ -56,7 +56,7 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
 
 def single_parameters(batch: Batch, tables: GroupTables, payload: Array) -> list[Any]:
     """Its parameters, from the batch and its COPY payload (uint8), which already has every value as it is stored."""
-    run, trigger, *numbers, _ = batch.ledger[0].item()  # in the order of the ledger's dtype: TIMES, COUNTS, missing
+    run, trigger, *numbers, _ = batch.ledger[0].item()  # in the order of the ledger's dtype: NUMBERS, COUNTS, missing
     to = batch.position
     moved = [to.sequence, to.triggers, to.readings]
     head = [*moved, run, trigger, batch.ledger["missing"].tobytes(), *numbers]
