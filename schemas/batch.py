@@ -1,9 +1,13 @@
 """What flows from assembly to a store: closed blocks, and batches of them."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Any
+
+import numpy as np
 
 from schemas.readings import Array, InstrumentGroup
+from schemas.sessions import NO_SESSIONS
 
 
 class Durability(StrEnum):
@@ -37,20 +41,36 @@ class JournalPosition:
     """Up to where a store holds what a logger closed for a group, and the account of it.
 
     sequence: closed blocks are numbered in ascending order, never twice.
+    journal: the id of the journal (of the folder of dead letters) that `sequence` counts in; 0 where nobody named one.
+        Numbers of two journals say nothing of each other.
     triggers, readings: all that this logger ever committed into the group. They are totals and no increments, so that
     writing a position again changes nothing. Dead letters are not among them; those that were retried are in the
     account of their own stream.
+    state: what the logger keeps with the position, in the same transaction; nothing that a store understands.
     """
 
     sequence: int
     triggers: int = 0
     readings: int = 0
+    journal: int = 0
+    state: bytes = b""
 
     def less(self, triggers: int, readings: int) -> "JournalPosition":
         """The same position with so much less in the account."""
-        return JournalPosition(
-            sequence=self.sequence, triggers=self.triggers - triggers, readings=self.readings - readings
-        )
+        return replace(self, triggers=self.triggers - triggers, readings=self.readings - readings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aside:
+    """Readings that assembly could put into no trigger.
+
+    readings: record dtype, shape (n,). run: int32, shape (n,); 0 where it is unknown. reason: uint8, shape (n,); an
+    `schemas.states.AsideReason`.
+    """
+
+    readings: Array
+    run: Array
+    reason: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +83,10 @@ class ClosedBlock:
     late: record dtype, shape (late,): readings for triggers that were closed in an earlier step.
     late_of: intp, shape (late,): late[k] belongs to the trigger of revised[late_of[k]].
     revised: ledger dtype, shape (revised,): whole new ledger rows of triggers closed in an earlier step, each once.
+    aside: readings that are for no trigger; no store gets them. None where there are none.
+    sessions: `schemas.sessions.SESSION`, shape (s,): what this step changed of the senders' sessions. With all before
+        it, it says up to where each session is settled once this block is stored: all that came of it and is not in
+        this block or an earlier one has a higher number.
     """
 
     readings: Array
@@ -71,6 +95,8 @@ class ClosedBlock:
     late: Array
     late_of: Array
     revised: Array
+    aside: Aside | None = None
+    sessions: Array = field(default_factory=lambda: NO_SESSIONS)
 
     @property
     def triggers(self) -> int:
@@ -80,12 +106,13 @@ class ClosedBlock:
     @property
     def nbytes(self) -> int:
         """Memory it holds, in bytes."""
-        return sum(part.nbytes for part in self.parts.values())
+        arrays = [part for part in self.parts.values() if isinstance(part, np.ndarray)]
+        return sum(part.nbytes for part in arrays) + (0 if self.aside is None else self.aside.readings.nbytes)
 
     @property
-    def parts(self) -> dict[str, Array]:
-        """Its arrays by name, without what a batch adds to them."""
-        return {field.name: getattr(self, field.name) for field in fields(ClosedBlock)}
+    def parts(self) -> dict[str, Any]:
+        """Its parts by name, without what a batch adds to them."""
+        return {part.name: getattr(self, part.name) for part in fields(ClosedBlock)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 The values are what the API sends, what records on disk hold, and what the metrics carry as labels.
 """
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 
 class DaemonState(StrEnum):
@@ -89,3 +89,13 @@ class GovernorState(StrEnum):
     RAISING = "raising"
     HOLDING = "holding"
     LOWERING = "lowering"
+
+
+class AsideReason(IntEnum):
+    """Why assembly could put a reading into no trigger; the numbers are those on the disk."""
+
+    OLDER = 1  # its trigger is older than those that are remembered
+    AHEAD = 2  # its trigger number is far beyond those of the others
+    AMBIGUOUS = 3  # a reading of that number is there, and nothing proves that this is the same
+    CONFLICT = 4  # a reading of that number is there, and this one is another
+    EPOCH = 5  # its epoch is older than those that are remembered, or there are too many new ones
