@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         self._gather = self._listener.gathers[greeting.group]
         pipeline = self._listener.pipelines[greeting.group]
         if greeting.ack is not Ack.NONE:
-            self.column = pipeline.connect(spooled=greeting.ack is Ack.SPOOLED)
+            self.column = pipeline.connect(spooled=greeting.ack is Ack.SPOOLED).column
         assert self._transport is not None
         self._transport.write(answer.line())
         self._listener.joined(self)
