@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.base import DurabilityInForce, Partition, ServerView, StoreFacts, see_not_behind
+from backends.base import DurabilityInForce, Partition, ServerView, StoreFacts, is_committed
 from backends.columns.reductions import newest_of_each, reducer_of
 from backends.columns.windows import in_order, see_not_too_large
 from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
@@ -91,11 +91,8 @@ class MemoryStore:
         self._check()
         self.commits += 1
         kept = self._groups[batch.group.name]
-        before = kept.positions.get(batch.stream)
-        if before is not None:
-            if batch.position.sequence <= before.sequence:
-                return
-            see_not_behind(before, batch)
+        if is_committed(kept.positions.get(batch.stream, JournalPosition(sequence=0)), batch):
+            return
         kept.readings += [_on_time(batch), _late(batch)]
         for row in (*batch.ledger, *batch.revised):
             kept.ledger[int(row["run"]), int(row["trigger"])] = row.copy()
@@ -109,7 +106,8 @@ class MemoryStore:
     async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where the group is held."""
         self._check()
-        return self._groups[group].positions.get(stream)
+        found = self._groups[group].positions.get(stream)
+        return found if found and found.sequence else None
 
     async def ask(self, query: Query) -> Array:
         """Answer a question by going through everything."""

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import pymongo
 from bson import Int64
 
-from backends.base import GroupLocked, StoreError, StoreUnavailable, see_not_behind
-from backends.columns.stored import ACCOUNT
+from backends.base import GroupLocked, StoreError, StoreUnavailable
+from backends.columns.stored import POSITION
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server.facts import Database
 from backends.mongodb.server.owner import is_dead, new_owner
@@ -102,27 +102,24 @@ class Lease:
         if not await self._update(database, {"owner": self._owner}, {}):
             await self._lost(database)
 
-    async def move(self, database: Database, batch: Batch, concern: dict[str, Any]) -> None:
-        """Write the position; it never goes back, so that a command which was given up and comes late does nothing.
+    async def move(
+        self, database: Database, batch: Batch, found: JournalPosition, concern: dict[str, Any]
+    ) -> JournalPosition | None:
+        """Write the position in place of the one that was found; None says that this is done.
+
+        Else it is another by now, and the answer is that one. So a command that was given up and comes late does
+        nothing.
 
         Raises:
             GroupLocked: another daemon has taken the lease.
             PositionGone: the document was not there.
-            CommitsLost: it is behind the one that the batch follows.
         """
         stream = batch.stream
-        values = {_field(stream, name): Int64(value) for name, value in asdict(batch.position).items()}
-        sequence = _field(stream, "sequence")
-        behind = [
-            {sequence: {"$gte": Int64(batch.follows_sequence), "$lt": values[sequence]}},
-            *([{sequence: {"$exists": False}}] if stream is not Stream.JOURNAL else []),
-        ]
-        if not await self._update(database, {"owner": self._owner, "$or": behind}, values, concern):
-            found = await self._found(database)
-            if found is None or found.get("owner") != self._owner:
-                await self._lost(database)
-            if stream is Stream.JOURNAL:
-                see_not_behind(position_in(found), batch)
+        values = {_field(stream, name): _stored(value) for name, value in asdict(batch.position).items()}
+        expected = {"owner": self._owner, **_expected(stream, found)}
+        if await self._update(database, expected, values, concern):
+            return None
+        return await self.position(database, stream)
 
     async def release(self, database: Database) -> None:
         """Give the lease back."""
@@ -189,14 +186,25 @@ class Lease:
 
 def first_position(logger: str) -> dict[str, Any]:
     """The update that makes a group's position document where there is none, at 0 and free."""
-    nothing = {"sequence": Int64(0), **{name: Int64(0) for name in ACCOUNT}}
+    nothing = {name: Int64(0) for name in POSITION if name != "state"}
     return {"$setOnInsert": {"logger": logger, **nothing, "owner": None, "seen": None}}
 
 
 def position_in(found: Mapping[str, Any], stream: Stream = Stream.JOURNAL) -> JournalPosition:
-    """The position in a document; one made before there was an account has none, and its account begins at 0."""
-    account = {name: int(found.get(_field(stream, name), 0)) for name in ACCOUNT}
-    return JournalPosition(sequence=int(found.get(_field(stream, "sequence"), 0)), **account)
+    """The position in a document; what is not there is 0, or empty."""
+    numbers = {name: int(found.get(_field(stream, name), 0)) for name in POSITION if name != "state"}
+    return JournalPosition(**numbers, state=bytes(found.get(_field(stream, "state"), b"")))
+
+
+def _stored(value: int | bytes) -> Int64 | bytes:
+    return value if isinstance(value, bytes) else Int64(value)
+
+
+def _expected(stream: Stream, found: JournalPosition) -> dict[str, Any]:
+    """What a document has that is at a position; streams begin without one."""
+    if not found.sequence and stream is not Stream.JOURNAL:
+        return {_field(stream, "sequence"): {"$exists": False}}
+    return {_field(stream, name): Int64(getattr(found, name)) for name in ("sequence", "journal")}
 
 
 def _field(stream: Stream, name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pymongo
 
-from backends.base import BatchRejected, StoreError, see_not_behind
+from backends.base import BatchRejected, StoreError, StoreUnavailable, is_committed
 from backends.columns.filling import ledger_rows
 from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
 from backends.mongodb.protocol.formats import data_format, encode_arrays, encode_ledger, encode_rows, ledger_format
@@ -97,25 +97,30 @@ class MongodbGroupWriter:
     async def commit(self, batch: Batch) -> None:
         """Commit a batch, or find that it is there."""
         async with self._session() as (database, server):
+            found = await self._found(database, batch.stream)
+            if is_committed(found, batch):
+                return
             concern = server.write_concern(batch.durability, self._timeout_s)
-            if await self._put_documents(database, server, batch, concern):
-                await self._lease.move(database, batch, concern)
-                self._positions[batch.stream] = batch.position
+            await self._put_documents(database, server, batch, concern)
+            other = await self._lease.move(database, batch, found, concern)
+            if other is not None and not is_committed(other, batch):
+                raise StoreUnavailable(f"the position of group {batch.group.name!r} was changed by somebody else")
+            self._positions[batch.stream] = other or batch.position
 
     async def rehearse(self, batch: Batch) -> None:
         """Write a batch without its position: its documents are the same when it is committed, and are left then."""
         async with self._session() as (database, server):
-            await self._put_documents(database, server, batch, server.write_concern(batch.durability, self._timeout_s))
+            if not is_committed(await self._found(database, batch.stream), batch):
+                concern = server.write_concern(batch.durability, self._timeout_s)
+                await self._put_documents(database, server, batch, concern)
 
-    async def _put_documents(self, database: Database, server: Server, batch: Batch, concern: dict[str, Any]) -> bool:
-        """Write readings and ledger; False where the position says that they are there."""
-        if batch.stream not in self._positions:
-            self._positions[batch.stream] = await self._lease.position(database, batch.stream)
-        found = self._positions[batch.stream]
-        if batch.position.sequence <= found.sequence:
-            return False
-        if batch.stream is Stream.JOURNAL:
-            see_not_behind(found, batch)
+    async def _found(self, database: Database, stream: Stream) -> JournalPosition:
+        if stream not in self._positions:
+            self._positions[stream] = await self._lease.position(database, stream)
+        return self._positions[stream]
+
+    async def _put_documents(self, database: Database, server: Server, batch: Batch, concern: dict[str, Any]) -> None:
+        """Write readings and ledger."""
         await self._lease.keep(database)
         put = _Put(database, server, concern, self._target)
         if self._collections.layout is Layout.ARRAYS:
@@ -123,7 +128,6 @@ class MongodbGroupWriter:
         else:
             await self._put_rows(put, batch)
         await self._put_ledger(put, batch)
-        return True
 
     async def _put_rows(self, put: "_Put", batch: Batch) -> None:
         form = data_format(batch.group, Layout.ROWS)

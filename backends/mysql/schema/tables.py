@@ -55,7 +55,7 @@ def _adapted(table: sa.Table, metadata: sa.MetaData, group: InstrumentGroup | No
             primary_key=column.primary_key or column.name in key,
             nullable=_is_float(column, group) if column.name not in key else False,
             autoincrement=False,
-            server_default=None if column.server_default is None else sa.text("0"),
+            server_default=_default(column),
             quote=True,
         )
         for column in table.c
@@ -67,6 +67,11 @@ def _adapted(table: sa.Table, metadata: sa.MetaData, group: InstrumentGroup | No
 
 def _is_float(column: sa.Column[Any], group: InstrumentGroup | None) -> bool:
     return group is not None and isinstance(column.type, sa.Float)
+
+
+def _default(column: sa.Column[Any]) -> Any:
+    default = column.server_default
+    return default.arg if isinstance(default, sa.DefaultClause) else None
 
 
 def _type(column: sa.Column[Any], group: InstrumentGroup | None) -> sa.types.TypeEngine[Any]:
