@@ -168,6 +168,7 @@ def _ledger_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
         table.c.trigger_id,
         postgresql_where=table.c.arrived == table.c.expected,
     )
+    sa.Index(f"{group.name}_skipped", table.c.time_ns, postgresql_where=table.c.skipped > 0)
     return table
 
 

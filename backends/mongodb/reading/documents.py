@@ -53,6 +53,11 @@ def of_run(run: int) -> Filter:
     return _between(id_bytes(run, -(2**63)), id_bytes(run, 2**63 - 1))
 
 
+def skipped_triggers(start_ns: int, end_ns: int) -> Filter:
+    """Look for the ledger entries of triggers that follow a gap."""
+    return {"skipped": {"$gt": Int64(0)}, "time_ns": _times(start_ns, end_ns)}
+
+
 def readings_of_triggers(run: int, triggers: Array, layout: Layout, server: Server) -> Iterator[Filter]:
     """Look for the readings of some triggers (int64, ascending), with several questions; they may find others, too."""
     if not server.uses_indexes and (layout is Layout.ROWS or len(triggers) > SINGLE_LOOKUPS):

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.mongodb.protocol.formats import arrays_format, data_format, decode_ledger, decode_readings, ledger_format
+from backends.mongodb.protocol.documents import id_dtype, turned
+from backends.mongodb.protocol.formats import (
+    TRIGGER_ID,
+    arrays_format,
+    data_format,
+    decode_ledger,
+    decode_readings,
+    ledger_format,
+)
 from backends.mongodb.reading import documents
 from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.facts import Database, Server
@@ -39,6 +47,18 @@ class GroupReader:
         form = ledger_format(size, self.logger)
         found = await documents.found(self.database.get_collection(self.of.ledger), filter_, form, sort, most)
         return decode_ledger(found, size, self.logger)
+
+    async def ledger_of_triggers(self, run: int, triggers: Array) -> Array:
+        """Find the ledger rows of triggers of a run, in any order; `ledger_dtype(size)`."""
+        size = self.of.group.size
+        ids = np.empty(len(triggers), id_dtype(reading=False))
+        ids["run"], ids["trigger"] = run, turned(triggers)
+        form = ledger_format(size, self.logger)
+        ledger = self.database.get_collection(self.of.ledger)
+        found = await documents.by_ids(ledger, ids.view(TRIGGER_ID), form, self.server)
+        rows = decode_ledger(found, size, self.logger)
+        # Where there is no index to use, all between the first and the last of them are found.
+        return rows[np.isin(rows["trigger"], triggers)]
 
     async def readings(self, filter_: documents.Filter, sort: documents.Sort = (), most: int = 0) -> Array:
         """Find readings, all at once, of `most` documents at most; `answer_dtype(group)`."""

@@ -24,6 +24,8 @@ from schemas.readings import InstrumentGroup
 
 BLOB_BYTES = 65_535
 COMPLETE = "complete"
+SKIPPED = "skipped_ns"
+"""The time of a trigger that follows a gap; NULL in all others."""
 TEXT = mysql.VARCHAR(64, charset="utf8mb4", collation="utf8mb4_bin")
 """Names have at most 64 characters, and differ by case."""
 SHARED_COMMENT = "triggerlog"
@@ -100,7 +102,7 @@ def create_tables(tables: GroupTables, partitioned: str) -> Iterator[tuple[str, 
     for table in (tables.data, tables.ledger):
         text = _create(table)
         if table is tables.ledger:
-            text = _with_complete(text)
+            text = _with_indexes(text)
         comment = _comment(text)
         yield table.name, comment, f"{text} ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT={literal(comment)} {partitioned}"
 
@@ -114,12 +116,13 @@ def _create(table: sa.Table) -> str:
     return " ".join(str(CreateTable(table, if_not_exists=True).compile(dialect=DIALECT)).split())
 
 
-def _with_complete(text: str) -> str:
-    """Add what finds the newest complete trigger at once, even when an instrument has been dead for a week."""
+def _with_indexes(text: str) -> str:
+    """Add what finds at once the newest complete trigger, even after a week with a dead instrument, and the gaps."""
     assert text.endswith(")")
     return (
         f"{text[:-1]}, {quoted(COMPLETE)} TINYINT AS (arrived = expected) VIRTUAL,"
-        f" KEY {quoted(COMPLETE)} ({quoted(COMPLETE)}, run, trigger_id))"
+        f" {quoted(SKIPPED)} BIGINT AS (IF(skipped > 0, time_ns, NULL)) VIRTUAL,"
+        f" KEY {quoted(COMPLETE)} ({quoted(COMPLETE)}, run, trigger_id), KEY {quoted(SKIPPED)} ({quoted(SKIPPED)}))"
     )
 
 
