@@ -76,6 +76,25 @@ def readings_of_triggers(run: int, triggers: Array, layout: Layout, server: Serv
             yield {"_id": {"$in": ids} if len(ids) > 1 else ids[0]}
 
 
+def of_stretches(stretches: Array, layout: Layout) -> list[Filter]:
+    """Look for the documents of stretches of triggers (run, first, last), one question each."""
+    ends = (None, None) if layout is Layout.ARRAYS else (0, 0xFFFF)
+    return [
+        _between(id_bytes(run, first, ends[0]), id_bytes(run, last, ends[1])) for run, first, last in stretches.tolist()
+    ]
+
+
+def entries_of_stretches(stretches: Array, server: Server) -> Iterator[Filter]:
+    """Look for the ledger entries of stretches of triggers, with several questions; they may find others, too."""
+    if not server.uses_indexes and len(stretches):
+        run, first, last = (stretches[name] for name in ("run", "first", "last"))
+        yield _between(id_bytes(int(run.min()), int(first.min())), id_bytes(int(run.max()), int(last.max())))
+        return
+    filters = of_stretches(stretches, Layout.ARRAYS)
+    for start in range(0, len(filters), TRIGGERS):
+        yield {"$or": filters[start : start + TRIGGERS]}
+
+
 def valid_of_instrument(instrument: int, start_ns: int, at_ns: int) -> Filter:
     """Look for one instrument's readings of a stretch, its end included, in the rows layout."""
     return {"instrument": instrument, "time_ns": {"$gte": Int64(start_ns), "$lte": Int64(at_ns)}}

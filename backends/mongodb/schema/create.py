@@ -23,7 +23,9 @@ from schemas.readings import Channel, InstrumentGroup
 NAMESPACE_EXISTS = 48
 LARGEST_BYTES = 16 * 1024 * 1024
 """The largest document MongoDB takes."""
-NEEDED = frozenset({"find", "insert", "update", "createCollection", "createIndex", "listCollections", "collStats"})
+NEEDED = frozenset(
+    {"find", "insert", "update", "remove", "createCollection", "createIndex", "listCollections", "collStats"}
+)
 """Actions on the database that a login has to be allowed; the role `readWrite` allows them all."""
 
 

@@ -32,6 +32,10 @@ LOOK_S = 0.2
 """How often to look whether a lease that is waited for has come free."""
 
 
+NOTE = "unfinished"
+"""The field of a batch that is being written."""
+
+
 class PositionGone(StoreUnavailable):
     """The position document was not there, and has been made again."""
 
@@ -50,8 +54,8 @@ class Lease:
         self._renewed_at = 0.0
         self._turn = asyncio.Lock()
 
-    async def take(self, database: Database) -> JournalPosition:
-        """Take the lease, waiting for one of a daemon that died elsewhere to lapse; return the position, 0 at first.
+    async def take(self, database: Database) -> None:
+        """Take the lease, waiting for one of a daemon that died elsewhere to lapse.
 
         Raises:
             GroupLocked: another daemon holds it.
@@ -68,7 +72,7 @@ class Lease:
                     database, {"owner": found.get("owner"), "seen": found.get("seen")}, {"owner": self._owner}
                 ):
                     self.is_held = True
-                    return position_in(found)
+                    return
             if asyncio.get_running_loop().time() > deadline:
                 raise GroupLocked(
                     f"group {self._group!r} in database {self._schema!r} is being written by another daemon"
@@ -76,8 +80,8 @@ class Lease:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def position(self, database: Database, stream: Stream = Stream.JOURNAL) -> JournalPosition:
-        """Read the position in a stream.
+    async def document(self, database: Database) -> dict[str, Any]:
+        """Read the document: positions (`position_in`), and what a batch that did not end has left (`NOTE`).
 
         Raises:
             GroupLocked: another daemon has taken the lease.
@@ -86,7 +90,7 @@ class Lease:
         found = await self._found(database)
         if found is None or found.get("owner") != self._owner:
             await self._lost(database)
-        return position_in(found, stream)
+        return found
 
     async def keep(self, database: Database) -> None:
         """See that the lease has not lapsed since it was last renewed.
@@ -102,24 +106,40 @@ class Lease:
         if not await self._update(database, {"owner": self._owner}, {}):
             await self._lost(database)
 
+    async def note(
+        self, database: Database, stream: Stream, found: JournalPosition, note: dict[str, Any] | None
+    ) -> JournalPosition | None:
+        """Write down what a batch is about to change, or that nothing is changed any more; the answer as `move`."""
+        # Without waiting for its log: what is written after it stands behind it there.
+        return await self._replace(database, stream, found, {NOTE: note}, {"w": 1})
+
     async def move(
         self, database: Database, batch: Batch, found: JournalPosition, concern: dict[str, Any]
     ) -> JournalPosition | None:
-        """Write the position in place of the one that was found; None says that this is done.
+        """Write the position, and take the note away; the answer is None.
 
-        Else it is another by now, and the answer is that one. So a command that was given up and comes late does
-        nothing.
+        Unless it is another by now than the one that was found: then nothing is written, and the answer is that one.
+        So a command that was given up and comes late does nothing.
 
         Raises:
             GroupLocked: another daemon has taken the lease.
             PositionGone: the document was not there.
         """
-        stream = batch.stream
-        values = {_field(stream, name): _stored(value) for name, value in asdict(batch.position).items()}
+        values = {_field(batch.stream, name): _stored(value) for name, value in asdict(batch.position).items()}
+        return await self._replace(database, batch.stream, found, {**values, NOTE: None}, concern)
+
+    async def _replace(
+        self,
+        database: Database,
+        stream: Stream,
+        found: JournalPosition,
+        values: dict[str, Any],
+        concern: dict[str, Any],
+    ) -> JournalPosition | None:
         expected = {"owner": self._owner, **_expected(stream, found)}
         if await self._update(database, expected, values, concern):
             return None
-        return await self.position(database, stream)
+        return position_in(await self.document(database), stream)
 
     async def release(self, database: Database) -> None:
         """Give the lease back."""
