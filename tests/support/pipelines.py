@@ -16,7 +16,7 @@ from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import RecoveredGroup
-from schemas.batch import Durability, JournalPosition, Layout
+from schemas.batch import Durability, JournalPosition, Layout, Stream
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail, WindowReadings
@@ -73,6 +73,8 @@ async def logging_to_memory(
         {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
     )
     store, events, runs = MemoryStore({group.name: group for group in groups}), Events(), Runs()
+    for kept in store._groups.values():
+        kept.positions[Stream.JOURNAL] = position or JournalPosition(sequence=0)
     pipelines = {
         group.name: Pipeline(
             group,
