@@ -27,6 +27,9 @@ NUMBER_MAX = 2**63 - 1
 ANSWER_MAX = 16_384
 """Bytes of an answer with its newline: 256 channels with names of 32 characters need 11 KiB."""
 
+SENDER_MAX = 64
+"""Characters of a sender's name."""
+
 SENTENCE_MAX = 1000
 """Characters of a refusal's sentence: a line of a terminal or a log, a few times over."""
 
@@ -55,7 +58,7 @@ _FRAME = struct.Struct("<QQ")  # ACKNOWLEDGEMENT for a single frame
 _FIRST_WORD = f"TRIGGERLOG/{VERSION}"
 _KEYS = ("group", "sender", "session", "first", "ack", "instrument")
 _GROUP = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_SENDER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SENDER = re.compile(rf"[A-Za-z0-9_.-]{{1,{SENDER_MAX}}}")
 _INSTRUMENT = re.compile(r"[!-~]{1,64}")
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _CODE = re.compile(r"[a-z][a-z-]{0,63}")
