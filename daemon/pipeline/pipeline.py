@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from backends.base import Store
-from daemon.core.clock import now
+from daemon.core.outside.clock import now
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
 from daemon.core.supervision.progress_watch import Part
