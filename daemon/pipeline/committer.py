@@ -56,6 +56,7 @@ class Committer:
     this process.
     availability_changed: called when `problem` comes or goes, however short it was.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
+    journal: the id of the journal that numbers are of.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
@@ -73,6 +74,7 @@ class Committer:
         settled: Callable[[int], None],
         availability_changed: Callable[[], None],
         account: JournalPosition | None = None,
+        journal: int = 0,
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -83,6 +85,7 @@ class Committer:
         self.steps = 0
         self.risk_ms = math.inf
         self._recent = Recent()
+        self._journal = journal
         self._store = store
         self._group = group
         self._durability = durability
@@ -323,6 +326,7 @@ class Committer:
             sequence=number,
             triggers=before.triggers + since.triggers + sum(part.triggers for part in parts),
             readings=before.readings + since.readings + sum(readings_in(part) for part in parts),
+            journal=self._journal,
         )
 
     def _count(self, parts: list[ClosedBlock], number: int) -> None:

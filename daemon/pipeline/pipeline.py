@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from backends.base import Store
-from daemon.core.outside.clock import now
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
+from daemon.core.outside.clock import now
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.assembly import Assembly, Origin
@@ -64,7 +64,7 @@ class Pipeline:
         )
         self._backlog = Backlog(
             recovered.journal,
-            position=recovered.position.sequence,
+            position=recovered.held,
             recovered=recovered.amount,
             max_memory=_bytes(config.committer.max_waiting_mib),
             announcements=self._announcements,
@@ -84,6 +84,7 @@ class Pipeline:
             settled=self._settled,
             availability_changed=availability_changed,
             account=recovered.position,
+            journal=0 if recovered.journal is None else recovered.journal.id,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None
