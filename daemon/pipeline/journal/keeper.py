@@ -254,6 +254,8 @@ class JournalKeeper:
 
     def _rest_s(self, now_s: float) -> float:
         """How long nothing is due that comes by itself."""
+        if self._is_write_due and self._trim_to > self._trimmed:
+            return 0.0
         write_at = self._writing.not_before_s if self._is_write_due or self._writing.problem else math.inf
         has_to_sync = self._syncs_at_once and not self._journal.is_durable
         sync_at = max(-math.inf if has_to_sync else self._sync_at, self._syncing.not_before_s)
