@@ -17,8 +17,8 @@ from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.core.outside.clock import now
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
-from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
-from daemon.pipeline.dead_letters import DeadLetters, Letter
+from daemon.pipeline.closed_blocks import keys_of, merge, split
+from daemon.pipeline.dead_letters import DeadLetters, Letter, aside_parts, key_of
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.placing import TRIGGERS_AT_ONCE, place, to_place, without
@@ -28,7 +28,6 @@ from schemas.config import CommitterConfig
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerRows, LedgerTail
 from schemas.readings import Array, InstrumentGroup
-from schemas.states import AsideReason
 
 DIVIDE_AFTER = 2
 """Attempts at a batch before it is divided: a store that was away may have found what waited too much for its time, and
@@ -37,15 +36,6 @@ would find it so for ever."""
 FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
-
-ASIDE_REASONS = {
-    AsideReason.OLDER: "its trigger is older than those that are remembered",
-    AsideReason.AHEAD: "its trigger number is far beyond those of the other instruments",
-    AsideReason.AMBIGUOUS: "a reading of that instrument and trigger is there, and nothing proves that it is the same",
-    AsideReason.CONFLICT: "another reading of that instrument and trigger is there",
-    AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
-}
-"""Why what assembly set aside is a dead letter."""
 
 HOLD_TIMES = 5
 """What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
@@ -73,6 +63,7 @@ class Committer:
     this process.
     availability_changed: called when `problem` comes or goes, however short it was.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
+    journal: the id of the journal that numbers are of.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
@@ -90,6 +81,7 @@ class Committer:
         settled: Callable[[int], None],
         availability_changed: Callable[[], None],
         account: JournalPosition | None = None,
+        journal: int = 0,
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -100,6 +92,7 @@ class Committer:
         self.steps = 0
         self.risk_ms = math.inf
         self._recent = Recent()
+        self._journal = journal
         self._store = store
         self._group = group
         self._durability = durability
@@ -359,8 +352,7 @@ class Committer:
             return
         kept = self._dead_letters.of_block(waiting.number)
         lost = without(waiting.block, to_place(waiting.block))
-        parts = [(part, ASIDE_REASONS[reason]) for part, reason in aside_parts(lost)]
-        await self._keep([(part, why) for part, why in parts if keys_of(part)[0] not in kept], waiting.number)
+        await self._keep([(part, why) for part, why in aside_parts(lost) if key_of(part) not in kept], waiting.number)
 
     async def _keep_rejected(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
         self._announcements.rejected(await self._keep(parts, number))
@@ -398,6 +390,7 @@ class Committer:
             state=self._state.after(waiting.block for waiting in blocks).encode(),
             triggers=before.triggers + since.triggers + sum(part.triggers for part in parts),
             readings=before.readings + since.readings + sum(readings_in(part) for part in parts),
+            journal=self._journal,
         )
 
     def _count(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> None:
