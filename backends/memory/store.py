@@ -196,7 +196,8 @@ def _ledger(rows: Array, query: _OfLedger) -> Array:
             found = rows[(rows["skipped"] > 0) & _within(rows, query)]
             return np.asarray(found[np.argsort(-found["time_ns"], kind="stable")][: query.most])
         case LedgerTail():
-            return np.asarray(newest[-query.most :])
+            of_run = newest if query.run is None else rows[rows["run"] == query.run]
+            return np.asarray(of_run[-query.most :])
         case LedgerEnds():
             return np.asarray(newest[[0, -1]] if len(newest) > 1 else newest)
 

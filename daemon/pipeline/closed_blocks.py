@@ -21,6 +21,12 @@ def revised_keys(block: ClosedBlock) -> list[Key]:
     return [(int(row["run"]), int(row["trigger"])) for row in block.revised]
 
 
+def readings_of(block: ClosedBlock) -> Array:
+    """All readings of a block, late ones and those set aside too: record dtype, shape (n,)."""
+    parts = [block.readings[block.present], block.late]
+    return join(parts if block.aside is None else [*parts, block.aside.readings])
+
+
 def split(block: ClosedBlock) -> list[ClosedBlock]:
     """Take a block apart into the smallest that stand for themselves: a trigger each, or what came late for one.
 
