@@ -130,8 +130,8 @@ def encode_letter(letter: Letter, block: ClosedBlock, group: InstrumentGroup) ->
     return [framed(letter.serial, json.dumps(about).encode(), group, NOTE_MAGIC), *encode(letter.serial, block, group)]
 
 
-def scan(disk: Disk, path: Path, group: InstrumentGroup) -> Found:
-    """Go through a segment and check every letter.
+def scan(disk: Disk, path: Path, group: InstrumentGroup | None) -> Found:
+    """Go through a segment and check every letter; without a group, no letter is of another.
 
     Letters that were kept together are there together, or the daemon did not go on from them: where the segment ends
     before the last of them, none of them counts.
@@ -143,7 +143,7 @@ def scan(disk: Disk, path: Path, group: InstrumentGroup) -> Found:
         return _scanned(path, view, data, group)
 
 
-def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: InstrumentGroup) -> Found:
+def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: InstrumentGroup | None) -> Found:
     folder = at = 0
     with contextlib.suppress(BadRecord):
         head = parse_segment_head(data)
@@ -166,7 +166,7 @@ def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: Instr
         folder=folder,
         letters=tuple(_together(letters)),
         damaged=damaged,
-        is_other=any(letter.group != group_checksum(group) for letter in letters),
+        is_other=group is not None and any(letter.group != group_checksum(group) for letter in letters),
     )
 
 
