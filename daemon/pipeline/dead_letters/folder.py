@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from daemon.core.outside import Disk, Outside
-from daemon.pipeline.closed_blocks import Key, revised_keys
-from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, key_of, read, scan
+from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys
+from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord, counted_of, segment_head
 from daemon.pipeline.journal.identity import Identity
@@ -171,7 +171,7 @@ class DeadLetters:
 
     def concerns(self, number: int, block: ClosedBlock) -> bool:
         """Whether a block has to be taken apart before it is committed: it, or what it revises, is in part rejected."""
-        if (self._journal, number) in self._of_block:
+        if any(run != ASIDE for run, _ in self.of_block(number)):
             return True
         return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
 
@@ -227,7 +227,7 @@ class DeadLetters:
                     origin=0,
                     journal=self._journal,
                     number=number,
-                    key=key_of(block),
+                    key=keys_of(block)[0],
                     triggers=block.triggers,
                     readings=counted_of(block),
                     kept_ns=self._clock.now().utc_ns,

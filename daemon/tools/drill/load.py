@@ -13,6 +13,9 @@ from schemas.wire import Ack
 
 HOST = "127.0.0.1"
 BUFFER_MIB = 256.0
+EPOCH = 1
+"""Of the timing system, which is not restarted in a drill."""
+
 ACKS = (Ack.COMMITTED, Ack.SPOOLED, Ack.COMMITTED, Ack.SPOOLED)
 """What the senders ask for; each serves every fourth instrument, so that no trigger is complete without all four."""
 
@@ -53,6 +56,7 @@ class Stream:
         """Send trigger after trigger, each when it is due, until the last."""
         loop = asyncio.get_running_loop()
         block = np.zeros(len(self.instruments), self._sender.record)
+        block["epoch"] = EPOCH
         while self.triggers < self.last:
             trigger = self.triggers + 1
             due = began + trigger / self._machine.rate + self._delay_s

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from daemon.pipeline.dead_letters import DeadLetters, aside_parts, folder_of
+from daemon.pipeline.closed_blocks import aside_parts
+from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from schemas.batch import Aside, ClosedBlock
 from schemas.config import parse_config
 from schemas.states import AsideReason
@@ -39,7 +40,7 @@ async def file(tmp_path: Path) -> Path:
     )
     letters = DeadLetters(folder_of(tmp_path / "state", "bpm"), group, REAL)
     letters.open()
-    parts = aside_parts(ClosedBlock(**{**block.parts, "aside": aside}))
+    parts = [(part, "another is there") for part, _ in aside_parts(ClosedBlock(**{**block.parts, "aside": aside}))]
     await letters.keep(letters.address([(block, "out of range"), *parts], 1))
     return file
 
@@ -63,7 +64,7 @@ def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -
     assert (trigger["run"], trigger["trigger"], trigger["readings"], trigger["aside"]) == (1, 7, 3, False)
     assert (aside["run"], aside["trigger"], aside["readings"], aside["aside"]) == (None, None, 2, True)
     shown = here("dead-letters", "list", str(file)).stdout
-    assert "this one is another" in " ".join(shown.split())
+    assert "another is there" in " ".join(shown.split())
     here("dead-letters", "export", str(file), "--to", str(tmp_path / "a.csv"))
     rows = list(csv.reader((tmp_path / "a.csv").read_text().splitlines()))[1:]
     assert [row[:3] for row in rows] == [
