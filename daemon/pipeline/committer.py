@@ -16,8 +16,8 @@ from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.core.outside import Clock
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
-from daemon.pipeline.closed_blocks import keys_of, merge, split
-from daemon.pipeline.dead_letters import DeadLetters, Letter, aside_parts, key_of
+from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
+from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.placing import TRIGGERS_AT_ONCE, place, to_place, without
@@ -27,6 +27,7 @@ from schemas.config import CommitterConfig
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerRows, LedgerTail
 from schemas.readings import Array, InstrumentGroup
+from schemas.states import AsideReason
 
 DIVIDE_AFTER = 2
 """Attempts at a batch before it is divided: a store that was away may have found what waited too much for its time, and
@@ -35,6 +36,15 @@ would find it so for ever."""
 FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
+
+ASIDE_REASONS = {
+    AsideReason.OLDER: "its trigger is older than those that are remembered, and its run is unknown",
+    AsideReason.AHEAD: "its trigger number is far beyond those of the other instruments",
+    AsideReason.AMBIGUOUS: "a reading of that instrument and trigger is there, and nothing proves that it is the same",
+    AsideReason.CONFLICT: "another reading of that instrument and trigger is there",
+    AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
+}
+"""Why what assembly set aside is a dead letter."""
 
 HOLD_TIMES = 5
 """What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
@@ -346,7 +356,8 @@ class Committer:
             return
         kept = self._dead_letters.of_block(waiting.number)
         lost = without(waiting.block, to_place(waiting.block))
-        await self._keep([(part, why) for part, why in aside_parts(lost) if key_of(part) not in kept], waiting.number)
+        parts = [(part, ASIDE_REASONS[reason]) for part, reason in aside_parts(lost)]
+        await self._keep([(part, why) for part, why in parts if keys_of(part)[0] not in kept], waiting.number)
 
     async def _keep_rejected(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
         self._announcements.rejected(await self._keep(parts, number))
