@@ -17,6 +17,12 @@ from schemas.readings import Array
 DIALECT = mysql.dialect(paramstyle="named")
 PREPARER: IdentifierPreparer = DIALECT.identifier_preparer
 
+# A deadlock ends a transaction in the middle of the statements that were sent ahead. Those behind it then begin
+# another, which ends with the connection, instead of committing one by one.
+BEGIN = "SET autocommit = 0;START TRANSACTION"
+COMMIT = "COMMIT;SET autocommit = 1"
+ROLLBACK = "ROLLBACK;SET autocommit = 1"
+
 
 def quoted(*names: str) -> str:
     """Quote a dotted name."""
@@ -50,7 +56,7 @@ def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str) 
 
     Its last statement moves the position; that it changed nothing says that the batch is there already.
     """
-    statements = ["START TRANSACTION"]
+    statements = [BEGIN]
     if len(batch.revised):
         # The rows come back whole with the batch's ledger rows.
         statements.append(f"DELETE FROM {quoted(schema, tables.ledger.name)} WHERE {_among(batch.revised)}")

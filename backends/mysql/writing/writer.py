@@ -12,7 +12,16 @@ from backends.columns.stored import POSITION
 from backends.mysql.protocol.bulk import ROOM, Insert, Inserter
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import GroupFormats, lay_arrays, lay_ledger, lay_rows, parse_arrays
-from backends.mysql.protocol.sql import begin_batch, insert_into, literal, quoted, see_arrays, take_out_arrays
+from backends.mysql.protocol.sql import (
+    COMMIT,
+    ROLLBACK,
+    begin_batch,
+    insert_into,
+    literal,
+    quoted,
+    see_arrays,
+    take_out_arrays,
+)
 from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import GONE_PARTITION, number_of
 from backends.mysql.writing.partitioner import MysqlPartitioner
@@ -44,7 +53,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
             else:
                 moved = await self._commit_new(connection, batch, begin, into)
             if not moved:
-                await connection.run("ROLLBACK")
+                await connection.run(ROLLBACK)
                 await self._check_position(connection, batch)
 
     async def rehearse(self, batch: Batch) -> None:
@@ -53,9 +62,14 @@ class MysqlGroupWriter(GroupWriter[Connection]):
             into = await self._partition_of(connection, batch)
             begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger)
             if self._tables.layout is Layout.ARRAYS and len(revised_with_late(batch)):
-                await self._commit_with_earlier(connection, batch, begin, into, end="ROLLBACK")
-            elif await connection.run(begin):
-                await self._insert(connection, self._inserts(batch, None, into), end="ROLLBACK")
+                moved = await self._commit_with_earlier(connection, batch, begin, into, end=ROLLBACK)
+            else:
+                moved = await connection.run(begin) > 0
+                if moved:
+                    await self._insert(connection, self._inserts(batch, None, into), end=ROLLBACK)
+            if not moved:
+                await connection.run(ROLLBACK)
+                await self._check_position(connection, batch)
 
     async def _commit_new(self, connection: Connection, batch: Batch, begin: str, into: str) -> bool:
         inserts = self._inserts(batch, None, into)
@@ -64,7 +78,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
         return await connection.run(begin) > 0 and await self._insert(connection, inserts)
 
     async def _commit_with_earlier(
-        self, connection: Connection, batch: Batch, begin: str, into: str, end: str = "COMMIT"
+        self, connection: Connection, batch: Batch, begin: str, into: str, end: str = COMMIT
     ) -> bool:
         """Commit a batch with late readings for arrays that may be in the table: they are taken out and merged."""
         if not await connection.run(begin):
@@ -73,7 +87,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
         await connection.run(take_out_arrays(batch, self._tables, self._schema))
         return await self._insert(connection, self._inserts(batch, earlier, into), end)
 
-    async def _insert(self, connection: Connection, inserts: list[Insert], end: str = "COMMIT") -> bool:
+    async def _insert(self, connection: Connection, inserts: list[Insert], end: str = COMMIT) -> bool:
         assert self._inserter is not None
         ahead = self._formats.indicated
         for insert in inserts:
@@ -100,7 +114,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
                 if moved or connection.closed:
                     raise
         if moved:
-            await connection.run("COMMIT")
+            await connection.run(COMMIT)
         return moved
 
     def _inserts(self, batch: Batch, earlier: Columns | None, partition: str) -> list[Insert]:
