@@ -51,10 +51,11 @@ def insert_into(table: str, columns: Iterable[str], constants: Iterable[str] = (
     return f"INSERT INTO {table} ({','.join(names)}) VALUES ", f"({','.join(values)})"
 
 
-def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str) -> str:
+def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str, closed: str | None) -> str:
     """One text that begins a batch's transaction: a round trip counts.
 
-    Its last statement moves the position; that it changed nothing says that the batch is there already.
+    Its last statement moves the position; that it changed nothing says that the batch, or some of it, is there already.
+    closed: as `backends.sql.positions.move` takes it.
     """
     statements = [BEGIN]
     if len(batch.revised):
@@ -74,6 +75,7 @@ def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str) 
             to={**{name: str(getattr(to, name)) for name in POSITION}, "state": f"x'{to.state.hex()}'"},
             least=str(least_of_ours(batch)),
             followed=followed_in_sql(batch),
+            closed=closed,
         )
     )
     return ";".join(statements)

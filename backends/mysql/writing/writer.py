@@ -1,6 +1,6 @@
 """The writing of one group into MariaDB or MySQL: a connection of its own, its lock, partitions and transactions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,12 +47,15 @@ class MysqlGroupWriter(GroupWriter[Connection]):
         """Commit a batch in one transaction, or find that it is there."""
         async with self._session() as connection:
             into = await self._partition_of(connection, batch)
-            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger)
+            closed = await self._closed(connection, batch, into)
+            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger, closed=closed)
             if self._tables.layout is Layout.ARRAYS and len(revised_with_late(batch)):
                 moved = await self._commit_with_earlier(connection, batch, begin, into)
             else:
                 moved = await self._commit_new(connection, batch, begin, into)
-            if not moved:
+            if moved:
+                self._has(batch)
+            else:
                 await connection.run(ROLLBACK)
                 await self._check_position(connection, batch)
 
@@ -60,7 +63,8 @@ class MysqlGroupWriter(GroupWriter[Connection]):
         """Go through the transaction of a batch, and take it back."""
         async with self._session() as connection:
             into = await self._partition_of(connection, batch)
-            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger)
+            closed = await self._closed(connection, batch, into)
+            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger, closed=closed)
             if self._tables.layout is Layout.ARRAYS and len(revised_with_late(batch)):
                 moved = await self._commit_with_earlier(connection, batch, begin, into, end=ROLLBACK)
             else:
@@ -173,6 +177,12 @@ class MysqlGroupWriter(GroupWriter[Connection]):
             f" WHERE logger = {literal(owner)} AND group_name = {literal(self._tables.group.name)}"
         )
         return JournalPosition(**dict(zip(POSITION, found[0], strict=True))) if found else None
+
+    def _ledger(self, into: str) -> str:
+        return quoted(self._schema, self._tables.ledger.name) + into
+
+    async def _keys(self, connection: Connection, select: str) -> Sequence[tuple[int, int]]:
+        return [(int(run), int(trigger)) for run, trigger in await connection.fetch(select)]
 
     async def _insert_position(self, connection: Connection) -> None:
         await connection.run(
