@@ -236,7 +236,7 @@ async def test_the_shipped_sender_loses_and_doubles_nothing_however_often_it_is_
             for trigger in range(1, 201):
                 await sender.send(whole(GROUP, trigger)[:3])
                 await sender.send(whole(GROUP, trigger)[3:])
-                if trigger % 20 == 0:
+                if trigger % 20 == 10:
                     await asyncio.sleep(0.002 * (trigger % 3))
                     for connection in source._admission.connections():
                         connection.abort()
