@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from backends.base import Store
-from daemon.core.clock import now
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
+from daemon.core.outside.clock import now
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.assembly import Assembly, Joined, Origin, Runs

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from daemon.core.clock import Instant
+from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Runs
 from daemon.pipeline.instruments.desync import Desync, Finding
 from schemas.readings import Array

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from daemon.core.clock import Instant
+from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.closing import close_slots
 from daemon.pipeline.assembly.in_hand import DOUBLES_KEPT, InHand
 from daemon.pipeline.assembly.open_run import OpenRun

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from daemon.core.clock import Instant
+from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.pool import Pool
 from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
 from schemas.ledger import ledger_dtype, pack_missing

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from daemon.core.clock import Instant
+from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.runs import Runs
 from schemas.readings import Array, InstrumentGroup

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daemon.core.clock import Instant
+from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.receipts import Receipts
 from schemas.readings import Array

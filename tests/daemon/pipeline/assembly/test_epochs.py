@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from daemon.core.clock import Instant
+from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Runs
 from schemas.batch import ClosedBlock
 from schemas.readings import Array

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.core.clock import Instant
+from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
 from daemon.pipeline.assembly.receipts import OWED_MOST, Receipts
 from tests.support.readings import START_NS, make_block, make_group, whole
