@@ -320,7 +320,7 @@ async def test_as_fast_as_possible_loses_nothing(tmp_path, dsn, schema) -> None:
 @pytest.mark.slow
 async def test_the_c_sender_logs_into_the_database(tmp_path, postgresql_dsn, schema, sender) -> None:
     async with running(tmp_path, postgresql_dsn, schema) as daemon:
-        assert await run(sender, "127.0.0.1", daemon.tcp, "bpm", 100) == (
+        assert await run(sender, "127.0.0.1", daemon.tcp, "bpm", 100, 1) == (
             0,
             "sent 12000 acknowledged 12000 refused 0\n",
             "",
