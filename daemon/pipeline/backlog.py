@@ -100,6 +100,11 @@ class Backlog:
         self._held: deque[_Revocable] = deque()
 
     @property
+    def first_here(self) -> int:
+        """The number of the first block that closed in this process."""
+        return self._first
+
+    @property
     def waiting(self) -> Amount:
         """All that waits, in memory or in the journal alone."""
         return Amount(

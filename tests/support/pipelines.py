@@ -1,6 +1,7 @@
 """Pipelines over a store in memory."""
 
 import asyncio
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -67,11 +68,11 @@ async def logging_to_memory(
 
     folder: of the dead letters.
     """
-    own = tempfile.TemporaryDirectory(prefix="triggerlog-test-")
-    folder = folder or Path(own.name)
     config = Config.model_validate(
         {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
     )
+    own = Path(tempfile.mkdtemp(prefix="triggerlog-test-"))
+    folder = folder or own
     store, events, runs = MemoryStore({group.name: group for group in groups}), Events(), Runs()
     for kept in store._groups.values():
         kept.positions[Stream.JOURNAL] = position or JournalPosition(sequence=0)
@@ -103,7 +104,7 @@ async def logging_to_memory(
         store.fail_with(None)
         await logger.drain()
         await running
-        own.cleanup()
+        shutil.rmtree(own)
 
 
 async def eventually(condition, what: str = "", timeout_s: float = 10) -> None:
