@@ -113,6 +113,11 @@ class DrillSystem:
         await self.until(lambda: all(each.acknowledged >= sent for each, _, sent in marks), "all is committed")
         self.recoveries.append(Recovery(first_s=first_s, drained_s=time.monotonic() - began))
 
+    async def committed(self) -> None:
+        """Wait until all that was sent before is committed."""
+        marks = [(stream, stream.sent) for stream in self.load.committing]
+        await self.until(lambda: all(each.acknowledged >= sent for each, sent in marks), "all is committed")
+
     async def kill_daemon(self) -> None:
         """Kill the daemon, start it again, and measure from when it takes readings."""
         await self.daemon.kill()
