@@ -41,6 +41,22 @@ class CommitsLost(StoreError):
         self.position = position
 
 
+class OtherJournal(StoreError):
+    """The database is at the position of a journal that the batch's does not follow.
+
+    Another daemon has written under this logger's name, or this one's state folder is that of another time.
+
+    position: where it is. Nothing of the batch was committed.
+    """
+
+    def __init__(self, position: JournalPosition) -> None:
+        super().__init__(
+            f"the database is at position {position.sequence} of journal {position.journal:016x}, which this logger's"
+            " journal does not follow"
+        )
+        self.position = position
+
+
 class AnswerTooLarge(StoreError):
     """There is more than the question allows an answer to have; a shorter interval may do."""
 
@@ -162,6 +178,7 @@ class Store(Protocol):
         Raises:
             BatchRejected: the server will never take it.
             CommitsLost: the server is behind `batch.follows`.
+            OtherJournal: the server is at the position of a journal that the batch's does not follow.
         """
 
     async def rehearse(self, batch: Batch) -> None:
@@ -197,7 +214,22 @@ class Store(Protocol):
         """Give back connections; an embedded server stops when its last user closes."""
 
 
-def see_not_behind(found: JournalPosition, batch: Batch) -> None:
-    """Raise CommitsLost where a store's position is behind the one that the batch follows."""
-    if found.sequence < batch.follows_sequence:
+def is_committed(found: JournalPosition, batch: Batch) -> bool:
+    """Whether a store that is at `found` (at 0 without a position) has a batch already; else the batch is its next.
+
+    Raises:
+        CommitsLost: it is behind `batch.follows`.
+        OtherJournal: `found` is of another journal than the batch, and the batch does not follow it.
+    """
+    to, follows = batch.position, batch.follows
+    is_ours = found.journal == to.journal
+    if is_ours and found.sequence >= to.sequence:
+        return True
+    if follows is None:
+        return False
+    if found.sequence < follows.sequence and (not found.sequence or found.journal == follows.journal):
         raise CommitsLost(found)
+    # Where our journal took over from `follows`, and the answer was lost, the store is at an earlier position of ours.
+    if found.sequence and not is_ours and (found.journal, found.sequence) != (follows.journal, follows.sequence):
+        raise OtherJournal(found)
+    return False

@@ -9,11 +9,13 @@ from schemas.queries import (
     InstrumentReadings,
     LedgerEnds,
     LedgerRow,
+    LedgerRows,
     LedgerTail,
     Means,
     NewestTrigger,
     Query,
     Reduction,
+    SkippedTriggers,
     Snapshot,
     Totals,
     TriggerReadings,
@@ -23,7 +25,7 @@ from schemas.queries import (
 )
 from schemas.readings import Array
 
-_OfLedger = LedgerRow | LedgerTail | LedgerEnds
+_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | SkippedTriggers
 _OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
 
 
@@ -37,7 +39,7 @@ class Questions(ABC):
                 return await self._totals(query)
             case Means() | Aggregate():
                 return await self._figures(query)
-            case LedgerRow() | LedgerTail() | LedgerEnds():
+            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | SkippedTriggers():
                 return await self._of_ledger(query)
             case _:
                 return await self._of_readings(query)
@@ -50,6 +52,11 @@ class Questions(ABC):
                 return await self._ledger_tail(query.most)
             case LedgerEnds():
                 return await self._ledger_ends()
+            case LedgerRows():
+                rows = await self._ledger_rows(query.run, np.unique(np.array(query.triggers, np.int64)))
+                return np.asarray(rows[np.argsort(rows["trigger"])])
+            case SkippedTriggers():
+                return await self._skipped(query)
 
     async def _of_readings(self, query: _OfReadings) -> Array:
         match query:
@@ -92,6 +99,14 @@ class Questions(ABC):
     @abstractmethod
     async def _ledger_ends(self) -> Array:
         """The first and the last ledger row of the newest run."""
+
+    @abstractmethod
+    async def _ledger_rows(self, run: int, triggers: Array) -> Array:
+        """The ledger rows of triggers (int64, ascending, each once), in any order."""
+
+    @abstractmethod
+    async def _skipped(self, query: SkippedTriggers) -> Array:
+        """The ledger rows of triggers that follow a gap, newest first."""
 
     @abstractmethod
     async def _trigger(self, row: Array) -> Array:

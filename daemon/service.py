@@ -21,7 +21,7 @@ from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import Runs, recover_group
+from daemon.pipeline.recovery import recover_group, runs_of
 from daemon.sources.base import Source
 from daemon.sources.kinds import make_source, tls_contexts
 from daemon.telemetry.status.reporter import Reporter
@@ -133,9 +133,12 @@ class Service:
         """Where it listens."""
         return Addresses(api=self._api.address, sources=tuple(source.status().address for source in self._sources))
 
-    def open_run(self) -> dict[str, int]:
-        """Begin a new run in every group; return its number by group."""
-        return {name: pipeline.open_run() for name, pipeline in self.pipelines.items()}
+    def announce_run(self, epoch: int) -> dict[str, int | None]:
+        """The timing system was restarted, and has this epoch now, 0 where nobody knows it.
+
+        Returns the new run by group; None where it begins with the first reading that shows the restart.
+        """
+        return {name: pipeline.announce_run(epoch) for name, pipeline in self.pipelines.items()}
 
     # --- startup, serve, shutdown -------------------------------------------------------------------------------
 
@@ -205,7 +208,7 @@ class Service:
             name: await recover_group(self.store, group, self.config, self._state_dir, self.events)
             for name, group in self.groups.items()
         }
-        runs = Runs(max((group.run for group in recovered.values() if group.run is not None), default=1))
+        runs = runs_of(recovered.values())
         for section in self.config.groups:
             self.pipelines[section.name] = Pipeline(
                 self.groups[section.name],

@@ -122,7 +122,8 @@ class Batch(ClosedBlock):
     A revised row may belong to a trigger of the same batch: a store writes `ledger` first, then `revised`.
 
     follows: where the stream's position was acknowledged to be; None where nobody knows. A store that is behind it has
-    lost what it acknowledged, and takes no batch that would leave a gap.
+    lost what it acknowledged, and takes no batch that would leave a gap; and where it is at another journal's position
+    than this one, it takes none either.
     """
 
     group: InstrumentGroup
@@ -130,8 +131,3 @@ class Batch(ClosedBlock):
     durability: Durability
     stream: Stream = Stream.JOURNAL
     follows: JournalPosition | None = None
-
-    @property
-    def follows_sequence(self) -> int:
-        """The least sequence at which the store may be before this batch."""
-        return 0 if self.follows is None else self.follows.sequence

@@ -112,6 +112,25 @@ class LedgerEnds:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LedgerRows:
+    """The ledger rows of some triggers of a run, in ascending order; a trigger that is not there gives none."""
+
+    group: InstrumentGroup
+    run: int
+    triggers: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkippedTriggers:
+    """The ledger rows with skipped > 0 and start_ns <= time_ns < end_ns, newest first, at most `most`."""
+
+    group: InstrumentGroup
+    start_ns: int
+    end_ns: int
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class TriggersReadings:
     """All readings of some triggers of a run, by trigger and instrument; a trigger that is not there gives none."""
 
@@ -177,6 +196,7 @@ TOTALS = np.dtype(
         ("triggers", "<i8"),
         ("expected", "<i8"),
         ("arrived", "<i8"),
+        ("skipped", "<i8"),
         ("first_ns", "<i8"),
         ("last_ns", "<i8"),
         ("sequence", "<i8"),
@@ -191,7 +211,7 @@ TOTALS = np.dtype(
 
 run: 0 where nothing is stored.
 stored: rows (documents) of readings: `rows` layout readings, `arrays` layout triggers.
-triggers, expected, arrived: rows of the ledger, and the sums of these columns.
+triggers, expected, arrived, skipped: rows of the ledger, and the sums of these columns.
 first_ns, last_ns: times of its first and last trigger in the ledger (ns since 1970-01-01 UTC); 0 without any.
 sequence: the journal position; of several loggers the highest.
 account_triggers, account_readings: sums of the accounts of all loggers that wrote the group, `JournalPosition`.
@@ -208,6 +228,8 @@ Selection = (
     | LedgerRow
     | LedgerTail
     | LedgerEnds
+    | LedgerRows
+    | SkippedTriggers
     | TriggersReadings
     | Snapshot
 )

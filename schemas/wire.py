@@ -19,10 +19,16 @@ VERSION = 1
 """The one version there is; it is part of the first word of the greeting."""
 
 GREETING_MAX = 1024
-"""Bytes of a greeting with its newline: its four keys fit several times; who sends more is no sender."""
+"""Bytes of a greeting with its newline: its six keys fit several times; who sends more is no sender."""
+
+NUMBER_MAX = 2**63 - 1
+"""The highest number of a session, and of a record in it."""
 
 ANSWER_MAX = 16_384
 """Bytes of an answer with its newline: 256 channels with names of 32 characters need 11 KiB."""
+
+SENDER_MAX = 64
+"""Characters of a sender's name."""
 
 SENTENCE_MAX = 1000
 """Characters of a refusal's sentence: a line of a terminal or a log, a few times over."""
@@ -37,7 +43,11 @@ MAGIC = b"TLU1"
 """The first four bytes of every datagram: triggerlog, UDP, version 1."""
 
 ACKNOWLEDGEMENT: np.dtype[Any] = np.dtype([("done", "<u8"), ("refused", "<u8")])
-"""An acknowledgement frame (16 bytes): records of this connection dealt with for good, and how many were refused."""
+"""An acknowledgement frame (16 bytes).
+
+done: number of the first record that is not settled, counted from 0 in the session, or on a connection without one.
+refused: records that were refused since the connection began.
+"""
 
 DATAGRAM_HEADER: np.dtype[Any] = np.dtype(
     [("magic", "S4"), ("count", "<u2"), ("record_size", "<u2"), ("sequence", "<u8"), ("group", "S32")]
@@ -46,9 +56,11 @@ DATAGRAM_HEADER: np.dtype[Any] = np.dtype(
 
 _FRAME = struct.Struct("<QQ")  # ACKNOWLEDGEMENT for a single frame
 _FIRST_WORD = f"TRIGGERLOG/{VERSION}"
+_KEYS = ("group", "sender", "session", "first", "ack", "instrument")
 _GROUP = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_SENDER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SENDER = re.compile(rf"[A-Za-z0-9_.-]{{1,{SENDER_MAX}}}")
 _INSTRUMENT = re.compile(r"[!-~]{1,64}")
+_NUMBER = re.compile(r"[0-9]{1,19}")
 _CODE = re.compile(r"[a-z][a-z-]{0,63}")
 _FIELD = re.compile(r"([a-z][a-z0-9_]{0,31}):([iuf][1248])@([0-9]{1,5})")
 _FORMATS = frozenset(form[1:] for form in CHANNEL_DTYPES.values())
@@ -96,20 +108,32 @@ class Ack(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Greeting:
-    """What a sender says first: group, a free name for itself, acknowledgements, the one instrument it serves."""
+    """What a sender says first: group, a free name for itself, acknowledgements, the one instrument it serves.
+
+    session: number of the session that this connection begins or resumes; None is no session. first: number of the
+    first record of the session that the sender still holds.
+    """
 
     group: str
     sender: str | None = None
     ack: Ack = Ack.NONE
     instrument: str | None = None
+    session: int | None = None
+    first: int = 0
 
     def line(self) -> bytes:
-        """Build the line as sent; raises ProtocolError when a name cannot be sent."""
-        pairs = {"group": self.group, "sender": self.sender, "ack": self.ack.value, "instrument": self.instrument}
-        _greeting_of({key: value for key, value in pairs.items() if value is not None})
-        return (" ".join([_FIRST_WORD, *(f"{k}={v}" for k, v in pairs.items() if v is not None)]) + "\n").encode(
-            "ascii"
-        )
+        """Build the line as sent; raises ProtocolError when it would be refused."""
+        pairs = {
+            "group": self.group,
+            "sender": self.sender,
+            "session": self.session,
+            "first": self.first or None,
+            "ack": self.ack.value,
+            "instrument": self.instrument,
+        }
+        said = {key: str(value) for key, value in pairs.items() if value is not None}
+        _greeting_of(said)
+        return (" ".join([_FIRST_WORD, *(f"{key}={value}" for key, value in said.items())]) + "\n").encode("ascii")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,26 +141,29 @@ class Answer:
     """What the daemon accepts: the group, the layout of its records, and the number of the instrument asked for.
 
     record: structured dtype of one record, little-endian. instruments: how many the group has; they are numbered
-    0 ... instruments - 1.
+    0 ... instruments - 1. resume: number of the record that a session goes on with; None without a session.
     """
 
     group: str
     record: np.dtype[Any]
     instruments: int
     instrument: int | None = None
+    resume: int | None = None
 
     def line(self) -> bytes:
         """Build the line as sent."""
         words = ["OK", f"group={self.group}", f"record={self.record.itemsize}", f"instruments={self.instruments}"]
         if self.instrument is not None:
             words.append(f"instrument={self.instrument}")
+        if self.resume is not None:
+            words.append(f"resume={self.resume}")
         words.append(f"fields={fields_text(self.record)}")
         return (" ".join(words) + "\n").encode("ascii")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Acknowledgement:
-    """done: highest contiguous count of a connection's records that are dealt with for good; refused: of these."""
+    """A frame; see ACKNOWLEDGEMENT."""
 
     done: int
     refused: int
@@ -224,6 +251,7 @@ def parse_answer(line: bytes) -> Answer:
         record=parse_fields(pairs["fields"], _number(pairs, "record", 1, RECORD_MAX)),
         instruments=instruments,
         instrument=_number(pairs, "instrument", 0, instruments - 1) if "instrument" in pairs else None,
+        resume=_number(pairs, "resume", 0, NUMBER_MAX) if "resume" in pairs else None,
     )
 
 
@@ -314,10 +342,9 @@ def parse_datagram(data: bytes | bytearray | memoryview) -> Datagram:
 
 def _greeting_of(pairs: Mapping[str, str]) -> Greeting:
     for key in pairs:
-        if key not in ("group", "sender", "ack", "instrument"):
+        if key not in _KEYS:
             raise ProtocolError(
-                ErrorCode.UNKNOWN_KEY,
-                f"the greeting has the key {_quoted(key)}; known are group, sender, ack, instrument",
+                ErrorCode.UNKNOWN_KEY, f"the greeting has the key {_quoted(key)}; known are {', '.join(_KEYS)}"
             )
     if "group" not in pairs:
         raise ProtocolError(ErrorCode.BAD_GREETING, "the greeting names no group; add group=<name>")
@@ -328,12 +355,31 @@ def _greeting_of(pairs: Mapping[str, str]) -> Greeting:
         raise ProtocolError(
             ErrorCode.BAD_GREETING, f"ack={_quoted(pairs['ack'])} is not known; use committed, spooled or none"
         )
+    _check_session(pairs)
     return Greeting(
         group=pairs["group"],
         sender=pairs.get("sender"),
         ack=Ack(pairs.get("ack", "none")),
         instrument=pairs.get("instrument"),
+        session=int(pairs["session"]) if "session" in pairs else None,
+        first=int(pairs.get("first", "0")),
     )
+
+
+def _check_session(pairs: Mapping[str, str]) -> None:
+    for key in ("session", "first"):
+        if key in pairs and not _is_number(pairs[key], 0, NUMBER_MAX):
+            raise ProtocolError(
+                ErrorCode.BAD_GREETING, f"{key}={_quoted(pairs[key])} is not a number from 0 to {NUMBER_MAX}; send one"
+            )
+    if "session" not in pairs:
+        if "first" in pairs:
+            raise ProtocolError(ErrorCode.BAD_GREETING, "first= without a session; add session=<number> and a sender")
+        return
+    if "sender" not in pairs:
+        raise ProtocolError(ErrorCode.BAD_GREETING, "a session needs the name of its sender; add sender=<name>")
+    if pairs.get("ack", "none") == Ack.NONE:
+        raise ProtocolError(ErrorCode.BAD_GREETING, "a session needs acknowledgements; add ack=committed")
 
 
 def _fits(pairs: Mapping[str, str], key: str, pattern: re.Pattern[str], rule: str) -> None:
@@ -362,9 +408,13 @@ def _pairs(words: list[str], code: ErrorCode, what: str) -> dict[str, str]:
 
 def _number(pairs: Mapping[str, str], key: str, least: int, most: int) -> int:
     text = pairs[key]
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+    if not _is_number(text, least, most):
         raise _bad_answer(f"{key}={_quoted(text)} is not a number from {least} to {most}")
     return int(text)
+
+
+def _is_number(text: str, least: int, most: int) -> bool:
+    return _NUMBER.fullmatch(text) is not None and least <= int(text) <= most
 
 
 def _bad_answer(why: str) -> ProtocolError:

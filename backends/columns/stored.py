@@ -1,9 +1,15 @@
 """How readings are stored, whatever the database: the types of channels, what marks a missing one, and times."""
 
+from dataclasses import fields
+
+from schemas.batch import JournalPosition
 from schemas.readings import CHANNEL_DTYPES
 
 ACCOUNT = ("triggers", "readings")
 """Columns of `positions`: how much the logger ever committed into the group, moved with the position."""
+
+POSITION = tuple(field.name for field in fields(JournalPosition))
+"""Columns of `positions` beside its key."""
 
 MISSING_OFFSET = -(2**63)
 """In the arrays layout, `time_offset_ns` of an instrument that is missing."""

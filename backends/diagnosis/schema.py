@@ -3,9 +3,11 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from backends.columns.stored import ACCOUNT
+from backends.columns.stored import POSITION
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
+
+ADDED = "bigint NOT NULL DEFAULT 0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +43,18 @@ def difference(stored: Stored, group: InstrumentGroup, layout: Layout, logger: s
     return None
 
 
-def without_account(schema: str, there: Collection[str], add: str) -> str | None:
-    """Say that `positions` was made before there was an account, and the fix; None when its columns are `there`.
+def without_columns(schema: str, there: Collection[str], add: str, state: str) -> str | None:
+    """Say that `positions` is an older triggerlog's, and the fix; None when its columns are `there`.
 
-    add: the statement that adds what is missing, up to the columns.
+    add: the statement that adds what is missing, up to the columns. state: the type of the column of this name.
     """
-    lacking = [name for name in ACCOUNT if name not in there]
+    lacking = [name for name in POSITION if name not in there]
     if not lacking:
         return None
-    columns = ", ".join(f"ADD COLUMN {name} bigint NOT NULL DEFAULT 0" for name in lacking)
+    columns = ", ".join(f"ADD COLUMN {name} {state if name == 'state' else ADDED}" for name in lacking)
     return (
-        f"table 'positions' in schema {schema!r} was made by an older triggerlog and has no {' and '.join(lacking)},"
-        f" which count what was committed; let its owner run {add} {columns}"
+        f"table 'positions' in schema {schema!r} was made by an older triggerlog and has no {' and '.join(lacking)};"
+        f" let its owner run {add} {columns}"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.base import DurabilityInForce, Partition, ServerView, StoreFacts, see_not_behind
+from backends.base import DurabilityInForce, Partition, ServerView, StoreFacts, is_committed
 from backends.columns.reductions import newest_of_each, reducer_of
 from backends.columns.windows import in_order, see_not_too_large
 from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
@@ -18,10 +18,12 @@ from schemas.queries import (
     InstrumentReadings,
     LedgerEnds,
     LedgerRow,
+    LedgerRows,
     LedgerTail,
     Means,
     NewestTrigger,
     Query,
+    SkippedTriggers,
     Snapshot,
     Totals,
     TriggerReadings,
@@ -31,6 +33,7 @@ from schemas.queries import (
 )
 from schemas.readings import Array, InstrumentGroup
 
+_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | SkippedTriggers
 _OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
 
 NOT_DURABLE = DurabilityInForce(words="NOT durable: in the memory of this process", risk_ms=math.inf)
@@ -91,11 +94,8 @@ class MemoryStore:
         self._check()
         self.commits += 1
         kept = self._groups[batch.group.name]
-        before = kept.positions.get(batch.stream)
-        if before is not None:
-            if batch.position.sequence <= before.sequence:
-                return
-            see_not_behind(before, batch)
+        if is_committed(kept.positions.get(batch.stream, JournalPosition(sequence=0)), batch):
+            return
         kept.readings += [_on_time(batch), _late(batch)]
         for row in (*batch.ledger, *batch.revised):
             kept.ledger[int(row["run"]), int(row["trigger"])] = row.copy()
@@ -109,7 +109,8 @@ class MemoryStore:
     async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where the group is held."""
         self._check()
-        return self._groups[group].positions.get(stream)
+        found = self._groups[group].positions.get(stream)
+        return found if found and found.sequence else None
 
     async def ask(self, query: Query) -> Array:
         """Answer a question by going through everything."""
@@ -122,7 +123,7 @@ class MemoryStore:
                 reducer = reducer_of(query)
                 reducer.add(kept.everything())
                 return reducer.answer()
-            case LedgerRow() | LedgerTail() | LedgerEnds():
+            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | SkippedTriggers():
                 return _ledger(kept.rows(), query)
             case _:
                 return _readings(kept, query)
@@ -183,14 +184,21 @@ def _of_trigger(every: Array, row: Array) -> Array:
     return np.sort(found, order="instrument")
 
 
-def _ledger(rows: Array, query: LedgerRow | LedgerTail | LedgerEnds) -> Array:
-    if isinstance(query, LedgerRow):
-        found = rows[rows["trigger"] == query.trigger]
-        return np.asarray(found[-1:] if query.run is None else found[found["run"] == query.run])
+def _ledger(rows: Array, query: _OfLedger) -> Array:
     newest = rows[rows["run"] == rows["run"].max(initial=0)]
-    if isinstance(query, LedgerTail):
-        return np.asarray(newest[-query.most :])
-    return np.asarray(newest[[0, -1]] if len(newest) > 1 else newest)
+    match query:
+        case LedgerRow():
+            found = rows[rows["trigger"] == query.trigger]
+            return np.asarray(found[-1:] if query.run is None else found[found["run"] == query.run])
+        case LedgerRows():
+            return np.asarray(rows[(rows["run"] == query.run) & np.isin(rows["trigger"], query.triggers)])
+        case SkippedTriggers():
+            found = rows[(rows["skipped"] > 0) & _within(rows, query)]
+            return np.asarray(found[np.argsort(-found["time_ns"], kind="stable")][: query.most])
+        case LedgerTail():
+            return np.asarray(newest[-query.most :])
+        case LedgerEnds():
+            return np.asarray(newest[[0, -1]] if len(newest) > 1 else newest)
 
 
 def _readings(kept: _Group, query: _OfReadings) -> Array:
@@ -222,7 +230,8 @@ def _totals(kept: _Group) -> Array:
     for row, run in zip(answer, runs, strict=False):
         mine = ledger[ledger["run"] == run]
         row["run"], row["stored"], row["triggers"] = run, np.count_nonzero(every["run"] == run), len(mine)
-        row["expected"], row["arrived"] = mine["expected"].sum(), mine["arrived"].sum()
+        for name in ("expected", "arrived", "skipped"):
+            row[name] = mine[name].sum()
         if len(mine):
             row["first_ns"], row["last_ns"] = mine["time_ns"].min(), mine["time_ns"].max()
     if Stream.JOURNAL in kept.positions:
@@ -233,5 +242,5 @@ def _totals(kept: _Group) -> Array:
     return answer
 
 
-def _within(readings: Array, query: InstrumentReadings | WindowReadings) -> Array:
+def _within(readings: Array, query: InstrumentReadings | WindowReadings | SkippedTriggers) -> Array:
     return np.asarray((readings["time_ns"] >= query.start_ns) & (readings["time_ns"] < query.end_ns))

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from typing import Any, ClassVar, Generic
 
+import numpy as np
 import sqlalchemy as sa
 
 from backends.columns.windows import between, in_order, rows_to_know, see_not_too_large
@@ -10,8 +11,12 @@ from backends.questions import Questions
 from backends.sql import selects
 from backends.sql.connection import C
 from backends.sql.tables import GroupTables
-from schemas.queries import WindowReadings
+from schemas.ledger import ledger_dtype
+from schemas.queries import SkippedTriggers, WindowReadings
 from schemas.readings import Array
+
+AT_ONCE = 1_000
+"""So many triggers are asked for with one statement."""
 
 
 class SqlQuestions(Questions, Generic[C]):
@@ -40,6 +45,16 @@ class SqlQuestions(Questions, Generic[C]):
 
     async def _ledger_tail(self, most: int) -> Array:
         return (await self._ledger(selects.ledger_tail(self._tables, most)))[::-1]
+
+    async def _ledger_rows(self, run: int, triggers: Array) -> Array:
+        parts = [np.empty(0, ledger_dtype(self._tables.group.size))]
+        for start in range(0, len(triggers), AT_ONCE):
+            some = triggers[start : start + AT_ONCE].tolist()
+            parts.append(await self._ledger(selects.ledger_of_triggers(self._tables, run, some)))
+        return np.concatenate(parts)
+
+    async def _skipped(self, query: SkippedTriggers) -> Array:
+        return await self._ledger(selects.skipped_triggers(self._tables, query))
 
     async def _trigger(self, row: Array) -> Array:
         # Two steps, so that the times are constants to the planner: it then touches no partition but theirs.

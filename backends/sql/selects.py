@@ -14,7 +14,7 @@ from backends.columns.stored import ACCOUNT, MISSING_OFFSET, slack
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.batch import Layout, Stream
 from schemas.ledger import COUNTS, NUMBERS
-from schemas.queries import InstrumentReadings, WindowReadings
+from schemas.queries import InstrumentReadings, SkippedTriggers, WindowReadings
 
 
 def ledger_columns(tables: GroupTables) -> list[sa.Column[Any]]:
@@ -67,6 +67,17 @@ def ledger_of_triggers(tables: GroupTables, run: int, triggers: Sequence[int]) -
     """Select the ledger rows of some triggers of a run, in no order."""
     ledger = tables.ledger.c
     return sa.select(*ledger_columns(tables)).where(ledger.run == run, ledger.trigger_id.in_(triggers))
+
+
+def skipped_triggers(tables: GroupTables, query: SkippedTriggers) -> sa.Select[Any]:
+    """Select the ledger rows of triggers that follow a gap, newest first."""
+    ledger = tables.ledger.c
+    return (
+        sa.select(*ledger_columns(tables))
+        .where(ledger.skipped > 0, ledger.time_ns >= query.start_ns, ledger.time_ns < query.end_ns)
+        .order_by(ledger.time_ns.desc())
+        .limit(query.most)
+    )
 
 
 def readings_of_trigger(
@@ -131,10 +142,10 @@ def totals(tables: GroupTables) -> sa.Select[Any]:
     data, ledger = tables.data.c, tables.ledger.c
     zero, nothing = sa.literal(0), sa.cast(sa.null(), sa.BigInteger)
     counted = sa.union_all(
-        _labelled(data.run, sa.func.count(), zero, zero, zero, nothing, nothing).group_by(data.run),
+        _labelled(data.run, sa.func.count(), zero, zero, zero, zero, nothing, nothing).group_by(data.run),
         _labelled(
             *(ledger.run, zero, sa.func.count(), sa.func.sum(ledger.expected), sa.func.sum(ledger.arrived)),
-            *(sa.func.min(ledger.time_ns), sa.func.max(ledger.time_ns)),
+            *(sa.func.sum(ledger.skipped), sa.func.min(ledger.time_ns), sa.func.max(ledger.time_ns)),
         ).group_by(ledger.run),
     ).subquery("counted")
     ends = sa.func.min(counted.c.first_ns), sa.func.max(counted.c.last_ns)
@@ -161,7 +172,7 @@ def totals(tables: GroupTables) -> sa.Select[Any]:
     return sa.select(*whole).select_from(joined).order_by(by_run.c.run)
 
 
-_COUNTED = ("run", "stored", "triggers", "expected", "arrived", "first_ns", "last_ns")
+_COUNTED = ("run", "stored", "triggers", "expected", "arrived", "skipped", "first_ns", "last_ns")
 
 
 def _labelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

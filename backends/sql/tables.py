@@ -16,6 +16,9 @@ from schemas.batch import Layout
 from schemas.ledger import COUNTS, NUMBERS
 from schemas.readings import Channel, InstrumentGroup
 
+STATE_BYTES = 2**32 - 1
+"""Most that a position's state may have; MariaDB and MySQL choose a column's type by it."""
+
 SQL_TYPES: dict[str, type[sa.types.TypeEngine[float]] | type[sa.types.TypeEngine[int]]] = {
     "<i2": sa.SmallInteger,
     "<i4": sa.Integer,
@@ -90,7 +93,11 @@ def shared_tables(schema: str) -> SharedTables:
         sa.Column("logger", sa.Text, primary_key=True),
         sa.Column("group_name", sa.Text, primary_key=True),
         sa.Column("sequence", sa.BigInteger, nullable=False),
-        *(sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0")) for name in ACCOUNT),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0"))
+            for name in (*ACCOUNT, "journal")
+        ),
+        sa.Column("state", sa.LargeBinary(STATE_BYTES), nullable=False, server_default=sa.text("('')")),
     )
     return SharedTables(groups=groups, channels=channels, instruments=instruments, positions=positions)
 
@@ -161,6 +168,7 @@ def _ledger_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
         table.c.trigger_id,
         postgresql_where=table.c.arrived == table.c.expected,
     )
+    sa.Index(f"{group.name}_skipped", table.c.time_ns, postgresql_where=table.c.skipped > 0)
     return table
 
 

@@ -8,7 +8,7 @@ from typing import Generic
 
 import numpy as np
 
-from backends.base import BatchRejected, GroupLocked, StoreUnavailable, see_not_behind
+from backends.base import BatchRejected, GroupLocked, StoreUnavailable, is_committed
 from backends.sql.connection import C, Driver, LockNotGranted, OwnedConnection
 from backends.sql.partitioner import Partitioner
 from backends.sql.tables import GroupTables
@@ -110,15 +110,13 @@ class GroupWriter(ABC, Generic[C]):
         return self._driver.translated(self._target, otherwise=BatchRejected)
 
     async def _check_position(self, connection: C, batch: Batch) -> None:
-        """See that a position which did not move is there at all, and not behind; streams begin without one."""
-        if batch.stream is not Stream.JOURNAL:
-            return
-        found = await self._position(connection, self._logger)
-        if found is not None:
-            see_not_behind(found, batch)
-            return
-        await self._insert_position(connection)
-        raise StoreUnavailable(f"the position of group {batch.group.name!r} was gone from the database")
+        """See that a position which did not move has the batch; streams begin without one."""
+        found = await self._position(connection, position_owner(self._logger, batch.stream))
+        if found is None and batch.stream is Stream.JOURNAL:
+            await self._insert_position(connection)
+            raise StoreUnavailable(f"the position of group {batch.group.name!r} was gone from the database")
+        if not is_committed(found or JournalPosition(sequence=0), batch):
+            raise StoreUnavailable(f"the position of group {batch.group.name!r} was changed by somebody else")
 
     async def _partition_of(self, connection: C, batch: Batch) -> str:
         """Make the partitions that a batch needs; what names one where all of the batch goes into it, else nothing."""

@@ -1,4 +1,4 @@
-"""Routes that change what the daemon does: open a run, retry or discard what the database rejected."""
+"""Routes that change what the daemon does: announce a run, retry or discard what the database rejected."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -12,21 +12,26 @@ from daemon.api.access import NEEDS_TOKEN
 from daemon.api.service import ApiService, starting
 from daemon.pipeline.pipeline import Pipeline
 from daemon.web.errors import ApiError
-from schemas.api.control import Discarded, DiscardedByGroup, Retried, RetriedByGroup, RunsOpened
+from schemas.api.control import Discarded, DiscardedByGroup, Retried, RetriedByGroup, RunsAnnounced
 
+Epoch = Annotated[int, Query(ge=0, lt=2**32, description="The timing system's counter of restarts; 0 is unknown.")]
 Group = Annotated[str | None, Query(description="Name of an instrument group; all of them if absent.")]
 
 
 def control_routes(service: ApiService) -> APIRouter:
-    """Open a run; retry and discard dead letters."""
+    """Announce a run; retry and discard dead letters."""
     routes = APIRouter(dependencies=[NEEDS_TOKEN])
 
     @routes.post("/api/v1/run", tags=["control"])
-    async def open_run() -> RunsOpened:
-        """Begin a new run in every group: the timing system was restarted and counts its triggers anew."""
+    async def announce_run(epoch: Epoch = 0) -> RunsAnnounced:
+        """Announce that the timing system was restarted and counts its triggers anew.
+
+        With its epoch the run begins at once, for readings of that epoch and for those without one. Without it a run
+        begins with the first reading whose number falls back: those on their way belong to the run before.
+        """
         if not service.pipelines:
             raise starting()
-        return RunsOpened(service.open_run())
+        return RunsAnnounced(service.announce_run(epoch))
 
     @routes.post("/api/v1/dead-letters/retry", tags=["control"])
     async def retry(group: Group = None) -> RetriedByGroup:

@@ -46,8 +46,8 @@ class ApiService(Protocol):
     def workloads(self) -> "Workloads":
         """What runs beside the logger."""
 
-    def open_run(self) -> dict[str, int]:
-        """Begin a new run."""
+    def announce_run(self, epoch: int) -> dict[str, int | None]:
+        """Take note that the timing system was restarted."""
 
 
 def starting() -> ApiError:

@@ -41,9 +41,19 @@ class Announcements:
             f"group {self._group}: trigger numbers start again; run {ended} ended, run {began} began",
         )
 
-    def run_opened(self, run: int) -> None:
-        """A run was opened through the API."""
-        self._info(f"run {run} was opened on request")
+    def run_announced(self, run: int | None) -> None:
+        """A restart of the timing system was announced through the API; without a run nobody knows its epoch."""
+        if run is None:
+            self._info("a restart was announced; a new run begins with the first trigger number that falls back")
+        else:
+            self._info(f"a restart was announced; run {run} has its epoch")
+
+    def lost_by_sender(self, readings: int) -> None:
+        """A sender went on behind readings that never came, and that it has no more."""
+        self._events.warning_seldom(
+            f"lost by senders of {self._group}",
+            f"group {self._group}: a sender no longer has {readings} readings that were never received; they are lost",
+        )
 
     def backpressure(self, is_full: bool) -> None:
         """Senders are held back from now on, or no longer: with a sender that is always faster, many times a second."""
@@ -101,6 +111,8 @@ class Announcements:
 
     def rejected(self, letters: Sequence[Letter]) -> None:
         """The database rejected these, and they are dead letters now."""
+        if not letters:
+            return
         self._rejected += len(letters)
         moment = time.monotonic_ns()
         if moment - self._rejected_ns < QUIET_NS:

@@ -1,19 +1,25 @@
 """Closed blocks taken apart and put together: what is committed as one is sometimes kept, or rejected, as several."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from schemas.batch import ClosedBlock
+from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array, join
+from schemas.states import AsideReason
 
 Key = tuple[int, int]
 """Run and number of a trigger."""
 
+ASIDE = -1
+"""In place of the run: readings that are for no trigger, and hold up none."""
+
 
 def keys_of(block: ClosedBlock) -> list[Key]:
-    """The triggers that a block closes or revises, each once."""
-    return [(int(row["run"]), int(row["trigger"])) for row in (*block.ledger, *block.revised)]
+    """The triggers that a block closes or revises, each once, and the first number of what it sets aside."""
+    keys = [(int(row["run"]), int(row["trigger"])) for row in (*block.ledger, *block.revised)]
+    return keys if block.aside is None else [*keys, (ASIDE, int(block.aside.readings["trigger"][0]))]
 
 
 def revised_keys(block: ClosedBlock) -> list[Key]:
@@ -22,7 +28,10 @@ def revised_keys(block: ClosedBlock) -> list[Key]:
 
 
 def split(block: ClosedBlock) -> list[ClosedBlock]:
-    """Take a block apart into the smallest that stand for themselves: a trigger each, or what came late for one."""
+    """Take a block apart into the smallest that stand for themselves: a trigger each, or what came late for one.
+
+    What is set aside, and what it says of sessions, is in none of them.
+    """
     own = [_part(block, np.array([k]), np.empty(0, np.intp)) for k in range(len(block.ledger))]
     late = [_part(block, np.empty(0, np.intp), np.array([k])) for k in range(len(block.revised))]
     return [*own, *late]
@@ -40,6 +49,19 @@ def _part(block: ClosedBlock, own: Array, revised: Array) -> ClosedBlock:
     )
 
 
+def aside_parts(block: ClosedBlock) -> list[tuple[ClosedBlock, AsideReason]]:
+    """What a block sets aside, by reason, each as a block of its own."""
+    if block.aside is None:
+        return []
+    nothing = np.empty(0, np.intp)
+    parts = []
+    for reason in np.unique(block.aside.reason).tolist():
+        mine = block.aside.reason == reason
+        aside = Aside(readings=block.aside.readings[mine], run=block.aside.run[mine], reason=block.aside.reason[mine])
+        parts.append((replace(_part(block, nothing, nothing), aside=aside), AsideReason(reason)))
+    return parts
+
+
 def merge(blocks: Sequence[ClosedBlock]) -> ClosedBlock:
     """Put blocks together, in their order; of a row that was revised several times the last one stays."""
     if len(blocks) == 1:
@@ -53,6 +75,18 @@ def merge(blocks: Sequence[ClosedBlock]) -> ClosedBlock:
         late=late,
         late_of=late_of,
         revised=revised,
+        aside=_merge_aside([block.aside for block in blocks if block.aside is not None]),
+        sessions=np.concatenate([block.sessions for block in blocks]),
+    )
+
+
+def _merge_aside(parts: Sequence[Aside]) -> Aside | None:
+    if not parts:
+        return None
+    return Aside(
+        readings=join([part.readings for part in parts]),
+        run=np.concatenate([part.run for part in parts]),
+        reason=np.concatenate([part.reason for part in parts]),
     )
 
 

@@ -16,14 +16,16 @@ from backends.columns.filling import readings_in
 from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
-from daemon.pipeline.closed_blocks import keys_of, merge, split
-from daemon.pipeline.dead_letters import DeadLetters
+from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
+from daemon.pipeline.dead_letters import DeadLetters, Letter
+from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
 from schemas.queries import LedgerTail
 from schemas.readings import InstrumentGroup
+from schemas.states import AsideReason
 
 DIVIDE_AFTER = 2
 """Attempts at a batch before it is divided: a store that was away may have found what waited too much for its time, and
@@ -32,6 +34,15 @@ would find it so for ever."""
 FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
+
+ASIDE_REASONS = {
+    AsideReason.OLDER: "its trigger is older than those that are remembered",
+    AsideReason.AHEAD: "its trigger number is far beyond those of the other instruments",
+    AsideReason.AMBIGUOUS: "a reading of that instrument and trigger is there, and nothing proves that it is the same",
+    AsideReason.CONFLICT: "another reading of that instrument and trigger is there",
+    AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
+}
+"""Why what assembly set aside is a dead letter."""
 
 HOLD_TIMES = 5
 """What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
@@ -94,6 +105,7 @@ class Committer:
         self._availability_changed = availability_changed
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
         self._follows: JournalPosition | None = self._acknowledged
+        self._state = DurableState.decode(self._acknowledged.state)  # after all that is dealt with
 
     def change(self, settings: CommitterConfig) -> None:
         """Batch and pause so from now on."""
@@ -125,6 +137,8 @@ class Committer:
         while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
             try:
+                for waiting in blocks:
+                    await self._keep_aside(waiting)
                 await self._commit(blocks)
             except CommitsLost as error:
                 try:
@@ -144,6 +158,8 @@ class Committer:
         # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
         to = was.less(regained.triggers, regained.readings) if is_alone else found
         self._acknowledged = to
+        if not is_alone:
+            self._state = DurableState.decode(found.state)
         # Neither came in nor was committed, as far as this process is concerned, what was so before it began.
         triggers = min(was.triggers - to.triggers, self.counts.triggers)
         readings = min(was.readings - to.readings, self.counts.readings)
@@ -167,7 +183,7 @@ class Committer:
             await self._commit_parts(blocks, None)
             return
         try:
-            batch = self._batch([waiting.block for waiting in blocks], blocks[-1].number)
+            batch = self._batch([waiting.block for waiting in blocks], blocks)
             is_committed = await self._persist(self._store.commit, batch, DIVIDE_AFTER if len(blocks) > 1 else math.inf)
         except BatchRejected as error:
             await self._commit_parts(blocks, str(error))
@@ -178,8 +194,13 @@ class Committer:
             await self._commit_less(blocks)
 
     def _settle(self, blocks: list[Waiting]) -> None:
-        self._count([waiting.block for waiting in blocks], blocks[-1].number)
+        self._count([waiting.block for waiting in blocks], blocks)
         self._measure(blocks)
+        self._deal(blocks)
+
+    def _deal(self, blocks: list[Waiting]) -> None:
+        """These are stored, or dead letters."""
+        self._state = self._state.after(waiting.block for waiting in blocks)
         self._settled(self._backlog.settle(len(blocks)))
 
     async def _commit_less(self, blocks: list[Waiting]) -> None:
@@ -220,17 +241,17 @@ class Committer:
         good = await self._without_rejected(waiting, reason)
         if good:
             try:
-                await self._persist(self._store.commit, self._batch(good, waiting.number))
+                await self._persist(self._store.commit, self._batch(good, blocks))
             except BatchRejected as error:
                 # The database has changed its mind since the rehearsal.
                 await self._keep_rejected([(part, str(error)) for part in good], waiting.number)
                 good = []
             else:
-                self._count(good, waiting.number)
+                self._count(good, blocks)
         # All at the same moment, or the status would not add up in between.
         self.counts.dead_triggers += waiting.block.triggers - sum(part.triggers for part in good)
         self.counts.dead_readings += waiting.readings - sum(readings_in(part) for part in good)
-        self._settled(self._backlog.settle(1))
+        self._deal(blocks)
 
     async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedBlock]:
         """Keep as dead letters what the store rejects of a block; return the rest, which is not committed yet.
@@ -245,26 +266,26 @@ class Committer:
         if len(parts) == 1 and reason is not None:
             rejected = [(0, reason)]
         else:
-            rejected = await self._rejected(others, waiting.number)
+            rejected = await self._rejected(others, waiting)
         await self._keep_rejected(
             [*((part, FOLLOWS) for part in following), *((others[k], why) for k, why in rejected)], waiting.number
         )
         bad = {k for k, _ in rejected}
         return [part for k, part in enumerate(others) if k not in bad]
 
-    async def _rejected(self, parts: list[ClosedBlock], number: int, first: int = 0) -> list[tuple[int, str]]:
+    async def _rejected(self, parts: list[ClosedBlock], waiting: Waiting, first: int = 0) -> list[tuple[int, str]]:
         """Which of the parts the store rejects, by their index, and why: asked by halves, so that few take long."""
         if not parts:
             return []
         try:
-            await self._persist(self._store.rehearse, self._batch(parts, number))
+            await self._persist(self._store.rehearse, self._batch(parts, [waiting]))
         except BatchRejected as error:
             if len(parts) == 1:
                 return [(first, str(error))]
             half = len(parts) // 2
             return [
-                *await self._rejected(parts[:half], number, first),
-                *await self._rejected(parts[half:], number, first + half),
+                *await self._rejected(parts[:half], waiting, first),
+                *await self._rejected(parts[half:], waiting, first + half),
             ]
         return []
 
@@ -290,44 +311,55 @@ class Committer:
         self.counts.retries += 1
         await backoff.pause()
 
-    async def _keep_rejected(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
-        if not parts:
+    async def _keep_aside(self, waiting: Waiting) -> None:
+        """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""
+        if waiting.block.aside is None:
             return
+        kept = self._dead_letters.of_block(waiting.number)
+        parts = [(part, ASIDE_REASONS[reason]) for part, reason in aside_parts(waiting.block)]
+        await self._keep([(part, why) for part, why in parts if keys_of(part)[0] not in kept], waiting.number)
+
+    async def _keep_rejected(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
+        self._announcements.rejected(await self._keep(parts, number))
+
+    async def _keep(self, parts: list[tuple[ClosedBlock, str]], number: int) -> list[Letter]:
+        if not parts:
+            return []
         backoff = self._backoff()
         letters = self._dead_letters.address(parts, number)
         while True:
             try:
                 await self._dead_letters.keep(letters)
             except OSError as error:
-                self._note(f"the store rejected a trigger ({parts[0][1]}), and it cannot be kept on disk: {error}")
+                self._note(f"dead letters ({parts[0][1]}) cannot be kept on disk: {error}")
                 await backoff.pause()
             else:
                 self._note(None)
-                self._announcements.rejected([letter for letter, _ in letters])
-                return
+                return [letter for letter, _ in letters]
 
-    def _batch(self, parts: list[ClosedBlock], number: int) -> Batch:
+    def _batch(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> Batch:
         return Batch(
             **merge(parts).parts,
             group=self._group,
-            position=self._position(parts, number),
+            position=self._position(parts, blocks),
             durability=self._durability,
             stream=Stream.JOURNAL,
             follows=self._follows,
         )
 
-    def _position(self, parts: list[ClosedBlock], number: int) -> JournalPosition:
-        """Where the store will be once it has these, too."""
+    def _position(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> JournalPosition:
+        """Where the store will be once it has these, too: what is good of these blocks."""
         before, since = self.account_at_start, self.counts
         return JournalPosition(
-            sequence=number,
+            sequence=blocks[-1].number,
+            state=self._state.after(waiting.block for waiting in blocks).encode(),
             triggers=before.triggers + since.triggers + sum(part.triggers for part in parts),
             readings=before.readings + since.readings + sum(readings_in(part) for part in parts),
         )
 
-    def _count(self, parts: list[ClosedBlock], number: int) -> None:
-        self._acknowledged = self._follows = self._position(parts, number)
-        self._dead_letters.passed(number)
+    def _count(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> None:
+        self._acknowledged = self._follows = self._position(parts, blocks)
+        self._dead_letters.passed(blocks[-1].number)
         now = time.monotonic_ns()
         self.counts.commits += 1
         self.committed_ns = now

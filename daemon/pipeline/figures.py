@@ -14,7 +14,7 @@ from schemas.batch import JournalPosition
 class PipelineFigures:
     """The figures of one group, in the order of the data's way; counts are those since the start.
 
-    dropped: readings that sources threw away, by reason.
+    dropped: readings that sources threw away, by reason. lost_before: readings proven lost on their way here, by how.
     run, newest: the run under way, and its highest trigger closed.
     open, assembling: triggers being put together, and their readings.
     assembled: counts of the assembly.
@@ -33,6 +33,7 @@ class PipelineFigures:
     """
 
     dropped: Mapping[str, int]
+    lost_before: Mapping[str, int]
     run: int
     newest: int | None
     open: int

@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 
 from backends.base import Store
-from daemon.core.clock import now
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
+from daemon.core.outside.clock import now
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
-from daemon.pipeline.assembly import Assembly, Origin
+from daemon.pipeline.assembly import Assembly, Joined, Origin, Runs
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.committer import Committer
 from daemon.pipeline.dead_letters import Outcome, Retrying
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Instruments
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.recovery import RecoveredGroup, Runs
+from daemon.pipeline.recovery import RecoveredGroup
 from schemas.batch import ClosedBlock, Durability, Layout
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
@@ -53,14 +53,16 @@ class Pipeline:
         self._announcements = Announcements(group.name, events)
         self._recovered = recovered.amount
         self._dropped: dict[str, int] = {}
+        self._lost: dict[str, int] = {}
         self._assembly = Assembly(
             group,
             timeout_ns=int(config.assembly.timeout_ms * 1e6),
             window=config.assembly.window,
             max_open=config.assembly.max_open,
-            run=recovered.run or runs.current,
-            next_run=runs.after,
+            runs=runs,
             history=recovered.history,
+            epochs=recovered.state.runs,
+            sessions=recovered.state.sessions,
         )
         self._backlog = Backlog(
             recovered.journal,
@@ -167,19 +169,33 @@ class Pipeline:
         self._on_settled.append(settled)
         self._on_full.append(full)
 
-    def connect(self, *, spooled: bool) -> int:
-        """Give a sender that wants acknowledgements its column of the receipts; `spooled`: the journal is enough."""
-        column = self._assembly.receipts.connect(spooled=spooled)
-        self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
-        return column
+    def note_lost(self, readings: int, reason: str) -> None:
+        """Count readings that are proven lost on their way here."""
+        self._lost[reason] = self._lost.get(reason, 0) + readings
 
-    def disconnect(self, column: int) -> None:
-        """Take a sender's column back."""
-        self._assembly.receipts.disconnect(column)
+    def connect(self, *, spooled: bool, session: int | None = None, first: int = 0) -> Joined:
+        """Let a sender that wants acknowledgements begin, or go on with its session.
+
+        spooled: the journal is enough for it. session: `schemas.sessions.session_key`; first: the number of the first
+        reading that the sender still has.
+
+        Raises:
+            ProtocolError: there are too many sessions.
+        """
+        joined = self._assembly.sessions.connect(session, first=first, spooled=spooled, now=now())
+        self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
+        if joined.lost:
+            self.note_lost(joined.lost, "sender")
+            self._announcements.lost_by_sender(joined.lost)
+        return joined
+
+    def disconnect(self, column: int, *, ended: bool = False) -> None:
+        """Take note that a sender is gone; ended: it said goodbye, and everything of it is acknowledged."""
+        self._assembly.sessions.disconnect(column, ended=ended)
         self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
 
     def acknowledged(self) -> tuple[Array, Array]:
-        """How many readings of each column are settled, and how many of these were refused; see `Receipts`."""
+        """Up to which number each column is settled, and how many of these were refused; see `Receipts`."""
         return self._assembly.receipts.acknowledged()
 
     # --- for the operator ---------------------------------------------------------------------------------------
@@ -187,12 +203,17 @@ class Pipeline:
     def look(self) -> None:
         """Look after the instruments, a few times a second: report which fell silent, and which are out of step."""
         self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), now().monotonic_ns)
+        self._assembly.sessions.tidy(now())
 
-    def open_run(self) -> int:
-        """Begin a new run, as the timing system announced; return its number."""
-        self._handle(self._assembly.open_run(now()))
-        self._announcements.run_opened(self._assembly.run)
-        return self._assembly.run
+    def announce_run(self, epoch: int) -> int | None:
+        """The timing system was restarted, and has this epoch now; 0 where nobody knows it.
+
+        Returns the new run's number, None where it begins with the first reading that falls back.
+        """
+        run, blocks = self._assembly.announce(epoch, now())
+        self._handle(blocks)
+        self._announcements.run_announced(run)
+        return run
 
     def note_risk(self, risk_ms: float) -> None:
         """Take note of how young an acknowledged reading may be, in ms, and still be lost with the server."""
@@ -232,11 +253,14 @@ class Pipeline:
         lost.change(committer.lost.triggers, committer.lost.readings, committer.lost.blocks)
         return PipelineFigures(
             dropped=dict(self._dropped),
+            lost_before=dict(self._lost),
             run=assembly.run,
             newest=assembly.newest,
             open=assembly.open,
             assembling=assembly.held,
-            assembled=dataclasses.replace(assembly.counts, refused=dict(assembly.counts.refused)),
+            assembled=dataclasses.replace(
+                assembly.counts, refused=dict(assembly.counts.refused), aside=dict(assembly.counts.aside)
+            ),
             recovered=self._recovered,
             waiting=backlog.waiting,
             memory_bytes=backlog.memory_bytes,

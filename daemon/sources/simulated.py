@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import time
 
 import numpy as np
@@ -16,11 +17,21 @@ STEP_S = 0.005
 """Triggers of so long a stretch are made at once, when the rate is higher than one in it."""
 
 
-class SimulatedSource:
-    """Makes the readings of one group, trigger after trigger."""
+@functools.cache
+def epoch_of_process() -> int:
+    """The epoch of all simulated instruments of this process: when the first of them began, in s since 1970."""
+    return int(time.time())
 
-    def __init__(self, config: SimulatedConfig, pipelines: Pipelines) -> None:
+
+class SimulatedSource:
+    """Makes the readings of one group, trigger after trigger.
+
+    epoch: of their timing system; None is that of the process.
+    """
+
+    def __init__(self, config: SimulatedConfig, pipelines: Pipelines, *, epoch: int | None = None) -> None:
         self._config = config
+        self._epoch = epoch
         self._pipeline = pipelines[config.group]
         self._random = np.random.default_rng(config.seed)
         self._task: asyncio.Task[None] | None = None
@@ -30,9 +41,9 @@ class SimulatedSource:
         self._pipeline.subscribe(settled=lambda: None, full=self._full)
 
     async def start(self) -> None:
-        """Begin with the trigger after the newest one the store knows."""
-        first = (self._pipeline.newest or 0) + 1
-        self._task = asyncio.create_task(self._run(first), name=f"simulated {self._config.group}")
+        """Begin with trigger 1 of a new epoch, as a timing system does that was started with the daemon."""
+        epoch = epoch_of_process() if self._epoch is None else self._epoch
+        self._task = asyncio.create_task(self._run(epoch), name=f"simulated {self._config.group}")
 
     async def stop(self) -> None:
         """Make no more."""
@@ -65,7 +76,8 @@ class SimulatedSource:
         is_over = self._task is None or self._task.done()
         return [Part(name=f"the simulated instruments of group {self._config.group}", steps=0, is_busy=is_over)]
 
-    async def _run(self, trigger: int) -> None:
+    async def _run(self, epoch: int) -> None:
+        trigger = 1
         loop = asyncio.get_running_loop()
         due = loop.time()
         at_once = max(1, round(self._config.rate * STEP_S))
@@ -73,6 +85,7 @@ class SimulatedSource:
             await self._room.wait()
             await asyncio.sleep(max(0.0, due - loop.time()))
             block = make_block(self._pipeline.group, trigger, at_once, self._config.rate, self._random)
+            block["epoch"] = epoch
             if self._config.missing:
                 block = block[self._random.random(len(block)) >= self._config.missing]
             self._received += len(block)

@@ -86,9 +86,9 @@ COMMANDS = {
         "commands.status:status",
         "Show the status of the daemon live: rates, latency, what waits, what is missing, what was refused.",
     ),
-    "open-run": _Place(
-        "commands.open_run:open_run",
-        "Start a new run in every group, after a restart of the timing system and its trigger numbers.",
+    "announce-run": _Place(
+        "commands.announce_run:announce_run",
+        "Announce a restart of the timing system and its trigger numbers to every group.",
     ),
     "psql": _Place(
         "commands.psql:app",

@@ -1,12 +1,12 @@
-"""What changes something in the daemon: runs that are opened, dead letters that are retried or discarded."""
+"""What changes something in the daemon: runs that are announced, dead letters that are retried or discarded."""
 
 from pydantic import Field, RootModel
 
 from schemas.api.model import Model
 
 
-class RunsOpened(RootModel[dict[str, int]]):
-    """Body of the answer to `POST /api/v1/run`: the number of the new run, by group."""
+class RunsAnnounced(RootModel[dict[str, int | None]]):
+    """Body of the answer to `POST /api/v1/run`: the number of the new run, by group; null where it begins later."""
 
 
 class Retried(Model):

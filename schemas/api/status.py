@@ -45,6 +45,7 @@ class TriggerCounts(Model):
     account_at_start: int = Field(description="committed before the daemon started, by the store's account then")
     waiting: int = Field(description="closed, not yet committed (the backlog)")
     newest: int | None = Field(description="the highest trigger number closed in this run")
+    skipped: int = Field(description="trigger numbers between those of a run that no trigger was closed for")
     rate: float = Field(description="triggers closed a second")
     commit_rate: float = Field(description="triggers committed a second")
 
@@ -52,7 +53,7 @@ class TriggerCounts(Model):
 class ReadingCounts(Model):
     """Readings since the daemon started.
 
-    received + recovered = committed + duplicate + refused + dead + waiting + assembling, always.
+    received + recovered = committed + duplicate + refused + aside + dead + waiting + assembling, always.
     """
 
     received: int
@@ -62,6 +63,8 @@ class ReadingCounts(Model):
     late: int = Field(description="accepted after their trigger had closed")
     duplicate: int = Field(description="of an instrument whose reading was already there; not stored")
     refused: dict[str, int] = Field(description="never stored, by reason")
+    aside: dict[str, int] = Field(description="for no trigger that is known, by reason; kept in the dead letters")
+    lost: dict[str, int] = Field(description="never received, and proven lost by the numbers of senders; by how")
     dead: int = Field(
         description="in batches the store rejected for good, or damaged in the journal; they lie in the state folder"
     )
@@ -77,8 +80,8 @@ class ReadingCounts(Model):
     @property
     def unaccounted(self) -> int:
         """What came in and is nowhere: 0, or the daemon has a defect."""
-        went = self.committed + self.duplicate + sum(self.refused.values()) + self.dead + self.waiting + self.assembling
-        return self.received + self.recovered - went
+        went = self.committed + self.duplicate + self.dead + self.waiting + self.assembling
+        return self.received + self.recovered - went - sum(self.refused.values()) - sum(self.aside.values())
 
 
 class DeadLetterCounts(Model):

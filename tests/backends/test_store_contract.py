@@ -482,7 +482,13 @@ async def test_the_account_moves_with_the_position(make: Make, opened: Any, rng:
 def counted(layout: Layout, **of: int) -> dict[str, int]:
     """What a store without loss counts."""
     stored = of["readings"] if layout is Layout.ROWS else of["triggers"]
-    return {"stored": stored, "triggers": of["triggers"], "expected": of["expected"], "arrived": of["readings"]}
+    return {
+        "stored": stored,
+        "triggers": of["triggers"],
+        "expected": of["expected"],
+        "arrived": of["readings"],
+        "skipped": 0,
+    }
 
 
 async def test_totals(request: pytest.FixtureRequest, make: Make, opened: Any, rng: np.random.Generator) -> None:

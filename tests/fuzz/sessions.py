@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from daemon.pipeline.assembly import AssemblyCounts
 from daemon.pipeline.gather import WAIT_S
 from daemon.sources.tcp import TcpSource
 from daemon.sources.tcp.connection import Connection
@@ -231,7 +232,11 @@ def _nothing_left(logger: Logger, source: TcpSource) -> None:
         assert not receipts.owes_refusals
         assert pipeline.figures().assembling == 0
         assert source.gathers[name].received == counts.received
-        assert counts.received == counts.accepted + counts.duplicate + sum(counts.refused.values())
+        assert counts.received == counts.accepted + counts.duplicate + _turned_away(counts)
+
+
+def _turned_away(counts: AssemblyCounts) -> int:
+    return sum(counts.refused.values()) + sum(counts.aside.values())
 
 
 async def udp_session(datagrams: Iterable[tuple[int, bytes]]) -> None:
@@ -256,7 +261,7 @@ async def udp_session(datagrams: Iterable[tuple[int, bytes]]) -> None:
         assert len(status.refused) <= 6
         counts = logger.pipelines["bpm"].figures().assembled
         assert status.received == counts.received >= received
-        assert counts.received == counts.accepted + counts.duplicate + sum(counts.refused.values())
+        assert counts.received == counts.accepted + counts.duplicate + _turned_away(counts)
         if status.received == received:
             await _intact(logger)
 

@@ -142,7 +142,7 @@ def test_a_phone_needs_no_sideways_scroll(stage: Stage, browser: Browser) -> Non
         states={"bpm": MIXED},
         available=False,
         problem="connection to server at 10.11.12.13, port 5432 failed: no route to host",
-        refused={"unknown_instrument": 123_456, "far_trigger": 78_901},
+        refused={"unknown_instrument": 123_456, "impossible_trigger": 78_901},
     )
     watched = Watched(browser, stage.page.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     live(watched.page)

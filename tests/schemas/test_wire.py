@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from schemas.wire import (
     DATAGRAM_HEADER,
     DATAGRAM_MAX,
     GREETING_MAX,
+    NUMBER_MAX,
     RECORD_MAX,
     Ack,
     Acknowledgement,
@@ -46,8 +48,17 @@ BPM_ANSWER = (
 names = st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True)
 senders = st.text(string.ascii_letters + string.digits + "_.-", min_size=1, max_size=64)
 instruments = st.text(string.ascii_letters + string.digits + string.punctuation, min_size=1, max_size=64)
+numbers = st.integers(0, NUMBER_MAX)
 greetings = st.builds(
     Greeting, group=names, sender=st.none() | senders, ack=st.sampled_from(Ack), instrument=st.none() | instruments
+) | st.builds(
+    Greeting,
+    group=names,
+    sender=senders,
+    ack=st.sampled_from([Ack.COMMITTED, Ack.SPOOLED]),
+    instrument=st.none() | instruments,
+    session=numbers,
+    first=numbers,
 )
 channels = st.lists(
     st.builds(
@@ -71,10 +82,16 @@ def test_a_greeting_survives_the_wire(greeting: Greeting) -> None:
     assert parse_greeting(line[:-1] + b"\r\n") == greeting
 
 
-@given(names, channels, st.integers(1, 32_767), st.booleans())
-def test_an_answer_survives_the_wire(group: str, parts: list[Channel], size: int, numbered: bool) -> None:
+@given(names, channels, st.integers(1, 32_767), st.booleans(), st.none() | numbers)
+def test_an_answer_survives_the_wire(
+    group: str, parts: list[Channel], size: int, numbered: bool, resume: int | None
+) -> None:
     answer = Answer(
-        group=group, record=record_dtype(parts), instruments=size, instrument=size - 1 if numbered else None
+        group=group,
+        record=record_dtype(parts),
+        instruments=size,
+        instrument=size - 1 if numbered else None,
+        resume=resume,
     )
     assert parse_answer(answer.line()) == answer
 
@@ -98,7 +115,9 @@ def test_a_datagram_survives_the_wire(group: str, sequence: int, count: int, siz
 
 
 TROUBLE = """
-    TRIGGERLOG/1 TRIGGERLOG/2 OK ERROR group=bpm group= = ack=all instrument=7 record=56 record=8 record=-1 bad-greeting
+    TRIGGERLOG/1 TRIGGERLOG/2 OK ERROR group=bpm group= = ack=all ack=spooled sender=a session=1 session=-1 session=
+    first=7 first=9223372036854775808 resume=3 resume=9223372036854775808 resume=x
+    instrument=7 record=56 record=8 record=-1 bad-greeting
     instruments=120 fields= fields=trigger:i8@0,trigger:i8@0 \x00 \x7f \xe9
     fields=trigger:i8@0,time_ns:i8@4,instrument:u4@16,epoch:u4@20
 """
@@ -179,9 +198,29 @@ def test_the_daemon_answers_with_layout_and_number() -> None:
         (b"TRIGGERLOG/1 group", "bad-greeting", "write key=value"),
         (b"TRIGGERLOG/1 group=BPM", "bad-greeting", "lower-case letters"),
         (b"TRIGGERLOG/1 group=bpm group=bpm", "bad-greeting", "give it once"),
-        (b"TRIGGERLOG/1 group=bpm colour=red", "unknown-key", "known are group, sender, ack, instrument"),
+        (
+            b"TRIGGERLOG/1 group=bpm colour=red",
+            "unknown-key",
+            "group, sender, session, first, ack, instrument",
+        ),
         (b"TRIGGERLOG/1 group=bpm sender=a/b", "bad-greeting", "letters, digits"),
         (b"TRIGGERLOG/1 group=bpm ack=later", "bad-greeting", "use committed, spooled or none"),
+        (b"TRIGGERLOG/1 group=bpm session=1 ack=committed", "bad-greeting", "add sender=<name>"),
+        (b"TRIGGERLOG/1 group=bpm sender=a session=1", "bad-greeting", "add ack=committed"),
+        (b"TRIGGERLOG/1 group=bpm sender=a session=1 ack=none", "bad-greeting", "add ack=committed"),
+        (b"TRIGGERLOG/1 group=bpm sender=a first=0 ack=committed", "bad-greeting", "add session=<number>"),
+        (b"TRIGGERLOG/1 group=bpm sender=a session=-1 ack=spooled", "bad-greeting", "session='-1' is not a number"),
+        (b"TRIGGERLOG/1 group=bpm sender=a session= ack=spooled", "bad-greeting", "session='' is not a number"),
+        (
+            b"TRIGGERLOG/1 group=bpm sender=a session=9223372036854775808 ack=spooled",
+            "bad-greeting",
+            "is not a number from 0 to 9223372036854775807",
+        ),
+        (
+            b"TRIGGERLOG/1 group=bpm sender=a session=0 first=99999999999999999999 ack=spooled",
+            "bad-greeting",
+            "first='99999999999999999999' is not a number",
+        ),
         (b"TRIGGERLOG/1 group=bpm\nsender=a", "bad-greeting", "printable ASCII"),
         (b"TRIGGERLOG/1 group=bpm sender=\xc3\xa9", "bad-greeting", "printable ASCII"),
         (b"TRIGGERLOG/1 group=bpm sender=" + b"a" * 1024, "bad-greeting", "shorten its names"),
@@ -192,6 +231,22 @@ def test_a_bad_greeting_is_told_its_fix(line: bytes, code: str, fix: str) -> Non
         parse_greeting(line)
     assert refusal.value.code == code
     assert fix in refusal.value.sentence
+
+
+def test_a_session_is_told_where_it_goes_on() -> None:
+    line = b"TRIGGERLOG/1 group=bpm sender=a session=9223372036854775807 first=12 ack=spooled\n"
+    greeting = parse_greeting(line)
+    assert (greeting.session, greeting.first) == (NUMBER_MAX, 12)
+    assert greeting.line() == line
+    answer = replace(answer_greeting(greeting, {"bpm": BPM}), resume=17)
+    assert b" resume=17 fields=" in answer.line()
+    assert parse_answer(answer.line()).resume == 17
+
+
+@pytest.mark.parametrize("resume", [b"-1", b"", b"9223372036854775808", b"1e3"])
+def test_a_bad_place_to_go_on_at_is_refused(resume: bytes) -> None:
+    with pytest.raises(ProtocolError, match=r"bad-answer: .*resume="):
+        parse_answer(BPM_ANSWER.replace(b" fields", b" resume=" + resume + b" fields"))
 
 
 def test_an_unknown_instrument_is_told_what_there_is() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class Connected:
     greeting: Greeting
     record: np.dtype
     writer: asyncio.StreamWriter
+    resume: int
     received: bytearray = field(default_factory=bytearray)
     done: int = 0
 
@@ -39,7 +40,7 @@ class Connected:
         return np.frombuffer(bytes(self.received[: len(self.received) // size * size]), self.record)
 
     def acknowledge(self, done: int, refused: int = 0) -> None:
-        """Acknowledge, if this sender wants it."""
+        """Acknowledge, if this sender wants it; done counts from the first record of the session."""
         self.done = done
         if self.greeting.ack is Ack.COMMITTED:
             self.writer.write(Acknowledgement(done=done, refused=refused).frame())
@@ -50,7 +51,11 @@ class Connected:
 
 
 class Listener:
-    """Listens on a free port. With `acknowledges` everything received counts as committed at once."""
+    """Listens on a free port. With `acknowledges` everything received counts as committed at once.
+
+    A session goes on with the first record that its sender still holds, unless `resume` says otherwise;
+    `at_once` is sent in one piece with the answer.
+    """
 
     def __init__(self, *groups: InstrumentGroup, acknowledges: bool = True) -> None:
         self.groups = {group.name: group for group in groups}
@@ -61,6 +66,8 @@ class Listener:
         self.refusal: ProtocolError | None = None
         self.refused = 0
         self.cut_after: int | None = None
+        self.resume: int | None = None
+        self.at_once: Acknowledgement | None = None
         self.port = 0
         self._arrived = asyncio.Condition()
 
@@ -94,9 +101,12 @@ class Listener:
             self.refused += 1
             writer.write(error.line())
             return
-        connection = Connected(greeting=greeting, record=answer.record, writer=writer)
+        resume = greeting.first if self.resume is None else self.resume
+        if greeting.session is not None:
+            answer = replace(answer, resume=resume)
+        connection = Connected(greeting=greeting, record=answer.record, writer=writer, resume=resume)
         self.connections.append(connection)
-        writer.write(answer.line())
+        writer.write(answer.line() + (self.at_once.frame() if self.at_once else b""))
         while True:
             await self.reading.wait()
             data = await reader.read(1 << 20)
@@ -107,13 +117,13 @@ class Listener:
                 connection.cut()
                 return
             if self.acknowledges and data:
-                connection.acknowledge(whole)
+                connection.acknowledge(resume + whole)
             async with self._arrived:
                 self._arrived.notify_all()
                 if not data:
                     break
         # Half-closed: the daemon closes once everything is acknowledged.
-        while greeting.ack is Ack.COMMITTED and connection.done < whole:
+        while greeting.ack is Ack.COMMITTED and connection.done < resume + whole:
             async with asyncio.timeout(10), self._arrived:
                 await self._arrived.wait()
 

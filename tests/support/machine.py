@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from daemon.core.clock import Instant
-from daemon.pipeline.assembly import Assembly
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly import Assembly, Runs
 from daemon.pipeline.instruments.desync import Desync, Finding
 from schemas.readings import Array
 from tests.support.readings import START_NS, make_group
@@ -32,8 +32,7 @@ class Machine:
             timeout_ns=self.timeout_ms * MS,
             window=65_536,
             max_open=4096,
-            run=1,
-            next_run=lambda run: run + 1,
+            runs=Runs(1),
         )
         self.now_ns = START_NS
         self._next_look_ns = START_NS + LOOK_NS

@@ -1,6 +1,7 @@
 """Pipelines over a store in memory."""
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,11 +11,12 @@ import numpy as np
 
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
+from daemon.pipeline.assembly import Runs
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import RecoveredGroup, Runs
-from schemas.batch import Durability, JournalPosition, Layout
+from daemon.pipeline.recovery import RecoveredGroup
+from schemas.batch import Durability, JournalPosition, Layout, Stream
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail, WindowReadings
@@ -57,15 +59,22 @@ class Logger:
 @asynccontextmanager
 async def logging_to_memory(
     *groups: InstrumentGroup,
-    folder: Path = Path("/nonexistent"),
+    folder: Path | None = None,
     position: JournalPosition | None = None,
     **sections: dict[str, float],
 ) -> AsyncIterator[Logger]:
-    """Pipelines that commit into memory until the end of the block; sections change the configuration."""
+    """Pipelines that commit into memory until the end of the block; sections change the configuration.
+
+    folder: of the dead letters.
+    """
+    own = tempfile.TemporaryDirectory(prefix="triggerlog-test-")
+    folder = folder or Path(own.name)
     config = Config.model_validate(
         {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
     )
     store, events, runs = MemoryStore({group.name: group for group in groups}), Events(), Runs()
+    for kept in store._groups.values():
+        kept.positions[Stream.JOURNAL] = position or JournalPosition(sequence=0)
     pipelines = {
         group.name: Pipeline(
             group,
@@ -94,6 +103,7 @@ async def logging_to_memory(
         store.fail_with(None)
         await logger.drain()
         await running
+        own.cleanup()
 
 
 async def eventually(condition, what: str = "", timeout_s: float = 10) -> None:

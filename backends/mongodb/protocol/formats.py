@@ -1,6 +1,7 @@
 """What the documents of a group hold: readings, arrays, ledger rows; between `backends.columns.filling` and BSON."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,11 @@ def arrays_format(group: InstrumentGroup) -> DocumentFormat:
 
 @lru_cache
 def ledger_format(instruments: int, logger: str) -> DocumentFormat:
-    """A document a trigger; `complete` is there so that an index can hold the complete ones alone."""
+    """A document a trigger.
+
+    complete: so that an index can hold the complete ones alone.
+    batch: the mark of the batch that wrote it last (`backends.mongodb.writing.unfinished`).
+    """
     return DocumentFormat(
         [
             Field(name="_id", type=OBJECT_ID, form=TRIGGER_ID),
@@ -75,6 +80,7 @@ def ledger_format(instruments: int, logger: str) -> DocumentFormat:
             *(number(name, "<i4") for name in COUNTS),
             Field(name="complete", type=BOOL, form="u1"),
             Field(name="missing", type=BINARY, form=f"V{bitmap_bytes(instruments)}"),
+            number("batch", "<i8"),
             Field(name="logger", type=STRING, constant=logger.encode()),
         ]
     )
@@ -112,8 +118,8 @@ def encode_arrays(batch: ClosedBlock, group: InstrumentGroup) -> Array:
     return documents
 
 
-def encode_ledger(rows: Array, instruments: int, logger: str) -> Array:
-    """Ledger rows; uint8, shape (triggers, width)."""
+def encode_ledger(rows: Array, instruments: int, logger: str, batch: int | Array) -> Array:
+    """Ledger rows with the mark of their batch; uint8, shape (triggers, width)."""
     form = ledger_format(instruments, logger)
     documents = form.blank(len(rows))
     columns = form.columns(documents)
@@ -121,6 +127,7 @@ def encode_ledger(rows: Array, instruments: int, logger: str) -> Array:
     columns["run"][:], columns["trigger_id"][:] = rows["run"], rows["trigger"]
     for name in (*NUMBERS, *COUNTS):
         columns[name][:] = rows[name]
+    columns["batch"][:] = batch
     columns["complete"][:] = rows["arrived"] == rows["expected"]
     columns["missing"][:] = np.ascontiguousarray(rows["missing"]).view(columns["missing"].dtype)[:, 0]
     return documents
@@ -135,16 +142,28 @@ def decode_readings(data: bytes | bytearray, group: InstrumentGroup, layout: Lay
     return readings_from_arrays({**form.columns(documents), **form.get_arrays(documents)}, group)
 
 
-def decode_ledger(data: bytes | bytearray, instruments: int, logger: str) -> Array:
-    """Parse ledger rows; `ledger_dtype(instruments)`, shape (triggers,)."""
+@lru_cache
+def entries_dtype(instruments: int) -> np.dtype[Any]:
+    """A ledger row, and the mark of the batch that wrote it last."""
+    return np.dtype([("row", ledger_dtype(instruments)), ("batch", "<i8")])
+
+
+def decode_entries(data: bytes | bytearray, instruments: int, logger: str) -> Array:
+    """Parse ledger entries; `entries_dtype(instruments)`, shape (triggers,)."""
     form = ledger_format(instruments, logger)
     columns = form.columns(form.parse(data))
-    answer = np.empty(len(columns["run"]), ledger_dtype(instruments))
-    answer["run"], answer["trigger"] = columns["run"], columns["trigger_id"]
+    answer = np.empty(len(columns["run"]), entries_dtype(instruments))
+    rows, answer["batch"] = answer["row"], columns["batch"]
+    rows["run"], rows["trigger"] = columns["run"], columns["trigger_id"]
     for name in (*NUMBERS, *COUNTS):
-        answer[name] = columns[name]
-    answer["missing"] = np.ascontiguousarray(columns["missing"]).view(np.uint8).reshape(answer["missing"].shape)
+        rows[name] = columns[name]
+    rows["missing"] = np.ascontiguousarray(columns["missing"]).view(np.uint8).reshape(rows["missing"].shape)
     return answer
+
+
+def decode_ledger(data: bytes | bytearray, instruments: int, logger: str) -> Array:
+    """Parse ledger rows; `ledger_dtype(instruments)`, shape (triggers,)."""
+    return np.ascontiguousarray(decode_entries(data, instruments, logger)["row"])
 
 
 def _ids(like: Array, *, reading: bool) -> Array:

@@ -50,6 +50,7 @@ async def _look(database: Database, of: GroupCollections) -> Array:
         "triggers": await _by_run(database, of.ledger, 1),
         "expected": await _by_run(database, of.ledger, "$expected"),
         "arrived": await _by_run(database, of.ledger, "$arrived"),
+        "skipped": await _by_run(database, of.ledger, "$skipped"),
     }
     after, journal = await _account(database, of)
     runs = sorted({run for counts in columns.values() for run in counts})

@@ -53,6 +53,11 @@ def of_run(run: int) -> Filter:
     return _between(id_bytes(run, -(2**63)), id_bytes(run, 2**63 - 1))
 
 
+def skipped_triggers(start_ns: int, end_ns: int) -> Filter:
+    """Look for the ledger entries of triggers that follow a gap."""
+    return {"skipped": {"$gt": Int64(0)}, "time_ns": _times(start_ns, end_ns)}
+
+
 def readings_of_triggers(run: int, triggers: Array, layout: Layout, server: Server) -> Iterator[Filter]:
     """Look for the readings of some triggers (int64, ascending), with several questions; they may find others, too."""
     if not server.uses_indexes and (layout is Layout.ROWS or len(triggers) > SINGLE_LOOKUPS):
@@ -69,6 +74,25 @@ def readings_of_triggers(run: int, triggers: Array, layout: Layout, server: Serv
         else:
             ids = [ObjectId(id_bytes(run, trigger)) for trigger in some]
             yield {"_id": {"$in": ids} if len(ids) > 1 else ids[0]}
+
+
+def of_stretches(stretches: Array, layout: Layout) -> list[Filter]:
+    """Look for the documents of stretches of triggers (run, first, last), one question each."""
+    ends = (None, None) if layout is Layout.ARRAYS else (0, 0xFFFF)
+    return [
+        _between(id_bytes(run, first, ends[0]), id_bytes(run, last, ends[1])) for run, first, last in stretches.tolist()
+    ]
+
+
+def entries_of_stretches(stretches: Array, server: Server) -> Iterator[Filter]:
+    """Look for the ledger entries of stretches of triggers, with several questions; they may find others, too."""
+    if not server.uses_indexes and len(stretches):
+        run, first, last = (stretches[name] for name in ("run", "first", "last"))
+        yield _between(id_bytes(int(run.min()), int(first.min())), id_bytes(int(run.max()), int(last.max())))
+        return
+    filters = of_stretches(stretches, Layout.ARRAYS)
+    for start in range(0, len(filters), TRIGGERS):
+        yield {"$or": filters[start : start + TRIGGERS]}
 
 
 def valid_of_instrument(instrument: int, start_ns: int, at_ns: int) -> Filter:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.mongodb.protocol.formats import arrays_format, data_format, decode_ledger, decode_readings, ledger_format
+from backends.mongodb.protocol.documents import id_dtype, turned
+from backends.mongodb.protocol.formats import (
+    TRIGGER_ID,
+    arrays_format,
+    data_format,
+    decode_entries,
+    decode_ledger,
+    decode_readings,
+    ledger_format,
+)
 from backends.mongodb.reading import documents
 from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.facts import Database, Server
@@ -37,8 +46,29 @@ class GroupReader:
         if most < 1:
             return np.empty(0, ledger_dtype(size))
         form = ledger_format(size, self.logger)
-        found = await documents.found(self.database.get_collection(self.of.ledger), filter_, form, sort, most)
+        found = await documents.found(self._ledger, filter_, form, sort, most)
         return decode_ledger(found, size, self.logger)
+
+    async def ledger_of_triggers(self, run: int, triggers: Array) -> Array:
+        """Find the ledger rows of triggers of a run, in any order; `ledger_dtype(size)`."""
+        ids = np.empty(len(triggers), id_dtype(reading=False))
+        ids["run"], ids["trigger"] = run, turned(triggers)
+        ledger, form = self._ledger, ledger_format(self.of.group.size, self.logger)
+        found = await documents.by_ids(ledger, ids.view(TRIGGER_ID), form, self.server)
+        rows = decode_ledger(found, self.of.group.size, self.logger)
+        # Where there is no index to use, all between the first and the last of them are found.
+        return np.asarray(rows[np.isin(rows["trigger"], triggers)])
+
+    async def entries(self, stretches: Array) -> Array:
+        """Find the ledger entries of stretches of triggers (run, first, last), and perhaps others."""
+        found, form = bytearray(), ledger_format(self.of.group.size, self.logger)
+        for wanted in documents.entries_of_stretches(stretches, self.server):
+            found += await documents.found(self._ledger, wanted, form)
+        return decode_entries(found, self.of.group.size, self.logger)
+
+    @property
+    def _ledger(self) -> documents.Collection:
+        return self.database.get_collection(self.of.ledger)
 
     async def readings(self, filter_: documents.Filter, sort: documents.Sort = (), most: int = 0) -> Array:
         """Find readings, all at once, of `most` documents at most; `answer_dtype(group)`."""

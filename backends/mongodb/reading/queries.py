@@ -18,6 +18,7 @@ from schemas.queries import (
     InstrumentReadings,
     Means,
     Reduction,
+    SkippedTriggers,
     Snapshot,
     Totals,
     TriggersReadings,
@@ -65,6 +66,13 @@ class MongodbQuestions(Questions):
             return last
         first = await self._group.ledger(documents.of_run(int(last["run"][0])), documents.OLDEST_FIRST)
         return last if first["trigger"][0] == last["trigger"][0] else np.concatenate([first, last])
+
+    async def _ledger_rows(self, run: int, triggers: Array) -> Array:
+        return await self._group.ledger_of_triggers(run, triggers)
+
+    async def _skipped(self, query: SkippedTriggers) -> Array:
+        wanted = documents.skipped_triggers(query.start_ns, query.end_ns)
+        return await self._group.ledger(wanted, documents.LATEST_FIRST, query.most)
 
     async def _trigger(self, row: Array) -> Array:
         run, trigger = int(row["run"][0]), int(row["trigger"][0])

@@ -23,7 +23,9 @@ from schemas.readings import Channel, InstrumentGroup
 NAMESPACE_EXISTS = 48
 LARGEST_BYTES = 16 * 1024 * 1024
 """The largest document MongoDB takes."""
-NEEDED = frozenset({"find", "insert", "update", "createCollection", "createIndex", "listCollections", "collStats"})
+NEEDED = frozenset(
+    {"find", "insert", "update", "remove", "createCollection", "createIndex", "listCollections", "collStats"}
+)
 """Actions on the database that a login has to be allowed; the role `readWrite` allows them all."""
 
 
@@ -53,15 +55,17 @@ class GroupCollections:
         """The indexes besides that of `_id`, by collection, as `createIndexes` takes them.
 
         Time series of an instrument and, by the same index, of all of them; one ledger entry by its trigger in any run;
-        the newest complete trigger, at once even when an instrument has been dead for a week.
+        the newest complete trigger, at once even when an instrument has been dead for a week; triggers after a gap.
         """
         by_time = {"time_ns": 1} if self.layout is Layout.ARRAYS else {"instrument": 1, "time_ns": 1}
         complete = {"key": {"run": 1, "trigger_id": 1}, "partialFilterExpression": {"complete": True}}
+        skipped = {"key": {"time_ns": 1}, "partialFilterExpression": {"skipped": {"$gt": 0}}}
         return {
             self.data: [{"key": by_time, "name": f"{self.group.name}_time"}],
             self.ledger: [
                 {"key": {"trigger_id": 1, "run": 1}, "name": f"{self.group.name}_trigger"},
                 {**complete, "name": f"{self.group.name}_complete"},
+                {**skipped, "name": f"{self.group.name}_skipped"},
             ],
         }
 

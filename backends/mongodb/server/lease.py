@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import pymongo
 from bson import Int64
 
-from backends.base import GroupLocked, StoreError, StoreUnavailable, see_not_behind
-from backends.columns.stored import ACCOUNT
+from backends.base import GroupLocked, StoreError, StoreUnavailable
+from backends.columns.stored import POSITION
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server.facts import Database
 from backends.mongodb.server.owner import is_dead, new_owner
@@ -30,6 +30,10 @@ LASTS_S = 6.0
 RENEW_S = 1.5
 LOOK_S = 0.2
 """How often to look whether a lease that is waited for has come free."""
+
+
+NOTE = "unfinished"
+"""The field of a batch that is being written."""
 
 
 class PositionGone(StoreUnavailable):
@@ -50,8 +54,8 @@ class Lease:
         self._renewed_at = 0.0
         self._turn = asyncio.Lock()
 
-    async def take(self, database: Database) -> JournalPosition:
-        """Take the lease, waiting for one of a daemon that died elsewhere to lapse; return the position, 0 at first.
+    async def take(self, database: Database) -> None:
+        """Take the lease, waiting for one of a daemon that died elsewhere to lapse.
 
         Raises:
             GroupLocked: another daemon holds it.
@@ -68,7 +72,7 @@ class Lease:
                     database, {"owner": found.get("owner"), "seen": found.get("seen")}, {"owner": self._owner}
                 ):
                     self.is_held = True
-                    return position_in(found)
+                    return
             if asyncio.get_running_loop().time() > deadline:
                 raise GroupLocked(
                     f"group {self._group!r} in database {self._schema!r} is being written by another daemon"
@@ -76,8 +80,8 @@ class Lease:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def position(self, database: Database, stream: Stream = Stream.JOURNAL) -> JournalPosition:
-        """Read the position in a stream.
+    async def document(self, database: Database) -> dict[str, Any]:
+        """Read the document: positions (`position_in`), and what a batch that did not end has left (`NOTE`).
 
         Raises:
             GroupLocked: another daemon has taken the lease.
@@ -86,7 +90,7 @@ class Lease:
         found = await self._found(database)
         if found is None or found.get("owner") != self._owner:
             await self._lost(database)
-        return position_in(found, stream)
+        return found
 
     async def keep(self, database: Database) -> None:
         """See that the lease has not lapsed since it was last renewed.
@@ -102,27 +106,40 @@ class Lease:
         if not await self._update(database, {"owner": self._owner}, {}):
             await self._lost(database)
 
-    async def move(self, database: Database, batch: Batch, concern: dict[str, Any]) -> None:
-        """Write the position; it never goes back, so that a command which was given up and comes late does nothing.
+    async def note(
+        self, database: Database, stream: Stream, found: JournalPosition, note: dict[str, Any] | None
+    ) -> JournalPosition | None:
+        """Write down what a batch is about to change, or that nothing is changed any more; the answer as `move`."""
+        # Without waiting for its log: what is written after it stands behind it there.
+        return await self._replace(database, stream, found, {NOTE: note}, {"w": 1})
+
+    async def move(
+        self, database: Database, batch: Batch, found: JournalPosition, concern: dict[str, Any]
+    ) -> JournalPosition | None:
+        """Write the position, and take the note away; the answer is None.
+
+        Unless it is another by now than the one that was found: then nothing is written, and the answer is that one.
+        So a command that was given up and comes late does nothing.
 
         Raises:
             GroupLocked: another daemon has taken the lease.
             PositionGone: the document was not there.
-            CommitsLost: it is behind the one that the batch follows.
         """
-        stream = batch.stream
-        values = {_field(stream, name): Int64(value) for name, value in asdict(batch.position).items()}
-        sequence = _field(stream, "sequence")
-        behind = [
-            {sequence: {"$gte": Int64(batch.follows_sequence), "$lt": values[sequence]}},
-            *([{sequence: {"$exists": False}}] if stream is not Stream.JOURNAL else []),
-        ]
-        if not await self._update(database, {"owner": self._owner, "$or": behind}, values, concern):
-            found = await self._found(database)
-            if found is None or found.get("owner") != self._owner:
-                await self._lost(database)
-            if stream is Stream.JOURNAL:
-                see_not_behind(position_in(found), batch)
+        values = {_field(batch.stream, name): _stored(value) for name, value in asdict(batch.position).items()}
+        return await self._replace(database, batch.stream, found, {**values, NOTE: None}, concern)
+
+    async def _replace(
+        self,
+        database: Database,
+        stream: Stream,
+        found: JournalPosition,
+        values: dict[str, Any],
+        concern: dict[str, Any],
+    ) -> JournalPosition | None:
+        expected = {"owner": self._owner, **_expected(stream, found)}
+        if await self._update(database, expected, values, concern):
+            return None
+        return position_in(await self.document(database), stream)
 
     async def release(self, database: Database) -> None:
         """Give the lease back."""
@@ -189,14 +206,25 @@ class Lease:
 
 def first_position(logger: str) -> dict[str, Any]:
     """The update that makes a group's position document where there is none, at 0 and free."""
-    nothing = {"sequence": Int64(0), **{name: Int64(0) for name in ACCOUNT}}
+    nothing = {name: Int64(0) for name in POSITION if name != "state"}
     return {"$setOnInsert": {"logger": logger, **nothing, "owner": None, "seen": None}}
 
 
 def position_in(found: Mapping[str, Any], stream: Stream = Stream.JOURNAL) -> JournalPosition:
-    """The position in a document; one made before there was an account has none, and its account begins at 0."""
-    account = {name: int(found.get(_field(stream, name), 0)) for name in ACCOUNT}
-    return JournalPosition(sequence=int(found.get(_field(stream, "sequence"), 0)), **account)
+    """The position in a document; what is not there is 0, or empty."""
+    numbers = {name: int(found.get(_field(stream, name), 0)) for name in POSITION if name != "state"}
+    return JournalPosition(**numbers, state=bytes(found.get(_field(stream, "state"), b"")))
+
+
+def _stored(value: int | bytes) -> Int64 | bytes:
+    return value if isinstance(value, bytes) else Int64(value)
+
+
+def _expected(stream: Stream, found: JournalPosition) -> dict[str, Any]:
+    """What a document has that is at a position; streams begin without one."""
+    if not found.sequence and stream is not Stream.JOURNAL:
+        return {_field(stream, "sequence"): {"$exists": False}}
+    return {_field(stream, name): Int64(getattr(found, name)) for name in ("sequence", "journal")}
 
 
 def _field(stream: Stream, name: str) -> str:

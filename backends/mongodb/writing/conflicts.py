@@ -51,7 +51,7 @@ def arrays_to_set(
         changes: dict[str, Any] = {}
         for i in np.flatnonzero(add[k]):
             for name, values in ours.items():
-                changes[f"{name}.{i}"] = _bson_value(values[k, i], all_doubles=all_doubles)
+                changes[f"{name}.{i}"] = bson_value(values[k, i], all_doubles=all_doubles)
         updates.append({"q": {"_id": ObjectId(ids[k].tobytes())}, "u": {"$set": changes}})
     return fits, updates
 
@@ -68,7 +68,8 @@ def ledger_to_replace(
     """
     ours, there = form.columns(mine), form.columns(theirs)
     fits = np.all([ours[name] == there[name] for name in OF_CLOSING], axis=0)
-    later = np.all([ours[name] >= there[name] for name in GROWING], axis=0) & ~same(mine, theirs)
+    changed = np.any([ours[name] != there[name] for name in ours if name != "batch"], axis=0)
+    later = np.all([ours[name] >= there[name] for name in GROWING], axis=0) & changed
     updates = []
     for k in np.flatnonzero(fits & later):
         found: dict[str, Any] = {"_id": ObjectId(ours["_id"][k].tobytes())}
@@ -78,7 +79,7 @@ def ledger_to_replace(
     return fits, updates
 
 
-def _bson_value(value: Any, *, all_doubles: bool) -> float | int | Timestamp:
+def bson_value(value: Any, *, all_doubles: bool) -> float | int | Timestamp:
     """The value in the BSON type that its array has; a Python int alone would become the narrowest."""
     if value.dtype == np.int64:
         return Int64(int(value))

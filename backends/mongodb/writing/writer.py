@@ -1,8 +1,8 @@
-"""The writing of one group into MongoDB, without transactions: readings, then the ledger, then the position.
+"""The writing of one group into MongoDB, without transactions: a note, readings, the ledger, then the position.
 
-Every document has an `_id` that follows from what it is, so that writing it again changes nothing: after a crash in the
-middle of a batch the same triggers come again, perhaps in other batches, and what is there already is found under its
-`_id`, compared, and left.
+The note says what is about to change (`unfinished`): what a batch has left that did not come to its end is taken out
+before anything else is written or read. Every document has an `_id` that follows from what it is, so that writing it
+again changes nothing: what is there already is found under its `_id`, compared, and left.
 """
 
 import asyncio
@@ -14,16 +14,33 @@ from typing import Any
 import numpy as np
 import pymongo
 
-from backends.base import BatchRejected, StoreError, see_not_behind
+from backends.base import BatchRejected, StoreError, StoreUnavailable, is_committed
 from backends.columns.filling import ledger_rows
 from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
-from backends.mongodb.protocol.formats import data_format, encode_arrays, encode_ledger, encode_rows, ledger_format
+from backends.mongodb.protocol.formats import (
+    data_format,
+    encode_arrays,
+    encode_ledger,
+    encode_rows,
+    entries_dtype,
+    ledger_format,
+)
 from backends.mongodb.reading.documents import by_ids
+from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server.facts import Database, Server
-from backends.mongodb.server.lease import Lease
+from backends.mongodb.server.lease import NOTE, Lease, position_in
 from backends.mongodb.writing.conflicts import arrays_to_set, ledger_to_replace, same
+from backends.mongodb.writing.unfinished import (
+    Unfinished,
+    are_among,
+    keys_of,
+    new_mark,
+    stretches,
+    take_out,
+    unfinished_in,
+)
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.readings import Array
 
@@ -90,40 +107,80 @@ class MongodbGroupWriter:
 
     async def position(self, stream: Stream) -> JournalPosition | None:
         """Up to where the database holds the group."""
-        async with self._session() as (database, _):
-            self._positions[stream] = found = await self._lease.position(database, stream)
+        async with self._session() as (database, server):
+            await self._look(database, server)
+            found = self._positions[stream]
         return found if found.sequence else None
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch, or find that it is there."""
         async with self._session() as (database, server):
+            found = self._positions[batch.stream]
+            if is_committed(found, batch):
+                return
             concern = server.write_concern(batch.durability, self._timeout_s)
-            if await self._put_documents(database, server, batch, concern):
-                await self._lease.move(database, batch, concern)
-                self._positions[batch.stream] = batch.position
+            other = await self._put_documents(database, server, batch, concern)
+            if other is None:
+                other = await self._lease.move(database, batch, found, concern)
+            if other is not None and not is_committed(other, batch):
+                raise StoreUnavailable(f"the position of group {batch.group.name!r} was changed by somebody else")
+            self._positions[batch.stream] = other or batch.position
 
     async def rehearse(self, batch: Batch) -> None:
-        """Write a batch without its position: its documents are the same when it is committed, and are left then."""
+        """Write a batch without its position, and take it out again."""
         async with self._session() as (database, server):
-            await self._put_documents(database, server, batch, server.write_concern(batch.durability, self._timeout_s))
+            if not is_committed(self._positions[batch.stream], batch):
+                concern = server.write_concern(batch.durability, self._timeout_s)
+                await self._put_documents(database, server, batch, concern)
+                await self._look(database, server)
 
-    async def _put_documents(self, database: Database, server: Server, batch: Batch, concern: dict[str, Any]) -> bool:
-        """Write readings and ledger; False where the position says that they are there."""
-        if batch.stream not in self._positions:
-            self._positions[batch.stream] = await self._lease.position(database, batch.stream)
-        found = self._positions[batch.stream]
-        if batch.position.sequence <= found.sequence:
-            return False
-        if batch.stream is Stream.JOURNAL:
-            see_not_behind(found, batch)
+    async def _look(self, database: Database, server: Server) -> None:
+        """Read the positions; what a batch that did not end has left is taken out."""
+        found = await self._lease.document(database)
+        positions = {stream: position_in(found, stream) for stream in Stream}
+        if found.get(NOTE):
+            note = unfinished_in(found[NOTE], self._collections.group)
+            await take_out(self._reader(database, server), note, self._target)
+            await self._lease.note(database, Stream.JOURNAL, positions[Stream.JOURNAL], None)
+        self._positions = positions
+
+    async def _put_documents(
+        self, database: Database, server: Server, batch: Batch, concern: dict[str, Any]
+    ) -> JournalPosition | None:
+        """Note what is going to change, write readings and ledger; another position where it is not the one found."""
         await self._lease.keep(database)
+        reader = self._reader(database, server)
+        note = await self._note(reader, batch)
+        other = await self._lease.note(database, batch.stream, self._positions[batch.stream], note.fields())
+        if other is not None:
+            return other
         put = _Put(database, server, concern, self._target)
+        try:
+            await self._put(put, batch, note.mark)
+        except BatchRejected:
+            # A command of a daemon that was killed may have been carried out since its batch was taken out.
+            await take_out(reader, note, self._target)
+            await self._put(put, batch, note.mark)
+        return None
+
+    async def _note(self, reader: GroupReader, batch: Batch) -> Unfinished:
+        revised = np.empty(0, entries_dtype(batch.group.size))
+        if len(batch.revised):
+            keys = keys_of(batch.revised)
+            there = await reader.entries(stretches(keys))
+            revised = there[are_among(there["row"], batch.revised)]
+        triggers = stretches(keys_of(ledger_rows(batch)))
+        return Unfinished(mark=new_mark(), triggers=triggers, revised=revised)
+
+    def _reader(self, database: Database, server: Server) -> GroupReader:
+        return GroupReader(database=database, server=server, of=self._collections, logger=self._logger)
+
+    async def _put(self, put: "_Put", batch: Batch, mark: int) -> None:
         if self._collections.layout is Layout.ARRAYS:
             await self._put_arrays(put, batch)
         else:
             await self._put_rows(put, batch)
-        await self._put_ledger(put, batch)
-        return True
+        await self._put_ledger(put, batch, mark)
 
     async def _put_rows(self, put: "_Put", batch: Batch) -> None:
         form = data_format(batch.group, Layout.ROWS)
@@ -147,9 +204,9 @@ class MongodbGroupWriter:
         self._reject(fits, mine, data_format(self._collections.group, Layout.ARRAYS))
         await put.update(name, updates)
 
-    async def _put_ledger(self, put: "_Put", batch: Batch) -> None:
+    async def _put_ledger(self, put: "_Put", batch: Batch, mark: int) -> None:
         rows = ledger_rows(batch)
-        documents = encode_ledger(rows, batch.group.size, self._logger)
+        documents = encode_ledger(rows, batch.group.size, self._logger, mark)
         form = ledger_format(batch.group.size, self._logger)
         own = len(rows) - len(batch.revised)
         for part in (documents[:own], documents[own:]):
@@ -179,8 +236,11 @@ class MongodbGroupWriter:
             try:
                 with translated(self._target, otherwise=BatchRejected):
                     if not self._lease.is_held:
-                        self._positions = {Stream.JOURNAL: await self._lease.take(database)}
+                        await self._lease.take(database)
+                        self._positions = {}
                     with pymongo.timeout(self._timeout_s):
+                        if not self._positions:
+                            await self._look(database, server)
                         yield database, server
             except BaseException:
                 # The position says what of it was done.

@@ -7,6 +7,8 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from backends.columns.filling import revised_with_late
+from backends.columns.stored import POSITION
+from backends.sql.positions import followed_in_sql, least_of_ours, move
 from backends.sql.tables import GroupTables
 from schemas.batch import Batch, Stream, position_owner
 from schemas.readings import Array
@@ -60,10 +62,13 @@ def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str) 
             f"INSERT IGNORE INTO {quoted(schema, 'positions')} (logger, group_name, sequence) VALUES {row}"
         )
     statements.append(
-        f"UPDATE {quoted(schema, 'positions')}"
-        f" SET sequence = {to.sequence}, triggers = {to.triggers}, readings = {to.readings}"
-        f" WHERE logger = {owner} AND group_name = {literal(batch.group.name)}"
-        f" AND sequence < {to.sequence} AND sequence >= {batch.follows_sequence}"
+        move(
+            quoted(schema, "positions"),
+            key=f"logger = {owner} AND group_name = {literal(batch.group.name)}",
+            to={**{name: str(getattr(to, name)) for name in POSITION}, "state": f"x'{to.state.hex()}'"},
+            least=str(least_of_ours(batch)),
+            followed=followed_in_sql(batch),
+        )
     )
     return ";".join(statements)
 

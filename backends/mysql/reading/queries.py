@@ -11,8 +11,8 @@ from backends.mysql.protocol.records import read_arrays, read_elements, read_led
 from backends.mysql.protocol.sql import compiled, quoted
 from backends.mysql.reading.figures import figures
 from backends.mysql.reading.snapshot import snapshot
-from backends.mysql.reading.triggers import readings_of_triggers
-from backends.mysql.schema.tables import COMPLETE
+from backends.mysql.reading.triggers import TRIGGERS, ledger_of_triggers, readings_of_triggers
+from backends.mysql.schema.tables import COMPLETE, SKIPPED
 from backends.mysql.schema.view import integer, picked
 from backends.mysql.server.facts import product_of
 from backends.sql import selects
@@ -20,7 +20,7 @@ from backends.sql.reading import SqlQuestions
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
-from schemas.queries import TOTALS, InstrumentReadings, Reduction, Snapshot, Totals, TriggersReadings
+from schemas.queries import TOTALS, InstrumentReadings, Reduction, SkippedTriggers, Snapshot, Totals, TriggersReadings
 from schemas.readings import Array
 
 
@@ -54,7 +54,6 @@ class MysqlQuestions(SqlQuestions[Connection]):
         return await figures(self._connection, self._tables, query)
 
     async def _newest_complete(self) -> Array:
-        # By the index made for it.
         """The ledger row of the newest trigger with every instrument there, by the index made for it."""
         ledger = self._tables.ledger.c
         return await self._ledger(
@@ -87,6 +86,24 @@ class MysqlQuestions(SqlQuestions[Connection]):
         of_run = sa.select(*selects.ledger_columns(self._tables)).where(ledger.run == int(last["run"][0]))
         first = await self._ledger(of_run.order_by(ledger.trigger_id).limit(1))
         return last if first["trigger"][0] == last["trigger"][0] else np.concatenate([first, last])
+
+    async def _ledger_rows(self, run: int, triggers: Array) -> Array:
+        """The ledger rows of triggers."""
+        parts = [np.empty(0, ledger_dtype(self._tables.group.size))]
+        for start in range(0, len(triggers), TRIGGERS):
+            some = triggers[start : start + TRIGGERS]
+            parts.append(await ledger_of_triggers(self._connection, self._tables, run, some))
+        return np.concatenate(parts)
+
+    async def _skipped(self, query: SkippedTriggers) -> Array:
+        """The ledger rows of triggers that follow a gap, by the index made for it."""
+        since: sa.ColumnElement[int] = sa.literal_column(quoted(SKIPPED))
+        return await self._ledger(
+            sa.select(*selects.ledger_columns(self._tables))
+            .where(since >= query.start_ns, since < query.end_ns)
+            .order_by(since.desc())
+            .limit(query.most)
+        )
 
     async def _instrument(self, query: InstrumentReadings) -> Array:
         """One instrument's newest readings."""

@@ -25,13 +25,13 @@ async def readings_of_triggers(connection: Connection, tables: GroupTables, quer
     parts = [np.empty(0, answer_dtype(tables.group))]
     wanted = np.unique(np.array(query.triggers, np.int64))
     for start in range(0, len(wanted), TRIGGERS):
-        rows = await _ledger(connection, tables, query.run, wanted[start : start + TRIGGERS])
+        rows = await ledger_of_triggers(connection, tables, query.run, wanted[start : start + TRIGGERS])
         if len(rows):
             parts.append(await _readings(connection, tables, rows))
     return np.concatenate(parts)
 
 
-async def _ledger(connection: Connection, tables: GroupTables, run: int, triggers: Array) -> Array:
+async def ledger_of_triggers(connection: Connection, tables: GroupTables, run: int, triggers: Array) -> Array:
     """The ledger rows of some triggers, ascending, of which there is at least one.
 
     The ledger's key begins with run and trigger, and its partitions are by time: a trigger alone is looked for in all

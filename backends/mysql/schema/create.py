@@ -12,7 +12,7 @@ import numpy as np
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
 from backends.columns.partitions import PartitionUnit, partitions_of
-from backends.diagnosis.schema import Stored, difference, without_account
+from backends.diagnosis.schema import Stored, difference, without_columns
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.schema.partitions import initial, partition_by
@@ -153,7 +153,7 @@ class Schema:
             return self._groups
         known = set(self._shared) <= set(there)
         if "positions" in there:
-            await self._check_account(connection)
+            await self._check_positions(connection)
         new = []
         for tables in self._groups:
             stored = await self._stored(connection, tables.group.name) if known else None
@@ -166,13 +166,14 @@ class Schema:
                 new.append(tables)
         return new
 
-    async def _check_account(self, connection: Connection) -> None:
+    async def _check_positions(self, connection: Connection) -> None:
         columns = await connection.fetch(
             "SELECT COLUMN_NAME FROM information_schema.COLUMNS"
             f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = 'positions'"
         )
         there = {str(name) for (name,) in columns}
-        mismatch = without_account(self._schema, there, f"ALTER TABLE {self._table('positions')}")
+        state = "longblob NOT NULL DEFAULT ('')"
+        mismatch = without_columns(self._schema, there, f"ALTER TABLE {self._table('positions')}", state)
         if mismatch is not None:
             raise SchemaMismatch(mismatch)
 

@@ -24,6 +24,8 @@ from schemas.readings import InstrumentGroup
 
 BLOB_BYTES = 65_535
 COMPLETE = "complete"
+SKIPPED = "skipped_ns"
+"""The time of a trigger that follows a gap; NULL in all others."""
 TEXT = mysql.VARCHAR(64, charset="utf8mb4", collation="utf8mb4_bin")
 """Names have at most 64 characters, and differ by case."""
 SHARED_COMMENT = "triggerlog"
@@ -55,7 +57,7 @@ def _adapted(table: sa.Table, metadata: sa.MetaData, group: InstrumentGroup | No
             primary_key=column.primary_key or column.name in key,
             nullable=_is_float(column, group) if column.name not in key else False,
             autoincrement=False,
-            server_default=None if column.server_default is None else sa.text("0"),
+            server_default=_default(column),
             quote=True,
         )
         for column in table.c
@@ -67,6 +69,11 @@ def _adapted(table: sa.Table, metadata: sa.MetaData, group: InstrumentGroup | No
 
 def _is_float(column: sa.Column[Any], group: InstrumentGroup | None) -> bool:
     return group is not None and isinstance(column.type, sa.Float)
+
+
+def _default(column: sa.Column[Any]) -> Any:
+    default = column.server_default
+    return default.arg if isinstance(default, sa.DefaultClause) else None
 
 
 def _type(column: sa.Column[Any], group: InstrumentGroup | None) -> sa.types.TypeEngine[Any]:
@@ -95,7 +102,7 @@ def create_tables(tables: GroupTables, partitioned: str) -> Iterator[tuple[str, 
     for table in (tables.data, tables.ledger):
         text = _create(table)
         if table is tables.ledger:
-            text = _with_complete(text)
+            text = _with_indexes(text)
         comment = _comment(text)
         yield table.name, comment, f"{text} ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT={literal(comment)} {partitioned}"
 
@@ -109,12 +116,13 @@ def _create(table: sa.Table) -> str:
     return " ".join(str(CreateTable(table, if_not_exists=True).compile(dialect=DIALECT)).split())
 
 
-def _with_complete(text: str) -> str:
-    """Add what finds the newest complete trigger at once, even when an instrument has been dead for a week."""
+def _with_indexes(text: str) -> str:
+    """Add what finds at once the newest complete trigger, even after a week with a dead instrument, and the gaps."""
     assert text.endswith(")")
     return (
         f"{text[:-1]}, {quoted(COMPLETE)} TINYINT AS (arrived = expected) VIRTUAL,"
-        f" KEY {quoted(COMPLETE)} ({quoted(COMPLETE)}, run, trigger_id))"
+        f" {quoted(SKIPPED)} BIGINT AS (IF(skipped > 0, time_ns, NULL)) VIRTUAL,"
+        f" KEY {quoted(COMPLETE)} ({quoted(COMPLETE)}, run, trigger_id), KEY {quoted(SKIPPED)} ({quoted(SKIPPED)}))"
     )
 
 

@@ -8,6 +8,7 @@ from pymysql.err import MySQLError
 
 from backends.base import SchemaMismatch, StoreUnavailable
 from backends.columns.filling import Columns, ledger_rows, revised_with_late
+from backends.columns.stored import POSITION
 from backends.mysql.protocol.bulk import ROOM, Insert, Inserter
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import GroupFormats, lay_arrays, lay_ledger, lay_rows, parse_arrays
@@ -154,13 +155,10 @@ class MysqlGroupWriter(GroupWriter[Connection]):
 
     async def _position(self, connection: Connection, owner: str) -> JournalPosition | None:
         found = await connection.fetch(
-            f"SELECT sequence, triggers, readings FROM {quoted(self._schema, 'positions')}"
+            f"SELECT {', '.join(POSITION)} FROM {quoted(self._schema, 'positions')}"
             f" WHERE logger = {literal(owner)} AND group_name = {literal(self._tables.group.name)}"
         )
-        if not found:
-            return None
-        sequence, triggers, readings = map(int, found[0])
-        return JournalPosition(sequence=sequence, triggers=triggers, readings=readings)
+        return JournalPosition(**dict(zip(POSITION, found[0], strict=True))) if found else None
 
     async def _insert_position(self, connection: Connection) -> None:
         await connection.run(

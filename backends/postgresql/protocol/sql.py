@@ -9,7 +9,8 @@ from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from backends.columns.filling import revised_with_late
 from backends.columns.partitions import Partition
-from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES
+from backends.columns.stored import MISSING_OFFSET, POSITION, STORED_DTYPES
+from backends.sql.positions import followed_in_sql, least_of_ours, move
 from backends.sql.tables import GroupTables, SharedTables
 from schemas.batch import Batch, Layout, Stream, position_owner
 from schemas.readings import Array, InstrumentGroup
@@ -47,6 +48,8 @@ def create_shared(tables: SharedTables, schema: str) -> list[str]:
     """Statements that create what all groups share; nothing happens where it is there already."""
     return [
         *(str(CreateTable(table, if_not_exists=True).compile(dialect=DIALECT)) for table in tables.all()),
+        # It is written with every batch, and does not compress.
+        f"ALTER TABLE {quoted(schema, tables.positions.name)} ALTER COLUMN state SET STORAGE EXTERNAL",
         # extract() is only STABLE for PostgreSQL since some of its fields depend on the time zone; this one does not.
         (
             f"CREATE OR REPLACE FUNCTION {quoted(schema)}.ns(t timestamptz) RETURNS int8 LANGUAGE sql IMMUTABLE STRICT"
@@ -184,15 +187,16 @@ def begin_batch(
             f"INSERT INTO {quoted(schema, 'positions')} (logger, group_name, sequence) VALUES {row}"
             " ON CONFLICT DO NOTHING"
         )
-    move = (
-        f"UPDATE {quoted(schema, 'positions')}"
-        f" SET sequence = {to.sequence}, triggers = {to.triggers}, readings = {to.readings}"
-        f" WHERE logger = {owner} AND group_name = {literal(batch.group.name)}"
-        f" AND sequence < {to.sequence} AND sequence >= {batch.follows_sequence}"
+    moved = move(
+        quoted(schema, "positions"),
+        key=f"logger = {owner} AND group_name = {literal(batch.group.name)}",
+        to={**{name: str(getattr(to, name)) for name in POSITION}, "state": f"'\\x{to.state.hex()}'::bytea"},
+        least=str(least_of_ours(batch)),
+        followed=followed_in_sql(batch),
     )
     if ledger is not None and len(ledger):
-        move = f"WITH moved AS ({move} RETURNING 1) {_insert_ledger(ledger, tables, schema, logger)}"
-    return ";".join([*statements, move])
+        moved = f"WITH moved AS ({moved} RETURNING 1) {_insert_ledger(ledger, tables, schema, logger)}"
+    return ";".join([*statements, moved])
 
 
 def _take_out_ledger(batch: Batch, tables: GroupTables, schema: str) -> str:

@@ -10,13 +10,12 @@ from backends.columns.windows import in_order
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
 from backends.sql import selects
+from backends.sql.reading import AT_ONCE
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import TriggersReadings, answer_dtype
 from schemas.readings import Array
 
-AT_ONCE = 1_000
-"""So many triggers are asked for with one statement."""
 WORTH_READING = 8_000
 """Between two wanted triggers so many readings are rather gone through than looked up again: the BRIN index tells
 stretches of about 4,000 apart."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.diagnosis.schema import Stored, difference, without_account
+from backends.diagnosis.schema import Stored, difference, without_columns
 from backends.postgresql.protocol.sql import create_group, create_schema, create_shared, describe_group, literal, quoted
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.readings import Channel
@@ -104,7 +104,7 @@ async def missing_from(
     shared = await _is_absent(connection, quoted(schema, "positions"))
     rights = [] if shared else _rights_to_shared(schema)
     await _check_rights(connection, rights, user)
-    await _check_account(connection, schema)
+    await _check_positions(connection, schema)
     absent = [t for t in groups if shared or not await _is_stored(connection, schema, logger, t)]
     for tables in absent:
         await _check_free(connection, schema, tables)
@@ -145,10 +145,11 @@ async def _check_rights(connection: asyncpg.Connection, rights: Iterable[tuple[s
             raise StoreError(f"{user} lacks the right to {', '.join(lacking)} on {table}; {_MEND}")
 
 
-async def _check_account(connection: asyncpg.Connection, schema: str) -> None:
+async def _check_positions(connection: asyncpg.Connection, schema: str) -> None:
     positions = quoted(schema, "positions")
     columns = await connection.fetch("SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1)", positions)
-    mismatch = without_account(schema, {row["attname"] for row in columns}, f"ALTER TABLE {positions}")
+    there, state = {row["attname"] for row in columns}, "bytea NOT NULL DEFAULT ''"
+    mismatch = without_columns(schema, there, f"ALTER TABLE {positions}", state)
     if columns and mismatch is not None:
         raise SchemaMismatch(mismatch)
 

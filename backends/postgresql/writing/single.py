@@ -4,11 +4,14 @@ A transaction with COPY takes three round trips, one statement takes one. Its pa
 value, which is cheaper than two round trips for one trigger and much more expensive than COPY for many.
 """
 
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
-from backends.columns.stored import STORED_DTYPES
+from backends.columns.stored import POSITION, STORED_DTYPES
 from backends.postgresql.protocol.copy import arrays_format, rows_format
 from backends.postgresql.protocol.sql import literal, quoted
+from backends.sql.positions import followed, least_of_ours, move
 from backends.sql.tables import GroupTables
 from schemas.batch import Batch, Layout, Stream
 from schemas.ledger import COUNTS, NUMBERS
@@ -29,26 +32,32 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
     It answers with the number of positions moved. `into` is the end of the partitions' names, or empty.
     """
     ledger, data = (quoted(schema, table.name + into) for table in (tables.ledger, tables.data))
-    # $1 position, $2 and $3 the account, $4 run, $5 trigger, $6 bitmap; then the ledger's numbers, then the data's, and
-    # last the position that it follows.
-    numbers = [*(f"${7 + k}::int8" for k in range(len(NUMBERS))), *(f"${7 + len(NUMBERS) + k}::int4" for k in range(4))]
-    first = 7 + len(NUMBERS) + len(COUNTS)
+    # The position, what it follows, run, trigger, bitmap; then the ledger's numbers, then the data's.
+    number = itertools.count(1)
+
+    def parameters(types: Iterable[str]) -> list[str]:
+        return [f"${next(number)}::{name}" for name in types]
+
+    to = dict(zip(POSITION, parameters("bytea" if name == "state" else "int8" for name in POSITION), strict=True))
+    least, of_journal, of_sequence = parameters(["int8"] * 3)
+    run, trigger, missing = parameters(["int4", "int8", "bytea"])
+    numbers = parameters([*["int8"] * len(NUMBERS), *["int4"] * len(COUNTS)])
     group = tables.group
     types = [SQL_TYPES[STORED_DTYPES[channel.dtype]] + "[]" for channel in group.channels]
     columns = ", ".join(["run", "trigger_id", *_data_names(tables)])
     if tables.layout is Layout.ROWS:
-        values = [f"${first + k}::{name}" for k, name in enumerate(["int2[]", "int8[]", *types])]
-        source = f"SELECT $4::int4, $5::int8, u.* FROM moved, unnest({', '.join(values)}) AS u"
+        values = parameters(["int2[]", "int8[]", *types])
+        source = f"SELECT {run}, {trigger}, u.* FROM moved, unnest({', '.join(values)}) AS u"
     else:
-        values = [f"${first + k}::{name}" for k, name in enumerate(["int8", "int8[]", *types])]
-        source = f"SELECT $4::int4, $5::int8, {', '.join(values)} FROM moved"
+        values = parameters(["int8", "int8[]", *types])
+        source = f"SELECT {run}, {trigger}, {', '.join(values)} FROM moved"
     names = ", ".join(quoted(name) for name in ("run", "trigger_id", *NUMBERS, *COUNTS, "missing", "logger"))
+    key = f"logger = {literal(logger)} AND group_name = {literal(group.name)}"
+    moved = move(quoted(schema, "positions"), key=key, to=to, least=least, followed=(of_journal, of_sequence))
     return (
-        f"WITH moved AS (UPDATE {quoted(schema, 'positions')} SET sequence = $1, triggers = $2, readings = $3"
-        f" WHERE logger = {literal(logger)} AND group_name = {literal(group.name)} AND sequence < $1"
-        f" AND sequence >= ${first + len(values)}::int8 RETURNING 1),"
+        f"WITH moved AS ({moved} RETURNING 1),"
         f" noted AS (INSERT INTO {ledger} ({names})"
-        f" SELECT $4::int4, $5::int8, {', '.join(numbers)}, $6::bytea, {literal(logger)} FROM moved),"
+        f" SELECT {run}, {trigger}, {', '.join(numbers)}, {missing}, {literal(logger)} FROM moved),"
         f" put AS (INSERT INTO {data} ({columns}) {source})"
         " SELECT count(*) FROM moved"
     )
@@ -57,16 +66,15 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
 def single_parameters(batch: Batch, tables: GroupTables, payload: Array) -> list[Any]:
     """Its parameters, from the batch and its COPY payload (uint8), which already has every value as it is stored."""
     run, trigger, *numbers, _ = batch.ledger[0].item()  # in the order of the ledger's dtype: NUMBERS, COUNTS, missing
-    to = batch.position
-    moved = [to.sequence, to.triggers, to.readings]
+    moved = [*(getattr(batch.position, name) for name in POSITION), least_of_ours(batch), *followed(batch)]
     head = [*moved, run, trigger, batch.ledger["missing"].tobytes(), *numbers]
     group, names = tables.group, _data_names(tables, quote=False)
     if tables.layout is Layout.ROWS:
         rows = rows_format(group).rows(payload)
-        return [*head, *(rows[name].tolist() for name in names), batch.follows_sequence]
+        return [*head, *(rows[name].tolist() for name in names)]
     row = arrays_format(group).rows(payload)[0]
     values = (row[name]["elements"]["value"].tolist() for name in names[1:])
-    return [*head, int(row["time_ns"]), *values, batch.follows_sequence]
+    return [*head, int(row["time_ns"]), *values]
 
 
 def _data_names(tables: GroupTables, *, quote: bool = True) -> list[str]:

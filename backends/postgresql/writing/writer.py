@@ -9,6 +9,7 @@ from asyncpg.prepared_stmt import PreparedStatement
 
 from backends.base import StoreUnavailable
 from backends.columns.filling import ledger_rows, revised_with_late
+from backends.columns.stored import POSITION
 from backends.postgresql.protocol.connection import MESSAGE_BYTES, Connection, in_messages
 from backends.postgresql.protocol.copy import arrays_format, encode_arrays, encode_ledger, encode_rows
 from backends.postgresql.protocol.sql import begin_batch, quoted, take_out_arrays
@@ -92,7 +93,7 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
 
     async def _position(self, connection: Connection, owner: str) -> JournalPosition | None:
         found = await connection.fetchrow(
-            f"SELECT sequence, triggers, readings FROM {quoted(self._schema, 'positions')}"
+            f"SELECT {', '.join(POSITION)} FROM {quoted(self._schema, 'positions')}"
             " WHERE logger = $1 AND group_name = $2",
             *(owner, self._tables.group.name),
         )

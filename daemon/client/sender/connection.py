@@ -20,6 +20,9 @@ class ConnectionLost(SenderError):
 class Owner(Protocol):
     """The owner of a connection, and the events that it receives."""
 
+    def check(self, answer: Answer) -> None:
+        """Check that the owner can go on with a connection that was answered so; raises ProtocolError."""
+
     def acknowledgements(self, frames: bytes) -> None:
         """Take whole acknowledgement frames; after the answer, in order."""
 
@@ -52,6 +55,18 @@ class Connection(asyncio.Protocol):
     def is_lost(self) -> bool:
         """Whether writing failed; `lost` is called in the next iteration of the event loop."""
         return self.transport.is_closing()
+
+    async def goodbye(self, timeout_s: float | None) -> None:
+        """End the sending side, and wait until the daemon has closed; raises SenderError when it does not in time."""
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()  # TLS ends both ways at once
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(self.closed)
+        except TimeoutError:
+            raise SenderError(f"the daemon did not close the connection within {timeout_s:g} s") from None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep nothing in the transport once it says "go on": a caller may write to its block again."""
@@ -115,7 +130,7 @@ async def greet(
             loop = asyncio.get_running_loop()
             _, connection = await loop.create_connection(lambda: Connection(owner), host, port, ssl=tls)
             connection.transport.write(line)
-            await asyncio.shield(connection.answer)
+            owner.check(await asyncio.shield(connection.answer))
     except TimeoutError:
         await _give_up(connection)
         raise SenderError(f"{host}:{port} did not answer within {timeout_s:g} s; is this the daemon's port?") from None

@@ -1,18 +1,31 @@
 """A sender: what a program with readings uses to hand them to a triggerlog daemon over TCP (wire protocol v1)."""
 
 import asyncio
+import os
+import random
+import re
+import socket
 import ssl
-from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
 from daemon.client.sender.connection import Connection, ConnectionLost, SenderError, greet
+from daemon.client.sender.kept import Kept
 from daemon.web.backoff import Backoff
 from schemas.readings import Array
-from schemas.wire import Ack, Answer, ErrorCode, Greeting, ProtocolError, newest_acknowledgement
+from schemas.wire import (
+    SENDER_MAX,
+    Ack,
+    Answer,
+    ErrorCode,
+    Greeting,
+    ProtocolError,
+    newest_acknowledgement,
+)
 
 PASSING = frozenset({ErrorCode.TOO_MANY_CONNECTIONS, ErrorCode.TIMEOUT, ErrorCode.STOPPING})
 """Refusals that may be over when the sender tries again; all the others need somebody to fix something."""
@@ -20,6 +33,8 @@ PASSING = frozenset({ErrorCode.TOO_MANY_CONNECTIONS, ErrorCode.TIMEOUT, ErrorCod
 RETRY_FIRST_S = 0.05
 RETRY_MOST_S = 1.0
 """Pause between attempts to connect again; it doubles from the first to the most."""
+
+_SYSTEM = random.SystemRandom()
 
 
 class Sender:
@@ -32,14 +47,15 @@ class Sender:
             block["instrument"] = np.arange(sender.instruments)
             for trigger in range(1, 1001):
                 block["trigger"] = trigger
+                block["epoch"] = ...  # how often the timing system was restarted; 0 is unknown
                 block["time_ns"] = time.time_ns()
                 block["top_in"] = ...
                 await sender.send(block)
         # here every reading is committed, or the `async with` has raised
 
     `record` is the structured dtype of a block, `instruments` how many the group has, `instrument` the number of the
-    instrument asked for (else None). With `reconnect` the sender keeps what is not acknowledged, at most about
-    `buffer_mib`, connects again when the daemon goes away, and sends it again: the daemon recognises doubles.
+    instrument asked for (else None). With `reconnect` the sender opens a session: it keeps what is not acknowledged, at
+    most about `buffer_mib`, connects again when the daemon goes away, and goes on where the daemon says.
 
     Not for several threads. Several tasks may send; blocks never mix.
     """
@@ -60,12 +76,10 @@ class Sender:
         self._keep_bytes = int(buffer_mib * 2**20)
         self._answer = Answer(group=greeting.group, record=np.dtype([]), instruments=0)
         self._connection: Connection | None = None
-        self._kept: deque[tuple[int, bytes]] = deque()  # (number of the record after it, records not acknowledged)
-        self._kept_bytes = 0
+        self._kept = Kept()
         self._sent = 0  # records handed over
-        self._written = 0  # of these, given to the present connection or an earlier one
-        self._base = 0  # number of the first record of the present connection
-        self._done = 0
+        self._written = 0  # of these, given to a connection
+        self._done = 0  # of these, acknowledged
         self._refused = self._refused_before = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._failure: Exception | None = None
@@ -90,6 +104,7 @@ class Sender:
         timeout_s: float = 5.0,
         on_problem: Callable[[str], None] | None = None,
         tls: ssl.SSLContext | None = None,
+        rng: random.Random = _SYSTEM,
     ) -> Self:
         """Connect and greet.
 
@@ -97,16 +112,18 @@ class Sender:
             host: the daemon's address.
             port: its port for readings over TCP.
             group: the instrument group whose readings are sent.
-            sender: a free name for this sender, [A-Za-z0-9_.-], at most 64 characters; shown by the daemon.
+            sender: a free name for this sender, [A-Za-z0-9_.-], at most 64 characters; shown by the daemon. With
+                `reconnect` it is made of the host's name and the process id unless it is given.
             instrument: name of the one instrument this sender serves; its number is in `instrument` afterwards.
             ack: what the daemon shall acknowledge: what is `COMMITTED` to the database; what is `SPOOLED`, on the
                 disk in its journal, which goes on while the database is away; or `NONE`.
-            reconnect: connect again when the connection is lost, and send again what was not acknowledged.
+            reconnect: open a session, connect again when the connection is lost, and send again what the daemon lacks.
             buffer_mib: with `reconnect`, how much may wait for its acknowledgement before `send` waits, in MiB.
             timeout_s: time for connecting and greeting, in seconds.
             on_problem: told in one line whenever the connection is lost or found again.
             tls: for a source with a certificate: what to trust, and perhaps a certificate to show
                 (`daemon.web.tls.client_context`); None is plain TCP.
+            rng: where the number of the session comes from; by default the system's own randomness.
 
         Raises:
             SenderError: nobody answers there, or not in time, or one does not trust the other.
@@ -115,10 +132,12 @@ class Sender:
         if reconnect and ack is Ack.NONE:
             raise ValueError("reconnect needs acknowledgements: without them nobody knows what to send again")
         greeting = Greeting(group=group, sender=sender, ack=ack, instrument=instrument)
+        if reconnect:
+            greeting = replace(greeting, sender=sender or _own_name(), session=rng.getrandbits(63))
         self = cls(host, port, greeting, reconnect=reconnect, buffer_mib=buffer_mib, tls=tls)
         self._tell = on_problem
         connection = await greet(self, host, port, greeting, timeout_s=timeout_s, tls=tls)
-        self._answer = connection.answer.result()
+        self._answer = replace(connection.answer.result(), resume=None)
         self._take(connection)
         return self
 
@@ -176,8 +195,10 @@ class Sender:
         if not len(block):
             return
         first, self._sent = self._sent, self._sent + len(block)
+        data: bytes | memoryview
         if self._reconnects_itself:
-            data: bytes | memoryview = self._keep(block)
+            data = block.tobytes()
+            self._kept.add(first, self._sent, data)
         elif self._tls is not None:
             data = block.tobytes()  # what TLS cannot encrypt at once it keeps, and the caller may write to its block
         else:
@@ -186,12 +207,6 @@ class Sender:
         if self._connection is not None and not self._connection.is_lost and self._written == first:
             self._written = self._sent
             self._connection.transport.write(data)
-
-    def _keep(self, block: Array) -> bytes:
-        data = block.tobytes()
-        self._kept.append((self._sent, data))
-        self._kept_bytes += len(data)
-        return data
 
     @property
     def free(self) -> bool:
@@ -202,7 +217,7 @@ class Sender:
             and not connection.paused
             and not connection.is_lost
             and self._written == self._sent
-            and self._kept_bytes <= self._keep_bytes
+            and self._kept.nbytes <= self._keep_bytes
         )
 
     async def ready(self) -> None:
@@ -245,7 +260,8 @@ class Sender:
             else:
                 await self.ready()
             self._closing = True
-            await self._goodbye(timeout_s)
+            if self._connection is not None:
+                await self._connection.goodbye(timeout_s)
         finally:
             await self.close()
 
@@ -274,20 +290,6 @@ class Sender:
         else:
             await self.close()
 
-    async def _goodbye(self, timeout_s: float | None) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        if connection.transport.can_write_eof():
-            connection.transport.write_eof()
-        else:
-            connection.transport.close()  # TLS ends both ways at once
-        try:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.shield(connection.closed)
-        except TimeoutError:
-            raise SenderError(f"the daemon did not close the connection within {timeout_s:g} s") from None
-
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():
             if self._failure is not None:
@@ -307,23 +309,36 @@ class Sender:
                 if not future.done():
                     future.set_result(None)
 
+    def check(self, answer: Answer) -> None:
+        """Check where a session goes on: with a record that this sender holds, or with the next one.
+
+        Raises:
+            ProtocolError: with another, or the answer does not say.
+        """
+        if self._greeting.session is None:
+            return
+        if answer.resume is None:
+            raise _unusable("the answer does not say where the session goes on")
+        if not self._done <= answer.resume <= self._written:
+            raise _unusable(
+                f"the session goes on with record {answer.resume}; this sender holds {self._done} to {self._written}"
+            )
+
     def acknowledgements(self, frames: bytes) -> None:
         """Take what the connection received after its answer."""
         newest = newest_acknowledgement(frames)
         if newest is None:
             return
-        done = self._base + newest.done
-        if not self._done <= done <= self._written:
+        if not self._done <= newest.done <= self._written:
             self._fail(
-                ProtocolError(
-                    ErrorCode.BAD_ANSWER, f"{newest.done} records are acknowledged that were not sent; update it"
+                _unusable(
+                    f"{newest.done} records are acknowledged; {self._done} were before, and {self._written} are sent"
                 )
             )
             return
-        self._done = done
+        self._done = newest.done
         self._refused = self._refused_before + newest.refused
-        while self._kept and self._kept[0][0] <= done:
-            self._kept_bytes -= len(self._kept.popleft()[1])
+        self._kept.drop(newest.done)
         self.resumed()
 
     def lost(self, connection: Connection, error: Exception | None) -> None:
@@ -331,6 +346,7 @@ class Sender:
         if connection is not self._connection:
             return  # it failed before its greeting was answered: `greet` tells of it
         self._connection = None
+        self._refused_before = self._refused  # the next one counts from 0, and may do so with its answer
         if self._failure is None and not self._closing:
             text = f"lost the connection to {self._host}:{self._port} ({error or 'closed by the daemon'})"
             if self._reconnects_itself:
@@ -346,7 +362,8 @@ class Sender:
         backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             try:
-                connection = await greet(self, self._host, self._port, self._greeting, timeout_s=5.0, tls=self._tls)
+                greeting = replace(self._greeting, first=self._done)
+                connection = await greet(self, self._host, self._port, greeting, timeout_s=5.0, tls=self._tls)
                 break
             except SenderError:
                 pass
@@ -355,37 +372,33 @@ class Sender:
                     self._fail(error)
                     return
             await backoff.pause()
-        if connection.answer.result() != self._answer:
+        answer = connection.answer.result()
+        if replace(answer, resume=None) != self._answer:
             connection.transport.abort()
             self._fail(SenderError(f"the daemon now has another layout for {self._greeting.group}; connect anew"))
             return
+        assert answer.resume is not None  # `check` has seen it
         self.reconnects += 1
-        self._base, self._refused_before = self._done, self._refused
-        self.sent_again += self._written - self._done
-        self._written = self._done
         self._take(connection)
         self._say(f"connected again to {self._host}:{self._port}")
-        await self._send_unacknowledged(connection)
+        await self._go_on(connection, answer.resume)
 
     def _take(self, connection: Connection) -> None:
         self._connection = connection
         if connection.closed.done():  # lost again between its answer and now
             self.lost(connection, None)
 
-    async def _send_unacknowledged(self, connection: Connection) -> None:
+    async def _go_on(self, connection: Connection, resume: int) -> None:
+        """Send the records from `resume` on; those before it are settled, or in the daemon's hands."""
+        if self._connection is connection:
+            self.sent_again += self._written - resume
+            self._written = resume
         while self._connection is connection and self._failure is None and self._written < self._sent:
-            data, self._written = self._unwritten(), self._sent
+            data, self._written = self._kept.since(self._written), self._sent
             connection.transport.write(data)
             while connection.paused:
                 await self._woken()
         self.resumed()
-
-    def _unwritten(self) -> memoryview:
-        """All that is kept and new to this connection, in one piece: there may be very many small blocks."""
-        pieces = [piece for piece in self._kept if piece[0] > self._written]
-        size = self._answer.record.itemsize
-        first = pieces[0][0] - len(pieces[0][1]) // size
-        return memoryview(b"".join(data for _, data in pieces))[max(0, self._written - first) * size :]
 
     def _fail(self, error: Exception) -> None:
         self._failure = error
@@ -396,3 +409,12 @@ class Sender:
     def _say(self, text: str) -> None:
         if self._tell is not None:
             self._tell(text)
+
+
+def _own_name() -> str:
+    pid = f"-{os.getpid()}"
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[: SENDER_MAX - len(pid)] + pid
+
+
+def _unusable(why: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.BAD_ANSWER, f"{why}; sender and daemon do not fit: update the older one")

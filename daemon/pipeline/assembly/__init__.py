@@ -1,14 +1,18 @@
 """Assembly: putting the readings of a trigger together. Pure: no asyncio, no clock of its own, no I/O.
 
 In come blocks of readings with the `origin` of each, out go closed blocks. `assembly` leads through the rest:
-`progress` tells which readings fit the run, and `strays` holds back those that do not; `pool` has the open triggers,
-`closing` makes their ledger rows, and `window` has the closed ones, which late readings still find. `receipts`, with
-`unsettled`, knows up to where each connection is settled; `in_hand` shows the watch over instruments what is open.
+`runs` numbers the runs of all groups and `open_runs` has those of this one; in each, `progress` tells which readings
+fit, and `strays` holds back those that do not. `pool` has the open triggers, `closing` makes their ledger rows,
+`window` has the closed ones, which late readings still find, and `unplaced` what belongs to them or to none.
+`receipts`, with `unsettled`, knows up to where each connection is settled, and `sessions` up to where each sender's
+stream is; `in_hand` shows the watch over instruments what is open.
 """
 
 from daemon.pipeline.assembly.assembly import Assembly, AssemblyCounts
 from daemon.pipeline.assembly.in_hand import InHand
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.receipts import Receipts
+from daemon.pipeline.assembly.runs import Runs
+from daemon.pipeline.assembly.sessions import Joined
 
-__all__ = ["Assembly", "AssemblyCounts", "InHand", "Origin", "Receipts"]
+__all__ = ["Assembly", "AssemblyCounts", "InHand", "Joined", "Origin", "Receipts", "Runs"]

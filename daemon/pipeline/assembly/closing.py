@@ -2,25 +2,23 @@
 
 import numpy as np
 
-from daemon.core.clock import Instant
+from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.pool import Pool
+from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
 from schemas.ledger import ledger_dtype, pack_missing
 from schemas.readings import Array
-
-ONE_MOMENT_NS = 1_000_000_000
-"""Timestamps of one trigger lie closer together than this, unless an instrument's clock is wrong."""
 
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-def close_slots(pool: Pool, slots: Array, run: int, now: Instant) -> tuple[Array, Array, Array]:
-    """Free these slots of the pool and account for them.
+def close_slots(pool: Pool, slots: Array, now: Instant) -> tuple[Array, Array, Array]:
+    """Free these slots of the pool and account for them; what only their run knows stays 0.
 
     Returns readings, record dtype (t, instruments); present, bool of that shape; ledger rows, ledger dtype (t,).
     """
     instruments = pool.present.shape[1]
     ledger = np.zeros(len(slots), ledger_dtype(instruments))
-    ledger["run"] = run
+    ledger["run"] = pool.run[slots]
     ledger["trigger"] = pool.trigger[slots]
     ledger["first_received_ns"] = pool.first_received[slots]
     ledger["last_received_ns"] = pool.last_received[slots]

@@ -14,7 +14,7 @@ _TIME_WORD = 1
 class Pool:
     """Slots of one trigger each; the pool doubles as needed, up to `most`.
 
-    trigger: int64 (slots,), FREE where no trigger is open.
+    trigger: int64 (slots,), FREE where no trigger is open. run: int32 (slots,), its run.
     present: bool (slots, instruments). arrived, duplicates: int32 (slots,), readings.
     opened: int64 (slots,), monotonic ns; FREE where no trigger is open.
     first_received, last_received: int64 (slots,), UTC ns.
@@ -27,6 +27,7 @@ class Pool:
         self._words = np.zeros((0, group.size, group.record.itemsize // 8), np.int64)
         self._stack: list[int] = []
         self.trigger = np.zeros(0, np.int64)
+        self.run = np.zeros(0, np.int32)
         self.present = np.zeros((0, group.size), bool)
         self.arrived = np.zeros(0, np.int32)
         self.duplicates = np.zeros(0, np.int32)
@@ -47,12 +48,13 @@ class Pool:
             self._grow(min(self._most, max(2 * size, size + wanted - len(self._stack))))
         return max(0, wanted - len(self._stack))
 
-    def take(self, triggers: Array, utc_ns: int, monotonic_ns: int) -> Array:
-        """Give each of these triggers a free slot: intp, shape (n,)."""
+    def take(self, run: int, triggers: Array, utc_ns: int, monotonic_ns: int) -> Array:
+        """Give each of these triggers of a run a free slot: intp, shape (n,)."""
         taken = self._stack[len(self._stack) - len(triggers) :]
         del self._stack[len(self._stack) - len(triggers) :]
         slots = np.array(taken, np.intp)
         self.trigger[slots] = triggers
+        self.run[slots] = run
         self.opened[slots] = monotonic_ns
         self.first_received[slots] = utc_ns
         return slots
@@ -60,7 +62,8 @@ class Pool:
     def scatter(self, slots: Array, block: Array) -> tuple[Array, Array]:
         """Put readings into their slots.
 
-        Returns which were taken, bool, shape (n,) (the others are duplicates), and the slots touched, intp, ascending.
+        Returns which were taken, bool, shape (n,) (of the others there was one before), and the slots touched, intp,
+        ascending.
         """
         key = slots * np.int64(self._instruments) + block["instrument"]
         touched = np.flatnonzero(np.bincount(slots))
@@ -72,11 +75,14 @@ class Pool:
         self.arrived[touched] = np.count_nonzero(self.present[touched], axis=1)
         if int(self.arrived[touched].sum()) - before < len(key):
             taken &= first_of_each(key)
-            np.add.at(self.duplicates, slots[~taken], 1)
             key, block = key[taken], block[taken]
         rows = self._words.reshape(-1, self._words.shape[2])
         rows[key] = words(block)
         return taken, touched
+
+    def is_same(self, slots: Array, block: Array) -> Array:
+        """Which readings are those that their slots have of their instruments, by the time: bool, shape (n,)."""
+        return np.asarray(self._words[slots, block["instrument"], _TIME_WORD] == block["time_ns"])
 
     def release(self, slots: Array) -> tuple[Array, Array]:
         """Copy out the readings and presence of these slots and free them.
@@ -98,14 +104,23 @@ class Pool:
         full: Array = slots[self.arrived[slots] == self._instruments]
         return full
 
-    def oldest(self, count: int) -> Array:
-        """The slots of the open triggers with the lowest numbers: intp, shape (min(count, open),)."""
-        count = min(count, self.open)
-        return np.argsort(self.trigger, kind="stable")[:count]
+    def taken(self) -> Array:
+        """The slots of all open triggers: intp, shape (open,)."""
+        return np.flatnonzero(self.trigger != FREE)
 
-    def newest(self, most: int) -> tuple[Array, Array, Array]:
-        """The `most` highest open triggers: numbers, int64 (t,), ascending; times and presence (t, instruments)."""
-        slots = np.flatnonzero(self.trigger != FREE)
+    def oldest(self, count: int) -> Array:
+        """The slots of the open triggers with the lowest runs and numbers: intp, shape (min(count, open),)."""
+        slots = self.taken()
+        return np.asarray(slots[np.lexsort((self.trigger[slots], self.run[slots]))][:count])
+
+    def of_run(self, run: int) -> Array:
+        """The slots of a run's open triggers: intp."""
+        slots = self.taken()
+        return np.asarray(slots[self.run[slots] == run])
+
+    def newest(self, run: int, most: int) -> tuple[Array, Array, Array]:
+        """The `most` highest open triggers of a run: numbers, int64 (t,); times, presence (t, instruments)."""
+        slots = self.of_run(run)
         slots = slots[np.argsort(self.trigger[slots])][-most:]
         times = self._words[slots, :, _TIME_WORD]
         return self.trigger[slots], times, self.present[slots]
@@ -116,6 +131,7 @@ class Pool:
         self._words = np.concatenate([self._words, np.zeros((more, *self._words.shape[1:]), np.int64)])
         self.present = np.concatenate([self.present, np.zeros((more, self._instruments), bool)])
         self.trigger = np.pad(self.trigger, (0, more), constant_values=FREE)
+        self.run = np.pad(self.run, (0, more))
         self.opened = np.pad(self.opened, (0, more), constant_values=FREE)
         self.arrived = np.pad(self.arrived, (0, more))
         self.duplicates = np.pad(self.duplicates, (0, more))

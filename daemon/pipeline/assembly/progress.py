@@ -4,6 +4,9 @@ import numpy as np
 
 from schemas.readings import Array
 
+ONE_MOMENT_NS = 1_000_000_000
+"""Timestamps of one trigger lie closer together than this, unless an instrument's clock is wrong."""
+
 NEVER = np.iinfo(np.int64).min
 
 MOST_TRIGGER = 1 << 62
@@ -29,11 +32,19 @@ class Progress:
         """The highest trigger number closed."""
         return self._newest if self._newest != NEVER else None
 
-    def resume(self, trigger: int, time_ns: int) -> None:
-        """Go on from the newest trigger of an earlier daemon."""
-        self._newest = self.front = trigger
-        self._trigger[:] = trigger
-        self._time_ns[:] = time_ns
+    def resume(self, history: Array) -> None:
+        """Go on from ledger rows, ascending, of an earlier process.
+
+        One instrument with a wrong number, or a wrong clock, must not decide where all are: the newest trigger counts
+        that had about as many readings as the others, and its own time.
+        """
+        arrived = history["arrived"]
+        row = history[np.flatnonzero(2 * arrived >= arrived.max())[-1]]
+        self._newest = int(history["trigger"][-1])
+        self.front = int(row["trigger"])
+        self._trigger[:] = row["trigger"]
+        is_together = 0 <= row["last_ns"] - row["time_ns"] < ONE_MOMENT_NS
+        self._time_ns[:] = row["last_ns"] if is_together else row["time_ns"]
 
     def is_far(self, triggers: Array) -> Array:
         """Which trigger numbers lie outside the window: bool, shape (n,)."""
@@ -48,7 +59,7 @@ class Progress:
         if self.front is None:
             return np.ones(len(block), bool)
         triggers, instruments = block["trigger"], block["instrument"]
-        back = (triggers < self._trigger[instruments]) & (block["time_ns"] > self._time_ns[instruments])
+        back = (triggers <= self._trigger[instruments]) & (block["time_ns"] > self._time_ns[instruments])
         return np.asarray(back | self.is_far(triggers))
 
     def advance(self, triggers: Array, times: Array, present: Array, monotonic_ns: int) -> None:
@@ -69,6 +80,10 @@ class Progress:
         if self._newest == NEVER:
             return len(self._trigger)
         return int((self._trigger >= self._newest - self._half).sum())
+
+    def heard_after(self, other: "Progress") -> Array:
+        """Which instruments were heard here later than there: bool, shape (instruments,)."""
+        return np.asarray(self._seen_ns > other._seen_ns)
 
     def heard_since(self, monotonic_ns: int) -> Array:
         """Which instruments had a reading in a trigger that closed since then: bool, shape (instruments,)."""

@@ -7,6 +7,7 @@ store, the stray readings) only the smallest sequence of each connection has to 
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -33,19 +34,33 @@ class Receipts:
         self._spooled = np.zeros(0, bool)
         self._next = np.full(0, SETTLED, np.int64)
         self._strays = np.full(0, SETTLED, np.int64)
+        self._in_hand = np.full(0, SETTLED, np.int64)
         self._received = np.zeros(0, np.int64)
         self._refused = np.zeros(0, np.int64)
         self._owed: dict[int, deque[tuple[int, int]]] = {}  # by column: (highest sequence, readings) not in _refused
         self._free: list[int] = []
         self._leaving: list[int] = []
 
-    def connect(self, *, spooled: bool = False) -> int:
-        """Give a new connection its column; `spooled`: the journal is enough for it."""
+    def connect(self, *, spooled: bool = False, first: int = 0) -> int:
+        """Give a stream of readings its column.
+
+        spooled: the journal is enough for it. first: the number of its first reading that comes; those before are
+        settled.
+        """
         if not self._free:
             self._widen(max(16, 2 * len(self._received)))
         column = self._free.pop()
-        self._spooled[column] = spooled
+        self._received[column] = first
+        self.change(column, spooled=spooled)
         return column
+
+    def skip(self, column: int, first: int) -> None:
+        """Go on with this number: those between the last one received and it never come."""
+        self._received[column] = first
+
+    def change(self, column: int, *, spooled: bool) -> None:
+        """Let the journal be enough for a column from now on, or not."""
+        self._spooled[column] = spooled
 
     def disconnect(self, column: int) -> None:
         """Take the column back; what that connection sent goes on, but nobody waits for its receipt."""
@@ -57,11 +72,39 @@ class Receipts:
         """Whether readings were refused since acknowledgements were last asked for."""
         return bool(self._owed)
 
+    @property
+    def size(self) -> int:
+        """How many columns there are, free ones included."""
+        return len(self._received)
+
     def received(self, origin: Origin) -> None:
-        """Count readings as received; every reading counts, whatever becomes of it."""
+        """Count readings as received; every reading counts, whatever becomes of it.
+
+        Until `placed` says that each of them waits somewhere, or is refused, none of them counts as settled.
+        """
         wanted = origin.column >= 0
         # Sequences ascend for each column, so the last one assigned is the highest.
         self._received[origin.column[wanted]] = origin.sequence[wanted] + 1
+        _keep_smallest(self._in_hand, origin.column[wanted], origin.sequence[wanted])
+
+    def placed(self) -> None:
+        """Every reading received has its place."""
+        self._in_hand[:] = SETTLED
+
+    def come(self) -> Array:
+        """The number after the last reading received: int64, shape (columns,)."""
+        return self._received
+
+    def not_closed(self, slots: Array) -> Array:
+        """The first number that is neither in a closed block nor refused: int64, shape (columns,).
+
+        slots: those of the open triggers, intp.
+        """
+        first = np.minimum(np.minimum(self._next, self._strays), np.minimum(self._in_hand, self._received))
+        if len(slots):
+            self._make_room(int(slots.max()))
+            np.minimum(first, self._slots[slots].min(axis=0), out=first)
+        return first
 
     def refuse(self, origin: Origin) -> None:
         """These readings are settled by being refused."""
@@ -90,10 +133,10 @@ class Receipts:
         wanted = origin.column >= 0
         _keep_smallest(self._next, origin.column[wanted], origin.sequence[wanted])
 
-    def wait_as_strays(self, origin: Origin | None) -> None:
+    def wait_as_strays(self, origins: Iterable[Origin]) -> None:
         """These, and no others, are the stray readings now."""
         self._strays[:] = SETTLED
-        if origin is not None:
+        for origin in origins:
             wanted = origin.column >= 0
             _keep_smallest(self._strays, origin.column[wanted], origin.sequence[wanted])
         self._free_leaving()
@@ -170,6 +213,7 @@ class Receipts:
         self._slots = np.pad(self._slots, ((0, 0), (0, more)), constant_values=SETTLED)
         self._next = np.pad(self._next, (0, more), constant_values=SETTLED)
         self._strays = np.pad(self._strays, (0, more), constant_values=SETTLED)
+        self._in_hand = np.pad(self._in_hand, (0, more), constant_values=SETTLED)
         self._received = np.pad(self._received, (0, more))
         self._refused = np.pad(self._refused, (0, more))
         self._spooled = np.pad(self._spooled, (0, more))

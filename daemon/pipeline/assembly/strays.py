@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from daemon.pipeline.assembly.closing import ONE_MOMENT_NS
 from daemon.pipeline.assembly.origin import Origin
-from daemon.pipeline.assembly.progress import MOST_TRIGGER
+from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
 from schemas.readings import Array, join
 
 HELD_OF_AN_INSTRUMENT = 1024
@@ -54,6 +53,10 @@ class Strays:
         """Monotonic time at which the oldest stray came."""
         return self._blocks[0][2] if self._blocks else None
 
+    def is_due(self, until_ns: int) -> bool:
+        """Whether any came until then (monotonic)."""
+        return self.oldest_ns is not None and self.oldest_ns <= until_ns
+
     def hold(self, block: Array, origin: Origin, monotonic_ns: int) -> Array:
         """Hold readings back; return which were: bool, shape (n,). There is no room for the others."""
         room: Array = self._held[block["instrument"]] < HELD_OF_AN_INSTRUMENT
@@ -63,14 +66,9 @@ class Strays:
             np.add.at(self._held, held["instrument"], 1)
         return room
 
-    def origins(self) -> Origin | None:
+    def origins(self) -> list[Origin]:
         """Origins of all that is held."""
-        if not self._blocks:
-            return None
-        return Origin(
-            np.concatenate([origin.column for _, origin, _ in self._blocks]),
-            np.concatenate([origin.sequence for _, origin, _ in self._blocks]),
-        )
+        return [origin for _, origin, _ in self._blocks]
 
     def restart(self, monotonic_ns: int) -> None:
         """Take all that is held as if it had come now."""
@@ -92,28 +90,32 @@ class Strays:
         """Numbers of the instruments of which something is held."""
         return np.flatnonzero(self._held)
 
-    def judge(self, front: int | None, half: int, started_ns: int, active: int, *, expired: bool) -> Verdict | None:
+    def judge(
+        self, front: int | None, half: int, started_ns: int, active: int, *, expired: bool, armed: bool = False
+    ) -> Verdict | None:
         """Say what the strays mean, if that is clear by now.
 
         front: the trigger number the run has reached, None before its first.
         started_ns: when the run began; a straggler of the run before is no reason to move.
         active: instruments that took part lately; more than half of them have to agree.
         expired: whether the oldest stray has been held for the assembly timeout.
+        armed: whether a restart was announced: the first instrument that falls back shows that it has happened.
         """
         if not self._blocks:
             return None
         held = join([block for block, _, _ in self._blocks])
-        held = held[(held["time_ns"] >= started_ns) & (held["trigger"] >= 0) & (held["trigger"] < MOST_TRIGGER)]
+        held = held[held["time_ns"] >= started_ns]
         if not len(held):
             return None
         if front is None:
             enough = expired or 2 * _distinct(held) >= active
             return _verdict(Move.BEGIN, held) if enough else None
+        # Of a known epoch nothing falls back: what is behind its front is older.
         for move, part in (
-            (Move.RESTART, held[held["trigger"] <= front]),
+            (Move.RESTART, held[(held["trigger"] <= front) & (held["epoch"] == 0)]),
             (Move.JUMP, held[held["trigger"] > front + half]),
         ):
-            if 2 * _distinct(part) > active:
+            if 2 * _distinct(part) > active or (armed and move is Move.RESTART and len(part)):
                 return _verdict(move, part)
         return None
 

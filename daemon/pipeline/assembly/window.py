@@ -1,5 +1,6 @@
 """The window: what is known of the triggers around the newest, open or closed."""
 
+from bisect import bisect_left, insort
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,21 +19,19 @@ class Merged:
     """Readings of closed triggers, merged into their ledger rows.
 
     late: record dtype (l,), the readings that were missing. late_of: intp (l,), their rows in `revised`.
-    revised: ledger dtype (r,), these rows as they are now. doubles: record dtype (d,), those that were there already;
-    rows in which only doubles were counted are given out by `Window.counted`.
+    revised: ledger dtype (r,), these rows as they are now; rows in which only doubles were counted are given out by
+    `Window.counted`.
     """
 
     late: Array
     late_of: Array
     revised: Array
-    doubles: Array
 
 
 class Window:
     """A ring of `size` trigger numbers (a power of two): each with its slot while open, its ledger row once closed."""
 
-    def __init__(self, size: int, instruments: int, run: int) -> None:
-        self.run = run
+    def __init__(self, size: int, instruments: int) -> None:
         self.size = size
         self.half = size // 2
         self._instruments = instruments
@@ -43,6 +42,9 @@ class Window:
         self.is_counting = False
         self._counting = np.zeros(size, bool)
         self._counted_upto = 0
+        self._skipped = np.zeros(size, np.int64)
+        self._behind_gaps: list[int] = []  # known triggers with skipped numbers before them, ascending
+        self._highest: int | None = None
 
     def slots(self, triggers: Array) -> Array:
         """The slot of each trigger, CLOSED or UNKNOWN: int32, shape (n,)."""
@@ -57,10 +59,52 @@ class Window:
         return open_before
 
     def open(self, triggers: Array, slots: Array) -> None:
-        """These triggers are open now, in these slots."""
+        """These triggers, ascending, are open now, in these slots."""
         places = triggers & self._mask
         self._trigger[places] = triggers
         self._slot[places] = slots
+        ahead = 0 if self._highest is None else int(np.searchsorted(triggers, self._highest))
+        for trigger in triggers[:ahead].tolist():
+            self._fill(trigger)
+        if ahead < len(triggers):
+            self._skip(triggers[ahead:])
+
+    def _skip(self, triggers: Array) -> None:
+        """Count the numbers left out before these, which are higher than all before."""
+        first = triggers[0] - 1 if self._highest is None else self._highest
+        skipped = np.diff(triggers, prepend=first) - 1
+        self._skipped[triggers & self._mask] = skipped
+        self._behind_gaps += triggers[skipped > 0].tolist()
+        self._highest = int(triggers[-1])
+        if len(self._behind_gaps) > 2 * self.size:
+            del self._behind_gaps[: -self.size]
+
+    def _fill(self, trigger: int) -> None:
+        """A number that was left out has come after all: what it leaves of its gap is divided."""
+        at = bisect_left(self._behind_gaps, trigger)
+        above = self._behind_gaps[at] if at < len(self._behind_gaps) else None
+        place = trigger & self._mask
+        self._skipped[place] = 0
+        if above is None or self._trigger[above & self._mask] != above:
+            return
+        place_above = above & self._mask
+        left = above - 1 - trigger
+        before = int(self._skipped[place_above]) - left - 1
+        if before < 0:
+            return
+        self._skipped[place_above] = left
+        if not left:
+            del self._behind_gaps[at]
+        if before:
+            self._skipped[place] = before
+            insort(self._behind_gaps, trigger)
+        if self._slot[place_above] == CLOSED:
+            self._ledger["skipped"][place_above] = left
+            self._counting[place_above] = self.is_counting = True
+
+    def skipped(self, triggers: Array) -> Array:
+        """How many numbers were left out right before these triggers: int64, shape (n,)."""
+        return np.asarray(self._skipped[triggers & self._mask])
 
     def close(self, ledger: Array) -> None:
         """These triggers are closed, with these ledger rows."""
@@ -69,18 +113,37 @@ class Window:
         self._slot[places] = CLOSED
         self._ledger[places] = ledger
 
+    def recall(self, ledger: Array) -> None:
+        """These triggers, ascending, were closed by an earlier process."""
+        self.close(ledger)
+        self._skipped[ledger["trigger"] & self._mask] = ledger["skipped"]
+        self._behind_gaps = ledger["trigger"][ledger["skipped"] > 0].tolist()
+        self._highest = int(ledger["trigger"][-1])
+
     def apart(self, block: Array) -> Array:
         """How far readings lie from their closed trigger in time, in ns: int64, shape (n,); FAR of one that is none."""
         triggers = np.ascontiguousarray(block["trigger"])
         apart = np.abs(self._ledger["time_ns"][triggers & self._mask] - block["time_ns"])
         return np.where(self.slots(triggers) == CLOSED, apart, FAR)
 
+    def is_within(self, block: Array) -> Array:
+        """Which readings of closed triggers have a time that their trigger's readings span: bool, shape (n,)."""
+        places = block["trigger"] & self._mask
+        times = block["time_ns"]
+        return np.asarray((times >= self._ledger["first_ns"][places]) & (times <= self._ledger["last_ns"][places]))
+
+    def is_missing(self, block: Array) -> Array:
+        """Which readings of closed triggers the ledger calls missing, each once: bool, shape (n,)."""
+        places = block["trigger"] & self._mask
+        byte, bit = block["instrument"] >> 3, np.uint8(1) << (block["instrument"] & 7).astype(np.uint8)
+        missing = (self._ledger["missing"][places, byte] & bit) != 0
+        return np.asarray(missing & first_of_each(places * self._instruments + block["instrument"]))
+
     def merge(self, block: Array, utc_ns: int) -> Merged:
         """Merge readings of closed triggers, received now: what the ledger calls missing is late, the rest double."""
         places = block["trigger"] & self._mask
         byte, bit = block["instrument"] >> 3, np.uint8(1) << (block["instrument"] & 7).astype(np.uint8)
-        late = (self._ledger["missing"][places, byte] & bit) != 0
-        late &= first_of_each(places * self._instruments + block["instrument"])
+        late = self.is_missing(block)
         at, times = places[late], block["time_ns"][late]
         np.bitwise_and.at(self._ledger["missing"], (at, byte[late]), ~bit[late])
         np.add.at(self._ledger["arrived"], at, 1)
@@ -98,7 +161,6 @@ class Window:
             late=block[late],
             late_of=row_of,
             revised=self._ledger[rows],
-            doubles=block[~late],
         )
 
     def counted(self, most: int) -> Array:

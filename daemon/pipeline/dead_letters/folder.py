@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from daemon.pipeline.closed_blocks import Key, keys_of, revised_keys
+from backends.columns.filling import readings_in
+from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord
@@ -119,7 +120,7 @@ class DeadLetters:
 
     def concerns(self, number: int, block: ClosedBlock) -> bool:
         """Whether a block has to be taken apart before it is committed: it, or what it revises, is in part rejected."""
-        if number in self._of_number:
+        if any(run != ASIDE for run, _ in self._of_number.get(number, ())):
             return True
         return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
 
@@ -178,7 +179,7 @@ class DeadLetters:
                 number=number,
                 key=keys_of(block)[0],
                 triggers=block.triggers,
-                readings=int(block.present.sum()) + len(block.late),
+                readings=readings_in(block) + (0 if block.aside is None else len(block.aside.readings)),
                 kept_ns=time.time_ns(),
                 reason=reason,
                 part=k,

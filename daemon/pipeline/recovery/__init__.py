@@ -1,10 +1,9 @@
 """What a pipeline takes over at the start: what the database has of a group, and what the state folder has beyond it.
 
 `recovery` asks the store and opens the journal and the dead letters; `history` makes of them the triggers for which
-something may still come late; `runs` numbers the runs from the newest one on.
+something may still come late.
 """
 
-from daemon.pipeline.recovery.recovery import RecoveredGroup, recover_group
-from daemon.pipeline.recovery.runs import Runs
+from daemon.pipeline.recovery.recovery import RecoveredGroup, recover_group, runs_of
 
-__all__ = ["RecoveredGroup", "Runs", "recover_group"]
+__all__ = ["RecoveredGroup", "recover_group", "runs_of"]

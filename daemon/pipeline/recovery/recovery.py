@@ -1,7 +1,8 @@
 """What the last process left of a group: in the database, in the journal, and in the dead letters."""
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from backends.base import Store
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, reason_of
+from daemon.pipeline.assembly import Runs
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
+from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery
 from daemon.pipeline.recovery.history import history_of
 from schemas.batch import ClosedBlock, JournalPosition, Stream
@@ -23,8 +26,9 @@ from schemas.readings import Array, InstrumentGroup
 class RecoveredGroup:
     """What was left of one group.
 
-    history: ledger rows of the newest run, ascending. position: up to where the database has it. journal,
-    dead_letters: opened; no journal where none is kept. amount: what the journal has and the database lacks.
+    history: ledger rows of the newest runs, ascending. position: up to where the database has it. journal,
+    dead_letters: opened; no journal where none is kept. amount: what the journal has and the database lacks. state:
+    sessions, and runs of epochs, as they are after all of that.
     """
 
     history: Array
@@ -32,11 +36,15 @@ class RecoveredGroup:
     journal: Journal | None
     amount: Amount
     dead_letters: DeadLetters
+    state: DurableState = field(default_factory=DurableState)
 
-    @property
-    def run(self) -> int | None:
-        """The newest run; None before the first trigger."""
-        return int(self.history["run"][-1]) if len(self.history) else None
+
+def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
+    """The runs that all groups know of."""
+    found = list(groups)
+    newest = [int(group.history["run"][-1]) for group in found if len(group.history)]
+    epochs = {epoch: run for group in found for epoch, run in group.state.runs.items()}
+    return Runs(max(newest, default=None), epochs)
 
 
 async def recover_group(
@@ -48,7 +56,7 @@ async def recover_group(
         StoreUnavailable: the database does not answer.
         CommandFailed: the journal, or the dead letters, cannot be used.
     """
-    most = config.assembly.window // 2
+    most = config.assembly.window
     found = await store.ask(LedgerTail(group=group, most=most))
     tail = np.zeros(len(found), ledger_dtype(group.size))
     tail[:] = found
@@ -70,6 +78,7 @@ async def recover_group(
         journal=journal,
         amount=amount,
         dead_letters=dead_letters,
+        state=DurableState.decode(position.state).after(in_journal),
     )
 
 
@@ -85,7 +94,7 @@ async def _open_journal(
     )
     try:
         recovery = await asyncio.to_thread(journal.open, position)
-        blocks = await asyncio.to_thread(journal.read_last, config.assembly.window // 2)
+        blocks = await asyncio.to_thread(journal.read_last, config.assembly.window)
     except JournalError as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:

@@ -10,7 +10,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from daemon.core.process import descriptors
 from daemon.sources.limits.networks import Networks
@@ -30,6 +30,35 @@ SHUTDOWN_S = 2.0
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
 
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Listening(Protocol):
+    """Where connections come from."""
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether there is something to connect to."""
+
+    async def listen(self, host: str, port: int) -> str:
+        """Let connections come in; return the address with its port; raises OSError."""
+
+    def close(self) -> None:
+        """Accept nothing more."""
+
+
+class MakesListening(Protocol):
+    """Makes a `Listening`; its arguments are those of `Acceptor`."""
+
+    def __call__(
+        self,
+        *,
+        networks: Networks,
+        make: Callable[[str], Connection],
+        refuse: Callable[[str, str | None], None],
+        tls: ssl.SSLContext | None,
+        handshake_timeout_s: float,
+    ) -> Listening:
+        """Make it; it does not listen yet."""
 
 
 class Acceptor:

@@ -54,8 +54,8 @@ class Admission(Generic[V]):
         self._ungreeted[candidate] = None
         return _too_many(self._ungreeted, self._most_ungreeted)
 
-    def greet(self, candidate: V) -> None:
-        """Let a connection stay.
+    def check(self, candidate: V) -> None:
+        """Check that there is a place for a connection that has greeted.
 
         Raises:
             ProtocolError: there are too many already, of its address or in all.
@@ -72,6 +72,9 @@ class Admission(Generic[V]):
                 f"{self._most_of_address} senders are connected from {candidate.address}, and no more are allowed; "
                 "raise max_connections_per_address of this source, or let a sender serve several instruments",
             )
+
+    def greet(self, candidate: V) -> None:
+        """Let a connection stay for which there is a place."""
         del self._ungreeted[candidate]
         self._greeted[candidate] = None
         self._of_address[candidate.address] += 1

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from daemon.pipeline.gather import NOBODY, READ_MOST, Gather
@@ -47,11 +48,14 @@ class Listener(Protocol):
     def handshake_timeout_s(self) -> float:
         """Time a sender has for its greeting."""
 
-    def admit(self, connection: "Connection") -> None:
-        """Let a connection that has greeted stay, or raise ProtocolError."""
+    def admit(self, connection: "Connection", greeting: Greeting) -> None:
+        """Let a connection that has greeted so stay and `join`, or raise ProtocolError."""
 
     def joined(self, connection: "Connection") -> None:
-        """The connection belongs to a group, and may have a column of its receipts."""
+        """The connection belongs to a group, and may have a column of its receipts; it is answered."""
+
+    def release(self, connection: "Connection") -> None:
+        """Hand on what came from the connection, and take back its column."""
 
     def left(self, connection: "Connection") -> None:
         """The connection is gone."""
@@ -66,7 +70,9 @@ class Listener(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """Speaks `docs/protocol.md` with one sender.
 
-    opening: what sets up the transport, which takes a while with TLS.
+    opening: what sets up the transport, which takes a while with TLS. session: `schemas.sessions.session_key`, None
+    without one. next_record: number of the next record, from 0 in the session, or on a connection without one.
+    is_ended: the sender sends nothing more. is_goodbye: and everything was acknowledged to it before it said so.
     """
 
     def __init__(self, listener: Listener, address: str) -> None:
@@ -76,14 +82,18 @@ class Connection(asyncio.BufferedProtocol):
         self.opening: asyncio.Task[None] | None = None
         self.group: str | None = None
         self.column = NOBODY
-        self.received = 0
+        self.session: int | None = None
+        self.next_record = 0
         self.is_ended = False
+        self.is_goodbye = False
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._greeting = bytearray(GREETING_MAX)
         self._greeted = 0
         self._gather: Gather | None = None
         self._carried = b""
+        self._first = 0  # of the session's records, the first that its sender still holds
+        self._refused_before = 0  # of the column, when the connection began
         self._acknowledged = (0, 0)
         self._is_tls = False
         self._is_held = False
@@ -113,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:  # noqa: D102
         self.is_ended = True
+        self.is_goodbye = not self._carried and self._acknowledged[0] == self.next_record
         if self._carried:
             self._listener.refuse("partial_record", self.address)
             self._carried = b""
@@ -132,6 +143,23 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the source's side --------------------------------------------------------------------------------------
 
+    def join(self, session: int, *, first: int, resume: int, refused: int) -> None:
+        """Go on with a session.
+
+        first: the first record that its sender still holds, so that it takes those before as acknowledged. resume: the
+        first record that comes. refused: what its column counts until now.
+        """
+        self.session = session
+        self.next_record = resume
+        self._first, self._refused_before = first, refused
+        self._acknowledged = (first, 0)
+
+    def fence(self) -> None:
+        """Go, for a newer connection of the session: what is not received goes over that one."""
+        self._carried = b""
+        self._listener.release(self)
+        self.abort()
+
     def pause(self, *, paused: bool) -> None:
         """Stop or go on reading; what the kernel cannot take then makes the sender wait."""
         self._is_held = paused
@@ -145,7 +173,11 @@ class Connection(asyncio.BufferedProtocol):
             self.pause(paused=True)
 
     def acknowledge(self, done: int, refused: int) -> bool:
-        """Send the sender its acknowledgement, if it is new; return whether nothing is left to be sent for now."""
+        """Send the sender its acknowledgement, if it is new; return whether nothing is left to be sent for now.
+
+        Both count as `Pipeline.acknowledged` does.
+        """
+        done, refused = max(done, self._first), refused - self._refused_before
         if self._transport is None or self._transport.is_closing():
             return True
         if (done, refused) != self._acknowledged:
@@ -155,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
             self._acknowledged = (done, refused)
         if not self.is_ended:
             return True
-        if done < self.received:
+        if done < self.next_record:
             return False
         self._transport.close()
         return True
@@ -192,18 +224,15 @@ class Connection(asyncio.BufferedProtocol):
             greeting = parse_greeting(bytes(self._greeting[:end]))
             answer = answer_greeting(greeting, self._listener.groups)
             _check_spooled(greeting, self._listener.pipelines[greeting.group])
-            self._listener.admit(self)
+            self._listener.admit(self, greeting)
         except ProtocolError as error:
             self._refuse(error)
             return
         self._stop_timer()
         self.group = greeting.group
         self._gather = self._listener.gathers[greeting.group]
-        pipeline = self._listener.pipelines[greeting.group]
-        if greeting.ack is not Ack.NONE:
-            self.column = pipeline.connect(spooled=greeting.ack is Ack.SPOOLED)
         assert self._transport is not None
-        self._transport.write(answer.line())
+        self._transport.write(replace(answer, resume=None if self.session is None else self.next_record).line())
         self._listener.joined(self)
         early = bytes(self._greeting[end : self._greeted])
         self._greeting = bytearray()
@@ -213,8 +242,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self, nbytes: int) -> None:
         assert self._gather is not None
-        readings, self._carried = self._gather.take(nbytes, self.column, self.received)
-        self.received += readings
+        readings, self._carried = self._gather.take(nbytes, self.column, self.next_record)
+        self.next_record += readings
         if nbytes >= FAST and self._gather.has_enough:
             self._give_way()
 

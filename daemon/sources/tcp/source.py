@@ -12,12 +12,15 @@ from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.gather import NOBODY, Gather
 from daemon.sources.base import Pipelines
 from daemon.sources.limits import Networks, Refusals
-from daemon.sources.tcp.acceptor import Acceptor
+from daemon.sources.tcp.acceptor import Acceptor, MakesListening
 from daemon.sources.tcp.admission import Admission
 from daemon.sources.tcp.connection import Connection
+from daemon.sources.tcp.sessions import connected
 from schemas.api.status import SourceStatus
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
+from schemas.sessions import session_key
+from schemas.wire import Ack, Greeting
 
 AGAIN_S = 0.1
 """Pause before a sender that did not read its acknowledgements, or still waits for its last, is looked at again."""
@@ -30,6 +33,7 @@ class TcpSource:
     """A listening socket and the senders connected to it.
 
     tls: what it speaks; None is plain TCP. report: called now and then with one line, what was turned away.
+    listening: what accepts connections for it.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class TcpSource:
         *,
         tls: ssl.SSLContext | None = None,
         report: Callable[[str], None] = lambda line: None,
+        listening: MakesListening = Acceptor,
     ) -> None:
         self.pipelines = pipelines
         self.groups = {name: pipeline.group for name, pipeline in pipelines.items()}
@@ -52,7 +57,7 @@ class TcpSource:
             most_ungreeted=config.max_ungreeted,
         )
         self._refusals = Refusals(lambda: f"source tcp {self._address}", report)
-        self._acceptor = Acceptor(
+        self._listening = listening(
             networks=Networks(config.allow),
             make=self._arrived,
             refuse=self._refusals.count,
@@ -71,11 +76,11 @@ class TcpSource:
 
     async def start(self) -> None:
         """Listen."""
-        self._address = await self._acceptor.listen(self._config.host, self._config.port)
+        self._address = await self._listening.listen(self._config.host, self._config.port)
 
     async def stop(self) -> None:
         """Accept nothing more, read nothing more."""
-        self._acceptor.close()
+        self._listening.close()
         for connection in self._admission.connections():
             connection.stop()
         for gather in self.gathers.values():
@@ -122,8 +127,8 @@ class TcpSource:
     def parts(self) -> list[Part]:
         """Whether it listens, and hands on what it reads."""
         name = f"listening at tcp {self._address}"
-        listening = Part(name=name, steps=0, is_busy=not self._acceptor.is_listening)
-        return [listening, *(gather.part() for gather in self.gathers.values())]
+        accepting = Part(name=name, steps=0, is_busy=not self._listening.is_listening)
+        return [accepting, *(gather.part() for gather in self.gathers.values())]
 
     # --- what connections ask for -------------------------------------------------------------------------------
 
@@ -134,12 +139,27 @@ class TcpSource:
             leaving.make_room()
         return connection
 
-    def admit(self, connection: Connection) -> None:
-        """Let a connection that has greeted stay.
+    def admit(self, connection: Connection, greeting: Greeting) -> None:
+        """Let a connection that has greeted stay, and join the session that it names; an older one of that has to go.
 
         Raises:
-            ProtocolError: there are too many already.
+            ProtocolError: there are too many connections, or sessions, already.
         """
+        pipeline, key = self.pipelines[greeting.group], None
+        if greeting.session is not None:
+            assert greeting.sender is not None
+            key = session_key(greeting.sender, greeting.session)
+            older = connected(pipeline).get(key)
+            if older is not None:
+                older.fence()
+        self._admission.check(connection)
+        if greeting.ack is not Ack.NONE:
+            joined = pipeline.connect(spooled=greeting.ack is Ack.SPOOLED, session=key, first=greeting.first)
+            connection.column = joined.column
+            if key is not None:
+                refused = int(pipeline.acknowledged()[1][joined.column])
+                connection.join(key, first=greeting.first, resume=joined.resume, refused=refused)
+                connected(pipeline)[key] = connection
         self._admission.greet(connection)
 
     def joined(self, connection: Connection) -> None:
@@ -148,21 +168,32 @@ class TcpSource:
         if connection.column != NOBODY:
             self._columns[connection.group][connection.column] = connection
             self._acknowledged[connection.group][connection.column : connection.column + 1] = -1
+        if connection.session is not None:
+            self.settled()  # perhaps all of it is, and nothing else would tell its sender
         if self.pipelines[connection.group].is_full:
             connection.pause(paused=True)
 
     def left(self, connection: Connection) -> None:
         """Forget a connection; its readings go on."""
-        self._admission.leave(connection)
+        self.release(connection)
         if not len(self._admission):
             self._deserted.set()
+
+    def release(self, connection: Connection) -> None:
+        """Hand on what came from a connection, and take back its column and its place."""
+        self._admission.leave(connection)
         if connection.group is None:
             return
         self.gathers[connection.group].flush()
-        if connection.column != NOBODY:
-            del self._columns[connection.group][connection.column]
-            self._again[connection.group].discard(connection.column)
-            self.pipelines[connection.group].disconnect(connection.column)
+        if connection.column == NOBODY:
+            return
+        pipeline, column = self.pipelines[connection.group], connection.column
+        connection.column = NOBODY
+        del self._columns[connection.group][column]
+        self._again[connection.group].discard(column)
+        if connection.session is not None:
+            del connected(pipeline)[connection.session]
+        pipeline.disconnect(column, ended=connection.is_goodbye)
 
     def refuse(self, reason: str, address: str) -> None:
         """Count a connection, or a part of a record, that was turned away."""

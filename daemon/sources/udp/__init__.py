@@ -1,4 +1,8 @@
-"""Readings over UDP: not acknowledged. `datagram_numbers` counts what was lost on the way by the gaps in them."""
+"""Readings over UDP: not acknowledged.
+
+`receiver` turns a bound socket into datagrams, `datagram_numbers` counts by their gaps what was lost on the way, and
+`source` joins them.
+"""
 
 from daemon.sources.udp.source import UdpSource
 

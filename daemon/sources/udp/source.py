@@ -1,68 +1,51 @@
 """Readings over UDP: not acknowledged; gaps in the senders' datagram numbers tell what was lost on the way."""
 
-import asyncio
-import socket
 from collections.abc import Callable
-from typing import Any
 
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.gather import NOBODY, Gather
 from daemon.sources.base import Pipelines
 from daemon.sources.limits import Networks, Refusals
 from daemon.sources.udp.datagram_numbers import DatagramNumbers
+from daemon.sources.udp.receiver import Address, MakesReceiving, Receiver
 from schemas.api.status import SourceStatus
 from schemas.config import UdpSource as UdpConfig
-from schemas.wire import DATAGRAM_MAX, ProtocolError, parse_datagram
-
-DATAGRAMS_AT_ONCE = 256
-"""Datagrams read before the event loop has its turn again."""
+from schemas.wire import ProtocolError, parse_datagram
 
 
 class UdpSource:
     """A bound datagram socket.
 
-    report: called now and then with one line, what was turned away.
+    report: called now and then with one line, what was turned away. receiving: what receives datagrams for it.
     """
 
     def __init__(
-        self, config: UdpConfig, pipelines: Pipelines, *, report: Callable[[str], None] = lambda line: None
+        self,
+        config: UdpConfig,
+        pipelines: Pipelines,
+        *,
+        report: Callable[[str], None] = lambda line: None,
+        receiving: MakesReceiving = Receiver,
     ) -> None:
         self._config = config
         self._pipelines = pipelines
         self._gathers = {name: Gather(pipeline) for name, pipeline in pipelines.items()}
-        self._socket: socket.socket | None = None
         self._address = f"{config.host}:{config.port}"
-        self._buffer = bytearray(DATAGRAM_MAX)
         self._bytes = 0
         self._networks = Networks(config.allow)
         self._refusals = Refusals(lambda: f"source udp {self._address}", report)
         self._numbers = DatagramNumbers()
+        self._receiving = receiving(take=self._take, refuse=self._refusals.count)
 
     async def start(self) -> None:
         """Bind."""
-        family, kind, protocol, _, address = (
-            await asyncio.get_running_loop().getaddrinfo(
-                self._config.host, self._config.port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
-            )
-        )[0]
-        self._socket = socket.socket(family, kind, protocol)
-        try:
-            self._socket.setblocking(False)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._config.receive_buffer_kib * 1024)
-            self._socket.bind(address)
-        except OSError:
-            self._socket.close()
-            raise
-        host, port = self._socket.getsockname()[:2]
-        self._address = f"{host}:{port}"
-        asyncio.get_running_loop().add_reader(self._socket, self._readable)
+        self._address = await self._receiving.bind(
+            self._config.host, self._config.port, buffer_kib=self._config.receive_buffer_kib
+        )
 
     async def stop(self) -> None:
         """Read nothing more."""
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
+        self._receiving.close()
         for gather in self._gathers.values():
             gather.flush()
 
@@ -87,23 +70,11 @@ class UdpSource:
 
     def parts(self) -> list[Part]:
         """Whether it listens, and hands on what it reads."""
-        listening = Part(name=f"listening at udp {self._address}", steps=0, is_busy=self._socket is None)
+        listening = Part(name=f"listening at udp {self._address}", steps=0, is_busy=not self._receiving.is_bound)
         return [listening, *(gather.part() for gather in self._gathers.values())]
 
-    def _readable(self) -> None:
-        assert self._socket is not None
-        for _ in range(DATAGRAMS_AT_ONCE):
-            try:
-                nbytes, address = self._socket.recvfrom_into(self._buffer)
-            except BlockingIOError:
-                return
-            except OSError:  # an ICMP error of an earlier datagram; the socket itself goes on
-                self._refusals.count("socket_error")
-                continue
-            self._bytes += nbytes
-            self._take(memoryview(self._buffer)[:nbytes], address)
-
-    def _take(self, data: memoryview, address: tuple[Any, ...]) -> None:
+    def _take(self, data: memoryview, address: Address) -> None:
+        self._bytes += len(data)
         if address[0] not in self._networks:
             self._refusals.count("not-allowed", address[0])
             return
@@ -120,7 +91,9 @@ class UdpSource:
         if datagram.record_size != pipeline.group.record.itemsize:
             self._refusals.count("wrong-record-size", address[0])
             return
-        self._numbers.heard(address, datagram.sequence)
+        lost = self._numbers.heard(address, datagram.sequence, datagram.count)
+        if lost:
+            pipeline.note_lost(lost, "datagrams")
         if pipeline.is_full:
             pipeline.drop("backlog", datagram.count)
             return

@@ -106,6 +106,13 @@ def _store(status: Status) -> Iterator[Metric]:
     yield CounterMetricFamily("triggerlog_commit_retries", "Transactions tried again.", value=status.store.retries)
 
 
+_BY_REASON = (
+    ("refused", "Readings never stored, by reason."),
+    ("aside", "Readings for no trigger that is known, kept in the dead letters, by reason."),
+    ("lost", "Readings never received, and proven lost by the numbers of senders, by how."),
+)
+
+
 def _counters(status: Status) -> Iterator[Metric]:
     for key, text in _TRIGGERS:
         family = CounterMetricFamily(f"triggerlog_triggers_{key}", text, labels=["group"])
@@ -123,13 +130,12 @@ def _counters(status: Status) -> Iterator[Metric]:
     for name, group in status.groups.items():
         retried.add_metric([name], group.dead_letters.retried)
     yield retried
-    refused = CounterMetricFamily(
-        "triggerlog_readings_refused", "Readings never stored, by reason.", labels=["group", "reason"]
-    )
-    for name, group in status.groups.items():
-        for reason, count in group.readings.refused.items():
-            refused.add_metric([name, reason], count)
-    yield refused
+    for key, text in _BY_REASON:
+        family = CounterMetricFamily(f"triggerlog_readings_{key}", text, labels=["group", "reason"])
+        for name, group in status.groups.items():
+            for reason, count in getattr(group.readings, key).items():
+                family.add_metric([name, reason], count)
+        yield family
 
 
 _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (

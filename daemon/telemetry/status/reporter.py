@@ -252,6 +252,7 @@ def _triggers(figures: PipelineFigures, rates: GroupRates) -> TriggerCounts:
         account_at_start=figures.account_at_start.triggers,
         waiting=figures.waiting.triggers,
         newest=figures.newest,
+        skipped=figures.assembled.skipped,
         rate=rates.closed_triggers,
         commit_rate=rates.committed_triggers,
     )
@@ -275,6 +276,8 @@ def _readings(figures: PipelineFigures, rates: GroupRates) -> ReadingCounts:
         late=figures.assembled.late,
         duplicate=figures.assembled.duplicate,
         refused=figures.refused,
+        aside=dict(figures.assembled.aside),
+        lost=dict(figures.lost_before),
         dead=figures.committed.dead_readings + figures.lost.readings,
         waiting=figures.waiting.readings,
         assembling=figures.assembling,

@@ -5,6 +5,7 @@ import contextlib
 import signal
 import socket
 import sys
+import time
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -132,7 +133,8 @@ class Demo:
         # A few faults, so that the page has something to show.
         faults = ["--jitter-ms", "5", "--missing", "0.002", "--late", "0.001", "--duplicated", "0.001"]
         to = ["--host", HOST, "--port", str(ports.readings), "--group", "bpm", "--connections", "each"]
-        return [*to, "--rate", f"{self._rate:g}", *faults]
+        # The numbers begin at 1 each time: the simulated timing system was restarted.
+        return [*to, "--rate", f"{self._rate:g}", "--epoch", str(int(time.time())), *faults]
 
     async def _spawn(self, name: str, *arguments: str) -> None:
         log = self._state / "logs" / f"{name}.log"

@@ -59,7 +59,7 @@ class Machine:
     rate: float
     start_ns: int
     absent: float = 0.0
-    epochs: bool = False
+    epochs: bool = True
     slow: int | None = None
     slow_s: float = 0.0
     clock_step: ClockStep | None = None

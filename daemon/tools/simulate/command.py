@@ -67,6 +67,14 @@ def simulate(
     ] = "1",
     seed: Annotated[int, typer.Option(min=0, help="Same seed: same readings, same faults.")] = _Defaults.seed,
     first_trigger: Annotated[int, typer.Option(min=0, help="Number of the first.")] = _Defaults.first_trigger,
+    epoch: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="How often the simulated timing system was restarted, sent with each reading. 0 is unknown: then the "
+            "daemon finds out by the clocks when numbers begin again. With --restart-after it grows by 1 each time.",
+        ),
+    ] = _Defaults.epoch,
     account: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write exactly what was sent and left out (.npz).")
     ] = None,

@@ -40,6 +40,7 @@ class Numbering:
     """Trigger numbers, runs and times by index."""
 
     first_trigger: int
+    first_epoch: int
     restart_after: int | None
     period_ns: float
     pause_ns: int
@@ -49,6 +50,7 @@ class Numbering:
         """Take what matters out of the settings."""
         return cls(
             first_trigger=settings.first_trigger,
+            first_epoch=settings.epoch,
             restart_after=settings.restart_after,
             period_ns=settings.period_ns,
             pause_ns=int(settings.restart_pause_ms * 1e6),
@@ -58,6 +60,10 @@ class Numbering:
         """How often the numbers have started again, int64 of the shape of `index`."""
         runs: Array = index // self.restart_after if self.restart_after else np.zeros_like(index)
         return runs
+
+    def epoch(self, index: Array) -> Array:
+        """Epoch, int64 of the shape of `index`: one higher in each run; 0 where it is not to be known."""
+        return self.first_epoch + self.run(index) if self.first_epoch else np.zeros_like(index)
 
     def trigger(self, index: Array) -> Array:
         """Trigger number, int64 of the shape of `index`."""

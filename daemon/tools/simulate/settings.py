@@ -90,6 +90,7 @@ class SimulateSettings:
     slips: tuple[Step, ...] = ()
     clock_steps: tuple[Step, ...] = ()
     first_trigger: int = 1
+    epoch: int = 0
     restart_after: int | None = None
     restart_pause_ms: float = 0.0
     seed: int = 1
@@ -105,6 +106,7 @@ class SimulateSettings:
             _check(0 <= getattr(self, name) <= 1, name, "a fraction from 0 to 1")
         for name in ("rate", "jitter_ms", "late_by_ms", "restart_pause_ms", "first_trigger", "stuck_from", "seed"):
             _check(0 <= getattr(self, name) < math.inf, name, "0 or more")
+        _check(0 <= self.epoch < 2**31, "epoch", "0 (unknown) to 2147483647")
         for name in ("triggers", "restart_after"):
             value = getattr(self, name)
             _check(value is None or value >= 1, name, "1 or more, or nothing")

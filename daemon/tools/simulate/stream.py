@@ -106,6 +106,7 @@ class GroupStream:
             block = bank[start % len(bank) :][: len(index)]
             times = self._numbering.time_ns(index)
             block["trigger"] = self._numbering.trigger(index)[:, None]
+            block["epoch"] = self._numbering.epoch(index)[:, None]
             block["time_ns"] = times[:, None] + offsets
             await self._due(int(times[-1]))
             for link, (a, b) in enumerate(pairwise(edges)):
@@ -124,6 +125,7 @@ class GroupStream:
             readings = chunk.readings
             block = bank[readings["index"] % len(bank), readings["instrument"]]
             block["trigger"] = self._numbering.trigger(readings["target"])
+            block["epoch"] = self._numbering.epoch(readings["target"])
             block["time_ns"] = self._numbering.time_ns(readings["index"]) + offsets[readings["instrument"]]
             block["time_ns"] += clock_steps_ns(settings, self._numbering, readings)
             for a, b in rounds(readings):

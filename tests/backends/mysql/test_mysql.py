@@ -441,14 +441,17 @@ async def test_check_says_what_open_would_make(make: Make, database: Connection,
         await make(group_of(), Layout.ARRAYS).check()
 
 
-async def test_positions_made_before_there_was_an_account(make: Make, database: Connection, schema: str) -> None:
+async def test_positions_of_an_older_release(make: Make, database: Connection, schema: str) -> None:
     first = make(group_of())
     await first.open()
     await first.close()
-    await database.run(f"ALTER TABLE {schema}.positions DROP COLUMN triggers, DROP COLUMN readings")
+    gone = ", ".join(f"DROP COLUMN {name}" for name in ("triggers", "readings", "journal", "state"))
+    await database.run(f"ALTER TABLE {schema}.positions {gone}")
     lines = []
     for call in (make(group_of()).check, make(group_of()).open):
-        with pytest.raises(SchemaMismatch, match="made by an older triggerlog and has no triggers and readings") as no:
+        with pytest.raises(
+            SchemaMismatch, match="made by an older triggerlog and has no triggers and readings and journal and"
+        ) as no:
             await call()
         lines.append(str(no.value))
     assert lines[0] == lines[1]

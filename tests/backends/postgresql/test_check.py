@@ -99,15 +99,14 @@ async def test_a_check_finds_what_does_not_fit(make: Make, database: asyncpg.Con
     assert "its table 'bpm_ledger' is gone" in await said(make())
 
 
-async def test_positions_made_before_there_was_an_account(
-    make: Make, database: asyncpg.Connection, schema: str
-) -> None:
+async def test_positions_of_an_older_release(make: Make, database: asyncpg.Connection, schema: str) -> None:
     first = make()
     await first.open()
     await first.close()
-    await database.execute(f"ALTER TABLE {schema}.positions DROP COLUMN triggers, DROP COLUMN readings")
+    gone = ", ".join(f"DROP COLUMN {name}" for name in ("triggers", "readings", "journal", "state"))
+    await database.execute(f"ALTER TABLE {schema}.positions {gone}")
     line = await said(make())
-    assert "was made by an older triggerlog and has no triggers and readings" in line
+    assert "was made by an older triggerlog and has no triggers and readings and journal and state" in line
     await database.execute(line.partition("let its owner run ")[2])
     assert await make().check() == []
     store = make()

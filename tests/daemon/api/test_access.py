@@ -49,7 +49,7 @@ async def test_on_loopback_anyone_reads_and_only_the_token_changes() -> None:
         }
         assert (await api.client.post("/api/v1/run", headers=WRONG)).status_code == 401
         assert api.logger.pipelines["bpm"].figures().run == 1
-        assert (await api.client.post("/api/v1/run", headers=WITH_TOKEN)).json() == {"bpm": 2}
+        assert (await api.client.post("/api/v1/run?epoch=9", headers=WITH_TOKEN)).json() == {"bpm": 1}
 
 
 async def test_elsewhere_everything_but_a_sign_of_life_needs_the_token() -> None:
@@ -239,17 +239,19 @@ def test_commands_find_the_token_of_a_daemon_by_its_configuration(state_dir: Pat
     port = free_port()
     with running_daemon(state_dir, api=port) as daemon:
         until(lambda: daemon.status()["state"] == "running", "the daemon runs")
-        refused = here("open-run", "--daemon", daemon.api)
+        refused = here("announce-run", "--daemon", daemon.api)
         assert refused.returncode == 1
         assert refused.stderr.count("\n") == 1
         assert "answers 401: this needs the API's token" in refused.stderr
         assert "--token-file" in refused.stderr
-        assert triggerlog("open-run", str(daemon.file)).stdout == "bpm: run 2\n"
+        assert triggerlog("announce-run", str(daemon.file), "--epoch", "9").stdout == "bpm: run 1\n"
         token = state_dir / "state" / "api-token"
-        by_file = here("open-run", "--daemon", daemon.api, "--token-file", str(token))
-        assert by_file.stdout == "bpm: run 3\n"
-        named = here("open-run", TRIGGERLOG_DAEMON=daemon.api, TRIGGERLOG_TOKEN=token.read_text().strip())
-        assert named.stdout == "bpm: run 4\n"
+        by_file = here("announce-run", "--epoch", "10", "--daemon", daemon.api, "--token-file", str(token))
+        assert by_file.stdout == "bpm: run 2\n"
+        named = here(
+            "announce-run", "--epoch", "11", TRIGGERLOG_DAEMON=daemon.api, TRIGGERLOG_TOKEN=token.read_text().strip()
+        )
+        assert named.stdout == "bpm: run 3\n"
         assert '"state": "running"' in here("status", str(daemon.file), "--json").stdout
         assert token.read_text().strip() not in daemon.run.said
         half_open(port, daemon.api)
@@ -301,7 +303,7 @@ def test_commands_and_a_daemon_over_tls(state_dir: Path) -> None:
         assert '"state": "running"' in here("status", str(file), "--json").stdout
         ca = ["--ca", str(authority.ca)]
         token = ["--token-file", str(state_dir / "token")]
-        assert here("open-run", "--daemon", url, *ca, *token).stdout == "bpm: run 2\n"
+        assert here("announce-run", "--epoch", "9", "--daemon", url, *ca, *token).stdout == "bpm: run 1\n"
 
         def refused(*arguments: str) -> str:
             done = here("status", "--once", *arguments)

@@ -57,8 +57,8 @@ class Service:
     groups: dict[str, InstrumentGroup]
     pipelines: dict[str, Pipeline]
 
-    def open_run(self) -> dict[str, int]:
-        return {name: pipeline.open_run() for name, pipeline in self.pipelines.items()}
+    def announce_run(self, epoch: int) -> dict[str, int | None]:
+        return {name: pipeline.announce_run(epoch) for name, pipeline in self.pipelines.items()}
 
 
 @dataclass(kw_only=True)
@@ -276,7 +276,9 @@ async def test_pages_of_other_hosts_neither_listen_nor_give_orders() -> None:
         foreign = {"origin": "http://evil.example", **WITH_TOKEN}
         assert (await api.client.post("/api/v1/run", headers=foreign)).status_code == 403
         assert api.logger.pipelines["bpm"].figures().run == 1
-        assert (await api.client.post("/api/v1/run", headers={"origin": api.url, **WITH_TOKEN})).json() == {"bpm": 2}
+        assert (await api.client.post("/api/v1/run?epoch=9", headers={"origin": api.url, **WITH_TOKEN})).json() == {
+            "bpm": 1
+        }
 
 
 async def test_newest_complete_trigger() -> None:

@@ -1,6 +1,8 @@
 """The sender against a real server on a real socket."""
 
 import asyncio
+import os
+import random
 import socket
 
 import numpy as np
@@ -8,8 +10,9 @@ import pytest
 import uvloop
 
 from daemon.client.sender import ConnectionLost, Sender, SenderError
+from daemon.client.sender.sender import _own_name
 from schemas.readings import Array
-from schemas.wire import Ack, ProtocolError
+from schemas.wire import Ack, Acknowledgement, Greeting, ProtocolError, answer_greeting, parse_greeting
 from tests.support.listening import BPM, TOROID, eventually, listening
 
 
@@ -123,11 +126,122 @@ async def test_after_a_loss_the_sender_sends_again_what_was_not_acknowledged() -
                 await sender.send(trigger)
             await listener.until(lambda: len(listener.connections) == 2 and len(listener.connections[1].records) == 950)
             assert np.array_equal(listener.connections[1].records, block.reshape(-1)[250:])
-            await listener.acknowledged(listener.connections[1], 950, refused=1)
+            await listener.acknowledged(listener.connections[1], 1200, refused=1)
         assert (sender.acknowledged, sender.refused) == (1200, 3)
         assert (sender.reconnects, sender.sent_again) == (1, 350)
         assert "lost the connection" in told[0]
         assert "connected again" in told[1]
+
+
+async def test_a_session_goes_on_where_the_daemon_says() -> None:
+    async with listening(BPM, acknowledges=False) as listener:
+        async with await connected(listener, sender="crate-07", reconnect=True) as sender:
+            block = blocks(sender, range(10)).reshape(-1)
+            await sender.send(block[:500])
+            await sender.send(block[500:600])
+            await listener.until(lambda: len(listener.records) == 600)
+            listener.connections[0].acknowledge(250, refused=2)
+            await eventually(lambda: sender.acknowledged == 250)
+            listener.resume = 480  # received, and not settled yet
+            listener.connections[0].cut()
+            await listener.until(lambda: len(listener.connections) == 2 and len(listener.connections[1].records) == 120)
+            await sender.send(block[600:])
+            first, second = listener.connections
+            await listener.until(lambda: len(second.records) == 720)
+            assert np.array_equal(second.records, block[480:])
+            assert (sender.acknowledged, sender.sent_again) == (250, 120)
+            assert (first.greeting.sender, first.greeting.first, second.greeting.first) == ("crate-07", 0, 250)
+            assert first.greeting.session == second.greeting.session is not None
+            # Settled before the loss, and told only now: nothing of it was sent on this connection.
+            second.acknowledge(470)
+            await eventually(lambda: sender.acknowledged == 470)
+            await listener.acknowledged(second, 1200, refused=4)
+        assert (sender.acknowledged, sender.refused) == (1200, 6)
+
+
+async def test_what_the_daemon_has_it_is_not_sent_again() -> None:
+    async with listening(BPM, acknowledges=False) as listener:
+        async with await connected(listener, reconnect=True) as sender:
+            await sender.send(blocks(sender, range(5)).reshape(-1))
+            await listener.until(lambda: len(listener.records) == 600)
+            listener.resume = 600
+            listener.connections[0].cut()
+            await eventually(lambda: len(listener.connections) == 2)
+            await listener.acknowledged(listener.connections[1], 600)
+        assert (sender.acknowledged, sender.sent_again) == (600, 0)
+        assert not len(listener.connections[1].records)
+
+
+async def test_acknowledgements_may_come_with_the_answer() -> None:
+    async with listening(BPM, acknowledges=False) as listener:
+        async with await connected(listener, reconnect=True) as sender:
+            await sender.send(blocks(sender, range(5)).reshape(-1))
+            await listener.until(lambda: len(listener.records) == 600)
+            listener.connections[0].acknowledge(10, refused=5)
+            await eventually(lambda: sender.refused == 5)
+            listener.resume, listener.at_once = 600, Acknowledgement(done=600, refused=1)
+            listener.connections[0].cut()
+            await sender.drain_acknowledged(10)
+            await listener.acknowledged(listener.connections[1], 600, refused=1)
+        assert (sender.acknowledged, sender.refused) == (600, 6)
+
+
+@pytest.mark.parametrize("resume", [249, 601])
+async def test_a_session_that_would_go_on_elsewhere_fails(resume: int) -> None:
+    async with listening(BPM, acknowledges=False) as listener:
+        sender = await connected(listener, reconnect=True)
+        await sender.send(blocks(sender, range(5)).reshape(-1))
+        await listener.until(lambda: len(listener.records) == 600)
+        listener.connections[0].acknowledge(250)
+        await eventually(lambda: sender.acknowledged == 250)
+        listener.resume = resume
+        listener.connections[0].cut()
+        with pytest.raises(ProtocolError, match=f"bad-answer: .*with record {resume}; this sender holds 250 to 600"):
+            await sender.drain_acknowledged(10)
+        await sender.close()
+
+
+async def test_a_new_session_begins_at_its_first_record() -> None:
+    async with listening(BPM) as listener:
+        listener.resume = 1
+        with pytest.raises(ProtocolError, match=r"bad-answer: .*with record 1; this sender holds 0 to 0"):
+            await connected(listener, reconnect=True)
+
+
+async def test_a_daemon_that_knows_no_sessions_is_told_apart() -> None:
+    async def forgetful(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer_greeting(parse_greeting(await reader.readline()), {"bpm": BPM}).line())
+        writer.close()
+
+    server = await asyncio.start_server(forgetful, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ProtocolError, match="bad-answer: the answer does not say where the session goes on"):
+            await Sender.connect("127.0.0.1", port, "bpm", reconnect=True)
+
+
+async def test_each_sender_has_a_session_and_a_name_of_its_own() -> None:
+    async with listening(BPM) as listener:
+        for _ in range(2):
+            async with await connected(listener, reconnect=True):
+                pass
+        async with await connected(listener, reconnect=True, rng=random.Random(1)):
+            pass
+        async with await connected(listener):
+            pass
+    *of_session, without = [connection.greeting for connection in listener.connections]
+    assert len({greeting.session for greeting in of_session}) == 3
+    assert of_session[2].session == random.Random(1).getrandbits(63)
+    assert all(greeting.sender.endswith(f"-{os.getpid()}") for greeting in of_session)
+    assert (without.sender, without.session) == (None, None)
+
+
+def test_a_host_with_any_name_makes_a_name_of_a_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Köln control/7" + "x" * 80)
+    name = _own_name()
+    assert Greeting(group="bpm", sender=name).line()
+    assert name.startswith("K-ln-control-7xxx")
+    assert name.endswith(f"-{os.getpid()}")
 
 
 async def test_very_many_small_blocks_are_sent_again_at_once() -> None:
@@ -245,7 +359,7 @@ async def test_an_acknowledgement_of_what_was_not_sent_ends_it() -> None:
         await sender.send(blocks(sender, range(1))[0])
         await listener.until(lambda: len(listener.records) == 120)
         listener.connections[0].acknowledge(121)
-        with pytest.raises(ProtocolError, match="121 records are acknowledged"):
+        with pytest.raises(ProtocolError, match="121 records are acknowledged; 0 were before, and 120 are sent"):
             await sender.drain_acknowledged(5)
         await sender.close()
 

@@ -114,7 +114,7 @@ async def test_a_batch_that_is_too_much_for_the_store_is_divided() -> None:
     settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}
     async with logging_to_memory(GROUP, committer=settings) as logger:
         pipeline = logger.pipelines["bpm"]
-        column = pipeline.connect(spooled=False)
+        column = pipeline.connect(spooled=False).column
         logger.store.__class__ = Slow
         logger.store.serving.clear()
         for trigger in range(1, 201):
@@ -170,7 +170,7 @@ def letters_in(folder: Path) -> DeadLetters:
 async def test_a_rejected_trigger_is_kept_on_disk_and_takes_no_other_with_it(tmp_path: Path) -> None:
     async with logging_to_memory(GROUP, folder=tmp_path) as logger:
         pipeline = logger.pipelines["bpm"]
-        column = pipeline.connect(spooled=False)
+        column = pipeline.connect(spooled=False).column
         logger.store.serving.clear()
         logger.store.__class__ = Picky
         # A block of five triggers, and three of one.

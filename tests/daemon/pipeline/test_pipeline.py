@@ -72,6 +72,7 @@ async def test_groups_that_notice_a_restart_one_after_the_other_share_its_run() 
         for trigger in range(1, 6):
             logger.pipelines["bpm"].receive(whole(GROUP, trigger))
             logger.pipelines["toroid"].receive(whole(other, trigger))
-        assert {name: pipeline.open_run() for name, pipeline in logger.pipelines.items()} == {"bpm": 2, "toroid": 2}
-        assert logger.pipelines["bpm"].open_run() == 3
-        assert logger.pipelines["toroid"].open_run() == 3
+        found = {name: pipeline.announce_run(7) for name, pipeline in logger.pipelines.items()}
+        assert found == {"bpm": 2, "toroid": 2}
+        assert logger.pipelines["bpm"].announce_run(8) == 3
+        assert logger.pipelines["toroid"].announce_run(8) == 3

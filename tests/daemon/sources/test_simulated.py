@@ -1,17 +1,22 @@
 """The simulated source."""
 
-import numpy as np
+import itertools
+import time
 
-from daemon.sources.simulated import SimulatedSource, make_block
+import numpy as np
+import pytest
+
+from daemon.sources.simulated import SimulatedSource, epoch_of_process, make_block
 from schemas.config import SimulatedSource as SimulatedConfig
 from tests.support.pipelines import eventually, logging_to_memory
 from tests.support.readings import make_group
 
 GROUP = make_group()
+OTHER = make_group(2, "toroid")
 ON_BOTH_LOOPS = True
 
 
-def simulated(**changes: float) -> SimulatedConfig:
+def simulated(**changes: object) -> SimulatedConfig:
     return SimulatedConfig.model_validate({"kind": "simulated", "group": "bpm", "rate": 500.0, **changes})
 
 
@@ -27,17 +32,16 @@ async def test_simulated_instruments_are_logged_like_any_others() -> None:
     assert 0.7 < ledger["arrived"].sum() / ledger["expected"].sum() < 0.9
 
 
-async def test_it_goes_on_after_the_newest_trigger_and_waits_while_the_backlog_is_full() -> None:
+async def test_each_start_is_a_new_epoch_and_waits_while_the_backlog_is_full() -> None:
     limits = {"max_batch_mib": 0.01, "max_waiting_mib": 0.02}
     async with logging_to_memory(GROUP, committer=limits) as logger:
         pipeline = logger.pipelines["bpm"]
-        first = SimulatedSource(simulated(), logger.pipelines)
+        first = SimulatedSource(simulated(), logger.pipelines, epoch=8)
         await first.start()
         await eventually(lambda: pipeline.figures().committed.triggers >= 10)
         await first.stop()
-        newest = pipeline.newest
         logger.store.serving.clear()
-        second = SimulatedSource(simulated(), logger.pipelines)
+        second = SimulatedSource(simulated(), logger.pipelines, epoch=9)
         await second.start()
         await eventually(lambda: pipeline.is_full)
         received = second.status().received
@@ -45,9 +49,27 @@ async def test_it_goes_on_after_the_newest_trigger_and_waits_while_the_backlog_i
         await eventually(lambda: second.status().received > received)
         await second.stop()
         await second.close()
-    triggers = (await logger.ledger(GROUP))["trigger"]
-    assert newest + 1 in triggers
-    assert np.all(np.diff(triggers) == 1)
+    ledger = await logger.ledger(GROUP)
+    for epoch in (8, 9):
+        triggers = ledger["trigger"][ledger["epoch"] == epoch]
+        assert np.array_equal(triggers, np.arange(1, len(triggers) + 1))
+    assert np.array_equal(np.unique(ledger["run"]), ledger["run"][[0, -1]])
+    assert ledger["run"][0] < ledger["run"][-1]
+
+
+async def test_the_groups_of_a_process_have_the_same_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(1_800_000_000)
+    monkeypatch.setattr(time, "time", lambda: next(clock))
+    epoch_of_process.cache_clear()
+    async with logging_to_memory(GROUP, OTHER) as logger:
+        for group in (GROUP, OTHER):
+            source = SimulatedSource(simulated(group=group.name), logger.pipelines)
+            await source.start()
+            await eventually(lambda name=group.name: logger.pipelines[name].figures().committed.triggers >= 2)
+            await source.stop()
+        for group in (GROUP, OTHER):
+            assert set((await logger.ledger(group))["epoch"].tolist()) == {1_800_000_000}
+    epoch_of_process.cache_clear()
 
 
 def test_integer_channels_stay_in_their_range() -> None:

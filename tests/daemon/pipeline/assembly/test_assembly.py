@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.core.clock import Instant
-from daemon.pipeline.assembly import Assembly, Origin
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly import Assembly, Origin, Runs
 from schemas.batch import ClosedBlock
 from schemas.ledger import missing_instruments
 from schemas.readings import Array, InstrumentGroup, join
@@ -19,9 +19,9 @@ TIMEOUT = 1000
 
 
 def make(group: InstrumentGroup, *, history: Array | None = None, **changes: int) -> Assembly:
-    options = {"timeout_ns": TIMEOUT, "window": 64, "max_open": 16, "run": 1} | changes
+    options = {"timeout_ns": TIMEOUT, "window": 64, "max_open": 16} | changes
     known = history_of(group, 0) if history is None else history
-    return Assembly(group, next_run=lambda run: run + 1, history=known, **options)
+    return Assembly(group, runs=Runs(1), history=known, **options)
 
 
 def at(tick: int) -> Instant:
@@ -121,10 +121,12 @@ def test_unknown_instruments_and_far_triggers_are_refused_and_cost_nobody_else_a
     )
     closed_blocks = assembly.receive(join([bad, whole(GROUP, 1)]), None, at(0))
     assert [row["trigger"] for closed_block in closed_blocks for row in closed_block.ledger] == [1]
-    assert assembly.counts.refused == {"unknown_instrument": 2}
+    refused = {"unknown_instrument": 2, "impossible_trigger": 3}
+    assert assembly.counts.refused == refused
     assembly.receive(whole(GROUP, 2), None, at(TIMEOUT))  # the others go on, so the strays have no majority
     assembly.close_due(at(TIMEOUT))
-    assert assembly.counts.refused == {"unknown_instrument": 2, "far_trigger": 4}
+    assert assembly.counts.refused == refused
+    assert assembly.counts.aside == {"ahead": 1}
     assert assembly.held == 0
 
 
@@ -219,10 +221,11 @@ def test_a_count_of_doubles_is_not_forgotten_when_its_place_is_taken() -> None:
 
 def test_a_run_that_ends_gives_out_its_counts_of_doubles() -> None:
     assembly = make(GROUP)
-    assembly.receive(whole(GROUP, 1), None, at(0))
+    assembly.receive(whole(GROUP, 1, 2), None, at(0))
     assembly.receive(make_block(GROUP, [(1, 0)]), None, at(1))
     assembly.receive(make_block(GROUP, [(1, 1)]), None, at(2))
-    (closed_block,) = assembly.open_run(at(3))
+    (closed_block, _) = assembly.receive(whole(GROUP, 1, when=lambda _: time_of(3)), None, at(3))
+    assert assembly.run == 2
     assert (closed_block.revised["run"].tolist(), closed_block.revised["duplicates"].tolist()) == ([1], [2])
 
 

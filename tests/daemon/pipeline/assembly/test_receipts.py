@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.core.clock import Instant
-from daemon.pipeline.assembly import Assembly, Origin
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly import Assembly, Origin, Runs
 from daemon.pipeline.assembly.receipts import OWED_MOST, Receipts
 from tests.support.readings import START_NS, make_block, make_group, whole
 
@@ -18,7 +18,7 @@ def at(ms: float) -> Instant:
 
 
 def an_assembly() -> Assembly:
-    return Assembly(GROUP, timeout_ns=SECOND_NS // 2, window=1024, max_open=64, run=1, next_run=lambda run: run + 1)
+    return Assembly(GROUP, timeout_ns=SECOND_NS // 2, window=1024, max_open=64, runs=Runs(1))
 
 
 def refuse_one(receipts: Receipts, column: int, sequence: int) -> None:
@@ -76,8 +76,8 @@ def test_connections_that_come_and_go_while_strays_are_held_use_the_same_columns
     assert len(columns) <= 22  # one for each that left strays behind, and one for the others
     assembly.close_due(at(750))
     assert len(assembly.receipts._free) == len(assembly.receipts._received) - 1
-    assembly.receipts.committed(1)
-    assert [int(told[keeper]) for told in assembly.receipts.acknowledged()] == [GROUP.size + 200, 200]
+    assembly.receipts.committed(2)
+    assert [int(told[keeper]) for told in assembly.receipts.acknowledged()] == [GROUP.size + 200, 0]
 
 
 def closed_with(receipts: Receipts, sequences: dict[int, tuple[int, int]]) -> None:

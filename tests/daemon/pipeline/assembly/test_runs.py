@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.core.clock import Instant
-from daemon.pipeline.assembly import Assembly
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly import Assembly, Runs
 from schemas.batch import ClosedBlock
 from schemas.readings import Array
+from schemas.states import AsideReason
 from tests.support.readings import PERIOD_NS, START_NS, history_of, make_block, make_group, time_of, whole
 
 TIMEOUT = 1000
@@ -18,9 +19,7 @@ HOUR_NS = 3600 * 1_000_000_000
 
 
 def make(history: Array | None = None, window: int = 256) -> Assembly:
-    return Assembly(
-        GROUP, timeout_ns=TIMEOUT, window=window, max_open=64, run=1, next_run=lambda run: run + 1, history=history
-    )
+    return Assembly(GROUP, timeout_ns=TIMEOUT, window=window, max_open=64, runs=Runs(1), history=history)
 
 
 def at(tick: int) -> Instant:
@@ -61,7 +60,9 @@ def test_first_trigger_is_where_most_instruments_are() -> None:
     assert assembly.receive(make_block(GROUP, [(900_000, 0), (41, 1)]), None, at(0)) == []
     (closed_block,) = assembly.receive(make_block(GROUP, [(41, i) for i in (0, 2, 3, 4)]), None, at(1))
     assert closed([closed_block]) == [(1, 41, 5)]
-    assert assembly.counts.refused == {"far_trigger": 1}
+    assert closed_block.aside is not None
+    assert closed_block.aside.readings["trigger"].tolist() == [900_000]
+    assert assembly.counts.aside == {"ahead": 1}
 
 
 def test_a_lonely_instrument_begins_after_the_timeout() -> None:
@@ -188,9 +189,12 @@ def test_one_instrument_whose_counter_fell_back_opens_no_run() -> None:
     run_of(assembly, *range(1, 21))
     assembly.receive(make_block(GROUP, [(3, 1)], after), None, at(1))
     run_of(assembly, 21)
-    assembly.close_due(at(1 + TIMEOUT))
+    (closed_block,) = assembly.close_due(at(1 + TIMEOUT))
     assert assembly.run == 1
-    assert assembly.counts.duplicate == 1
+    # Its time is not that of trigger 3: it is another reading, and not lost.
+    assert closed_block.aside is not None
+    assert closed_block.aside.reason.tolist() == [AsideReason.AMBIGUOUS]
+    assert assembly.counts.aside == {"ambiguous": 1}
 
 
 def test_a_stuck_instrument_opens_no_run() -> None:
@@ -202,7 +206,7 @@ def test_a_stuck_instrument_opens_no_run() -> None:
         assembly.receive(make_block(GROUP, [(21 + k, i) for i in (0, 2, 3, 4)]), None, at(k))
     assembly.close_due(at(100 + TIMEOUT))
     assert assembly.run == 1
-    assert assembly.counts.duplicate == 50
+    assert assembly.counts.aside == {"ambiguous": 50}
 
 
 def test_late_and_resent_readings_open_no_run() -> None:
@@ -233,8 +237,22 @@ def test_announced_run_begins_where_the_instruments_are() -> None:
     assembly = make()
     run_of(assembly, *range(1, 6))
     assembly.receive(make_block(GROUP, [(6, 0)]), None, at(0))
-    assert closed(assembly.open_run(at(1))) == [(1, 6, 1)]
+    assert assembly.announce(41, at(1)) == (2, [])
     assert closed(assembly.receive(whole(GROUP, 6, 7, when=after), None, at(2))) == [(2, 6, 5), (2, 7, 5)]
+    assert closed(assembly.close_due(at(TIMEOUT))) == [(1, 6, 1)]
+
+
+def test_an_announced_restart_without_its_epoch_takes_no_trigger_apart_that_is_on_its_way() -> None:
+    assembly = make()
+    run_of(assembly, *range(1, 6))
+    assembly.receive(make_block(GROUP, [(6, 0)]), None, at(0))
+    assert assembly.announce(0, at(1)) == (None, [])
+    assert run_of(assembly, 6) == [(1, 6, 5)]
+    assembly.receive(make_block(GROUP, [(1, 2)], after), None, at(2))  # one is enough: the restart is known
+    assert assembly.run == 2
+    assert closed(assembly.receive(make_block(GROUP, [(1, i) for i in (0, 1, 3, 4)], after), None, at(3))) == [
+        (2, 1, 5)
+    ]
 
 
 def test_a_mad_instrument_cannot_fill_the_memory() -> None:
@@ -246,7 +264,7 @@ def test_a_mad_instrument_cannot_fill_the_memory() -> None:
         run_of(assembly, 21 + k)
     assert assembly.held <= 1100
     assembly.close_due(at(100 + TIMEOUT))
-    assert assembly.counts.refused == {"far_trigger": 4000}
+    assert assembly.counts.aside == {"ahead": 4000}
     assert assembly.run == 1
 
 
@@ -258,9 +276,12 @@ def test_receipts_of_strays_wait_until_they_are_settled() -> None:
     assembly.receive(make_block(GROUP, [(90_000, 0)]), Origin.of(column, 0, 1), at(0))
     assert assembly.receipts.acknowledged()[0][column] == 0
     assembly.receive(whole(GROUP, 4), None, at(TIMEOUT))
-    assembly.close_due(at(TIMEOUT))
+    (closed_block,) = assembly.close_due(at(TIMEOUT))
+    assert closed_block.aside is not None
+    assert assembly.receipts.acknowledged()[0][column] == 0  # not before it is kept with the block
+    assembly.receipts.committed(2)
     done, refused = assembly.receipts.acknowledged()
-    assert (done[column], refused[column]) == (1, 1)
+    assert (done[column], refused[column]) == (1, 0)
 
 
 def test_column_of_a_connection_that_left_is_not_given_away_while_its_strays_are_held() -> None:

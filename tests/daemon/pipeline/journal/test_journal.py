@@ -43,7 +43,9 @@ def block_of(number: int, group: InstrumentGroup = GROUP, triggers: int = 3) -> 
 def same(one: ClosedBlock, other: ClosedBlock) -> bool:
     mine, theirs = one.parts, other.parts
     return all(
-        mine[name].shape == theirs[name].shape and mine[name].tobytes() == theirs[name].tobytes() for name in mine
+        mine[name].shape == theirs[name].shape and mine[name].tobytes() == theirs[name].tobytes()
+        for name in mine
+        if isinstance(mine[name], np.ndarray)
     )
 
 

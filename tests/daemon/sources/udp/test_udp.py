@@ -59,6 +59,7 @@ async def test_gaps_are_counted() -> None:
             client.send(whole(GROUP, sequence + 1), sequence)
         await eventually(lambda: source.status().received == 25)
         assert source.status().lost_datagrams == 2
+        assert logger.pipelines["bpm"].figures().lost_before == {"datagrams": 2 * GROUP.size}
 
 
 async def test_what_is_no_datagram_of_ours_is_refused_by_reason() -> None:
@@ -93,24 +94,36 @@ def test_datagram_numbers_tell_what_was_lost() -> None:
     numbers = DatagramNumbers()
     a, b = ("10.0.0.1", 5), ("10.0.0.2", 5)
     for sequence in (7, 8, 12):
-        numbers.heard(a, sequence)
+        numbers.heard(a, sequence, 1)
     assert numbers.lost == 3
-    numbers.heard(a, 10)
+    numbers.heard(a, 10, 1)
     assert numbers.lost == 2
-    numbers.heard(b, 0)
-    numbers.heard(a, 0)
-    numbers.heard(a, 1)
+    numbers.heard(b, 0, 1)
+    numbers.heard(a, 0, 1)
+    numbers.heard(a, 1, 1)
     assert (numbers.lost, len(numbers)) == (2, 2)
+
+
+def test_lost_datagrams_count_as_many_readings_as_those_around_them() -> None:
+    numbers = DatagramNumbers()
+    address = ("10.0.0.1", 5)
+    heard = [numbers.heard(address, sequence, readings) for sequence, readings in ((0, 3), (2, 1), (3, 7), (6, 26))]
+    assert heard == [0, 1, 0, 52]
+    # Which of the three it is nobody knows; when all have come nothing is left.
+    found = [numbers.heard(address, sequence, 26) for sequence in (4, 1, 5)]
+    assert found == [-17, -18, -18]
+    assert numbers.heard(address, 1, 26) == 0
+    assert numbers.lost == 0
 
 
 def test_senders_without_end_do_not_fill_the_memory_or_displace_those_at_work() -> None:
     numbers = DatagramNumbers()
     for sequence in range(10):
-        numbers.heard(("10.0.0.2", 5), sequence)
+        numbers.heard(("10.0.0.2", 5), sequence, 1)
     for port in range(SENDERS_MOST + 100):
-        numbers.heard(("10.0.0.1", port), 0)
+        numbers.heard(("10.0.0.1", port), 0, 1)
     assert len(numbers) == SENDERS_MOST + 1
-    numbers.heard(("10.0.0.2", 5), 12)
+    numbers.heard(("10.0.0.2", 5), 12, 1)
     assert numbers.lost == 2
 
 
@@ -118,10 +131,10 @@ def test_forged_numbers_neither_hide_the_gaps_of_others_nor_grow_the_count_witho
     numbers = DatagramNumbers()
     good, bad = ("10.0.0.2", 5), ("10.0.0.1", 5)
     for sequence in (0, 5):
-        numbers.heard(good, sequence)
+        numbers.heard(good, sequence, 1)
     for sequence in (100, *range(99)):
-        numbers.heard(bad, sequence)
+        numbers.heard(bad, sequence, 1)
     assert numbers.lost == 4
     for sequence in (2**64 - 1, 0, 2**64 - 1, 0, 2**63, GAP_MOST + 2**63 + 1):
-        numbers.heard(bad, sequence)
+        numbers.heard(bad, sequence, 1)
     assert numbers.lost == 4 + GAP_MOST

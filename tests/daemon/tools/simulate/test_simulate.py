@@ -120,6 +120,15 @@ def test_numbers_start_again_with_a_new_run() -> None:
         6_000_000,
         1_000_000,
     ]
+    assert not numbering.epoch(index).any()
+
+
+@pytest.mark.parametrize("faults", [{}, {"duplicated": 0.5}])
+async def test_an_epoch_is_sent_and_grows_with_each_restart_of_the_numbers(faults: dict) -> None:
+    async with listening(BPM) as listener:
+        await simulate(SimulateSettings(port=listener.port, rate=0, triggers=5, restart_after=2, epoch=40, **faults))
+    sent = np.unique(listener.records[["epoch", "trigger"]]).tolist()
+    assert sent == [(40, 1), (40, 2), (41, 1), (41, 2), (42, 1)]
 
 
 @settings(max_examples=50, deadline=None)

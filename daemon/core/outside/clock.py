@@ -1,7 +1,7 @@
 """The daemon's clocks."""
 
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class Instant(NamedTuple):
@@ -14,6 +14,21 @@ class Instant(NamedTuple):
     monotonic_ns: int
 
 
+class Clock(Protocol):
+    """Tells the time."""
+
+    def now(self) -> Instant:
+        """Now, on both clocks."""
+
+
+class SystemClock:
+    """The system's clocks."""
+
+    def now(self) -> Instant:
+        """Now, on both clocks."""
+        return now()
+
+
 def now() -> Instant:
-    """Now, on both clocks."""
+    """Now, on both of the system's clocks."""
     return Instant(time.time_ns(), time.monotonic_ns())

@@ -1,0 +1,41 @@
+"""A run with triggers that may still be open, or find late readings."""
+
+from dataclasses import dataclass, field
+
+from daemon.pipeline.assembly.progress import NEVER, Progress
+from daemon.pipeline.assembly.strays import Strays
+from daemon.pipeline.assembly.window import Window
+from schemas.readings import Array, InstrumentGroup
+
+
+@dataclass(kw_only=True, eq=False)
+class OpenRun:
+    """What assembly knows of one run.
+
+    run: its number; 0 before its first trigger, where nobody knows the epoch. epoch: 0 where it is unknown. window:
+    its newest triggers. progress: how far it and its instruments are. strays: readings of its epoch that are far ahead.
+    started_ns: the earliest time that belongs to it; NEVER where its epoch tells what belongs to it.
+    """
+
+    run: int
+    epoch: int
+    window: Window
+    progress: Progress
+    strays: Strays
+    started_ns: int = field(default=NEVER)
+
+    @classmethod
+    def of(cls, group: InstrumentGroup, size: int, *, run: int, epoch: int) -> "OpenRun":
+        """A run without triggers; size: of its window."""
+        return cls(
+            run=run,
+            epoch=epoch,
+            window=Window(size, group.size),
+            progress=Progress(group.size, size // 2),
+            strays=Strays(group.size, group.record),
+        )
+
+    def recall(self, history: Array) -> None:
+        """Go on from ledger rows, ascending, that an earlier process closed."""
+        self.window.recall(history)
+        self.progress.resume(history)

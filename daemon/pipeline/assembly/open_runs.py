@@ -1,0 +1,118 @@
+"""The open runs of one group: which are in memory, and which of them is the current one."""
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly.open_run import OpenRun
+from daemon.pipeline.assembly.runs import Runs
+from schemas.readings import Array, InstrumentGroup
+
+MOST = 4
+"""Runs in memory: late readings come for the one before, and a mad instrument may have one of its own."""
+
+
+class OpenRuns:
+    """Runs that take readings; of those before only the numbers are known.
+
+    current: the run of readings without an epoch, and the one that is shown. before: where nobody knows the epochs, the
+    run that was current before; late readings still come for it.
+    """
+
+    def __init__(
+        self, group: InstrumentGroup, window: int, runs: Runs, history: Array | None, epochs: Collection[int]
+    ) -> None:
+        self._group = group
+        self._window = window
+        self._runs = runs
+        self._epochs: dict[int, OpenRun] = {}  # the one heard longest ago first
+        self._over = set(epochs)
+        self.before: OpenRun | None = None
+        self.current = OpenRun.of(group, window, run=0, epoch=0)
+        if history is not None:
+            for number in np.unique(history["run"]).tolist():
+                self._recall(history[history["run"] == number])
+
+    def _recall(self, history: Array) -> None:
+        run = OpenRun.of(self._group, self._window, run=int(history["run"][-1]), epoch=int(history["epoch"][-1]))
+        run.recall(history)
+        self.before = self.current if self.current.run else None
+        if run.epoch:
+            self._epochs[run.epoch] = run
+            self._over.add(run.epoch)
+        self.current = run
+
+    def __iter__(self) -> Iterator[OpenRun]:
+        """All of them, each once."""
+        runs = (*self._epochs.values(), self.before, self.current)
+        return iter(dict.fromkeys(run for run in runs if run is not None))
+
+    @property
+    def number(self) -> int:
+        """The number of the current run."""
+        return self.current.run or self._runs.current
+
+    def of_number(self, number: int) -> OpenRun:
+        """The open run with this number."""
+        return next(run for run in self if run.run == number)
+
+    def of_epoch(self, epoch: int) -> OpenRun | None:
+        """The open run of an epoch."""
+        run = self._epochs.get(epoch)
+        if run is not None and len(self._epochs) > 1:
+            self._epochs[epoch] = self._epochs.pop(epoch)
+        return run
+
+    def is_over(self, epoch: int) -> bool:
+        """Whether the group had this epoch, and knows nothing of it any more but its run."""
+        return epoch in self._over and epoch not in self._epochs
+
+    def number_of(self, epoch: int) -> int:
+        """The run of an epoch; 0 where it is unknown."""
+        return self._runs.known(epoch) or 0
+
+    def leaving(self) -> OpenRun | None:
+        """The run that has to go before another epoch can begin."""
+        if len(self._epochs) < MOST:
+            return None
+        return next(run for run in self._epochs.values() if run is not self.current and run is not self.before)
+
+    def leave(self, run: OpenRun) -> None:
+        """Forget a run, of which nothing is open."""
+        del self._epochs[run.epoch]
+
+    def begin(self, epoch: int, now: Instant) -> OpenRun | None:
+        """Begin the run of an epoch that the group has not had; None where it may have none."""
+        number = self._runs.of(epoch, now.monotonic_ns)
+        if number is None:
+            return None
+        self._over.add(epoch)
+        if not self.current.epoch and self.current.run in (0, number):
+            # Nothing has begun yet; or the group noticed a restart by itself, and joined another's epoch.
+            run, run.epoch, run.run = self.current, epoch, number
+        else:
+            run = OpenRun.of(self._group, self._window, run=number, epoch=epoch)
+        self._epochs[epoch] = run
+        return run
+
+    def restart(self) -> OpenRun:
+        """Begin a run of which nobody knows the epoch; return it."""
+        self.move_to(OpenRun.of(self._group, self._window, run=self._runs.after(self.current.run), epoch=0))
+        return self.current
+
+    def move_to(self, run: OpenRun) -> None:
+        """Make a run the current one; of the one before that is forgotten nothing may be open."""
+        self.before, self.current = self.current, run
+
+    def join(self, run: OpenRun) -> None:
+        """See that a run has a number: its first trigger is there."""
+        if not run.run:
+            run.run = self._runs.join()
+
+    def leads(self, run: OpenRun) -> bool:
+        """Whether most of the instruments of the current run were heard in this one since."""
+        if run is self.current:
+            return False
+        went_on = run.progress.heard_after(self.current.progress)
+        return 2 * int(np.count_nonzero(went_on)) > self.current.progress.active()

@@ -1,0 +1,201 @@
+"""Sessions of one group: up to where each sender's numbered stream is settled, across connections and restarts.
+
+A session has a column of the receipts for as long as it is connected or something of it waits; between two connections
+it is known by its numbers alone. Each closed block takes along what changed (`SESSION`), and so the journal and the
+database know of each session, with the readings themselves, what they hold of it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly.origin import Origin
+from daemon.pipeline.assembly.receipts import Receipts
+from schemas.readings import Array
+from schemas.sessions import GONE, NO_SESSIONS, SESSION
+from schemas.wire import ErrorCode, ProtocolError
+
+ALL = np.iinfo(np.int64).max
+
+MOST = 4096
+"""Sessions remembered; of more, those go that are settled and were heard longest ago."""
+
+KEPT_S = 30 * 86_400
+"""A session that nobody goes on with is remembered for so long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """A stream that may begin, or go on.
+
+    column: of the receipts. resume: the number of the first reading that the connection sends. lost: so many readings
+    before that one were never received, and the sender has them no more.
+    """
+
+    column: int
+    resume: int
+    lost: int = 0
+
+
+@dataclass(slots=True)
+class _Idle:
+    """A session without a column; numbers as in SESSION."""
+
+    settled: int
+    received: int
+    seen_s: int
+
+
+class Sessions:
+    """The sessions of one group.
+
+    recovered: what the last process left, SESSION, shape (s,): each is in doubt from `settled` to `received`.
+    """
+
+    def __init__(self, receipts: Receipts, recovered: Array = NO_SESSIONS) -> None:
+        self._receipts = receipts
+        self._idle = {int(row["session"]): _Idle(*row.item()[1:]) for row in recovered}
+        self._column_of: dict[int, int] = {}
+        self._left: set[int] = set()  # sessions with a column and no connection
+        self._gone: list[int] = []
+        self._is_laid_out = False
+        self._keys = np.empty(0, np.uint64)
+        self._columns = np.empty(0, np.intp)
+        self._settled = np.empty(0, np.int64)  # as given out last, by column of the receipts
+        self._received = np.empty(0, np.int64)
+        self._doubt = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._idle) + len(self._column_of)
+
+    def connect(self, session: int | None, *, first: int, spooled: bool, now: Instant) -> Joined:
+        """Begin a stream without a session, or go on with a session.
+
+        session: `schemas.sessions.session_key`. first: the first number that its sender still has.
+
+        Raises:
+            ProtocolError: there are too many sessions.
+        """
+        if session is None:
+            return Joined(column=self._take_column(0, doubt=ALL, spooled=spooled), resume=0)
+        column = self._column_of.get(session)
+        if column is None:
+            return self._begin(session, first=first, spooled=spooled, now=now)
+        self._left.discard(session)
+        self._receipts.change(column, spooled=spooled)
+        resume = int(self._receipts.come()[column])
+        if first <= resume:
+            return Joined(column=column, resume=resume)
+        self._receipts.skip(column, first)
+        return Joined(column=column, resume=first, lost=first - resume)
+
+    def _begin(self, session: int, *, first: int, spooled: bool, now: Instant) -> Joined:
+        known = self._idle.pop(session, None)
+        if known is None:
+            self._make_room()
+            if session in self._gone:
+                self._gone.remove(session)
+            # Of one that goes on with a later number more was known once: nothing tells what of it came.
+            known = _Idle(first, ALL if first else 0, 0)
+        resume = max(first, known.settled)
+        column = self._take_column(resume, doubt=known.received, spooled=spooled)
+        self._column_of[session] = column
+        self._is_laid_out = False
+        return Joined(column=column, resume=resume, lost=resume - known.settled)
+
+    def _take_column(self, first: int, *, doubt: int, spooled: bool) -> int:
+        column = self._receipts.connect(spooled=spooled, first=first)
+        more = self._receipts.size - len(self._doubt)
+        self._doubt = np.pad(self._doubt, (0, more))
+        self._settled = np.pad(self._settled, (0, more))
+        self._received = np.pad(self._received, (0, more))
+        self._doubt[column] = doubt
+        self._settled[column] = self._received[column] = -1
+        return column
+
+    def _make_room(self) -> None:
+        if len(self) < MOST:
+            return
+        settled = (key for key, idle in self._idle.items() if idle.settled >= idle.received)
+        oldest = min(settled, key=lambda key: self._idle[key].seen_s, default=None)
+        if oldest is None:
+            raise ProtocolError(
+                ErrorCode.TOO_MANY_CONNECTIONS,
+                f"{MOST} sessions of this group are not settled, and no more are taken; go on with an earlier session",
+            )
+        self._forget(oldest)
+
+    def disconnect(self, column: int, *, ended: bool = False) -> None:
+        """Take note that a connection is gone; ended: it said goodbye, and everything of it was acknowledged."""
+        session = next((key for key, taken in self._column_of.items() if taken == column), None)
+        if session is None:
+            self._receipts.disconnect(column)
+        elif ended:
+            self._give_back(session)
+            self._gone.append(session)
+        else:
+            self._left.add(session)
+
+    def tidy(self, now: Instant) -> None:
+        """Take back the columns of sessions that are not connected and wait for nothing, now and then."""
+        if self._left:
+            done, _ = self._receipts.acknowledged()
+            come = self._receipts.come()
+            for session in list(self._left):
+                column = self._column_of[session]
+                if done[column] == come[column]:
+                    received = self._upto(column)
+                    self._idle[session] = _Idle(int(come[column]), received, now.utc_ns // 1_000_000_000)
+                    self._give_back(session)
+        too_old = now.utc_ns // 1_000_000_000 - KEPT_S
+        for session in [key for key, idle in self._idle.items() if idle.seen_s < too_old]:
+            self._forget(session)
+
+    def _forget(self, session: int) -> None:
+        del self._idle[session]
+        self._gone.append(session)
+
+    def _give_back(self, session: int) -> None:
+        self._left.discard(session)
+        self._receipts.disconnect(self._column_of.pop(session))
+        self._is_laid_out = False
+
+    def _upto(self, column: int) -> int:
+        doubt = int(self._doubt[column])
+        come = int(self._receipts.come()[column])
+        return come if doubt == ALL else max(doubt, come)
+
+    def is_new(self, origin: Origin) -> Array:
+        """Which readings have numbers that never came before: bool, shape (n,)."""
+        if not self._column_of:
+            return np.zeros(len(origin.column), bool)
+        wanted = origin.column >= 0
+        new = wanted.copy()
+        new[wanted] = origin.sequence[wanted] >= self._doubt[origin.column[wanted]]
+        return new
+
+    def changed(self, slots: Array, now: Instant) -> Array:
+        """What changed since the last closed block: SESSION, shape (s,); slots: those of the open triggers, intp."""
+        if not self._column_of and not self._gone:
+            return NO_SESSIONS
+        if not self._is_laid_out:
+            self._keys = np.fromiter(self._column_of, np.uint64, len(self._column_of))
+            self._columns = np.fromiter(self._column_of.values(), np.intp, len(self._column_of))
+            self._is_laid_out = True
+        at = self._columns
+        settled = self._receipts.not_closed(slots)[at]
+        come = self._receipts.come()[at]
+        doubt = self._doubt[at]
+        received = np.where(doubt == ALL, come, np.maximum(come, doubt))
+        moved = (settled != self._settled[at]) | (received != self._received[at])
+        self._settled[at], self._received[at] = settled, received
+        rows = np.empty(int(np.count_nonzero(moved)) + len(self._gone), SESSION)
+        seen_s = now.utc_ns // 1_000_000_000
+        own = rows[: len(rows) - len(self._gone)]
+        own["session"], own["settled"], own["received"] = self._keys[moved], settled[moved], received[moved]
+        gone = rows[len(own) :]
+        gone["session"], gone["settled"], gone["received"] = self._gone, GONE, 0
+        rows["seen_s"] = seen_s
+        self._gone = []
+        return rows

@@ -1,0 +1,81 @@
+"""What goes with the next closed block beside its triggers: late readings, revised rows, and what is set aside."""
+
+import numpy as np
+
+from daemon.pipeline.assembly.window import Merged
+from daemon.pipeline.closed_blocks import merge
+from schemas.batch import Aside, ClosedBlock
+from schemas.ledger import ledger_dtype
+from schemas.readings import Array, InstrumentGroup, join
+from schemas.states import AsideReason
+
+
+class Unplaced:
+    """Collects what belongs to triggers that were closed before, and what belongs to none."""
+
+    def __init__(self, group: InstrumentGroup) -> None:
+        self._group = group
+        self._merged: list[Merged] = []
+        self._aside: list[tuple[Array, int, AsideReason]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has to be given out; doubles alone have not."""
+        return not self._aside and not any(len(merged.revised) for merged in self._merged)
+
+    def merge(self, merged: Merged) -> None:
+        """Take readings that came late."""
+        self._merged.append(merged)
+
+    def revise(self, rows: Array) -> None:
+        """Take ledger rows in which nothing but counts changed."""
+        late = np.empty(0, self._group.record)
+        self._merged.append(Merged(late=late, late_of=np.empty(0, np.intp), revised=rows))
+
+    def set_aside(self, block: Array, run: int, reason: AsideReason) -> None:
+        """Take readings that belong to no trigger."""
+        self._aside.append((block.copy(), run, reason))
+
+    def closed_block(self, readings: Array, present: Array, ledger: Array, sessions: Array) -> ClosedBlock:
+        """The closed block of these triggers, with all that was collected."""
+        none = Merged(
+            late=np.empty(0, self._group.record),
+            late_of=np.empty(0, np.intp),
+            revised=np.empty(0, ledger_dtype(self._group.size)),
+        )
+        first, *more = [merged for merged in self._merged if len(merged.revised)] or [none]
+        closed = ClosedBlock(
+            readings=readings,
+            present=present,
+            ledger=ledger,
+            late=first.late,
+            late_of=first.late_of,
+            revised=first.revised,
+            aside=self._all_aside(),
+            sessions=sessions,
+        )
+        if more:
+            closed = merge([closed, *(self._late_alone(merged) for merged in more)])
+        self._merged, self._aside = [], []
+        return closed
+
+    def _late_alone(self, merged: Merged) -> ClosedBlock:
+        size = self._group.size
+        return ClosedBlock(
+            readings=np.empty((0, size), self._group.record),
+            present=np.empty((0, size), bool),
+            ledger=np.empty(0, ledger_dtype(size)),
+            late=merged.late,
+            late_of=merged.late_of,
+            revised=merged.revised,
+        )
+
+    def _all_aside(self) -> Aside | None:
+        if not self._aside:
+            return None
+        counts = [len(block) for block, _, _ in self._aside]
+        return Aside(
+            readings=join([block for block, _, _ in self._aside]),
+            run=np.repeat(np.array([run for _, run, _ in self._aside], np.int32), counts),
+            reason=np.repeat(np.array([reason for _, _, reason in self._aside], np.uint8), counts),
+        )

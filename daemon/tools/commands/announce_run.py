@@ -1,0 +1,39 @@
+"""`triggerlog announce-run`: tells a daemon that the timing system restarted its trigger numbers."""
+
+from typing import Annotated
+
+import typer
+
+from daemon.client.api.asking import ask_daemon
+from daemon.client.api.reach import reach
+from daemon.core.outcome import examples
+from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
+
+EPILOG = examples(
+    "triggerlog announce-run beam.toml --epoch 41",
+    "triggerlog announce-run --daemon https://node:8120 --token-file token",
+)
+PATIENCE_S = 10.0
+
+Epoch = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="The timing system's counter of restarts; 0 where nobody knows it.")
+]
+
+
+def announce_run(
+    file: ConfigFile = None,
+    epoch: Epoch = 0,
+    daemon: DaemonUrl = None,
+    token_file: TokenFile = None,
+    ca: CaFile = None,
+) -> None:
+    """Announce a restart of the timing system and its trigger numbers to every group.
+
+    With its epoch a new run begins at once; without it, with the first reading whose number falls back. This changes
+    the state of the daemon and needs the token of the API, which FILE names.
+    """
+    found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
+    path = f"/api/v1/run?epoch={epoch}"
+    runs: dict[str, int | None] = ask_daemon(found, "POST", path, patience_s=PATIENCE_S).json()
+    for group, run in runs.items():
+        typer.echo(f"{group}: run {run}" if run else f"{group}: a run begins with the first number that falls back")

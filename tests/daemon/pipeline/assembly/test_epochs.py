@@ -1,0 +1,192 @@
+"""Epochs: with them nobody has to guess which run a reading belongs to, whatever the clocks say."""
+
+import numpy as np
+import pytest
+
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly import Assembly, Runs
+from schemas.batch import ClosedBlock
+from schemas.readings import Array
+from schemas.states import AsideReason
+from tests.support.readings import START_NS, make_block, make_group, time_of, whole
+
+TIMEOUT = 1000
+GROUP = make_group()
+HOUR_NS = 3_600_000_000_000
+
+
+def make(**recovered: object) -> Assembly:
+    options = {"runs": Runs()} | recovered
+    return Assembly(GROUP, timeout_ns=TIMEOUT, window=256, max_open=64, **options)
+
+
+def at(tick: int) -> Instant:
+    return Instant(START_NS + tick, tick)
+
+
+def of(epoch: int, block: Array) -> Array:
+    block["epoch"] = epoch
+    return block
+
+
+def closed(blocks: list[ClosedBlock]) -> list[tuple[int, int, int, int]]:
+    return [
+        (int(row["epoch"]), int(row["run"]), int(row["trigger"]), int(row["arrived"]))
+        for block in blocks
+        for row in block.ledger
+    ]
+
+
+def rows_of(blocks: list[ClosedBlock]) -> Array:
+    return np.concatenate([block.ledger for block in blocks])
+
+
+def test_each_epoch_is_a_run_whatever_the_clocks_say() -> None:
+    assembly = make()
+    first = assembly.receive(of(7, whole(GROUP, 1, 2, 3)), None, at(0))
+    earlier = of(8, whole(GROUP, 1, 2, when=lambda trigger: time_of(trigger) - HOUR_NS))
+    second = assembly.receive(earlier, None, at(1))
+    assert closed(first + second) == [(7, 1, 1, 5), (7, 1, 2, 5), (7, 1, 3, 5), (8, 2, 1, 5), (8, 2, 2, 5)]
+    assert assembly.run == 2
+
+
+def test_what_is_late_for_the_run_before_is_merged_into_it() -> None:
+    assembly = make()
+    assembly.receive(of(7, make_block(GROUP, [(3, i) for i in range(4)])), None, at(0))
+    assembly.close_due(at(TIMEOUT))
+    assembly.receive(of(7, whole(GROUP, 1, 2)), None, at(TIMEOUT))
+    assembly.receive(of(8, whole(GROUP, 1, 2, 3, 4)), None, at(TIMEOUT + 1))
+    (block,) = assembly.receive(of(7, make_block(GROUP, [(3, 4)])), None, at(TIMEOUT + 2))
+    assert (block.revised["run"].tolist(), block.revised["arrived"].tolist()) == ([1], [5])
+    assert assembly.run == 2
+
+
+def test_readings_of_two_epochs_in_one_block_go_to_their_runs() -> None:
+    assembly = make()
+    assembly.receive(of(7, whole(GROUP, 10)), None, at(0))
+    both = np.concatenate([of(8, whole(GROUP, 11)), of(7, whole(GROUP, 11))])
+    blocks = assembly.receive(both.astype(GROUP.record), None, at(1))
+    assert sorted(closed(blocks)) == [(7, 1, 11, 5), (8, 2, 11, 5)]
+
+
+def test_a_lone_epoch_has_a_run_of_its_own_and_moves_nobody() -> None:
+    assembly = make()
+    assembly.receive(of(7, whole(GROUP, 10, 11)), None, at(0))
+    assembly.receive(of(9, make_block(GROUP, [(500, 2)])), None, at(1))
+    blocks = assembly.close_due(at(1 + TIMEOUT)) + assembly.close_due(at(2 + 2 * TIMEOUT))
+    assert closed(blocks) == [(9, 2, 500, 1)]
+    assert closed(assembly.receive(of(7, whole(GROUP, 12)), None, at(3 * TIMEOUT))) == [(7, 1, 12, 5)]
+    assert assembly.run == 1
+
+
+def test_an_instrument_with_garbage_for_epochs_opens_no_end_of_runs() -> None:
+    assembly = make()
+    assembly.receive(of(1, whole(GROUP, 1)), None, at(0))
+    blocks = []
+    for epoch in range(1000, 1200):
+        blocks += assembly.receive(of(epoch, make_block(GROUP, [(5, 0)])), None, at(epoch))
+    blocks += assembly.flush(at(10_000))
+    assert assembly.run == 1
+    runs = {run for _, run, _, _ in closed(blocks)}
+    assert len(runs) == 63
+    aside = [block.aside for block in blocks if block.aside is not None]
+    assert sum(len(part.readings) for part in aside) == 200 - 63
+    assert {int(reason) for part in aside for reason in part.reason} == {AsideReason.EPOCH}
+
+
+def test_a_reading_older_than_the_window_is_set_aside_with_its_run() -> None:
+    assembly = make()
+    for start in range(1, 400, 50):
+        assembly.receive(of(7, whole(GROUP, *range(start, start + 50))), None, at(start))
+    (block,) = assembly.receive(of(7, make_block(GROUP, [(2, 1)])), None, at(500))
+    assert block.aside is not None
+    assert (block.aside.readings["trigger"].tolist(), block.aside.run.tolist()) == ([2], [1])
+    assert block.aside.reason.tolist() == [AsideReason.OLDER]
+    assert assembly.counts.aside == {"older": 1}
+
+
+def test_an_epoch_of_which_only_the_run_is_known_opens_no_trigger_twice() -> None:
+    assembly = make(runs=Runs(5, {7: 4, 8: 5}), epochs={7, 8})
+    (block,) = assembly.receive(of(7, whole(GROUP, 1)), None, at(0))
+    assert not len(block.ledger)
+    assert block.aside is not None
+    assert set(block.aside.run.tolist()) == {4}
+
+
+@pytest.mark.parametrize("ahead_ns", [0, HOUR_NS])
+def test_a_restart_of_everything_is_seen_with_one_clock_an_hour_ahead(ahead_ns: int) -> None:
+    def with_one_clock_ahead(*triggers: int, later: int) -> Array:
+        block = whole(GROUP, *triggers, when=lambda trigger: time_of(trigger) + later)
+        block["time_ns"][block["instrument"] == 2] += ahead_ns
+        return block
+
+    before = make(runs=Runs(1))
+    rows = rows_of(before.receive(with_one_clock_ahead(*range(1, 101), later=0), None, at(0)))
+    after = make(runs=Runs(1), history=rows)
+    blocks = after.receive(with_one_clock_ahead(*range(1, 6), later=60_000_000_000), None, at(1))
+    blocks += after.close_due(at(2 * TIMEOUT))
+    assert closed(blocks) == [(0, 2, trigger, 5) for trigger in range(1, 6)]
+    assert not after.counts.duplicate
+
+
+def test_one_wrong_number_before_a_restart_is_no_false_run_after_it() -> None:
+    before = make(runs=Runs(1))
+    blocks = before.receive(whole(GROUP, *range(1, 51)), None, at(0))
+    blocks += before.receive(make_block(GROUP, [(150, 3)]), None, at(1))
+    blocks += before.close_due(at(2 + TIMEOUT))
+    after = make(runs=Runs(1), history=rows_of(blocks))
+    assert closed(after.receive(whole(GROUP, *range(51, 60)), None, at(0)))[0] == (0, 1, 51, 5)
+    assert after.run == 1
+
+
+# --- numbers that no trigger was closed for -------------------------------------------------------------------------
+
+
+def skipped(blocks: list[ClosedBlock]) -> dict[int, int]:
+    """By trigger, as it was said last."""
+    rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
+    return {int(row["trigger"]): int(row["skipped"]) for row in rows if row["skipped"]}
+
+
+def test_numbers_between_two_triggers_that_never_came_are_counted() -> None:
+    assembly = make()
+    blocks = assembly.receive(of(7, whole(GROUP, 5, 6, 9, 10)), None, at(0))
+    assert skipped(blocks) == {9: 2}
+    assert assembly.counts.skipped == 2
+
+
+def test_numbers_are_counted_over_a_restart_of_the_daemon() -> None:
+    rows = rows_of(make().receive(of(7, whole(GROUP, 1, 2, 3)), None, at(0)))
+    after = make(runs=Runs(1, {7: 1}), history=rows, epochs={7})
+    assert skipped(after.receive(of(7, whole(GROUP, 100)), None, at(1))) == {100: 96}
+
+
+def test_a_jump_beyond_the_window_is_counted() -> None:
+    assembly = make()
+    assembly.receive(of(7, whole(GROUP, 1)), None, at(0))
+    assert skipped(assembly.receive(of(7, whole(GROUP, 9000)), None, at(1))) == {9000: 8998}
+
+
+def test_a_number_that_comes_after_all_divides_its_gap() -> None:
+    assembly = make()
+    blocks = assembly.receive(of(7, whole(GROUP, 1, 10)), None, at(0))
+    blocks += assembly.receive(of(7, whole(GROUP, 4)), None, at(1))
+    blocks += assembly.receive(of(7, whole(GROUP, 10, 3)), None, at(2))
+    blocks += assembly.flush(at(3))
+    rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
+    last = {int(row["trigger"]): int(row["skipped"]) for row in rows}
+    assert last == {1: 0, 3: 1, 4: 0, 10: 5}
+
+
+def test_the_order_in_which_triggers_open_does_not_matter() -> None:
+    random = np.random.default_rng(1)
+    for _ in range(50):
+        assembly = make()
+        numbers = np.sort(random.choice(np.arange(20, 120), 30, replace=False))
+        blocks = assembly.receive(of(7, whole(GROUP, 19)), None, at(0))
+        for number in random.permutation(numbers).tolist():
+            blocks += assembly.receive(of(7, whole(GROUP, number)), None, at(1))
+        blocks += assembly.flush(at(2))
+        rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
+        last = {int(row["trigger"]): int(row["skipped"]) for row in rows}
+        assert [last[number] for number in numbers.tolist()] == (np.diff(numbers, prepend=19) - 1).tolist()

@@ -1,0 +1,180 @@
+"""Sessions: up to where each is settled is said with every closed block, and is true of it and all before it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly import Assembly, Origin, Runs
+from daemon.pipeline.durable_state import DurableState
+from schemas.batch import ClosedBlock
+from schemas.readings import Array
+from schemas.sessions import GONE, SESSION, session_key
+from schemas.states import AsideReason
+from schemas.wire import ProtocolError
+from tests.support.readings import START_NS, make_block, make_group, whole
+
+TIMEOUT = 1000
+GROUP = make_group()
+KEY = session_key("crate", 5)
+
+
+def make(sessions: Array | None = None, history: Array | None = None) -> Assembly:
+    runs = Runs(1, {7: 1}) if history is not None else Runs()
+    return Assembly(
+        GROUP,
+        timeout_ns=TIMEOUT,
+        window=256,
+        max_open=64,
+        runs=runs,
+        history=history,
+        sessions=np.empty(0, SESSION) if sessions is None else sessions,
+    )
+
+
+def at(tick: int) -> Instant:
+    return Instant(START_NS + tick, tick)
+
+
+def epoch_7(block: Array) -> Array:
+    block["epoch"] = 7
+    return block
+
+
+def join(assembly: Assembly, session: int | None = KEY, first: int = 0, tick: int = 0):
+    return assembly.sessions.connect(session, first=first, spooled=False, now=at(tick))
+
+
+def state_of(blocks: list[ClosedBlock]) -> dict[int, tuple[int, int]]:
+    table = DurableState().after(blocks).sessions
+    return {int(row["session"]): (int(row["settled"]), int(row["received"])) for row in table}
+
+
+def test_a_session_goes_on_behind_what_was_received() -> None:
+    assembly = make()
+    joined = join(assembly)
+    assert (joined.resume, joined.lost) == (0, 0)
+    assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(joined.column, 0, 5), at(0))
+    assembly.receive(epoch_7(make_block(GROUP, [(2, 0)])), Origin.of(joined.column, 5, 1), at(0))
+    assembly.sessions.disconnect(joined.column)
+    again = join(assembly)
+    assert (again.column, again.resume) == (joined.column, 6)
+    assembly.receipts.committed(1)
+    assert assembly.receipts.acknowledged()[0][again.column] == 5
+
+
+def test_after_a_crash_it_goes_on_behind_what_is_settled_and_nothing_is_stored_twice() -> None:
+    first = make()
+    column = join(first).column
+    blocks = first.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    blocks += first.receive(epoch_7(make_block(GROUP, [(2, 0), (2, 1)])), Origin.of(column, 5, 2), at(1))
+    blocks += first.receive(epoch_7(whole(GROUP, 3)), Origin.of(column, 7, 5), at(2))
+    # Trigger 2 is open when the daemon is killed: 5 and 6 are lost with it, 7 to 11 are stored.
+    assert state_of(blocks) == {KEY: (5, 12)}
+    rows = np.concatenate([block.ledger for block in blocks])
+    second = make(DurableState().after(blocks).sessions, rows)
+    joined = join(second)
+    assert (joined.resume, joined.lost) == (5, 0)
+    again = np.concatenate([make_block(GROUP, [(2, 0), (2, 1)]), whole(GROUP, 3), make_block(GROUP, [(4, 0)])])
+    second.receive(epoch_7(again.astype(GROUP.record)), Origin.of(joined.column, 5, 8), at(3))
+    assert (second.counts.duplicate, second.counts.aside) == (5, {})
+    assert second.held == 3
+
+
+def test_what_a_sender_no_longer_has_is_a_loss_with_its_number() -> None:
+    table = np.array([(KEY, 5, 12, START_NS // 1_000_000_000)], SESSION)
+    joined = join(make(table), first=9)
+    assert (joined.resume, joined.lost) == (9, 4)
+
+
+def test_a_reading_that_is_new_and_whose_place_is_taken_is_a_conflict_and_kept() -> None:
+    assembly = make()
+    column = join(assembly).column
+    assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    (block,) = assembly.receive(epoch_7(make_block(GROUP, [(1, 3)])), Origin.of(column, 5, 1), at(1))
+    assert block.aside is not None
+    assert block.aside.reason.tolist() == [AsideReason.CONFLICT]
+    assert not assembly.counts.duplicate
+
+
+def test_without_a_session_the_epoch_tells_a_double() -> None:
+    assembly = make()
+    assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
+    assembly.receive(epoch_7(make_block(GROUP, [(1, 3)], when=lambda _: START_NS)), None, at(1))
+    assert (assembly.counts.duplicate, assembly.counts.aside) == (1, {})
+
+
+def test_a_goodbye_ends_a_session() -> None:
+    assembly = make()
+    column = join(assembly).column
+    blocks = assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    assembly.sessions.disconnect(column, ended=True)
+    blocks += assembly.receive(epoch_7(whole(GROUP, 2)), None, at(1))
+    assert blocks[-1].sessions["settled"].tolist() == [GONE]
+    assert state_of(blocks) == {}
+
+
+def test_one_that_waits_for_nothing_gives_its_column_back_and_is_remembered() -> None:
+    assembly = make()
+    column = join(assembly).column
+    assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    assembly.sessions.disconnect(column)
+    assembly.sessions.tidy(at(1))
+    assert assembly.receipts.connect() != column  # not committed yet
+    assembly.receipts.committed(1)
+    assembly.sessions.tidy(at(2))
+    assert assembly.receipts.connect() == column
+    assert join(assembly).resume == 5
+
+
+def test_sessions_are_bounded_and_the_settled_ones_go_first() -> None:
+    sessions = np.zeros(4096, SESSION)
+    sessions["session"] = np.arange(4096)
+    sessions["received"] = 1  # in doubt
+    sessions["seen_s"] = START_NS // 1_000_000_000
+    sessions["settled"][7] = 1
+    assembly = make(sessions)
+    join(assembly, 100_000)
+    with pytest.raises(ProtocolError, match="too-many-connections"):
+        join(assembly, 100_001)
+    assert join(assembly, 8).resume == 0
+
+
+def test_a_session_of_which_nobody_heard_for_a_month_is_forgotten() -> None:
+    assembly = make(np.array([(KEY, 5, 5, START_NS // 1_000_000_000 - 40 * 86_400)], SESSION))
+    assembly.sessions.tidy(at(0))
+    assert not len(assembly.sessions)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_each_closed_block_says_what_is_true_of_the_blocks_up_to_it(data: st.DataObject) -> None:
+    """Whatever prefix of the blocks survives: below `settled` all is in it, at or above `received` nothing is."""
+    assembly = make()
+    columns = [join(assembly, key).column for key in (1, 2, 3)]
+    sent: list[list[tuple[int, int]]] = [[], [], []]
+    out: list[ClosedBlock] = []
+    for tick in range(data.draw(st.integers(1, 25))):
+        if data.draw(st.integers(0, 4)) == 0:
+            out += assembly.close_due(at(tick * 300))
+        which = data.draw(st.integers(0, 2))
+        pairs = data.draw(
+            st.lists(st.tuples(st.integers(1, 12), st.integers(0, GROUP.size - 1)), min_size=1, max_size=12)
+        )
+        pairs = [pair for pair in dict.fromkeys(pairs) if all(pair not in mine for mine in sent)]
+        if pairs:
+            origin = Origin.of(columns[which], len(sent[which]), len(pairs))
+            sent[which] += pairs
+            out += assembly.receive(epoch_7(make_block(GROUP, pairs)), origin, at(tick * 300))
+    out += assembly.flush(at(100_000))
+    held: set[tuple[int, int]] = set()
+    for k, block in enumerate(out):
+        readings = [block.readings[block.present], block.late]
+        readings += [] if block.aside is None else [block.aside.readings]
+        held |= {(int(r["trigger"]), int(r["instrument"])) for part in readings for r in part}
+        for key, (settled, received) in state_of(out[: k + 1]).items():
+            mine = sent[key - 1]
+            assert set(mine[:settled]) <= held
+            assert not set(mine[received:]) & held
+    assert held == {pair for mine in sent for pair in mine}
