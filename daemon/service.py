@@ -15,6 +15,7 @@ from daemon.core.configuration.database import durability_of, in_its_field, layo
 from daemon.core.configuration.reload import Reloader
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outside import Outside
 from daemon.core.process import descriptors
 from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.notify import Notifier
@@ -81,8 +82,9 @@ class Service:
     pipelines: by group; empty until the store is open.
     """
 
-    def __init__(self, loaded: LoadedConfig, notifier: Notifier | None = None) -> None:
+    def __init__(self, loaded: LoadedConfig, notifier: Notifier | None = None, outside: Outside | None = None) -> None:
         self.config = config = loaded.config
+        self._outside = outside or Outside.real()
         self.events = events = Events()
         self.groups = {section.name: section.group() for section in config.groups}
         self.pipelines: dict[str, Pipeline] = {}
@@ -205,7 +207,9 @@ class Service:
 
     async def _make_pipelines(self) -> None:
         recovered = {
-            name: await recover_group(self.store, group, self.config, self._state_dir, self.events)
+            name: await recover_group(
+                self.store, group, self.config, self._state_dir, self.events, outside=self._outside
+            )
             for name, group in self.groups.items()
         }
         runs = runs_of(recovered.values())

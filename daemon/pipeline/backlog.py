@@ -17,7 +17,7 @@ from backends.columns.filling import readings_in
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.journal import Amount, Journal
-from daemon.pipeline.journal.thread import JournalState, JournalThread
+from daemon.pipeline.journal.keeper import JournalKeeper, JournalState
 from schemas.batch import ClosedBlock
 
 RESUME_AT = 0.5
@@ -73,14 +73,14 @@ class Backlog:
         full: Callable[[bool], None],
         spooled: Callable[[int], None],
     ) -> None:
-        self._journal = None if journal is None else JournalThread(journal, self._on_journal)
+        self._journal = None if journal is None else JournalKeeper(journal, self._on_journal)
         self.memory_bytes = 0
         self.journal_bytes = 0 if self._journal is None else self._journal.state.nbytes
         self.bytes_a_reading = 0.0
         self.lost = Amount()
         self._journal_room = 0 if self._journal is None else self._journal.state.room
         self.is_full = False
-        self.problem: str | None = None
+        self.problem: str | None = None if self._journal is None else self._journal.state.problem
         self._max_memory = max_memory
         self._announcements = announcements
         self._full = full
@@ -98,6 +98,11 @@ class Backlog:
         self._settled_here = 0  # blocks that closed in this process
         self._hold_s = 0.0
         self._held: deque[_Revocable] = deque()
+
+    @property
+    def first_here(self) -> int:
+        """The number of the first block that closed in this process."""
+        return self._first
 
     @property
     def waiting(self) -> Amount:
@@ -144,7 +149,7 @@ class Backlog:
 
     def parts(self, group: str) -> list[Part]:
         """What of it has to move, for the watchdog."""
-        return [] if self._journal is None else [self._journal.part(f"the journal's thread of group {group}")]
+        return [] if self._journal is None else [self._journal.part(f"the journal's keeper of group {group}")]
 
     def put(self, blocks: Sequence[ClosedBlock]) -> None:
         """Take blocks in. Never refuses: what is closed is not lost; `full` slows down the sources."""
@@ -298,7 +303,7 @@ class Backlog:
         is_stuck = self.problem is not None and (is_memory_full or bool(self._in_journal.blocks))
         return is_stuck or self._journal.is_behind
 
-    async def _read_back(self, journal: JournalThread) -> None:
+    async def _read_back(self, journal: JournalKeeper) -> None:
         upto = self._last
         try:
             found = await journal.read(self._loaded, int(RESUME_AT * self._max_memory))

@@ -7,25 +7,27 @@ trigger at once. The committer owns batching, retry and backoff; the store only 
 import math
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from backends.base import BatchRejected, CommitsLost, Store, StoreError, StoreUnavailable
 from backends.columns.filling import readings_in
 from daemon.core.monitoring.metrics import Latencies, Recent
+from daemon.core.outside.clock import now
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
-from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
-from daemon.pipeline.dead_letters import DeadLetters, Letter
+from daemon.pipeline.closed_blocks import keys_of, merge, split
+from daemon.pipeline.dead_letters import DeadLetters, Letter, aside_parts, key_of
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.placing import TRIGGERS_AT_ONCE, place, to_place, without
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
-from schemas.queries import LedgerTail
-from schemas.readings import InstrumentGroup
-from schemas.states import AsideReason
+from schemas.ledger import ledger_dtype
+from schemas.queries import LedgerRows, LedgerTail
+from schemas.readings import Array, InstrumentGroup
 
 DIVIDE_AFTER = 2
 """Attempts at a batch before it is divided: a store that was away may have found what waited too much for its time, and
@@ -34,15 +36,6 @@ would find it so for ever."""
 FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
-
-ASIDE_REASONS = {
-    AsideReason.OLDER: "its trigger is older than those that are remembered",
-    AsideReason.AHEAD: "its trigger number is far beyond those of the other instruments",
-    AsideReason.AMBIGUOUS: "a reading of that instrument and trigger is there, and nothing proves that it is the same",
-    AsideReason.CONFLICT: "another reading of that instrument and trigger is there",
-    AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
-}
-"""Why what assembly set aside is a dead letter."""
 
 HOLD_TIMES = 5
 """What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
@@ -58,6 +51,9 @@ class CommitCounts:
     readings: int = 0
     dead_triggers: int = 0
     dead_readings: int = 0
+    placed: int = 0  # readings that assembly had set aside for triggers older than it remembers
+    placed_recovered: int = 0  # of these, of blocks that an earlier process closed
+    placed_doubles: int = 0  # of these, readings that were there already
 
 
 class Committer:
@@ -67,6 +63,7 @@ class Committer:
     this process.
     availability_changed: called when `problem` comes or goes, however short it was.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
+    journal: the id of the journal that numbers are of.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
@@ -84,6 +81,7 @@ class Committer:
         settled: Callable[[int], None],
         availability_changed: Callable[[], None],
         account: JournalPosition | None = None,
+        journal: int = 0,
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -94,6 +92,7 @@ class Committer:
         self.steps = 0
         self.risk_ms = math.inf
         self._recent = Recent()
+        self._journal = journal
         self._store = store
         self._group = group
         self._durability = durability
@@ -137,9 +136,8 @@ class Committer:
         while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
             try:
-                for waiting in blocks:
-                    await self._keep_aside(waiting)
-                await self._commit(blocks)
+                for together in _apart(blocks):
+                    await self._commit(await self._placed(together))
             except CommitsLost as error:
                 try:
                     await self._go_back(error.position)
@@ -311,13 +309,50 @@ class Committer:
         self.counts.retries += 1
         await backoff.pause()
 
+    async def _placed(self, blocks: list[Waiting]) -> list[Waiting]:
+        """Keep what assembly set aside; what the ledger of the database can place goes where that says.
+
+        blocks: as `_apart` divides them.
+        """
+        for waiting in blocks:
+            await self._keep_aside(waiting)
+        last = blocks[-1]
+        chosen = to_place(last.block)
+        if last.block.aside is None or not chosen.any():
+            return blocks
+        readings, runs = last.block.aside.readings[chosen], last.block.aside.run[chosen]
+        parts, doubles = [without(last.block, chosen)], 0
+        for run in np.unique(runs).tolist():
+            block, there = await self._place(run, readings[runs == run])
+            parts.append(block)
+            doubles += there
+        self.counts.placed += len(readings)
+        self.counts.placed_doubles += doubles
+        if last.number < self._backlog.first_here:
+            self.counts.placed_recovered += len(readings)
+        block = merge(parts)
+        return [replace(last, block=block, readings=readings_in(block))]
+
+    async def _place(self, run: int, readings: Array) -> tuple[ClosedBlock, int]:
+        triggers = np.unique(readings["trigger"])
+        backoff, rows = self._backoff(), list[Array]()
+        while len(rows) * TRIGGERS_AT_ONCE < len(triggers):
+            start = len(rows) * TRIGGERS_AT_ONCE
+            some = tuple(triggers[start : start + TRIGGERS_AT_ONCE].tolist())
+            try:
+                rows.append(await self._store.ask(LedgerRows(group=self._group, run=run, triggers=some)))
+            except StoreUnavailable as error:
+                await self._wait_for_store(error, backoff)
+        self._note(None)
+        return place(self._group, run, readings, _as_ledger(rows, self._group), now())
+
     async def _keep_aside(self, waiting: Waiting) -> None:
         """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""
         if waiting.block.aside is None:
             return
         kept = self._dead_letters.of_block(waiting.number)
-        parts = [(part, ASIDE_REASONS[reason]) for part, reason in aside_parts(waiting.block)]
-        await self._keep([(part, why) for part, why in parts if keys_of(part)[0] not in kept], waiting.number)
+        lost = without(waiting.block, to_place(waiting.block))
+        await self._keep([(part, why) for part, why in aside_parts(lost) if key_of(part) not in kept], waiting.number)
 
     async def _keep_rejected(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
         self._announcements.rejected(await self._keep(parts, number))
@@ -355,27 +390,28 @@ class Committer:
             state=self._state.after(waiting.block for waiting in blocks).encode(),
             triggers=before.triggers + since.triggers + sum(part.triggers for part in parts),
             readings=before.readings + since.readings + sum(readings_in(part) for part in parts),
+            journal=self._journal,
         )
 
     def _count(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> None:
         self._acknowledged = self._follows = self._position(parts, blocks)
         self._dead_letters.passed(blocks[-1].number)
-        now = time.monotonic_ns()
+        moment = time.monotonic_ns()
         self.counts.commits += 1
-        self.committed_ns = now
+        self.committed_ns = moment
         readings = sum(readings_in(part) for part in parts)
         self.counts.triggers += sum(part.triggers for part in parts)
         self.counts.readings += readings
-        self._recent.add(readings, now)
+        self._recent.add(readings, moment)
 
     def _measure(self, blocks: list[Waiting]) -> None:
-        now = self.committed_ns
+        moment = self.committed_ns
         closing = [waiting for waiting in blocks if waiting.block.triggers]
         # How long something waited that was read back from the journal says nothing of how commits do now.
-        fresh = [(now - waiting.put_ns, waiting.block.triggers) for waiting in closing if waiting.put_ns is not None]
+        fresh = [(moment - waiting.put_ns, waiting.block.triggers) for waiting in closing if waiting.put_ns is not None]
         if fresh:
             waited, triggers = np.array(fresh).T
-            self.latencies.add(waited / 1e6, triggers, now)
+            self.latencies.add(waited / 1e6, triggers, moment)
 
     def _note(self, problem: str | None) -> None:
         self.steps += 1
@@ -385,3 +421,24 @@ class Committer:
         self.problem = problem
         if is_news:
             self._availability_changed()
+
+
+def _apart(blocks: list[Waiting]) -> list[list[Waiting]]:
+    """Blocks to commit together: one with readings to be placed is alone.
+
+    What it finds in the ledger must not lack what comes before it.
+    """
+    parts: list[list[Waiting]] = [[]]
+    for waiting in blocks:
+        if to_place(waiting.block).any():
+            parts += [[waiting], []]
+        else:
+            parts[-1].append(waiting)
+    return [part for part in parts if part]
+
+
+def _as_ledger(rows: list[Array], group: InstrumentGroup) -> Array:
+    found = np.concatenate(rows)
+    ledger = np.zeros(len(found), ledger_dtype(group.size))
+    ledger[:] = found
+    return ledger

@@ -59,6 +59,19 @@ class PipelineFigures:
     retried: int
 
     @property
+    def aside(self) -> dict[str, int]:
+        """Readings for no trigger that is known, by reason, without those that the database could place."""
+        aside = dict(self.assembled.aside)
+        if self.committed.placed - self.committed.placed_recovered:
+            aside["older"] -= self.committed.placed - self.committed.placed_recovered
+        return aside
+
+    @property
+    def duplicate(self) -> int:
+        """Readings that were there already."""
+        return self.assembled.duplicate + self.committed.placed_doubles
+
+    @property
     def received(self) -> int:
         """Readings that came in, those dropped by sources among them."""
         return self.assembled.received + sum(self.dropped.values())

@@ -66,7 +66,7 @@ class Pipeline:
         )
         self._backlog = Backlog(
             recovered.journal,
-            position=recovered.position.sequence,
+            position=recovered.held,
             recovered=recovered.amount,
             max_memory=_bytes(config.committer.max_waiting_mib),
             announcements=self._announcements,
@@ -86,6 +86,7 @@ class Pipeline:
             settled=self._settled,
             availability_changed=availability_changed,
             account=recovered.position,
+            journal=0 if recovered.journal is None else recovered.journal.id,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None

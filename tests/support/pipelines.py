@@ -1,6 +1,7 @@
 """Pipelines over a store in memory."""
 
 import asyncio
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from schemas.config import Config
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail, WindowReadings
 from schemas.readings import Array, InstrumentGroup
+from tests.support.disks import REAL
 
 FOREVER = (-(2**63) + 1, 2**63 - 1)
 
@@ -67,11 +69,11 @@ async def logging_to_memory(
 
     folder: of the dead letters.
     """
-    own = tempfile.TemporaryDirectory(prefix="triggerlog-test-")
-    folder = folder or Path(own.name)
     config = Config.model_validate(
         {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
     )
+    own = Path(tempfile.mkdtemp(prefix="triggerlog-test-"))
+    folder = folder or own
     store, events, runs = MemoryStore({group.name: group for group in groups}), Events(), Runs()
     for kept in store._groups.values():
         kept.positions[Stream.JOURNAL] = position or JournalPosition(sequence=0)
@@ -88,7 +90,7 @@ async def logging_to_memory(
                 position=position or JournalPosition(sequence=0),
                 journal=None,
                 amount=Amount(),
-                dead_letters=DeadLetters(folder / group.name, group),
+                dead_letters=DeadLetters(folder / group.name, group, REAL),
             ),
             events=events,
         )
@@ -103,7 +105,7 @@ async def logging_to_memory(
         store.fail_with(None)
         await logger.drain()
         await running
-        own.cleanup()
+        shutil.rmtree(own)
 
 
 async def eventually(condition, what: str = "", timeout_s: float = 10) -> None:

@@ -134,24 +134,13 @@ class Window:
 
     def is_missing(self, block: Array) -> Array:
         """Which readings of closed triggers the ledger calls missing, each once: bool, shape (n,)."""
-        places = block["trigger"] & self._mask
-        byte, bit = block["instrument"] >> 3, np.uint8(1) << (block["instrument"] & 7).astype(np.uint8)
-        missing = (self._ledger["missing"][places, byte] & bit) != 0
-        return np.asarray(missing & first_of_each(places * self._instruments + block["instrument"]))
+        return missing_in(self._ledger, block["trigger"] & self._mask, block)
 
     def merge(self, block: Array, utc_ns: int) -> Merged:
         """Merge readings of closed triggers, received now: what the ledger calls missing is late, the rest double."""
         places = block["trigger"] & self._mask
-        byte, bit = block["instrument"] >> 3, np.uint8(1) << (block["instrument"] & 7).astype(np.uint8)
-        late = self.is_missing(block)
-        at, times = places[late], block["time_ns"][late]
-        np.bitwise_and.at(self._ledger["missing"], (at, byte[late]), ~bit[late])
-        np.add.at(self._ledger["arrived"], at, 1)
-        np.add.at(self._ledger["late"], at, 1)
-        self._ledger["last_received_ns"][at] = utc_ns
-        np.minimum.at(self._ledger["first_ns"], at, times)
-        np.maximum.at(self._ledger["last_ns"], at, times)
-        np.add.at(self._ledger["duplicates"], places[~late], 1)
+        late = note_late(self._ledger, places, block, utc_ns)
+        at = places[late]
         rows, row_of = np.unique(at, return_inverse=True)
         if not late.all():
             self.is_counting = True
@@ -177,6 +166,35 @@ class Window:
         """Whether opening these would take the places of rows that `counted` still has to give out."""
         places = triggers & self._mask
         return self.is_counting and bool((self._counting[places] & (self._trigger[places] != triggers)).any())
+
+
+def missing_in(ledger: Array, at: Array, block: Array) -> Array:
+    """Which readings their ledger rows call missing, each once: bool, shape (n,); at: intp, the row of each."""
+    byte, bit = _bits(block)
+    missing = (ledger["missing"][at, byte] & bit) != 0
+    return np.asarray(missing & first_of_each(at * (8 * ledger["missing"].shape[1]) + block["instrument"]))
+
+
+def note_late(ledger: Array, at: Array, block: Array, utc_ns: int) -> Array:
+    """Note readings that came after closing in their ledger rows; return which were missing, the rest are doubles.
+
+    at: intp, shape (n,), the row of each. utc_ns: when they came.
+    """
+    late = missing_in(ledger, at, block)
+    byte, bit = _bits(block[late])
+    rows, times = at[late], block["time_ns"][late]
+    np.bitwise_and.at(ledger["missing"], (rows, byte), ~bit)
+    np.add.at(ledger["arrived"], rows, 1)
+    np.add.at(ledger["late"], rows, 1)
+    ledger["last_received_ns"][rows] = utc_ns
+    np.minimum.at(ledger["first_ns"], rows, times)
+    np.maximum.at(ledger["last_ns"], rows, times)
+    np.add.at(ledger["duplicates"], at[~late], 1)
+    return late
+
+
+def _bits(block: Array) -> tuple[Array, Array]:
+    return block["instrument"] >> 3, np.uint8(1) << (block["instrument"] & 7).astype(np.uint8)
 
 
 def first_of_each(key: Array) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from backends.base import Store
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outside import Outside
 from daemon.pipeline.assembly import Runs
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.durable_state import DurableState
@@ -38,6 +39,12 @@ class RecoveredGroup:
     dead_letters: DeadLetters
     state: DurableState = field(default_factory=DurableState)
 
+    @property
+    def held(self) -> int:
+        """Up to which number of the journal the database has the blocks."""
+        is_ours = self.journal is None or self.position.journal == self.journal.id
+        return self.position.sequence if is_ours else 0
+
 
 def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
     """The runs that all groups know of."""
@@ -48,7 +55,7 @@ def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
 
 
 async def recover_group(
-    store: Store, group: InstrumentGroup, config: Config, state_dir: Path, events: Events
+    store: Store, group: InstrumentGroup, config: Config, state_dir: Path, events: Events, *, outside: Outside
 ) -> RecoveredGroup:
     """Ask the store, open the journal and the dead letters, and report what was found.
 
@@ -62,16 +69,14 @@ async def recover_group(
     tail[:] = found
     position = await store.position(group.name) or JournalPosition(sequence=0)
     retried = await store.position(group.name, Stream.DEAD_LETTERS) or JournalPosition(sequence=0)
-    dead_letters = DeadLetters(folder_of(state_dir, group.name), group)
-    unreadable, rejected = await asyncio.to_thread(
-        _open_dead_letters, dead_letters, position.sequence, retried.sequence, most
-    )
-    _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
     journal, in_journal, amount = None, list[ClosedBlock](), Amount()
     if config.journal.max_mib:
-        journal, in_journal, recovery = await _open_journal(group, config, state_dir, position.sequence)
+        journal, in_journal, recovery = await _open_journal(group, config, state_dir, position, outside)
         amount = recovery.amount
         _report_journal(group.name, recovery, events)
+    dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
+    unreadable, rejected = await asyncio.to_thread(_open_dead_letters, dead_letters, position, retried, journal, most)
+    _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
     return RecoveredGroup(
         history=history_of(tail, [*rejected, *in_journal], most),
         position=position,
@@ -83,12 +88,13 @@ async def recover_group(
 
 
 async def _open_journal(
-    group: InstrumentGroup, config: Config, state_dir: Path, position: int
+    group: InstrumentGroup, config: Config, state_dir: Path, position: JournalPosition, outside: Outside
 ) -> tuple[Journal, list[ClosedBlock], JournalRecovery]:
     """Open the journal; return it with its last blocks, for the history, and what was found in it."""
     journal = Journal(
         state_dir / "journal" / group.name,
         group,
+        outside,
         max_bytes=int(config.journal.max_mib * 2**20),
         segment_bytes=int(config.journal.segment_mib * 2**20),
     )
@@ -103,11 +109,12 @@ async def _open_journal(
 
 
 def _open_dead_letters(
-    letters: DeadLetters, position: int, retried: int, most: int
+    letters: DeadLetters, position: JournalPosition, retried: JournalPosition, journal: Journal | None, most: int
 ) -> tuple[list[Found], list[ClosedBlock]]:
     """Open them; return what cannot be read, and the last ones: what comes late for them is to find its trigger."""
     try:
-        return letters.open(position=position, retried=retried), letters.read_last(most)
+        number_of = None if journal is None else journal.id
+        return letters.open(position=position, retried=retried, journal=number_of), letters.read_last(most)
     except OSError as error:
         raise CommandFailed(f"the dead letters cannot be used: {error}") from None
 

@@ -270,13 +270,13 @@ def _dead_letters(figures: PipelineFigures) -> DeadLetterCounts:
 def _readings(figures: PipelineFigures, rates: GroupRates) -> ReadingCounts:
     return ReadingCounts(
         received=figures.received,
-        recovered=figures.recovered.readings,
+        recovered=figures.recovered.readings + figures.committed.placed_recovered,
         committed=figures.committed.readings,
         account_at_start=figures.account_at_start.readings,
         late=figures.assembled.late,
-        duplicate=figures.assembled.duplicate,
+        duplicate=figures.duplicate,
         refused=figures.refused,
-        aside=dict(figures.assembled.aside),
+        aside=figures.aside,
         lost=dict(figures.lost_before),
         dead=figures.committed.dead_readings + figures.lost.readings,
         waiting=figures.waiting.readings,

@@ -16,7 +16,8 @@ from daemon.core.monitoring.events import Events
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.journal import Amount, Journal
-from tests.daemon.pipeline.journal.test_journal import GROUP, block_of, flip, same, segments
+from tests.daemon.pipeline.journal.test_journal import GROUP, at, block_of, flip, same, segments
+from tests.support.disks import REAL
 
 WITHIN_S = 20.0
 BLOCK_BYTES = max(block_of(number).nbytes for number in range(1, 20))
@@ -30,8 +31,8 @@ class Opened:
         self.spooled: list[int] = []
         journal, recovered = None, Amount()
         if folder is not None:
-            journal = Journal(folder, GROUP, **{"max_bytes": 2**30, "segment_bytes": 2**16, **limits})
-            recovered = journal.open(position).amount
+            journal = Journal(folder, GROUP, REAL, **{"max_bytes": 2**30, "segment_bytes": 2**16, **limits})
+            recovered = journal.open(at(folder, position)).amount
         self.backlog = Backlog(
             journal,
             position=position,

@@ -1,0 +1,90 @@
+"""Placing: readings whose trigger is too old for assembly to know it go where the database says.
+
+A crate that was cut off for a minute, a journal that comes back, an epoch that is over: the run and the number are
+known, and whether the trigger is there, and which instruments it lacks, is asked of the ledger.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly.closing import close_slots
+from daemon.pipeline.assembly.pool import Pool
+from daemon.pipeline.assembly.window import note_late
+from schemas.batch import Aside, ClosedBlock
+from schemas.ledger import ledger_dtype
+from schemas.readings import Array, InstrumentGroup
+from schemas.sessions import NO_SESSIONS
+from schemas.states import AsideReason
+
+TRIGGERS_AT_ONCE = 1024
+"""Triggers asked for, and placed, in one transaction."""
+
+
+def to_place(block: ClosedBlock) -> Array:
+    """Which of the readings that a block sets aside can be placed: bool, shape (n,)."""
+    if block.aside is None:
+        return np.empty(0, bool)
+    return np.asarray((block.aside.reason == AsideReason.OLDER) & (block.aside.run > 0))
+
+
+def without(block: ClosedBlock, gone: Array) -> ClosedBlock:
+    """The block without some of what it sets aside; gone: bool, shape (n,)."""
+    aside = block.aside
+    if aside is None or gone.all():
+        return replace(block, aside=None)
+    return replace(
+        block,
+        aside=Aside(readings=aside.readings[~gone], run=aside.run[~gone], reason=aside.reason[~gone]),
+    )
+
+
+def place(group: InstrumentGroup, run: int, block: Array, rows: Array, now: Instant) -> tuple[ClosedBlock, int]:
+    """Put readings of one run into its triggers, as the database has them now.
+
+    Args:
+        group: theirs.
+        run: theirs.
+        block: record dtype, shape (n,).
+        rows: the ledger rows of these triggers that are there, ascending; ledger dtype.
+        now: what is late came by now.
+
+    Returns the block to commit, and how many of the readings are there already.
+    """
+    at = np.searchsorted(rows["trigger"], block["trigger"])
+    known = np.zeros(len(block), bool)
+    if len(rows):
+        known = rows["trigger"][np.minimum(at, len(rows) - 1)] == block["trigger"]
+    readings, present, ledger, new_doubles = _new_triggers(group, run, block[~known], now)
+    revised = rows.copy()
+    mine, at = block[known], at[known]
+    late = note_late(revised, at, mine, now.utc_ns)
+    changed, late_of = np.unique(at[late], return_inverse=True)
+    closed = ClosedBlock(
+        readings=readings,
+        present=present,
+        ledger=ledger,
+        late=mine[late],
+        late_of=late_of.astype(np.intp),
+        revised=revised[changed],
+        sessions=NO_SESSIONS,
+    )
+    return closed, int(np.count_nonzero(~late)) + new_doubles
+
+
+def _new_triggers(group: InstrumentGroup, run: int, block: Array, now: Instant) -> tuple[Array, Array, Array, int]:
+    """Triggers of numbers that were skipped: readings, presence, ledger rows, and how many readings were doubles."""
+    triggers, slot_of = np.unique(block["trigger"], return_inverse=True)
+    if not len(triggers):
+        size = group.size
+        nothing = np.empty((0, size), group.record), np.empty((0, size), bool), np.empty(0, ledger_dtype(size))
+        return *nothing, 0
+    pool = Pool(group, len(triggers))
+    slots = pool.take(run, triggers, now.utc_ns, now.monotonic_ns)
+    taken, _ = pool.scatter(slots[slot_of], block)
+    pool.last_received[slots] = now.utc_ns
+    readings, present, ledger = close_slots(pool, slots, now)
+    first_of_trigger = np.searchsorted(slot_of[order := np.argsort(slot_of, kind="stable")], np.arange(len(triggers)))
+    ledger["epoch"] = block["epoch"][order[first_of_trigger]]
+    return readings, present, ledger, int(np.count_nonzero(~taken))
