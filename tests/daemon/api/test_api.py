@@ -80,7 +80,10 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    host: str = "127.0.0.1", identity: Identity | None = None, folder: Path = Path("/nonexistent")
+    host: str = "127.0.0.1",
+    identity: Identity | None = None,
+    folder: Path = Path("/nonexistent"),
+    proxies: tuple[str, ...] = (),
 ) -> AsyncIterator[Served]:
     async with logging_to_memory(GROUP, folder=folder, assembly={"timeout_ms": 20.0}) as logger:
         report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
@@ -105,7 +108,7 @@ async def served(
             groups={"bpm": GROUP},
             pipelines=logger.pipelines,
         )
-        server = ApiServer(service, host, 0, token=TOKEN, identity=identity)
+        server = ApiServer(service, host, 0, token=TOKEN, identity=identity, proxies=proxies)
         serving = asyncio.create_task(server.serve())
         streaming = asyncio.create_task(stream.run())
         await eventually(lambda: not server.address.endswith(":0"))
