@@ -20,7 +20,7 @@ from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
 from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.placing import TRIGGERS_AT_ONCE, place, to_place, without
+from daemon.pipeline.placing import TRIGGERS_AT_ONCE, late_to_place, place, to_place, without
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
@@ -103,6 +103,7 @@ class Committer:
         self.risk_ms = math.inf
         self._recent = Recent()
         self._journal = journal
+        self._has_lost = False  # the database lost what it acknowledged to this process
         self._clock = clock
         self._store = store
         self._group = group
@@ -146,7 +147,7 @@ class Committer:
         while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
             try:
-                for together in _apart(blocks):
+                for together in _apart([self._believed(waiting) for waiting in blocks]):
                     await self._commit(await self._placed(together))
             except CommitsLost as error:
                 try:
@@ -162,6 +163,7 @@ class Committer:
         """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
         is_alone = not found.sequence and len(await self._store.ask(LedgerTail(group=self._group, most=1)))
         was, self._follows = self._acknowledged, None
+        self._has_lost = self._has_lost or not is_alone
         to_number = self._backlog.held_from - 1 if is_alone else found.sequence
         regained = self._backlog.rewind(to_number, DurableState.decode(was.state if is_alone else found.state))
         # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
@@ -312,6 +314,12 @@ class Committer:
         self._note(str(error))
         self.counts.retries += 1
         await backoff.pause()
+
+    def _believed(self, waiting: Waiting) -> Waiting:
+        """A block, without what assembly says of earlier triggers if the database may have lost those."""
+        if not self._has_lost or not len(waiting.block.revised):
+            return waiting
+        return replace(waiting, block=late_to_place(waiting.block))
 
     async def _placed(self, blocks: list[Waiting]) -> list[Waiting]:
         """Keep what assembly set aside; what the ledger of the database can place goes where that says.
