@@ -260,7 +260,7 @@ async def test_what_the_server_will_never_take(
     for count in (2, 200):
         twice = some(group, 1000 * count, count, rng)
         await store.commit(batch_of(group, count, twice))
-        with pytest.raises(BatchRejected, match="Duplicate entry"):
+        with pytest.raises(BatchRejected, match="duplicate key for trigger 2000"):
             await store.commit(batch_of(group, count + 1, twice))
         # What went wrong went back whole.
         assert (await store.position("bpm")).sequence == count
