@@ -4,13 +4,14 @@ Natural batching: while one transaction is under way the next batch gathers, and
 trigger at once. The committer owns batching, retry and backoff; the store only writes.
 """
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.base import BatchRejected, CommitsLost, Store, StoreError, StoreUnavailable
+from backends.base import BatchRejected, CommitsLost, OtherJournal, Store, StoreError, StoreUnavailable
 from backends.columns.filling import readings_in
 from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.core.outside import Clock
@@ -45,6 +46,9 @@ ASIDE_REASONS = {
     AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
 }
 """Why what assembly set aside is a dead letter."""
+
+OTHER_JOURNAL_S = 10.0
+"""Pause before a database is asked again that another daemon has written to as this logger."""
 
 HOLD_TIMES = 5
 """What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
@@ -156,6 +160,11 @@ class Committer:
                     # It comes to the same place again.
                     self._note(str(away))
                     await self._backoff().pause()
+            except OtherJournal as error:
+                # It stays so until an operator stops one of the two; what closes goes on into the journal.
+                self._announcements.other_journal(error)
+                self._note(str(error))
+                await asyncio.sleep(OTHER_JOURNAL_S)
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)
 
