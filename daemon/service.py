@@ -225,8 +225,10 @@ class Service:
                 runs=runs,
                 recovered=recovered[section.name],
                 events=self.events,
+                clock=self._outside.clock,
                 availability_changed=self.reporter.look_at_store,
             )
+            self.pipelines[section.name].take_again(recovered[section.name].again)
         self._note_risk()
 
     async def _start_sources(self) -> None:

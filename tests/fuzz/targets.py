@@ -3,7 +3,7 @@
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +60,8 @@ def _greeting(data: bytes) -> None:
         greeting = parse_greeting(data)
         assert parse_greeting(greeting.line()) == greeting
         answer = answer_greeting(greeting, groups)
+        if greeting.session is not None:
+            answer = replace(answer, resume=greeting.first)
         assert parse_answer(answer.line()) == answer
     except ProtocolError as error:
         _one_line(error)
@@ -79,6 +81,7 @@ def _one_line(error: ProtocolError) -> None:
 def _greetings() -> Iterator[bytes]:
     yield Greeting(group="bpm", sender="crate-07", ack=Ack.COMMITTED, instrument="bpm_001").line()
     yield Greeting(group="toroid", ack=Ack.SPOOLED).line()
+    yield Greeting(group="toroid", sender="a", session=2**63 - 1, first=12, ack=Ack.SPOOLED).line()
     yield b"TRIGGERLOG/2 group=bpm\r\n"
     yield answer_greeting(Greeting(group="bpm", instrument="bpm_002"), {"bpm": GROUP}).line()
     yield ProtocolError("timeout", "no greeting within 5 s; send it first").line()
@@ -103,6 +106,8 @@ def _sessions() -> Iterator[bytes]:
     strays = make_block(GROUP, [(1 << 20, 0), (2, 1), (3, 2)]).tobytes()
     yield said(0, toroid, 2) + turn + done(0, 5) + said(1, strays, 1) + done(1, 6)
     yield said(0, Greeting(group="toroid", ack=Ack.COMMITTED).line() + toroid[:50]) + turn + said(0, toroid[50:]) + turn
+    again = done(2, 4)
+    yield said(0, toroid[:70], 3) + again + said(1, toroid, 3) + turn + again + done(1, 5) + said(3, toroid, 4) + again
     yield b"".join(said(0, toroid[at : at + 7], 2) + turn for at in range(0, len(toroid), 7)) + done(0, 5)
     yield said(0, b"GET / HTTP/1.1\r\n\r\n") + said(1, b"\xff" * 60) + done(2, 5) + done(3, 6)
     yield said(0, Greeting(group="bpm").line() + whole(GROUP, 3, 9, 10, 1).tobytes()) + turn + done(0, 5)
