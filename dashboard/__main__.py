@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI
 
 from daemon.web.http import Limits
+from daemon.web.origin import is_origin
 from daemon.web.secrets import from_file, long_enough
 from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity, client_context, pinned_context
 from dashboard.app import build_app
 from dashboard.feed.client import Daemon
 from schemas.checking.addresses import in_url, is_loopback
+from schemas.checking.networks import wrong_networks
 from schemas.checking.problems import ConfigError, wrong
 from schemas.config.listeners import LEAST_PASSWORD as LEAST
 
@@ -45,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         app,
         LIMITS,
         identity,
+        proxies=given.trusted_proxy,
         # The frames are small, and compressing them anew for every browser would cost what encoding them once saves.
         ws_per_message_deflate=False,
         # Streams never end by themselves: without a limit a stop would wait for the last browser to leave.
@@ -134,6 +137,18 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _network(text: str) -> str:
+    for problem in wrong_networks([text]):
+        raise argparse.ArgumentTypeError(f"{problem.problem}; {problem.fix}")
+    return text
+
+
+def _origin(text: str) -> str:
+    if not is_origin(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an origin; write https://host or https://host:port")
+    return text
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m dashboard",
@@ -160,7 +175,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-key", type=Path, metavar="PATH", help="the certificate's private key")
     parser.add_argument("--port", type=_port, default=8121, help="port to listen on; 0 takes a free one")
     parser.add_argument(
+        "--trusted-proxy",
+        type=_network,
+        action="append",
+        default=[],
+        metavar="NETWORK",
+        help="address or network of a proxy whose X-Forwarded-For is believed; may be given several times",
+    )
+    parser.add_argument(
         "--origin",
+        type=_origin,
         action="append",
         default=[],
         metavar="ORIGIN",

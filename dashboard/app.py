@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 
 from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
-from daemon.web.origin import is_from
+from daemon.web.origin import is_own_page
 from dashboard.access.login import LoginGuard
 from dashboard.access.orders import order_routes
 from dashboard.feed.alarm_routes import alarm_routes
@@ -131,7 +131,7 @@ def build_app(
 
     @api.websocket("/ws")
     async def stream(socket: WebSocket, epoch: int | None = None, sequence: int | None = None) -> None:
-        if not is_from(socket.headers.get("origin"), socket.headers.get("host"), origins):
+        if not is_own_page(socket.scope, origins):
             await socket.close(code=1008, reason="origin not allowed")
             return
         await socket.accept()

@@ -160,6 +160,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="how long commits go on during each scan")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="triggerlog-bench-") as folder:
+        Path(folder).chmod(0o711)  # as root the server runs under another account
         server = ThrowawayPostgresql(Path(folder))
         dsn = server.start()
         try:

@@ -173,6 +173,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is asked")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="triggerlog-bench-") as folder:
+        Path(folder).chmod(0o711)  # as root the server runs under another account
         server = SERVERS[options.server][0](Path(folder))
         dsn = server.start()
         try:

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from daemon.web.denial import Denial, client_of, header
-from daemon.web.origin import is_local_name, is_own_page
+from daemon.web.origin import is_local_name, is_own_page, malformed
 from daemon.web.rates import Rates
 from daemon.web.secrets import same
 
@@ -61,10 +61,12 @@ class AccessControl:
         wait = self._requests.take(client_of(scope), now_s)
         if wait:
             return Denial(status=429, detail="too many requests from this address", fix="ask less often", wait_s=wait)
+        if (denial := malformed(scope)) is not None:
+            return denial
         is_reading = scope["type"] == "http" and scope["method"] in READING
-        if not is_reading and not is_own_page(header(scope, b"origin"), header(scope, b"host")):
-            detail = "pages of other hosts may neither listen nor give orders"
-            return Denial(status=403, detail=detail, fix="ask from a page of this host, or from a program")
+        if not is_reading and not is_own_page(scope):
+            detail = "pages of other origins may neither listen nor give orders"
+            return Denial(status=403, detail=detail, fix="ask from a page of this host and port, or from a program")
         if scope["path"] in OPEN:
             return None
         return self._without_token(scope, is_reading or scope["type"] == "websocket", now_s)

@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from daemon.api.app import make_app
 from daemon.api.service import ApiService
@@ -33,6 +33,7 @@ class ApiServer:
         port: 0 takes a free one.
         token: with it everything may be asked; reading needs none on loopback.
         identity: turns TLS on.
+        proxies: networks of the proxies whose X-Forwarded-For is believed.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class ApiServer:
         token: str,
         identity: Identity | None = None,
         limits: Limits = LIMITS,
+        proxies: Sequence[str] = (),
     ) -> None:
         self._host, self._port = host, port
         self._server = _Server(
             make_app(service, token=token, reads_freely=is_loopback(host)),
             limits,
             identity,
+            proxies=proxies,
             lifespan="off",
             # A status stream stays open for ever: without a limit the daemon would never end.
             timeout_graceful_shutdown=2,
@@ -90,4 +93,11 @@ def api_server(service: ApiService, loaded: LoadedConfig) -> ApiServer:
         CommandFailed: the token that the daemon makes cannot be written to the state folder.
     """
     api = loaded.config.api
-    return ApiServer(service, api.host, api.port, token=api_token(loaded), identity=identity_of(loaded, api, "api"))
+    return ApiServer(
+        service,
+        api.host,
+        api.port,
+        token=api_token(loaded),
+        identity=identity_of(loaded, api, "api"),
+        proxies=api.trusted_proxies,
+    )

@@ -17,14 +17,20 @@ ASIDE = -1
 
 
 def keys_of(block: ClosedBlock) -> list[Key]:
-    """The triggers that a block closes or revises, each once, and the first number of what it sets aside."""
+    """The triggers that a block closes or revises, each once; of what it sets aside, the reasons."""
     keys = [(int(row["run"]), int(row["trigger"])) for row in (*block.ledger, *block.revised)]
-    return keys if block.aside is None else [*keys, (ASIDE, int(block.aside.readings["trigger"][0]))]
+    return keys if block.aside is None else [*keys, *((ASIDE, int(reason)) for reason in np.unique(block.aside.reason))]
 
 
 def revised_keys(block: ClosedBlock) -> list[Key]:
     """The triggers of earlier blocks that a block revises."""
     return [(int(row["run"]), int(row["trigger"])) for row in block.revised]
+
+
+def readings_of(block: ClosedBlock) -> Array:
+    """All readings of a block, late ones and those set aside too: record dtype, shape (n,)."""
+    parts = [block.readings[block.present], block.late]
+    return join(parts if block.aside is None else [*parts, block.aside.readings])
 
 
 def split(block: ClosedBlock) -> list[ClosedBlock]:
@@ -53,8 +59,7 @@ def aside_parts(block: ClosedBlock) -> list[tuple[ClosedBlock, AsideReason]]:
     """What a block sets aside, by reason, each as a block of its own."""
     if block.aside is None:
         return []
-    nothing = np.empty(0, np.intp)
-    parts = []
+    nothing, parts = np.empty(0, np.intp), []
     for reason in np.unique(block.aside.reason).tolist():
         mine = block.aside.reason == reason
         aside = Aside(readings=block.aside.readings[mine], run=block.aside.run[mine], reason=block.aside.reason[mine])

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
@@ -10,6 +11,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from daemon.web.http import Limits, limited
 from daemon.web.tls import Identity
+from schemas.checking.networks import with_mapped
 
 HANDSHAKE_S = 5.0
 """What a client may take for its TLS handshake."""
@@ -20,9 +22,21 @@ INCOMING_FRAME = 64 * 1024
 
 
 class LimitedServer(uvicorn.Server):
-    """Serves an application until `should_exit`."""
+    """Serves an application until `should_exit`.
 
-    def __init__(self, app: ASGIApp, limits: Limits, identity: Identity | None = None, **options: Any) -> None:
+    proxies: networks of the proxies whose X-Forwarded-For and X-Forwarded-Proto are believed. From all others these
+    headers are ignored: whoever may choose the own address escapes every limit of an address.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        identity: Identity | None = None,
+        *,
+        proxies: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
         config = uvicorn.Config(
             app,
             http=limited(limits),
@@ -31,6 +45,8 @@ class LimitedServer(uvicorn.Server):
             server_header=False,
             ws=WebSocketsSansIOProtocol,
             ws_max_size=INCOMING_FRAME,
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=with_mapped(proxies),
             **options,
         )
         super().__init__(config)

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
 from daemon.web.denial import Denial, client_of, header
-from daemon.web.origin import is_local_name, is_own_page
+from daemon.web.origin import is_local_name, is_own_page, malformed
 from daemon.web.rates import Rates
 from daemon.web.secrets import same
 from dashboard.access.session import LASTS_S, Sessions
@@ -97,6 +97,9 @@ class LoginGuard:
             denial = Denial(status=429, detail="too many requests from this address", fix="ask less often", wait_s=wait)
             await denial.answer(scope, send)
             return
+        if (denied := malformed(scope)) is not None:
+            await denied.answer(scope, send)
+            return
         try:
             await self._answer(scope, receive, send)
         except ClientDisconnect:
@@ -140,9 +143,8 @@ class LoginGuard:
             return _page(_local(request.query_params.get("next")))
         if request.method != "POST":
             return Response("use POST", 405, {"Allow": "POST"})
-        origin = header(scope, b"origin")
-        if not (is_own_page(origin, header(scope, b"host")) or origin in self._origins):
-            return Response("a page of another host may not do this", 403)
+        if not is_own_page(scope, self._origins):
+            return Response("a page of another origin may not do this", 403)
         return self._out(scope) if request.url.path == "/logout" else await self._in(request, password)
 
     def _out(self, scope: Scope) -> Response:

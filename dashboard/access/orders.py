@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from daemon.web.origin import is_from
+from daemon.web.origin import is_own_page
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
 
 ORDERS: dict[str, tuple[str, str]] = {
@@ -31,7 +31,7 @@ class _Refused(Exception):
 
 
 def order_routes(api: DaemonApi, origins: frozenset[str]) -> APIRouter:
-    """`POST /orders/{order}`, for pages of this host and of `origins` alone."""
+    """`POST /orders/{order}`, for pages of this host and port and of `origins` alone."""
     routes = APIRouter()
 
     @routes.post("/orders/{order:path}")
@@ -54,8 +54,8 @@ def order_routes(api: DaemonApi, origins: frozenset[str]) -> APIRouter:
 
 async def _understood(order: str, request: Request, origins: frozenset[str]) -> tuple[str, str, Any, str]:
     """Method, path, body and token. Raises _Refused."""
-    if not is_from(request.headers.get("origin"), request.headers.get("host"), origins):
-        raise _Refused(403, "a page of another host may not give orders")
+    if not is_own_page(request.scope, origins):
+        raise _Refused(403, "a page of another origin may not give orders")
     if order not in ORDERS:
         raise _Refused(404, f"there is no order {order!r}; there is: {', '.join(ORDERS)}")
     method, path = ORDERS[order]

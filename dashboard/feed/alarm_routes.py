@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from daemon.web.errors import ApiError
-from daemon.web.origin import is_from
+from daemon.web.origin import is_own_page
 from dashboard.alarms.board import SHELVED_MOST_MIN
 from dashboard.feed.hub import Hub
 
@@ -26,7 +26,7 @@ class Shelving(AlarmKey):
 
 
 def alarm_routes(hub: Hub, origins: frozenset[str]) -> APIRouter:
-    """`POST /alarms/...`, for pages of this host and of `origins` alone."""
+    """`POST /alarms/...`, for pages of this host and port and of `origins` alone."""
     routes = APIRouter(prefix="/alarms")
 
     @routes.post("/acknowledge", status_code=204)
@@ -48,8 +48,8 @@ def alarm_routes(hub: Hub, origins: frozenset[str]) -> APIRouter:
 
 
 def _check(request: Request, origins: frozenset[str]) -> None:
-    if not is_from(request.headers.get("origin"), request.headers.get("host"), origins):
-        raise ApiError(403, "a page of another host may not change alarms")
+    if not is_own_page(request.scope, origins):
+        raise ApiError(403, "a page of another origin may not change alarms")
 
 
 def _apply(hub: Hub, change: Callable[[], None], key: str) -> None:

@@ -15,7 +15,8 @@ class DatabaseConfig(Section):
 
     dsn: str | None = Field(
         default=None,
-        description=f"{EXAMPLES}. Without it an embedded PostgreSQL runs under `state_dir`.",
+        description=f"{EXAMPLES}. Without it an embedded PostgreSQL runs under `state_dir`; for root, where the "
+        "account that runs it cannot pass the folders above that, under `/var/lib/triggerlog-postgresql`, with a link.",
     )
     password_env: str | None = Field(default=None, description="Environment variable that holds the DSN's password.")
     password_file: str | None = Field(

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from schemas.checking.addresses import is_loopback
+from schemas.checking.networks import wrong_networks
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Port, Section
 
@@ -22,6 +23,12 @@ class Listener(Section):
         default=None, description="File with the certificate (PEM, with what leads to its authority): turns TLS on."
     )
     tls_key: str | None = Field(default=None, description="File with the certificate's private key (PEM).")
+    trusted_proxies: tuple[str, ...] = Field(
+        default=(),
+        description="Addresses or networks of the reverse proxies whose `X-Forwarded-For` is believed, such as "
+        "`127.0.0.1` or `10.1.0.0/24`; from all others, and when empty, the header is ignored. Limits of guesses and "
+        "requests then count the addresses behind the proxy, not the proxy.",
+    )
 
     @property
     def scheme(self) -> str:
@@ -32,6 +39,12 @@ class Listener(Section):
     def is_local(self) -> bool:
         """Whether only this machine reaches it."""
         return is_loopback(self.host)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        refuse(wrong_networks(proxies))
+        return proxies
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:

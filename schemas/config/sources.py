@@ -1,12 +1,12 @@
 """Where readings come from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import ip_network
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from schemas.checking.networks import wrong_networks
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Name, Port, Section
 
@@ -57,7 +57,7 @@ class _Listening(SourceSection):
     @field_validator("allow", check_fields=False)
     @classmethod
     def _networks(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
-        refuse(_unknown_networks(allow))
+        refuse(wrong_networks(allow))
         return allow
 
 
@@ -157,16 +157,6 @@ class SimulatedSource(SourceSection):
 Source = Annotated[TcpSource | UdpSource | SimulatedSource, Field(discriminator="kind")]
 
 SOURCES: tuple[type[SourceSection], ...] = (TcpSource, UdpSource, SimulatedSource)
-
-
-def _unknown_networks(allow: Sequence[str]) -> Iterator[Problem]:
-    for i, network in enumerate(allow):
-        fix = "write it as 10.1.0.0/16, 192.168.7.20 or fd00::/8"
-        try:
-            fix = f"write `{ip_network(network, strict=False)}` for the whole network"  # one with bits of a host
-            ip_network(network)
-        except ValueError:
-            yield wrong(f"{network[:60]!r} is no network", fix, f"[{i}]")
 
 
 def _incomplete_tls(source: TcpSource) -> Iterator[Problem]:

@@ -42,7 +42,13 @@ def test_a_taken_port_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [(["--daemon", "localhost:8120"], "http://host:port"), (["--port", "70000"], "0 to 65535"), (["--port", "x"], "x")],
+    [
+        (["--daemon", "localhost:8120"], "http://host:port"),
+        (["--port", "70000"], "0 to 65535"),
+        (["--port", "x"], "x"),
+        (["--trusted-proxy", "10.1.0.1/16"], "10.1.0.0/16"),
+        (["--origin", "https://["], "https://host:port"),
+    ],
 )
 def test_a_wrong_argument_is_named(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
@@ -109,7 +115,7 @@ def test_off_loopback_it_does_not_start_without_a_password(
 def test_the_command_takes_everything_from_the_configuration(tmp_path: Path) -> None:
     Authority(tmp_path).certificate("node", "IP:127.0.0.1")
     (tmp_path / "password").write_text("a password of this test\n")
-    doors = '[dashboard]\nhost = "0.0.0.0"\nport = 0\npassword_file = "password"\n'
+    doors = '[dashboard]\nhost = "0.0.0.0"\nport = 0\npassword_file = "password"\ntrusted_proxies = ["127.0.0.1"]\n'
     file = tmp_path / "beam.toml"
     file.write_text(f'{GROUP}{doors}tls_certificate = "node.crt"\ntls_key = "node.key"\n')
     with running("dashboard", str(file)) as page:
@@ -117,6 +123,9 @@ def test_the_command_takes_everything_from_the_configuration(tmp_path: Path) -> 
         trusting = client_context(tmp_path / "ca.crt")
         with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=trusting, trust_env=False) as client:
             assert client.get("/_dash-layout").status_code == 401
+            for k in range(20):
+                forwarded = {"x-forwarded-for": f"10.0.0.{k}"}
+                assert client.post("/login", data={"password": "a guess"}, headers=forwarded).status_code == 401
             assert client.post("/login", data={"password": "a password of this test"}).status_code == 303
             assert client.get("/_dash-layout").status_code == 200
         arguments = Path(f"/proc/{page.process.pid}/cmdline").read_text()

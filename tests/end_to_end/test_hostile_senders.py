@@ -9,10 +9,13 @@ from contextlib import contextmanager
 
 import asyncpg
 import httpx
+import numpy as np
 import psutil
 import pytest
 
+from daemon.tools.simulate.values import clock_offsets, record_bank
 from schemas.config import parse_config
+from schemas.wire import Answer
 from tests.support.attacks import ATTACKS, Attack, Target
 from tests.support.processes import Running, running, until
 
@@ -43,7 +46,11 @@ schema = "hostile"
 [api]
 port = 0
 """
+CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
+INSTRUMENTS = 120
 TRIGGERS = 200
+PERIOD_NS = 10_000_000
+SEED = 7
 _starts = itertools.count(1, 1000)
 """First triggers: no two tests send the same, and together they stay within the window."""
 
@@ -103,8 +110,12 @@ def test_good_senders_lose_nothing(attack: Attack, daemon: Attacked, postgresql_
         report = _good_senders(daemon.tcp, first)
         status = daemon.status()  # the API answers meanwhile
     [group] = report["groups"]
-    assert (group["sent"], group["acknowledged"], group["refused"]) == (TRIGGERS * 120, TRIGGERS * 120, 0), report
-    assert asyncio.run(_stored(postgresql_dsn, first)) == (TRIGGERS, TRIGGERS * 120, 0)
+    assert (group["sent"], group["acknowledged"], group["refused"]) == (
+        TRIGGERS * INSTRUMENTS,
+        TRIGGERS * INSTRUMENTS,
+        0,
+    ), report
+    asyncio.run(_see_that_all_is_stored(postgresql_dsn, daemon, first))
     assert status["state"] == "running"
     until(lambda: daemon.connections() == 0, "the attackers are gone", 60)
     # Held for the store: 256 MiB at most; kernel and allocator add some. What grows without bound is far beyond it.
@@ -116,21 +127,33 @@ def _good_senders(port: int, first: int) -> dict:
     with running(
         "simulate",
         *("--port", str(port), "--rate", "100", "--triggers", str(TRIGGERS), "--first-trigger", str(first)),
-        *("--connections", "8", "--finish-timeout-s", "120", "--json"),
+        *("--seed", str(SEED), "--connections", "8", "--finish-timeout-s", "120", "--json"),
     ) as good:
         assert good.ended(200) == 0, good.said
         return json.loads(good.said[good.said.index("{\n") :])
 
 
-async def _stored(dsn: str, first: int) -> tuple[int, int, int]:
-    """Triggers, readings, and instruments that the ledger calls missing, of those the good senders sent."""
+async def _see_that_all_is_stored(dsn: str, daemon: Attacked, first: int) -> None:
+    """Compare every reading of the good senders with what is stored, and the ledger."""
     connection = await asyncpg.connect(dsn)
     try:
         of = f"WHERE trigger_id >= {first} AND trigger_id < {first + TRIGGERS}"
-        readings = await connection.fetchval(f"SELECT count(DISTINCT (trigger_id, instrument)) FROM hostile.bpm {of}")
-        ledger = await connection.fetchrow(
-            f"SELECT count(*), sum(expected - arrived)::int8 FROM hostile.bpm_ledger {of}"
+        columns = ", ".join(["run", "trigger_id", "instrument", "time_ns", *CHANNELS])
+        rows = await connection.fetch(f"SELECT {columns} FROM hostile.bpm {of} ORDER BY trigger_id, instrument")
+        ledger = await connection.fetch(
+            f"SELECT trigger_id, expected, arrived FROM hostile.bpm_ledger {of} ORDER BY trigger_id"
         )
-        return ledger[0], readings, ledger[1]
     finally:
         await connection.close()
+    run, trigger, instrument, time_ns = (np.array([row[k] for row in rows]) for k in range(4))
+    assert trigger.tolist() == np.repeat(np.arange(first, first + TRIGGERS), INSTRUMENTS).tolist()
+    assert instrument.tolist() == np.tile(np.arange(INSTRUMENTS), TRIGGERS).tolist()
+    assert len(set(run.tolist())) == 1
+    # The simulation's readings are those of its seed; when it began it alone knows, and that was once.
+    bank = record_bank(Answer(group="bpm", record=daemon.group.record, instruments=INSTRUMENTS), seed=SEED)
+    sent = bank[(trigger - first) % len(bank), instrument]
+    for number, name in enumerate(CHANNELS):
+        assert np.array_equal([row[4 + number] for row in rows], sent[name]), name
+    began_ns = time_ns - (trigger - first) * PERIOD_NS - clock_offsets(INSTRUMENTS, seed=SEED)[instrument]
+    assert len(set(began_ns.tolist())) == 1
+    assert [tuple(row) for row in ledger] == [(first + k, INSTRUMENTS, INSTRUMENTS) for k in range(TRIGGERS)]

@@ -8,7 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from daemon.pipeline.journal.format import BadRecord, decode, encode, parse_segment_head, segment_head
+from daemon.core.outside import SystemDisk
+from daemon.pipeline.journal.format import (
+    COUNTS,
+    HEAD,
+    MAGIC,
+    RECORD,
+    BadRecord,
+    decode,
+    encode,
+    parse_segment_head,
+    segment_head,
+)
 from daemon.pipeline.journal.segment import scan
 from schemas.batch import ClosedBlock
 from schemas.config import ConfigError, parse_config
@@ -29,6 +40,7 @@ from tests.support.readings import make_block, whole
 FINDINGS = Path(__file__).parent / "findings"
 """Inputs that once found something, a folder a target; the tests run them all."""
 
+DISK = SystemDisk()
 EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"
 
 
@@ -127,17 +139,17 @@ def _segment(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".journal") as file:
         file.write(data)
         file.flush()
-        found = scan(Path(file.name))
+        found = scan(DISK, Path(file.name))
     whole_bytes = sum(int(record["end"] - record["start"]) for record in found.records)
     damaged = sum(damage.end - damage.start for damage in found.damages)
     assert whole_bytes + damaged <= found.nbytes == len(data)
     try:
         parse_segment_head(data)
     except BadRecord:
-        assert not data.startswith(segment_head(GROUP))
+        assert not data.startswith(segment_head(GROUP, 1))
     # Behind the checksums: a body that was written like that, by an older or a newer daemon.
     try:
-        block = decode(data, GROUP) if len(data) >= 16 else None
+        block = decode(data, GROUP) if len(data) >= COUNTS.itemsize else None
     except BadRecord:
         return
     if block is not None:
@@ -157,10 +169,11 @@ def _segments() -> Iterator[bytes]:
         revised=ledger[:1],
     )
     record = b"".join(bytes(buffer) for buffer in encode(1, block, GROUP))
-    yield segment_head(GROUP) + record
-    yield segment_head(GROUP) + record[:-9] + bytes(8 - len(record[:-9]) % 8) + record
-    yield record[32:]
-    yield segment_head(GROUP)[:20] + zlib.crc32(b"").to_bytes(4, "little")
+    yield segment_head(GROUP, 1, 5, b"state") + record
+    yield segment_head(GROUP, 1) + record[:-9] + bytes(8 - len(record[:-9]) % 8) + record
+    yield record[RECORD.itemsize :]
+    empty = np.array([(MAGIC, 1, 0, 0, 0, 0, 0)], HEAD).tobytes()
+    yield empty[:-4] + zlib.crc32(empty[len(MAGIC) : -4]).to_bytes(4, "little")
 
 
 def _config(data: bytes) -> None:

@@ -45,9 +45,9 @@ def test_an_order_needs_the_token_of_the_person_though_the_page_has_one(page: ht
 @pytest.mark.parametrize(
     ("order", "body", "headers", "status", "words"),
     [
-        ("governor", b"{}", {"origin": "https://evil.example"}, 403, "a page of another host"),
-        ("governor", b"{}", {"origin": "http://127.0.0.1:1"}, 403, "a page of another host"),
-        ("governor", b"{}", {"origin": "null"}, 403, "a page of another host"),
+        ("governor", b"{}", {"origin": "https://evil.example"}, 403, "a page of another origin"),
+        ("governor", b"{}", {"origin": "http://127.0.0.1:1"}, 403, "a page of another origin"),
+        ("governor", b"{}", {"origin": "null"}, 403, "a page of another origin"),
         ("run", b"{}", {}, 404, "there is no order 'run'; there is: readers/start, readers/stop, governor"),
         ("governor", b"{}", {"content-type": "text/plain"}, 415, "application/json"),
         ("governor", b"{", {}, 400, "not JSON"),

@@ -25,6 +25,7 @@ from dashboard.access.session import LASTS_S, Sessions
 from tests.page.browser import Watched, live
 from tests.page.stage import ROOT, Process, ask, until
 from tests.support.certificates import Authority
+from tests.support.raw_http import MALFORMED_HOSTS, MALFORMED_ORIGINS, status_of
 
 PASSWORD = "vacuum & <beam>"
 TOKEN = "a token of the served daemon"
@@ -156,6 +157,48 @@ def test_guessing_is_slowed_down_and_the_password_is_taken_a_moment_later(daemon
         assert 429 in codes
         assert client.get("/login").status_code == 200
         until(lambda: log_in(client).status_code == 303, "the password is taken once the guessing ends")
+
+
+def test_a_forged_forwarded_address_is_no_other_guesser(daemon: Process) -> None:
+    with page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url, httpx.Client(base_url=url) as client:
+        codes = [log_in(client, f"guess {i}", **{"x-forwarded-for": f"10.0.0.{i}"}).status_code for i in range(30)]
+        assert codes[:5] == [401] * 5
+        assert 429 in codes
+
+
+def test_the_addresses_behind_a_trusted_proxy_are_told_apart(daemon: Process) -> None:
+    arguments = ("--daemon", daemon.url, "--trusted-proxy", "127.0.0.1")
+    with page(*arguments, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url, httpx.Client(base_url=url) as client:
+        codes = [
+            log_in(client, f"guess {i}", **{"x-forwarded-for": f"10.0.0.{i}, 10.1.0.1"}).status_code for i in range(30)
+        ]
+        assert codes[:5] == [401] * 5
+        assert 429 in codes
+        assert log_in(client, "guess", **{"x-forwarded-for": "10.1.0.2"}).status_code == 401
+
+
+@pytest.mark.parametrize("password", ["", PASSWORD])
+@pytest.mark.parametrize(("path", "websocket"), [("/healthz", False), ("/login", False), ("/ws", True)])
+async def test_a_malformed_host_or_origin_is_answered_400(
+    daemon: Process, path: str, websocket: bool, password: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=password) as url:
+        port = int(url.rpartition(":")[2])
+        host = b"127.0.0.1:%d" % port
+        for value in MALFORMED_HOSTS:
+            assert await status_of(port, path, (b"host", value), websocket=websocket) == 400, value
+        for value in MALFORMED_ORIGINS:
+            for method in ("GET",) if websocket else ("GET", "POST"):
+                headers = (b"host", host), (b"origin", value)
+                assert await status_of(port, path, *headers, method=method, websocket=websocket) == 400, value
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_page_at_another_port_of_this_host_logs_nobody_in(daemon: Process) -> None:
+    with page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url, httpx.Client(base_url=url) as client:
+        for origin in ("http://127.0.0.1:1", "http://127.0.0.1", "null"):
+            assert log_in(client, origin=origin).status_code == 403
+        assert log_in(client, origin=url).status_code == 303
 
 
 def test_sessions_are_signed_and_end() -> None:

@@ -105,6 +105,10 @@ def test_a_group_by_names_keeps_their_order() -> None:
         ),
         (GROUP + "[[database]]", "database: an array of 1 is not a table; write it as a table: [database]"),
         (GROUP + "[api]\nhost = 5", "api.host: 5 is not a text; write it in quotes"),
+        (
+            GROUP + '[api]\ntrusted_proxies = ["10.1.2.0/16"]',
+            "api.trusted_proxies[0]: '10.1.2.0/16' is no network; write `10.1.0.0/16` for the whole network",
+        ),
         (GROUP + "[api]\nport = 70000", "api.port: 70000 is out of range; use 0 to 65535"),
         (
             GROUP + "[dashboard]\nport = 8120",

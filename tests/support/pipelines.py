@@ -22,6 +22,7 @@ from schemas.config import Config
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail, WindowReadings
 from schemas.readings import Array, InstrumentGroup
+from tests.support.disks import REAL
 
 FOREVER = (-(2**63) + 1, 2**63 - 1)
 
@@ -89,9 +90,10 @@ async def logging_to_memory(
                 position=position or JournalPosition(sequence=0),
                 journal=None,
                 amount=Amount(),
-                dead_letters=DeadLetters(folder / group.name, group),
+                dead_letters=DeadLetters(folder / group.name, group, REAL),
             ),
             events=events,
+            clock=REAL.clock,
         )
         for group in groups
     }

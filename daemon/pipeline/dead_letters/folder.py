@@ -2,25 +2,30 @@
 
 import asyncio
 import itertools
-import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from backends.columns.filling import readings_in
+from daemon.core.outside import Disk, Outside
 from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.journal.format import BadRecord
-from daemon.pipeline.journal.segment import SegmentWriter, sync_folder
-from schemas.batch import ClosedBlock
+from daemon.pipeline.journal.format import BadRecord, counted_of, segment_head
+from daemon.pipeline.journal.identity import Identity
+from daemon.pipeline.journal.segment import SegmentWriter, path_of, paths_in
+from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import InstrumentGroup
 
 SEGMENT_BYTES = 16 * 2**20
 MOVED_TOGETHER = 256
 
+QUOTA_BYTES = 2**30
+"""What dead letters may take of the disk before nothing more is set aside."""
+
 RETRIED = "retried"
 """File with the serial up to which the database is known to have what was retried, for who lists without asking it."""
+
+NOWHERE = JournalPosition(sequence=0)
 
 
 def folder_of(state_dir: Path, group: str) -> Path:
@@ -28,78 +33,124 @@ def folder_of(state_dir: Path, group: str) -> Path:
     return state_dir / "dead-letters" / group
 
 
+def pending_readings(folder: Path, disk: Disk) -> int:
+    """How many readings a folder holds that are not committed, as far as it knows, nor discarded; raises OSError."""
+    found = [letter for path in paths_in(disk, folder, ENDING) for letter in scan(disk, path, None).letters]
+    newest = {letter.origin: letter for letter in found}
+    retried = _noted(folder, disk)
+    return sum(letter.readings for letter in newest.values() if letter.is_aside or letter.serial > retried)
+
+
+def _noted(folder: Path, disk: Disk) -> int:
+    """What `retried` says; where it is not there, or not whole, the database knows."""
+    try:
+        return int(disk.read(folder / RETRIED, 0, 100))
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
 @dataclass(kw_only=True)
 class _Segment:
-    """A segment: how many of its letters are pending, and the highest number of a block that they were part of."""
+    """A segment: its size, how many of its letters are pending, and by journal the last block that they were part of.
 
+    has_more: it holds what cannot be read, and must not be removed with the rest.
+    """
+
+    nbytes: int
     pending: int = 0
-    number: int = 0
-    has_more: bool = False  # what cannot be read, and must not be removed with the rest
+    last: dict[int, int] = field(default_factory=dict)
+    has_more: bool = False
 
 
 class DeadLetters:
     """Keep, look up, read, remove. Use `open` first where letters may lie there already.
 
     All but `open`, `read` and what is awaited returns at once.
+
+    quota_bytes: `room` is what is left of it; `keep` does not look at it.
     """
 
-    def __init__(self, folder: Path, group: InstrumentGroup) -> None:
+    def __init__(
+        self, folder: Path, group: InstrumentGroup, outside: Outside, *, quota_bytes: int = QUOTA_BYTES
+    ) -> None:
         self.amount = Amount()
         self._folder = folder
         self._group = group
+        self._quota_bytes = quota_bytes
+        self._clock, self._disk, self._workers = outside.clock, outside.disk, outside.workers
+        self._identity = Identity(folder, outside)
         self._pending: dict[int, Letter] = {}  # by serial, ascending
         self._of_key: dict[Key, list[Letter]] = {}
-        self._of_number: dict[int, set[Key]] = {}
+        self._of_block: dict[tuple[int, int], set[Key]] = {}  # by journal and number
         self._segments: dict[Path, _Segment] = {}
+        self._unread_bytes = 0
         self._next = 1
         self._retried = 0
+        self._journal = 0
         self._passed = 0
         self._writer: SegmentWriter | None = None
+        self._failed: dict[Path, int] = {}  # where a write failed, and up to which byte the segment is good
         self._turn = asyncio.Lock()
 
-    def open(self, *, position: int = 0, retried: int = 0) -> list[Found]:
+    def open(
+        self, *, position: JournalPosition = NOWHERE, retried: JournalPosition = NOWHERE, journal: int | None = None
+    ) -> list[Found]:
         """Look through the folder; return the segments that cannot be read in whole.
 
-        position, retried: up to which number the database has the blocks of the journal, and up to which serial the
-        letters that were retried.
+        position: where the database is in the journal. retried: where it is in this folder, if it is this one's id that
+        it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
+        from, if it is another than that of `position`.
 
         Raises:
             OSError: the folder cannot be read.
         """
-        self._retried, self._passed = max(retried, self._noted()), position
-        found = [scan(path, self._group) for path in sorted(self._folder.glob(f"*{ENDING}"))]
+        self._identity.load()
+        self._journal = position.journal if journal is None else journal
+        self._passed = position.sequence if position.journal == self._journal else 0
+        known = retried.sequence if self.id and retried.journal == self.id else 0
+        self._retried = max(known, _noted(self._folder, self._disk))
+        found = [scan(self._disk, path, self._group) for path in paths_in(self._disk, self._folder, ENDING)]
         ours = [segment for segment in found if not segment.is_other]
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
+        self._unread_bytes = sum(segment.nbytes for segment in found if segment.is_other)
         for segment in ours:
-            self._segments[segment.path] = _Segment(has_more=bool(segment.damaged))
+            self._segments[segment.path] = _Segment(nbytes=segment.nbytes, has_more=bool(segment.damaged))
             for letter in segment.letters:
-                self._remember(letter, pending=newest[letter.origin] == letter.serial and letter.serial > self._retried)
-        self._next = max([self._retried, *(letter.serial for segment in found for letter in segment.letters)]) + 1
+                is_held = segment.folder == self.id and letter.serial <= self._retried and not letter.is_aside
+                self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_held)
+        serials = [letter.serial for segment in found for letter in segment.letters]
+        self._next = max(self._identity.next, self._retried + 1, *(serial + 1 for serial in serials))
         return [segment for segment in found if segment.is_other or segment.damaged]
 
-    def _noted(self) -> int:
-        try:
-            return int((self._folder / RETRIED).read_text())
-        except FileNotFoundError:
-            return 0
+    @property
+    def id(self) -> int:
+        """Which folder a position belongs to; 0 until it has kept a letter."""
+        return self._identity.id
+
+    @property
+    def room(self) -> int:
+        """Bytes that are left of the quota; below 0 when more was kept."""
+        return self._quota_bytes - self._unread_bytes - sum(segment.nbytes for segment in self._segments.values())
 
     def _remember(self, letter: Letter, *, pending: bool) -> None:
-        segment = self._segments[letter.path]
-        segment.number = max(segment.number, letter.number)
-        self._of_number.setdefault(letter.number, set()).add(letter.key)
+        last = self._segments[letter.path].last
+        last[letter.journal] = max(last.get(letter.journal, 0), letter.number)
+        self._of_block.setdefault((letter.journal, letter.number), set()).add(letter.key)
         if pending:
-            segment.pending += 1
+            self._segments[letter.path].pending += 1
             self._pending[letter.serial] = letter
-            self._of_key.setdefault(letter.key, []).append(letter)
+            if not letter.is_aside:
+                self._of_key.setdefault(letter.key, []).append(letter)
             self.amount.change(letter.triggers, letter.readings, 1)
 
     def _forget(self, letter: Letter) -> None:
         del self._pending[letter.serial]
         self._segments[letter.path].pending -= 1
-        same = self._of_key[letter.key]
-        same.remove(letter)
+        same = self._of_key.get(letter.key, [])
+        if letter in same:
+            same.remove(letter)
         if not same:
-            del self._of_key[letter.key]
+            self._of_key.pop(letter.key, None)
         self.amount.change(-letter.triggers, -letter.readings, -1)
 
     # --- looking up ---------------------------------------------------------------------------------------------
@@ -110,23 +161,23 @@ class DeadLetters:
         return list(self._pending.values())
 
     @property
-    def first(self) -> Letter | None:
-        """The first of them."""
-        return next(iter(self._pending.values()), None)
+    def to_retry(self) -> Iterator[Letter]:
+        """What of it a database may take, by serial."""
+        return (letter for letter in self._pending.values() if not letter.is_aside)
 
     def upto(self, serial: int) -> Iterator[Letter]:
-        """Those up to a serial."""
-        return itertools.takewhile(lambda letter: letter.serial <= serial, self._pending.values())
+        """Those to retry, up to a serial."""
+        return itertools.takewhile(lambda letter: letter.serial <= serial, self.to_retry)
 
     def concerns(self, number: int, block: ClosedBlock) -> bool:
         """Whether a block has to be taken apart before it is committed: it, or what it revises, is in part rejected."""
-        if any(run != ASIDE for run, _ in self._of_number.get(number, ())):
+        if any(run != ASIDE for run, _ in self.of_block(number)):
             return True
         return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
 
     def of_block(self, number: int) -> set[Key]:
-        """The triggers of a block that were kept, whatever became of them since."""
-        return self._of_number.get(number, set())
+        """The keys of what was kept of a block, whatever became of it since."""
+        return self._of_block.get((self._journal, number), set())
 
     def has(self, key: Key) -> bool:
         """Whether anything of a trigger is pending."""
@@ -139,7 +190,7 @@ class DeadLetters:
 
     def read(self, letter: Letter) -> ClosedBlock:
         """Read what a letter holds; raises BadRecord or OSError where that cannot be."""
-        return read(letter, self._group)
+        return read(self._disk, letter, self._group)
 
     async def read_all(self, letters: Sequence[Letter]) -> list[tuple[Letter, ClosedBlock]]:
         """Read letters; one that is damaged since is left out: its segment stays, and it is pending no more.
@@ -147,7 +198,7 @@ class DeadLetters:
         Raises:
             OSError: the disk failed.
         """
-        found = await asyncio.to_thread(lambda: [self._read_whole(letter) for letter in letters])
+        found = await self._workers.call(lambda: [self._read_whole(letter) for letter in letters])
         for letter, block in zip(letters, found, strict=True):
             if block is None:
                 self._segments[letter.path].has_more = True
@@ -162,43 +213,48 @@ class DeadLetters:
 
     def read_last(self, most: int) -> list[ClosedBlock]:
         """Read the newest letters, at most so many, in order, without what is damaged since; raises OSError."""
-        found = (self._read_whole(letter) for letter in self.pending[-most:])
+        found = (self._read_whole(letter) for letter in list(self.to_retry)[-most:])
         return [block for block in found if block is not None]
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def address(self, parts: Sequence[tuple[ClosedBlock, str]], number: int) -> list[tuple[Letter, ClosedBlock]]:
-        """Make letters of rejected parts of a block, each with the reason; `keep` may be tried with them repeatedly."""
-        letters = []
-        for k, (block, reason) in enumerate(parts):
-            serial = self._next
-            self._next += 1
-            letter = Letter(
-                serial=serial,
-                origin=serial,
-                number=number,
-                key=keys_of(block)[0],
-                triggers=block.triggers,
-                readings=readings_in(block) + (0 if block.aside is None else len(block.aside.readings)),
-                kept_ns=time.time_ns(),
-                reason=reason,
-                part=k,
-                parts=len(parts),
+        """Make letters of parts of a block, each with the reason; `keep` may be tried with them repeatedly."""
+        return [
+            (
+                Letter(
+                    serial=0,
+                    origin=0,
+                    journal=self._journal,
+                    number=number,
+                    key=keys_of(block)[0],
+                    triggers=block.triggers,
+                    readings=counted_of(block),
+                    kept_ns=self._clock.now().utc_ns,
+                    reason=reason,
+                ),
+                block,
             )
-            letters.append((letter, block))
-        return letters
+            for block, reason in parts
+        ]
 
     async def keep(self, letters: Sequence[tuple[Letter, ClosedBlock]]) -> None:
-        """Put letters on the disk; returns when they are there.
+        """Put letters on the disk, behind all others; returns when they are there.
 
         Raises:
             OSError: they may not be.
         """
         async with self._turn:
-            written = await asyncio.to_thread(self._write, letters)
-        for letter in written:
-            self._segments.setdefault(letter.path, _Segment())
-            self._remember(letter, pending=True)
+            await self._workers.call(self._forget_failed)
+            numbered = [(self._numbered(letter, k, len(letters)), block) for k, (letter, block) in enumerate(letters)]
+            for letter in await self._workers.call(self._write, numbered):
+                self._remember(letter, pending=True)
+
+    def _numbered(self, letter: Letter, part: int, parts: int) -> Letter:
+        """The letter with the next serial: never one that was taken before, since a retry may be above that by now."""
+        serial = self._next
+        self._next += 1
+        return replace(letter, serial=serial, origin=letter.origin or serial, part=part, parts=parts)
 
     async def move(self, letters: Sequence[Letter]) -> None:
         """Write letters again, behind all others, with their origin.
@@ -207,54 +263,69 @@ class DeadLetters:
             OSError: they are where they were.
         """
         for start in range(0, len(letters), MOVED_TOGETHER):
-            some = letters[start : start + MOVED_TOGETHER]
-            whole = await self.read_all(some)
-            again = []
-            for k, (letter, block) in enumerate(whole):
-                again.append((replace(letter, serial=self._next, part=k, parts=len(whole)), block))
-                self._next += 1
-            if again:
-                await self.keep(again)
+            whole = await self.read_all(letters[start : start + MOVED_TOGETHER])
+            if whole:
+                await self.keep(whole)
             for letter, _ in whole:
                 self._forget(letter)
 
     def _write(self, letters: Sequence[tuple[Letter, ClosedBlock]]) -> list[Letter]:
-        records = [(letter.serial, encode_letter(letter, block, self._group)) for letter, block in letters]
-        writer = self._writer_for(letters[0][0].serial)
+        records = [encode_letter(letter, block, self._group) for letter, block in letters]
+        writer = self._writer_for(letters[0][0].serial, letters[-1][0].serial)
         at, placed = writer.nbytes, []
         try:
             writer.append(records)
             writer.sync()
         except OSError:
-            # What of it is there has the same serials as what comes when it is tried again, in another segment.
+            # Whole copies may be there, and would count at the next start.
+            self._failed[writer.path] = at if writer.path in self._segments else 0
             self._end_segment()
             raise
-        for (letter, _), (_, buffers) in zip(letters, records, strict=True):
+        for (letter, _), buffers in zip(letters, records, strict=True):
             end = at + sum(len(buffer) for buffer in buffers)
             placed.append(replace(letter, path=writer.path, start=at + len(buffers[0]), end=end))
             at = end
+        self._segments.setdefault(writer.path, _Segment(nbytes=0)).nbytes = at
         return placed
 
-    def _writer_for(self, serial: int) -> SegmentWriter:
+    def _writer_for(self, first: int, last: int) -> SegmentWriter:
         if self._writer is not None and self._writer.nbytes > SEGMENT_BYTES:
             self._end_segment()
         if self._writer is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            sync_folder(self._folder.parent.parent)
-            sync_folder(self._folder.parent)
-            self._writer = SegmentWriter(self._folder, self._free(serial), self._group, ENDING)
+            self._disk.make_folder(self._folder)
+            # An earlier process may have made it, and ended before it was on the disk.
+            self._disk.sync_folder(self._folder.parent.parent)
+            self._disk.sync_folder(self._folder.parent)
+            self._identity.choose()
+        self._identity.take(last)
+        if self._writer is None:
+            head = segment_head(self._group, self.id, first - 1)
+            self._writer = SegmentWriter(self._disk, path_of(self._folder, first, ENDING), head)
         return self._writer
-
-    def _free(self, serial: int) -> int:
-        """The serial by which a segment is named: one that could not be written may be there under its first."""
-        while (self._folder / f"{serial:020d}{ENDING}").exists():
-            serial += 1
-        return serial
 
     def _end_segment(self) -> None:
         if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+            writer, self._writer = self._writer, None
+            writer.close()
+
+    async def forget_failed(self) -> None:
+        """Remove the copies that failed writes left: nothing may be committed that would come back from one.
+
+        Raises:
+            OSError: they are still there.
+        """
+        if self._failed:
+            async with self._turn:
+                await self._workers.call(self._forget_failed)
+
+    def _forget_failed(self) -> None:
+        for path, nbytes in list(self._failed.items()):
+            if nbytes:
+                self._disk.replace(path, self._disk.read(path, 0, nbytes))
+            else:
+                self._disk.remove(path)
+                self._disk.sync_folder(self._folder)
+            del self._failed[path]
 
     # --- removing -----------------------------------------------------------------------------------------------
 
@@ -270,13 +341,11 @@ class DeadLetters:
             self._forget(letter)
             self._retried = max(self._retried, letter.serial)
         async with self._turn:
-            await asyncio.to_thread(self._note)
+            await self._workers.call(self._note)
         self.passed(self._passed)
 
     def _note(self) -> None:
-        partial = self._folder / f"{RETRIED}.partial"
-        partial.write_text(f"{self._retried}\n")
-        partial.replace(self._folder / RETRIED)
+        self._disk.replace(self._folder / RETRIED, f"{self._retried}\n".encode())
 
     def passed(self, position: int) -> None:
         """The database has the blocks up to this number: none of them comes again after a crash."""
@@ -287,16 +356,17 @@ class DeadLetters:
 
     def _done(self, position: int) -> Iterator[Path]:
         for path, segment in self._segments.items():
-            if not segment.pending and segment.number <= position and not segment.has_more:
+            is_wanted = segment.pending or segment.has_more or path in self._failed
+            if not is_wanted and segment.last.get(self._journal, 0) <= position:
                 yield path
 
     def _remove(self, path: Path) -> None:
         if self._writer is not None and self._writer.path == path:
             self._end_segment()
-        path.unlink(missing_ok=True)
+        self._disk.remove(path)
         del self._segments[path]
         if not self._segments:
-            self._of_number.clear()
+            self._of_block.clear()
 
     async def discard(self) -> Amount:
         """Throw away all that is pending; return how much it was.
@@ -307,17 +377,19 @@ class DeadLetters:
         async with self._turn:
             gone = replace(self.amount)
             self._end_segment()
-            await asyncio.to_thread(self._unlink, list(self._segments))
+            await self._workers.call(self._remove_all, [*self._segments, *self._failed])
             for letter in self.pending:
                 self._forget(letter)
             self._segments.clear()
-            self._of_number.clear()
+            self._failed.clear()
+            self._of_block.clear()
         return gone
 
-    def _unlink(self, paths: Sequence[Path]) -> None:
+    def _remove_all(self, paths: Sequence[Path]) -> None:
         for path in paths:
-            path.unlink(missing_ok=True)
-        sync_folder(self._folder)
+            self._disk.remove(path)
+        if paths:
+            self._disk.sync_folder(self._folder)
 
     def close(self) -> None:
         """Let go of the segment that is being written."""

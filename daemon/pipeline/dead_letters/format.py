@@ -1,26 +1,27 @@
 """Dead-letter segments: the journal's format, with a note before each record that tells why it is there."""
 
+import contextlib
 import json
 import mmap
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from daemon.pipeline.closed_blocks import Key
+from daemon.core.outside import Disk
+from daemon.core.outside.disk import Buffer
+from daemon.pipeline.closed_blocks import ASIDE, Key
 from daemon.pipeline.journal.format import (
     RECORD,
     BadRecord,
-    Buffer,
     check_body,
     counted,
-    decode,
     encode,
     framed,
     group_checksum,
     parse_header,
     parse_segment_head,
 )
+from daemon.pipeline.journal.segment import read as read_record
 from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
 
@@ -32,16 +33,19 @@ NOTE_MAGIC = 0x4E_4C_54_89
 
 @dataclass(frozen=True, kw_only=True)
 class Letter:
-    """A dead letter: one trigger, or what came late for one, which the database rejected.
+    """A dead letter: one trigger, or what came late for one, which the database rejected; or what assembly set aside.
 
     serial: its number in the folder; ascending, never used twice. origin: the serial that it had first: a letter that
-    has to make way for later ones is written again behind them. number: of the journal's block that it was part of.
-    key: run and number of its trigger. part, parts: its place among the letters that were kept together.
+    has to make way for later ones is written again behind them. Both are 0 until it is kept.
+    number: of the journal's block that it was part of; journal: the id of that journal.
+    key: run and number of its trigger; of what was set aside ASIDE and the first number.
+    part, parts: its place among the letters that were kept together.
     group: checksum of the group's description. path, start, end: where its record is.
     """
 
     serial: int
     origin: int
+    journal: int
     number: int
     key: Key
     triggers: int
@@ -55,13 +59,23 @@ class Letter:
     start: int = 0
     end: int = 0
 
+    @property
+    def is_aside(self) -> bool:
+        """Whether it holds what assembly set aside: readings of no trigger, which no database takes."""
+        return self.key[0] == ASIDE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a segment holds. is_other: it is of a group laid out otherwise; damaged: bytes of which nothing is known."""
+    """What a segment holds.
+
+    folder: the id in its head, 0 where that is not whole. is_other: it is of a group laid out otherwise; damaged: bytes
+    of which nothing is known.
+    """
 
     path: Path
     nbytes: int
+    folder: int = 0
     letters: tuple[Letter, ...] = ()
     damaged: int = 0
     is_other: bool = False
@@ -89,6 +103,7 @@ def encode_letter(letter: Letter, block: ClosedBlock, group: InstrumentGroup) ->
     """Lay out a letter: the note, then the record, with the serial as the number of both."""
     about = {
         "origin": letter.origin,
+        "journal": letter.journal,
         "number": letter.number,
         "run": letter.key[0],
         "trigger": letter.key[1],
@@ -100,8 +115,8 @@ def encode_letter(letter: Letter, block: ClosedBlock, group: InstrumentGroup) ->
     return [framed(letter.serial, json.dumps(about).encode(), group, NOTE_MAGIC), *encode(letter.serial, block, group)]
 
 
-def scan(path: Path, group: InstrumentGroup) -> Found:
-    """Go through a segment and check every letter.
+def scan(disk: Disk, path: Path, group: InstrumentGroup | None) -> Found:
+    """Go through a segment and check every letter; without a group, no letter is of another.
 
     Letters that were kept together are there together, or the daemon did not go on from them: where the segment ends
     before the last of them, none of them counts.
@@ -109,33 +124,35 @@ def scan(path: Path, group: InstrumentGroup) -> Found:
     Raises:
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
-        nbytes = os.fstat(file.fileno()).st_size
-        if not nbytes:
-            return Found(path=path, nbytes=0)
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
-            return _scanned(path, mapped, data, group)
+    with disk.open_view(path) as view, memoryview(view) as data:
+        return _scanned(path, view, data, group)
 
 
-def _scanned(path: Path, mapped: mmap.mmap, data: memoryview, group: InstrumentGroup) -> Found:
-    try:
-        _, at = parse_segment_head(bytes(data[:65_536]))
-    except BadRecord:
-        at = 0
+def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: InstrumentGroup | None) -> Found:
+    folder = at = 0
+    with contextlib.suppress(BadRecord):
+        head = parse_segment_head(data)
+        folder, at = head.journal, head.nbytes
     letters: list[Letter] = []
     good_until, damaged = at, 0
     while at < len(data):
         letter = _whole(path, data, at)
         if letter is None:
-            found = mapped.find(NOTE_MAGIC.to_bytes(4, "little"), at + 8)
+            found = view.find(NOTE_MAGIC.to_bytes(4, "little"), at + 8)
             at = found if found >= 0 else len(data)
             continue
         damaged += at - good_until
         letters.append(letter)
         at = good_until = letter.end
     damaged += len(data) - good_until
-    is_other = any(letter.group != group_checksum(group) for letter in letters)
-    return Found(path=path, nbytes=len(data), letters=tuple(_together(letters)), damaged=damaged, is_other=is_other)
+    return Found(
+        path=path,
+        nbytes=len(data),
+        folder=folder,
+        letters=tuple(_together(letters)),
+        damaged=damaged,
+        is_other=group is not None and any(letter.group != group_checksum(group) for letter in letters),
+    )
 
 
 def _whole(path: Path, data: memoryview, at: int) -> Letter | None:
@@ -152,14 +169,15 @@ def _whole(path: Path, data: memoryview, at: int) -> Letter | None:
     except BadRecord:
         return None
     about = json.loads(bytes(text))
-    triggers, readings = counted(body)
+    triggers, readings, aside = counted(body)
     return Letter(
         serial=note.sequence,
         origin=about["origin"],
+        journal=about["journal"],
         number=about["number"],
         key=(about["run"], about["trigger"]),
         triggers=triggers,
-        readings=readings,
+        readings=readings + aside,
         kept_ns=about["kept_ns"],
         reason=about["reason"],
         part=about["part"],
@@ -179,17 +197,11 @@ def _together(letters: list[Letter]) -> list[Letter]:
     return [letter for letter in letters if letter.serial < first]
 
 
-def read(letter: Letter, group: InstrumentGroup) -> ClosedBlock:
+def read(disk: Disk, letter: Letter, group: InstrumentGroup) -> ClosedBlock:
     """Read what a letter holds, checked again.
 
     Raises:
         BadRecord: it is not whole any more.
         OSError: the segment cannot be read.
     """
-    with letter.path.open("rb") as file:
-        file.seek(letter.start)
-        data = file.read(letter.end - letter.start)
-    header = parse_header(data[: RECORD.itemsize])
-    body = memoryview(data)[RECORD.itemsize :]
-    check_body(header, body)
-    return decode(body, group)
+    return read_record(disk, letter.path, letter.start, letter.end, group)

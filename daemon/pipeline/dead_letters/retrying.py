@@ -8,7 +8,7 @@ offered in the order in which they were kept; one that is rejected again has to 
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from backends.base import BatchRejected, Store
 from daemon.pipeline.closed_blocks import merge
@@ -66,7 +66,10 @@ class Retrying:
             OSError: the disk failed; as above.
         """
         async with self._turn:
-            self._account = await self._store.position(self._group.name, Stream.DEAD_LETTERS) or self._account
+            found = await self._store.position(self._group.name, Stream.DEAD_LETTERS) or self._account
+            is_ours = found.journal == self._letters.id
+            # Of another folder only the account goes on.
+            self._account = replace(found, sequence=found.sequence if is_ours else 0, journal=self._letters.id)
             # What the database had taken when its answer was lost.
             await self._letters.committed(list(self._letters.upto(self._account.sequence)))
             round_ = _Round()
@@ -74,10 +77,10 @@ class Retrying:
             # What belongs to a rejected trigger is held back; once that one is in, it may follow.
             while round_.outcome.committed > committed:
                 committed = round_.outcome.committed
-                left = [letter for letter in self._letters.pending if letter.origin not in round_.rejected]
+                left = [letter for letter in self._letters.to_retry if letter.origin not in round_.rejected]
                 for start in range(0, len(left), TOGETHER):
                     await self._offer(left[start : start + TOGETHER], round_)
-            round_.outcome.rejected = len(self._letters.pending)
+            round_.outcome.rejected = sum(1 for _ in self._letters.to_retry)
             return round_.outcome
 
     async def _offer(self, letters: Sequence[Letter], round_: "_Round") -> None:
@@ -92,12 +95,13 @@ class Retrying:
         letters = [letter for letter, _ in offered]
         batch = self._batch(offered)
         try:
-            if self._letters.first is not letters[0]:
+            if next(self._letters.to_retry) is not letters[0]:
                 # Those before it have to make way, which is worth writing only if there is something to make it for.
                 await self._store.rehearse(batch)
                 mine = {letter.serial for letter in letters}
                 older = (letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine)
                 await self._letters.move(list(older))
+            await self._letters.forget_failed()
             await self._store.commit(batch)
         except BatchRejected as error:
             if len(letters) == 1:
@@ -123,6 +127,7 @@ class Retrying:
                 sequence=offered[-1][0].serial,
                 triggers=before.triggers + sum(letter.triggers for letter, _ in offered),
                 readings=before.readings + sum(letter.readings for letter, _ in offered),
+                journal=before.journal,
             ),
             # They are removed from the disk as soon as the database has them.
             durability=Durability.SYNC,

@@ -1,7 +1,7 @@
 """The journal's format, as `docs/journal.md` tells it: pure functions between blocks and bytes.
 
-A segment is a head that describes the group, then records. A record is a header of fixed size and a body: one block
-(`ClosedBlock`) with its number. Everything is little-endian, and everything begins at a multiple of 8 bytes.
+A segment is a head that says of which journal and group it is, then records. A record is a header of fixed size and a
+body: one block (`ClosedBlock`) with its number. Everything is little-endian, and begins at a multiple of 8 bytes.
 """
 
 import json
@@ -13,35 +13,49 @@ from typing import Any
 
 import numpy as np
 
-from schemas.batch import ClosedBlock
+from daemon.core.outside.disk import Buffer
+from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype, pack_missing, unpack_missing
 from schemas.readings import Array, InstrumentGroup, words
+from schemas.sessions import SESSION
 
-Buffer = bytes | memoryview
-
-MAGIC = b"TLJRNL\x00\x01"
+MAGIC = b"TLJRNL\x00\x02"
 """The first eight bytes of a segment; the last of them is the version of the format."""
 
 RECORD_MAGIC = 0x4A_4C_54_89
 """The first four bytes of a record, 89 54 4C 4A: not text, so that no readings of text look like one by accident."""
 
-HEAD: np.dtype[Any] = np.dtype([("magic", "S8"), ("length", "<u4"), ("checksum", "<u4")])
-"""What a segment begins with (16 bytes); `length` bytes of JSON follow, padded with spaces, and their CRC-32."""
+HEAD: np.dtype[Any] = np.dtype(
+    [
+        ("magic", "S8"),
+        ("journal", "<u8"),
+        ("follows", "<u8"),
+        ("description", "<u4"),  # bytes of it
+        ("state", "<u4"),  # bytes of it
+        ("group_checksum", "<u4"),  # CRC-32 of the description
+        ("checksum", "<u4"),  # CRC-32 of the bytes 8 to 36, and of all that follows the 40 of this
+    ]
+)
+"""What a segment begins with (40 bytes). The description follows, JSON padded with spaces, then the state and zeros."""
 
 RECORD: np.dtype[Any] = np.dtype(
     [
         ("magic", "<u4"),
-        ("header_checksum", "<u4"),  # CRC-32 of the 24 bytes that follow it
+        ("header_checksum", "<u4"),  # CRC-32 of the 40 bytes that follow it
         ("body_checksum", "<u4"),  # CRC-32 of the body
         ("group_checksum", "<u4"),  # CRC-32 of the description in the segment's head
         ("sequence", "<u8"),
+        ("follows", "<u8"),
+        ("synced", "<u8"),
         ("length", "<u8"),  # bytes of the body, a multiple of 8
     ]
 )
-"""A record's header (32 bytes)."""
+"""A record's header (48 bytes); see `Header`."""
 
-COUNTS: np.dtype[Any] = np.dtype([(name, "<u4") for name in ("triggers", "readings", "late", "revised")])
-"""What a body begins with (16 bytes): how much of each part follows."""
+COUNTS: np.dtype[Any] = np.dtype(
+    [(name, "<u4") for name in ("triggers", "readings", "late", "revised", "aside", "sessions")]
+)
+"""What a body begins with (24 bytes): how much of each part follows."""
 
 BODY_MAX = 2**32
 """Bytes of a body that are believed; a receive buffer is thousands of times smaller."""
@@ -59,9 +73,14 @@ class Header:
     """What a record's header says: the block's number, length and checksum of its body, and of which group it is.
 
     The last makes a record readable where the head of its segment is not.
+
+    follows: the last number that was written before it, or that the database was known to have. synced: the records up
+    to this number, as far as they are on the disk at all, were synced before this one was written.
     """
 
     sequence: int
+    follows: int
+    synced: int
     length: int
     checksum: int
     group_checksum: int
@@ -85,11 +104,32 @@ def group_checksum(group: InstrumentGroup) -> int:
     return zlib.crc32(_description(group))
 
 
-def segment_head(group: InstrumentGroup) -> bytes:
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What the head of a segment says.
+
+    journal: the id of its journal. follows: the last number before those of the segment. state: what its writer kept
+    there, as it was after `follows`. nbytes: where the first record begins.
+    """
+
+    journal: int
+    follows: int
+    state: bytes
+    description: dict[str, Any]
+    nbytes: int
+
+
+def segment_head(group: InstrumentGroup, journal: int, follows: int = 0, state: bytes = b"") -> bytes:
     """Build what a segment begins with."""
     text = _description(group)
-    head = np.array([(MAGIC, len(text), group_checksum(group))], HEAD)
-    return head.tobytes() + text
+    head = np.array([(MAGIC, journal, follows, len(text), len(state), group_checksum(group), 0)], HEAD)
+    body = text + state + bytes(-len(state) % 8)
+    head["checksum"] = _head_checksum(head.tobytes(), body)
+    return head.tobytes() + body
+
+
+def _head_checksum(head: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(head[len(MAGIC) : HEAD.itemsize - 4]))
 
 
 def _description(group: InstrumentGroup) -> bytes:
@@ -97,47 +137,61 @@ def _description(group: InstrumentGroup) -> bytes:
     return text + b" " * (-len(text) % 8)
 
 
-def parse_segment_head(data: bytes) -> tuple[dict[str, Any], int]:
-    """Read the beginning of a segment; return the description, and where the first record begins.
+def parse_segment_head(data: bytes | memoryview) -> Head:
+    """Read the beginning of a segment.
 
     Raises:
         BadRecord: it is none, or not whole.
     """
     if len(data) < HEAD.itemsize:
         raise BadRecord("it is shorter than the head of a segment")
-    head = np.frombuffer(data, HEAD, count=1)[0]
-    if data[: len(MAGIC)] != MAGIC:
+    fixed = bytes(data[: HEAD.itemsize])
+    if not fixed.startswith(MAGIC):
         raise BadRecord("it does not begin as a segment of a journal does")
-    text = data[HEAD.itemsize : HEAD.itemsize + int(head["length"])]
-    if len(text) != head["length"] or zlib.crc32(text) != head["checksum"]:
+    head = np.frombuffer(fixed, HEAD)[0]
+    length, state = int(head["description"]), int(head["state"])
+    nbytes = HEAD.itemsize + length + _up_to_8(state)
+    body = bytes(data[HEAD.itemsize : nbytes])
+    if len(body) != nbytes - HEAD.itemsize or _head_checksum(fixed, body) != head["checksum"]:
         raise BadRecord("its head is damaged")
-    # A checksum that fits is no proof: that of no bytes at all is 0, as in a head that was never written out.
+    # A checksum that fits is no proof: bytes that somebody else wrote may have one.
     try:
-        description = json.loads(text)
+        description = json.loads(body[:length])
     except ValueError:
         raise BadRecord("its head is no description of a group") from None
     if not isinstance(description, dict):
         raise BadRecord("its head is no description of a group")
-    return description, HEAD.itemsize + len(text)
+    return Head(
+        journal=int(head["journal"]),
+        follows=int(head["follows"]),
+        state=body[length : length + state],
+        description=description,
+        nbytes=nbytes,
+    )
 
 
-def encode(sequence: int, block: ClosedBlock, group: InstrumentGroup) -> list[Buffer]:
+def encode(
+    sequence: int, block: ClosedBlock, group: InstrumentGroup, *, follows: int = 0, synced: int = 0
+) -> list[Buffer]:
     """Lay out a block as a record: buffers to be written one behind the other; readings that are there are not copied.
 
-    Missing readings are left out.
+    Missing readings are left out. follows, synced: see `Header`.
     """
     complete = bool(block.present.all())
     # As words: of records as such numpy would leave out the padding, and put there what is in its memory.
     there = words(block.readings)
     readings = there.reshape(-1, there.shape[-1]) if complete else there[block.present]
-    counts = np.array([(len(block.ledger), len(readings), len(block.late), len(block.revised))], COUNTS)
+    aside = [] if block.aside is None else [block.aside.readings, block.aside.run, block.aside.reason]
+    amounts = (readings, block.late, block.revised, aside[0] if aside else (), block.sessions)
+    counts = np.array([(len(block.ledger), *(len(amount) for amount in amounts))], COUNTS)
     parts = [counts, block.ledger, pack_missing(block.present), readings, block.late]
-    parts += [block.late_of.astype("<i4"), block.revised]
+    parts += [block.late_of.astype("<i4"), block.revised, *aside, block.sessions]
     body = [buffer for part in parts for buffer in _padded(part)]
     checksum = length = 0
     for buffer in body:
         checksum, length = zlib.crc32(buffer, checksum), length + len(buffer)
-    return [_header(sequence, length, checksum, group_checksum(group)), *body]
+    numbers = (sequence, follows, synced)
+    return [_header(numbers, length, checksum, group_checksum(group)), *body]
 
 
 def parse_header(data: bytes | memoryview, magic: int = RECORD_MAGIC) -> Header:
@@ -155,6 +209,8 @@ def parse_header(data: bytes | memoryview, magic: int = RECORD_MAGIC) -> Header:
         raise BadRecord("its length is beyond belief")
     return Header(
         sequence=int(header["sequence"]),
+        follows=int(header["follows"]),
+        synced=int(header["synced"]),
         length=int(header["length"]),
         checksum=int(header["body_checksum"]),
         group_checksum=int(header["group_checksum"]),
@@ -171,10 +227,15 @@ def check_body(header: Header, body: bytes | memoryview) -> None:
         raise BadRecord("its checksum does not fit")
 
 
-def counted(body: bytes | memoryview) -> tuple[int, int]:
-    """How many triggers a checked body closes, and how many readings it holds, late ones included."""
+def counted(body: bytes | memoryview) -> tuple[int, int, int]:
+    """How many triggers a checked body closes, how many readings are for them or came late, and how many are aside."""
     counts = np.frombuffer(body, COUNTS, count=1)[0]
-    return int(counts["triggers"]), int(counts["readings"]) + int(counts["late"])
+    return int(counts["triggers"]), int(counts["readings"]) + int(counts["late"]), int(counts["aside"])
+
+
+def counted_of(block: ClosedBlock) -> int:
+    """How many readings a block holds, those aside included."""
+    return int(np.count_nonzero(block.present)) + len(block.late) + (len(block.aside.readings) if block.aside else 0)
 
 
 def decode(body: bytes | memoryview, group: InstrumentGroup) -> ClosedBlock:
@@ -194,16 +255,39 @@ def decode(body: bytes | memoryview, group: InstrumentGroup) -> ClosedBlock:
     late = taken.take(group.record, counts["late"])
     late_of = taken.take(np.dtype("<i4"), counts["late"]).astype(np.intp)
     revised = taken.take(rows, counts["revised"])
+    aside = _aside(taken, group, counts["aside"])
+    sessions = taken.take(SESSION, counts["sessions"])
     taken.end()
     present = ~unpack_missing(missing, group.size)
+    return ClosedBlock(
+        readings=_placed(there, present, group),
+        present=present,
+        ledger=ledger,
+        late=late,
+        late_of=late_of,
+        revised=revised,
+        aside=aside,
+        sessions=sessions,
+    )
+
+
+def _placed(there: Array, present: Array, group: InstrumentGroup) -> Array:
+    """Readings in their places, by trigger and instrument."""
     if np.count_nonzero(present) != len(there):
         raise BadRecord("it has not as many readings as its bitmaps say")
     if len(there) == present.size:
-        readings = there.reshape(present.shape)
-    else:
-        readings = np.zeros(present.shape, group.record)
-        words(readings)[present] = words(there)
-    return ClosedBlock(readings=readings, present=present, ledger=ledger, late=late, late_of=late_of, revised=revised)
+        return there.reshape(present.shape)
+    readings = np.zeros(present.shape, group.record)
+    words(readings)[present] = words(there)
+    return readings
+
+
+def _aside(taken: "_Taken", group: InstrumentGroup, count: int) -> Aside | None:
+    if not count:
+        return None
+    readings = taken.take(group.record, count)
+    run = taken.take(np.dtype("<i4"), count)
+    return Aside(readings=readings, run=run, reason=taken.take(np.dtype(np.uint8), count))
 
 
 class _Taken:
@@ -228,11 +312,11 @@ class _Taken:
 def framed(sequence: int, text: bytes, group: InstrumentGroup, magic: int) -> bytes:
     """Lay out a text as a record of another kind; it is padded with spaces."""
     body = text + b" " * (-len(text) % 8)
-    return _header(sequence, len(body), zlib.crc32(body), group_checksum(group), magic) + body
+    return _header((sequence, 0, 0), len(body), zlib.crc32(body), group_checksum(group), magic) + body
 
 
-def _header(sequence: int, length: int, checksum: int, group: int, magic: int = RECORD_MAGIC) -> bytes:
-    header = np.array([(magic, 0, checksum, group, sequence, length)], RECORD)
+def _header(numbers: tuple[int, int, int], length: int, checksum: int, group: int, magic: int = RECORD_MAGIC) -> bytes:
+    header = np.array([(magic, 0, checksum, group, *numbers, length)], RECORD)
     header["header_checksum"] = zlib.crc32(header.tobytes()[_CHECKED_FROM:])
     return header.tobytes()
 

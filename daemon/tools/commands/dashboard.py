@@ -58,6 +58,8 @@ def page_arguments(loaded: LoadedConfig | None, *, host: str | None = None, port
     if loaded is not None and page is not None and page.tls_certificate is not None and page.tls_key is not None:
         arguments += ["--tls-certificate", str(loaded.resolve(page.tls_certificate))]
         arguments += ["--tls-key", str(loaded.resolve(page.tls_key))]
+    for network in page.trusted_proxies if page is not None else ():
+        arguments += ["--trusted-proxy", network]
     return arguments
 
 

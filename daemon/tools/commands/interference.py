@@ -240,8 +240,9 @@ async def _measured(setup: Throwaway, settings: Experiment, folder: Path, consol
 @contextmanager
 def _folder(console: Console) -> Iterator[Path]:
     """Keep everything in one folder, which stays when something is wrong: the logs are in it."""
-    # Below the system's own folder for such things: root's server runs under another account, which must pass.
+    # Root's server runs under another account, which must pass it, and all folders above it.
     folder = Path(tempfile.mkdtemp(prefix="triggerlog-interference-"))
+    folder.chmod(0o711)
     try:
         yield folder
     except (CommandFailed, StoreError):

@@ -16,6 +16,7 @@ from daemon.client.api.asking import ask_daemon
 from daemon.client.api.reach import Reach, reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed, examples
+from daemon.core.outside import Outside
 from daemon.core.process.state_folder import StateFolderInUse, only_one
 from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
 from daemon.pipeline.dead_letters.format import kind_of
@@ -73,6 +74,7 @@ def export(
     file: File,
     to: Annotated[Path, typer.Option(metavar="PATH", help="A file that ends in .npz or .csv.", show_default=False)],
     group: Group = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")] = False,
 ) -> None:
     """Write the dead letters into a file for numpy or a spreadsheet; they stay where they are."""
     from daemon.tools.dead_letters.export import export_csv, export_npz  # noqa: PLC0415
@@ -80,6 +82,8 @@ def export(
     opened = [(each, letters) for each, letters in _opened(load_config(file), group) if letters.amount.blocks]
     if not opened:
         raise CommandFailed("there are no dead letters to export")
+    if to.exists() and not force:
+        raise CommandFailed(f"--to: {to} is there already; name another file, or add --force to overwrite it")
     match to.suffix:
         case ".npz":
             count = export_npz(to, opened)
@@ -149,7 +153,7 @@ def _chosen(loaded: LoadedConfig, group: str | None) -> list[InstrumentGroup]:
 def _opened(loaded: LoadedConfig, group: str | None) -> Letters:
     opened = []
     for each in _chosen(loaded, group):
-        letters = DeadLetters(folder_of(loaded.state_dir, each.name), each)
+        letters = DeadLetters(folder_of(loaded.state_dir, each.name), each, Outside.real())
         for found in letters.open():
             typer.echo(f"warning: {found.problem}", err=True)
         opened.append((each, letters))
@@ -181,8 +185,9 @@ def _table(opened: Letters) -> Table:
         for alike in _alike(letters.pending):
             first, last = alike[0], alike[-1]
             triggers = str(first.key[1]) if first.key == last.key else f"{first.key[1]} to {last.key[1]}"
+            run, triggers = ("-", "-") if first.is_aside else (str(first.key[0]), triggers)
             readings = sum(letter.readings for letter in alike)
-            row = (group.name, clock(first.kept_ns), first.key[0], triggers, len(alike), readings, first.reason)
+            row = (group.name, clock(first.kept_ns), run, triggers, len(alike), readings, first.reason)
             table.add_row(*(str(cell) for cell in row))
     return table
 

@@ -12,21 +12,27 @@ import numpy as np
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.journal.format import BadRecord
-from schemas.batch import ClosedBlock
+from schemas.batch import Aside, ClosedBlock
 from schemas.queries import answer_dtype
 from schemas.readings import Array, InstrumentGroup
 
 
 def readings_of(block: ClosedBlock, group: InstrumentGroup) -> Array:
-    """The readings of a letter; `answer_dtype(group)`, shape (n,), late ones last."""
+    """The readings of a letter; `answer_dtype(group)`, shape (n,), late ones last.
+
+    Of what assembly set aside, the run is 0 where it is unknown, and the trigger is what the sender said.
+    """
     counts = block.present.sum(axis=1)
     of = block.revised[block.late_of]
-    runs = np.concatenate([np.repeat(block.ledger["run"], counts), of["run"]])
+    aside = block.aside or Aside(readings=block.late[:0], run=of["run"][:0], reason=of["run"][:0])
+    runs = np.concatenate([np.repeat(block.ledger["run"], counts), of["run"], aside.run])
     answer = np.empty(len(runs), answer_dtype(group))
     answer["run"] = runs
-    answer["trigger"] = np.concatenate([np.repeat(block.ledger["trigger"], counts), of["trigger"]])
+    answer["trigger"] = np.concatenate(
+        [np.repeat(block.ledger["trigger"], counts), of["trigger"], aside.readings["trigger"]]
+    )
     for name in ("instrument", "time_ns", *(channel.name for channel in group.channels)):
-        answer[name] = np.concatenate([block.readings[name][block.present], block.late[name]])
+        answer[name] = np.concatenate([block.readings[name][block.present], block.late[name], aside.readings[name]])
     return answer
 
 
@@ -86,9 +92,10 @@ def as_json(letter: Letter) -> dict[str, Any]:
     """A letter as JSON gives it."""
     run, trigger = letter.key
     return {
-        "run": run,
-        "trigger": trigger,
-        "late": not letter.triggers,
+        "run": None if letter.is_aside else run,
+        "trigger": None if letter.is_aside else trigger,
+        "late": not letter.triggers and not letter.is_aside,
+        "aside": letter.is_aside,
         "readings": letter.readings,
         "kept_ns": letter.kept_ns,
         "reason": letter.reason,

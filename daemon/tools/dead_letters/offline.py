@@ -8,10 +8,13 @@ from typing import Any
 from backends.base import Store
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import store_of
-from daemon.pipeline.dead_letters.folder import DeadLetters, folder_of
+from daemon.core.outside import Outside
+from daemon.pipeline.dead_letters.folder import NOWHERE, DeadLetters, folder_of
 from daemon.pipeline.dead_letters.retrying import Retrying
 from schemas.batch import Stream
 from schemas.readings import InstrumentGroup
+
+OUTSIDE = Outside.real()
 
 
 async def retry(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> dict[str, dict[str, Any]]:
@@ -24,9 +27,9 @@ async def retry(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> dict
     outcomes = {}
     async with _store(loaded) as store:
         for group in groups:
-            letters = DeadLetters(folder_of(loaded.state_dir, group.name), group)
+            letters = DeadLetters(folder_of(loaded.state_dir, group.name), group, OUTSIDE)
             held = [await store.position(group.name, stream) for stream in (Stream.JOURNAL, Stream.DEAD_LETTERS)]
-            position, retried = (0 if each is None else each.sequence for each in held)
+            position, retried = (each or NOWHERE for each in held)
             letters.open(position=position, retried=retried)
             try:
                 outcomes[group.name] = asdict(await Retrying(store, group, letters).round())
@@ -43,7 +46,7 @@ async def discard(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> di
     """
     gone = {}
     for group in groups:
-        letters = DeadLetters(folder_of(loaded.state_dir, group.name), group)
+        letters = DeadLetters(folder_of(loaded.state_dir, group.name), group, OUTSIDE)
         letters.open()
         gone[group.name] = asdict(await letters.discard())
     return gone

@@ -101,8 +101,9 @@ async def _run(drills: list[Drill], target: Target, folder: Path, options: Optio
 @contextmanager
 def _folder(console: Console) -> Iterator[Path]:
     """Make a folder for everything; it stays when a drill failed, because the logs are in it."""
-    # In the system's folder for temporary files: the server of root runs under another account, which must reach it.
+    # The server of root runs under another account, which must pass it, and all folders above it.
     folder = Path(tempfile.mkdtemp(prefix="triggerlog-drill-"))
+    folder.chmod(0o711)
     try:
         yield folder
     except typer.Exit:

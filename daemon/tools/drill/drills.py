@@ -28,6 +28,7 @@ class Drill:
     """One kind of failure.
 
     name: for `--only`. title: for the table. act: causes it, for `seconds`, and ends it again.
+    failures: how many recoveries it measures: after each failure of daemon or database one.
     needs_server: whether it stops or kills the database server. disk: whether it fills the disk of the state folder.
     settings: of the daemon's configuration, by section and key.
     machine: fields of the `Machine` that differ, from the seconds and the rate.
@@ -36,6 +37,7 @@ class Drill:
     name: str
     title: str
     act: Callable[[DrillSystem, float], Awaitable[None]]
+    failures: int = 0
     needs_server: bool = False
     disk: bool = False
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -109,6 +111,15 @@ async def _garbage(system: DrillSystem, seconds: float) -> None:
         await asyncio.gather(*hostile, return_exceptions=True)
 
 
+async def _restart_numbers(system: DrillSystem, seconds: float) -> None:
+    for _ in range(KILLS):
+        await system.under_load(0.1, seconds / KILLS)
+        system.load.restart_numbers()
+        # Before or after the first readings of the new run have come.
+        await system.under_load(0.0, 0.1)
+        await system.kill_daemon()
+
+
 async def _throw_garbage(system: DrillSystem, number: int) -> None:
     """Connect again and again; every second sender greets correctly before it sends random bytes."""
     noise = np.random.default_rng(number)
@@ -125,15 +136,22 @@ async def _throw_garbage(system: DrillSystem, number: int) -> None:
 
 
 DRILLS = (
-    Drill(name="daemon-killed", title=f"kill -9 of the daemon, {KILLS} times", act=_kill_daemon),
-    Drill(name="database-killed", title=f"kill -9 of the database, {KILLS} times", act=_kill_server, needs_server=True),
-    Drill(name="both-killed", title="kill -9 of both at once", act=_kill_both, needs_server=True),
-    Drill(name="outage", title="database stopped", act=_outage, needs_server=True),
-    Drill(name="hang", title="database hangs (SIGSTOP)", act=_hang, needs_server=True, settings=IMPATIENT),
+    Drill(name="daemon-killed", title=f"kill -9 of the daemon, {KILLS} times", act=_kill_daemon, failures=KILLS),
+    Drill(
+        name="database-killed",
+        title=f"kill -9 of the database, {KILLS} times",
+        act=_kill_server,
+        failures=KILLS,
+        needs_server=True,
+    ),
+    Drill(name="both-killed", title="kill -9 of both at once", act=_kill_both, failures=1, needs_server=True),
+    Drill(name="outage", title="database stopped", act=_outage, failures=1, needs_server=True),
+    Drill(name="hang", title="database hangs (SIGSTOP)", act=_hang, failures=1, needs_server=True, settings=IMPATIENT),
     Drill(
         name="full-disk",
         title="disk full, database stopped",
         act=_full_disk,
+        failures=1,
         needs_server=True,
         disk=True,
     ),
@@ -146,11 +164,18 @@ DRILLS = (
     ),
     Drill(
         name="clock-step",
-        title="one clock put forward 1 h",
-        act=_wait,
+        title=f"one clock put forward 1 h, kill -9 of the daemon, {KILLS} times",
+        act=_kill_daemon,
+        failures=KILLS,
         machine=lambda seconds, rate: {
-            "clock_step": ClockStep(instrument=0, trigger=max(1, int(seconds * rate / 2)), by_ns=STEP_NS)
+            "clock_step": ClockStep(instrument=0, event=max(1, int(seconds * rate / 2)), by_ns=STEP_NS)
         },
+    ),
+    Drill(
+        name="restart",
+        title=f"numbers restart, then kill -9 of the daemon, {KILLS} times",
+        act=_restart_numbers,
+        failures=KILLS,
     ),
     Drill(name="garbage", title=f"{HOSTILE} senders of garbage", act=_garbage),
 )

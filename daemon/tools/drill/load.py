@@ -13,20 +13,18 @@ from schemas.wire import Ack
 
 HOST = "127.0.0.1"
 BUFFER_MIB = 256.0
-EPOCH = 1
-"""Of the timing system, which is not restarted in a drill."""
 
 ACKS = (Ack.COMMITTED, Ack.SPOOLED, Ack.COMMITTED, Ack.SPOOLED)
 """What the senders ask for; each serves every fourth instrument, so that no trigger is complete without all four."""
 
 
 class Stream:
-    """One sender, and the instruments it serves. triggers: how many it has sent, from trigger 1 on."""
+    """One sender, and the instruments it serves. events: how many it has sent, from event 1 on."""
 
     def __init__(self, sender: Sender, ack: Ack, machine: Machine, instruments: Array, delay_s: float) -> None:
         self.ack = ack
         self.instruments = instruments
-        self.triggers = 0
+        self.events = 0
         self.last: float = math.inf
         self._sender = sender
         self._machine = machine
@@ -53,24 +51,25 @@ class Stream:
         return self._sender.reconnects
 
     async def run(self, began: float) -> None:
-        """Send trigger after trigger, each when it is due, until the last."""
+        """Send event after event, each when it is due, until the last."""
         loop = asyncio.get_running_loop()
-        block = np.zeros(len(self.instruments), self._sender.record)
-        block["epoch"] = EPOCH
-        while self.triggers < self.last:
-            trigger = self.triggers + 1
-            due = began + trigger / self._machine.rate + self._delay_s
+        while self.events < self.last:
+            event = self.events + 1
+            due = began + event / self._machine.rate + self._delay_s
             # What is late is sent at once; sleeping for 0 s lets the others run.
             await asyncio.sleep(max(0.0, due - loop.time()))
-            self._machine.fill(block, trigger, self.instruments)
-            await self._sender.send(block)
-            self.triggers = trigger
+            taken = self.instruments[self._machine.taken(event, self.instruments)]
+            block = np.zeros(len(taken), self._sender.record)
+            self._machine.fill(block, event, taken)
+            self.events = event
+            if len(block):
+                await self._sender.send(block)
 
     def mark(self, matrix: Array, readings: int) -> None:
-        """Mark the first so many readings in a bool matrix of shape (triggers, instruments); row 0 is trigger 1."""
-        whole, rest = divmod(readings, len(self.instruments))
-        matrix[:whole, self.instruments] = True
-        matrix[whole : whole + 1, self.instruments[:rest]] = True
+        """Mark the first so many readings in a bool matrix of shape (events, instruments); row 0 is event 1."""
+        taken = self._machine.taken(np.arange(1, len(matrix) + 1)[:, None], self.instruments)
+        order = np.cumsum(taken.reshape(-1)).reshape(taken.shape)
+        matrix[:, self.instruments] = taken & (order <= readings)
 
     async def settle(self, timeout_s: float) -> None:
         """Wait until all that was sent is acknowledged."""
@@ -104,12 +103,12 @@ class Load:
         self._running = [asyncio.create_task(stream.run(began)) for stream in self.streams]
 
     async def finish(self, timeout_s: float) -> None:
-        """Send what is due, all streams to the same trigger, and wait until everything is acknowledged.
+        """Send what is due, all streams to the same event, and wait until everything is acknowledged.
 
         Raises:
             SenderError, ProtocolError: a sender gave up, or not all was acknowledged in time.
         """
-        last = max(stream.triggers for stream in self.streams) + 1
+        last = self.events + 1
         for stream in self.streams:
             stream.last = last
         try:
@@ -118,6 +117,10 @@ class Load:
         except TimeoutError:
             pass  # the result counts what is missing as not acknowledged
         await asyncio.gather(*(stream.settle(timeout_s) for stream in self.streams))
+
+    def restart_numbers(self) -> None:
+        """Let the timing system restart: with the next event that nothing was sent of, triggers begin at 1 again."""
+        self.machine.runs.restart(self.events + 1)
 
     async def close(self) -> None:
         """Stop all senders."""
@@ -138,9 +141,9 @@ class Load:
                 task.result()
 
     @property
-    def triggers(self) -> int:
-        """The newest trigger of which any reading was sent."""
-        return max((stream.triggers for stream in self.streams), default=0) + 1
+    def events(self) -> int:
+        """The newest event of which any reading may have been sent."""
+        return max((stream.events for stream in self.streams), default=0)
 
     @property
     def sent(self) -> int:
@@ -163,8 +166,8 @@ class Load:
         return [stream for stream in self.streams if stream.ack is Ack.COMMITTED]
 
     def marked(self, *, acknowledged: bool) -> Array:
-        """Which readings were sent, or acknowledged: bool, shape (triggers, instruments)."""
-        matrix = np.zeros((self.triggers, self.machine.instruments), bool)
+        """Which readings were sent, or acknowledged: bool, shape (events, instruments)."""
+        matrix = np.zeros((self.events, self.machine.instruments), bool)
         for stream in self.streams:
             stream.mark(matrix, stream.acknowledged if acknowledged else stream.sent)
         return matrix

@@ -1,6 +1,6 @@
 """The machine of a drill: it defines every reading, so that each reading found can be checked."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,31 +10,60 @@ from schemas.readings import Array, InstrumentGroup
 
 GROUP = "drill"
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
+INSTRUMENT = 2.0**-16
+"""An instrument's number in the values of its channels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClockStep:
-    """The clock of one instrument is put forward by `by_ns`, from `trigger` on."""
+    """The clock of one instrument is put forward by `by_ns`, from an event on."""
 
     instrument: int
-    trigger: int
+    event: int
     by_ns: int
+
+
+class Runs:
+    """The restarts of the timing system: from each on, triggers are numbered from 1 again.
+
+    firsts: the first event of each run, int64.
+    """
+
+    def __init__(self) -> None:
+        self.firsts = np.array([1], np.int64)
+
+    def restart(self, event: int) -> None:
+        """Let a run begin with an event that nothing was sent of."""
+        self.firsts = np.append(self.firsts, event)
+
+    def of(self, event: Array | int) -> Array:
+        """The run of an event, from 0 on."""
+        return np.asarray(np.searchsorted(self.firsts, event, side="right") - 1)
+
+    def trigger(self, event: Array | int) -> Array:
+        """The trigger number of an event, from 1 on."""
+        return np.asarray(event - self.firsts[self.of(event)] + 1, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Instruments that take a reading at every trigger, trigger 1 first.
+    """Instruments that take readings at events, event 1 first; the triggers of a run number its events.
 
-    rate: triggers a second. start_ns: when trigger 0 would have been, in ns since 1970-01-01 UTC.
+    rate: events a second. start_ns: when event 0 would have been, in ns since 1970-01-01 UTC.
+    absent: the part of the readings that is never taken; at every event at least one is.
+    epochs: whether readings carry the number of their run, from 1 on, as their epoch.
     slow: number of an instrument whose readings come `slow_s` seconds after those of the others; None for none.
     """
 
     instruments: int
     rate: float
     start_ns: int
+    absent: float = 0.0
+    epochs: bool = True
     slow: int | None = None
     slow_s: float = 0.0
     clock_step: ClockStep | None = None
+    runs: Runs = field(default_factory=Runs)
 
     @property
     def section(self) -> dict[str, Any]:
@@ -46,30 +75,47 @@ class Machine:
         """The group as the daemon knows it."""
         return GroupConfig.model_validate(self.section).group()
 
-    def fill(self, block: Array, trigger: Array | int, instrument: Array) -> None:
-        """Write readings into a block of the group's record dtype, all of shape (readings,)."""
-        block["trigger"] = trigger
-        block["instrument"] = instrument
-        block["time_ns"] = self.times(trigger, instrument)
-        for number, name in enumerate(CHANNELS):
-            block[name] = self.values(trigger, instrument, number)
+    def taken(self, event: Array | int, instrument: Array) -> Array:
+        """Which readings are taken; bool, of the common shape of both."""
+        event, instrument = np.asarray(event, np.uint64), np.asarray(instrument, np.uint64)
+        # A hash of both (the finaliser of splitmix64), so that nothing has to be remembered.
+        mixed = event * np.uint64(self.instruments) + instrument
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        part = (mixed ^ (mixed >> np.uint64(31))).astype(np.float64) / 2.0**64
+        return np.asarray((part >= self.absent) | (instrument == event % np.uint64(self.instruments)), bool)
 
-    def times(self, trigger: Array | int, instrument: Array) -> Array:
+    def fill(self, block: Array, event: Array | int, instrument: Array) -> None:
+        """Write readings into a block of the group's record dtype, all of shape (readings,)."""
+        block["trigger"] = self.runs.trigger(event)
+        block["instrument"] = instrument
+        block["epoch"] = self.runs.of(event) + 1 if self.epochs else 0
+        block["time_ns"] = self.times(event, instrument)
+        for number, name in enumerate(CHANNELS):
+            block[name] = self.values(event, instrument, number)
+
+    def times(self, event: Array | int, instrument: Array) -> Array:
         """The instruments' own timestamps, int64, in ns since 1970-01-01 UTC."""
-        times = self.start_ns + np.asarray(trigger, np.int64) * round(1e9 / self.rate) + np.zeros_like(instrument)
+        times = self.start_ns + np.asarray(event, np.int64) * round(1e9 / self.rate) + np.zeros_like(instrument)
         if self.clock_step is not None:
             step = self.clock_step
-            times = times + np.where((instrument == step.instrument) & (trigger >= step.trigger), step.by_ns, 0)
+            times = times + np.where((instrument == step.instrument) & (event >= step.event), step.by_ns, 0)
         return np.asarray(times, np.int64)
 
-    def values(self, trigger: Array | int, instrument: Array, channel: int) -> Array:
+    def values(self, event: Array | int, instrument: Array, channel: int) -> Array:
         """The values of a channel, float64; every double of them is exact."""
-        return np.asarray(trigger, np.float64) + np.asarray(instrument, np.float64) / 2**16 + channel / 4
+        return np.asarray(event, np.float64) + np.asarray(instrument, np.float64) * INSTRUMENT + channel / 4
 
-    def matches(self, found: Array) -> Array:
+    def events(self, found: Array) -> Array:
+        """The events that the values of the first channel name, int64; 0 where they name none."""
+        values = found[CHANNELS[0]] - found["instrument"].astype(np.float64) * INSTRUMENT
+        whole = np.isfinite(values) & (values == np.floor(values)) & (values >= 1) & (values < 2**53)
+        return np.where(whole, values, 0).astype(np.int64)
+
+    def matches(self, event: Array, found: Array) -> Array:
         """Which of the readings found have the time and the values that were sent; bool, shape (readings,)."""
-        trigger, instrument = found["trigger"], found["instrument"].astype(np.int64)
-        right = found["time_ns"] == self.times(trigger, instrument)
+        instrument = found["instrument"].astype(np.int64)
+        right = found["time_ns"] == self.times(event, instrument)
         for number, name in enumerate(CHANNELS):
-            right &= found[name] == self.values(trigger, instrument, number)
+            right &= found[name] == self.values(event, instrument, number)
         return np.asarray(right, bool)

@@ -17,7 +17,8 @@ class Result:
     """One row.
 
     sent, acknowledged, refused: readings, by the senders. count: by the database; None when it could not be asked.
-    recoveries: one for each recovery. problem: why the drill did not end as planned, in one line.
+    failures: after how many it was to recover. recoveries: one for each recovery.
+    problem: why the drill did not end as planned, in one line.
     skipped: why it did not run. notes: further remarks.
     """
 
@@ -27,6 +28,7 @@ class Result:
     acknowledged: int = 0
     refused: int = 0
     count: Count | None = None
+    failures: int = 0
     recoveries: tuple[Recovery, ...] = ()
     problem: str | None = None
     skipped: str | None = None
@@ -45,6 +47,8 @@ class Result:
             counted.append(f"{self.refused} refused")
         if self.problem is None and self.acknowledged < self.sent:
             counted.append(f"{self.sent - self.acknowledged} not acknowledged")
+        if self.problem is None and len(self.recoveries) != self.failures:
+            counted.append(f"{len(self.recoveries)} recoveries after {self.failures} failures")
         return [*counted, *([self.problem] if self.problem else [])]
 
     @property

@@ -24,6 +24,8 @@ from schemas.wire import ProtocolError
 BYTES_A_READING = 60
 """About the size of a reading in the journal."""
 LEAST_KIB = 128
+ABSENT = 0.02
+"""The part of the readings that is never taken, so that triggers are incomplete in every drill."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ async def _carried_out(drill: Drill, target: Target, folder: Path, options: Opti
         instruments=options.instruments,
         rate=options.rate,
         start_ns=time.time_ns(),
+        absent=ABSENT,
         **drill.machine(options.seconds, options.rate),
     )
     settings: dict[str, dict[str, Any]] = {name: dict(values) for name, values in drill.settings.items()}
@@ -101,6 +104,7 @@ async def _carried_out(drill: Drill, target: Target, folder: Path, options: Opti
         acknowledged=system.load.acknowledged,
         refused=system.load.refused,
         count=count,
+        failures=drill.failures,
         recoveries=tuple(system.recoveries),
         problem=problem,
         notes=tuple(system.notes),

@@ -64,7 +64,15 @@ class DrillSystem:
     """
 
     def __init__(
-        self, target: Target, machine: Machine, folder: Path, *, schema: str, settings: Mapping[str, Any], seed: int
+        self,
+        target: Target,
+        machine: Machine,
+        folder: Path,
+        *,
+        schema: str,
+        settings: Mapping[str, Any],
+        seed: int,
+        daemon: type[DaemonProcess],
     ) -> None:
         self.target = target
         self.machine = machine
@@ -77,7 +85,7 @@ class DrillSystem:
         self._file = folder / "drill.toml"
         self._file.touch(0o600)  # there may be a password in the DSN
         self._file.write_text(_configuration(self, folder / "state", schema, settings), encoding="utf-8")
-        self.daemon = DaemonProcess(self._file, folder, api_port=self.api_port)
+        self.daemon = daemon(self._file, folder, api_port=self.api_port)
 
     @property
     def server(self) -> ThrowawayServer:
@@ -174,6 +182,7 @@ async def running_system(
     schema: str,
     settings: Mapping[str, Any] | None = None,
     seed: int = 1,
+    daemon: type[DaemonProcess] = DaemonProcess,
 ) -> AsyncIterator[DrillSystem]:
     """Set up a system: the daemon runs and the senders send. No process stays.
 
@@ -184,8 +193,9 @@ async def running_system(
         schema: one of the drill's own.
         settings: of the configuration, by section and key, over those of SETTINGS.
         seed: of the system's random moments.
+        daemon: how its daemon is started and killed.
     """
-    system = DrillSystem(target, machine, folder, schema=schema, settings=settings or {}, seed=seed)
+    system = DrillSystem(target, machine, folder, schema=schema, settings=settings or {}, seed=seed, daemon=daemon)
     try:
         await system.daemon.start()
         await system.load.start(system.port)

@@ -11,11 +11,13 @@ from daemon.client.api.status import fetch
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import in_its_field, layout_of
 from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outside import Outside, SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.journal.segment import ENDING, scan
+from daemon.pipeline.journal.segment import paths_in, scan
 from daemon.tools.reconcile.verdicts import Findings
 from schemas.api.status import GroupStatus, Status
+from schemas.batch import JournalPosition
 from schemas.config import GroupConfig
 from schemas.queries import Totals
 from schemas.readings import Array
@@ -23,6 +25,8 @@ from schemas.readings import Array
 TELLS_WITHIN_S = 2.0
 """A transaction is in the database a moment before the daemon knows of it."""
 AGAIN_S = 0.05
+
+DISK = SystemDisk()
 
 
 class Survey:
@@ -65,24 +69,25 @@ class Survey:
         journal = None
         if before is None:
             folder = self._loaded.state_dir / "journal" / section.name
-            journal = await asyncio.to_thread(waiting_in, folder, int(totals["sequence"][0]))
+            position = await self._store.position(section.name) or JournalPosition(sequence=0)
+            journal = await asyncio.to_thread(waiting_in, folder, position)
         return Findings(
             layout=layout_of(section, self._loaded.config),
             totals=totals,
             before=_status_of(before, section.name),
             after=_status_of(after, section.name),
             journal=journal,
-            dead=await self._dead(section, after, int(totals["sequence"][0])),
+            dead=await self._dead(section, after),
         )
 
-    async def _dead(self, section: GroupConfig, status: Status | None, position: int) -> Amount:
+    async def _dead(self, section: GroupConfig, status: Status | None) -> Amount:
         group = _status_of(status, section.name)
         if group is not None:
             lying = group.dead_letters
             return Amount(blocks=lying.letters, triggers=lying.triggers, readings=lying.readings)
-        letters = DeadLetters(folder_of(self._loaded.state_dir, section.name), section.group())
+        letters = DeadLetters(folder_of(self._loaded.state_dir, section.name), section.group(), Outside.real())
         try:
-            await asyncio.to_thread(lambda: letters.open(position=position))
+            await asyncio.to_thread(letters.open)
         except OSError as error:
             raise CommandFailed(f"the dead letters of group {section.name} cannot be read: {error}") from None
         return letters.amount
@@ -129,17 +134,18 @@ def _status_of(status: Status | None, name: str) -> GroupStatus | None:
     return None if status is None else status.groups.get(name)
 
 
-def waiting_in(folder: Path, position: int) -> Amount:
-    """What a journal holds beyond a position; it is read and not locked.
+def waiting_in(folder: Path, position: JournalPosition) -> Amount:
+    """What a journal holds beyond a position, which may be that of another one; it is read and not locked.
 
     Raises:
         CommandFailed: it cannot be read.
     """
     amount = Amount()
     try:
-        for path in sorted(folder.glob(f"*{ENDING}")):
-            records = scan(path).records
-            waiting = records[records["sequence"] > position]
+        for path in paths_in(DISK, folder):
+            found = scan(DISK, path)
+            is_ours = found.head is not None and found.head.journal == position.journal
+            waiting = found.records[found.records["sequence"] > (position.sequence if is_ours else 0)]
             amount.change(int(waiting["triggers"].sum()), int(waiting["readings"].sum()), len(waiting))
     except OSError as error:
         raise CommandFailed(f"the journal in {folder} cannot be read: {reason_of(error)}") from None

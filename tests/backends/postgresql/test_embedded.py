@@ -3,11 +3,12 @@
 import asyncio
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,7 +16,9 @@ import asyncpg
 import pytest
 
 from backends.base import StoreError, StoreUnavailable
+from backends.postgresql.server import embedded
 from backends.postgresql.server.embedded import EmbeddedPostgresql
+from tests.support.servers import server_folder
 
 pytestmark = pytest.mark.slow
 
@@ -141,17 +144,103 @@ async def test_data_of_another_version_is_left_alone(state_dir: Path, server: Em
         await server.start()
 
 
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where data and binaries may lie that the account cannot reach; not there yet."""
+    with server_folder() as folder:
+        monkeypatch.setattr(embedded, "ELSEWHERE", folder / "elsewhere")
+        yield folder / "elsewhere"
+
+
+@pytest.fixture
+def closed() -> Iterator[Path]:
+    """A folder that only its owner passes."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+        assert mode_of(Path(folder)) == 0o700
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+async def kept_rows(server: EmbeddedPostgresql) -> str:
+    """Start it, ask, and stop it again."""
+    try:
+        dsn = await server.start()
+        await ask(dsn, "CREATE TABLE IF NOT EXISTS kept (n int)")
+        await ask(dsn, "INSERT INTO kept VALUES (1)")
+        return await ask(dsn, "SELECT count(*) FROM kept")
+    finally:
+        await server.stop()
+        assert server.pid is None
+
+
 @as_root
-def test_folders_above_get_the_search_bit_and_nothing_else() -> None:
-    with tempfile.TemporaryDirectory() as above:
-        Path(above).chmod(0o700)
-        server = EmbeddedPostgresql(Path(above) / "state")
-        try:
-            asyncio.run(server.start())
-            assert Path(above).stat().st_mode & 0o777 == 0o701
-            assert (Path(above) / "state" / "postgresql").stat().st_mode & 0o777 == 0o700
-        finally:
-            asyncio.run(server.stop())
+async def test_data_that_the_account_cannot_reach_lies_elsewhere(closed: Path, elsewhere: Path) -> None:
+    for rows in ("1", "2"):
+        assert await kept_rows(EmbeddedPostgresql(closed / "state")) == rows
+    data = (closed / "state" / "postgresql").readlink()
+    assert data.parent == elsewhere
+    assert (mode_of(elsewhere), mode_of(data)) == (0o711, 0o700)
+    other = closed / "other"
+    assert await kept_rows(EmbeddedPostgresql(other)) == "1"
+    shutil.rmtree(data)
+    assert await kept_rows(EmbeddedPostgresql(closed / "state")) == "1"
+
+
+@as_root
+@pytest.mark.usefixtures("elsewhere")
+async def test_data_that_can_no_longer_be_reached_is_refused_with_the_fix() -> None:
+    with server_folder() as folder:
+        server = EmbeddedPostgresql(folder / "state")
+        assert await kept_rows(server) == "1"
+        folder.chmod(0o700)
+        with pytest.raises(StoreError, match=f"run `chmod o\\+x {folder}`, or set another `state_dir`"):
+            await server.start()
+        await server.stop()
+        assert mode_of(folder) == 0o700
+        folder.chmod(0o711)
+        assert await kept_rows(server) == "2"
+
+
+@as_root
+async def test_a_folder_that_was_closed_since_the_start_does_not_keep_the_server_from_ending() -> None:
+    with server_folder() as folder:
+        server = EmbeddedPostgresql(folder / "state")
+        await server.start()
+        folder.chmod(0o700)
+        await server.stop()
+        assert server.pid is None
+        assert mode_of(folder) == 0o700
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("mode", "problem"), [(0o777, "is not a folder that only root may write to"), (0o700, "cannot be reached by it")]
+)
+def test_elsewhere_is_roots_alone_and_reached(closed: Path, elsewhere: Path, mode: int, problem: str) -> None:
+    elsewhere.mkdir()
+    elsewhere.chmod(mode)
+    with pytest.raises(StoreError, match=f"{problem}.*set another `state_dir`, or `dsn`"):
+        asyncio.run(EmbeddedPostgresql(closed / "state").start())
+    assert list(elsewhere.iterdir()) == []
+    assert mode_of(elsewhere) == mode
+
+
+@as_root
+def test_binaries_that_the_account_cannot_reach_are_copied(
+    closed: Path, elsewhere: Path, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = embedded.binaries().parents[1]
+    own = closed / package.name / "pginstall18"
+    shutil.copytree(package / own.name, own, symlinks=True)
+    shutil.copytree(package.with_name(f"{package.name}.libs"), closed / f"{package.name}.libs")
+    (own / "bin" / "postgres").chmod(0o700)
+    monkeypatch.setattr(embedded, "binaries", lambda: own / "bin")
+    for rows in ("1", "2"):
+        assert asyncio.run(kept_rows(EmbeddedPostgresql(state_dir))) == rows
+    assert [path.name.partition("-")[0] for path in elsewhere.iterdir()] == ["pginstall18"]
 
 
 @as_root

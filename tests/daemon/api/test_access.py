@@ -17,7 +17,18 @@ from schemas.config import ConfigError
 from tests.daemon.api.test_api import TOKEN, WITH_TOKEN, served
 from tests.support.certificates import Authority
 from tests.support.listening import eventually
-from tests.support.processes import GROUP, LISTENERS, free_port, here, running, running_daemon, triggerlog, until
+from tests.support.processes import (
+    GROUP,
+    LISTENERS,
+    Daemon,
+    free_port,
+    here,
+    running,
+    running_daemon,
+    triggerlog,
+    until,
+)
+from tests.support.raw_http import MALFORMED_HOSTS, MALFORMED_ORIGINS, status_of
 
 EVERYWHERE = "0.0.0.0"
 WRONG = {"authorization": "Bearer not the token"}
@@ -67,6 +78,63 @@ async def test_guessing_is_slowed_down_and_the_right_token_never_waits() -> None
             assert (await api.client.get("/api/v1/status", headers=WITH_TOKEN)).status_code == 200
         # What needs no token is not refused for another's guesses.
         assert (await api.client.get("/api/v1/status")).status_code == 200
+
+
+async def test_a_forged_forwarded_address_is_no_other_guesser() -> None:
+    async with served() as api:
+        codes = []
+        for k in range(40):
+            forged = {**WRONG, "x-forwarded-for": f"10.0.0.{k}", "x-real-ip": f"10.0.0.{k}"}
+            codes.append((await api.client.get("/api/v1/status", headers=forged)).status_code)
+        assert codes[:10] == [401] * 10
+        assert 429 in codes[10:]
+
+
+async def test_the_addresses_behind_a_trusted_proxy_are_told_apart() -> None:
+    async with served(proxies=("127.0.0.0/8",)) as api:
+
+        async def guess(forwarded: str) -> int:
+            headers = {**WRONG, "x-forwarded-for": forwarded}
+            return (await api.client.get("/api/v1/status", headers=headers)).status_code
+
+        # What the proxy has added counts; what its client sent before that does not.
+        codes = [await guess(f"10.0.0.{k}, 10.1.0.1") for k in range(40)]
+        assert codes[:10] == [401] * 10
+        assert 429 in codes[10:]
+        assert await guess("10.1.0.2") == 401
+
+
+@pytest.mark.parametrize("websocket", [False, True])
+async def test_a_malformed_host_or_origin_is_answered_400(websocket: bool, caplog: pytest.LogCaptureFixture) -> None:
+    path = "/api/v1/stream" if websocket else "/api/v1/status"
+    async with served() as api:
+        port = int(api.url.rpartition(":")[2])
+        host = b"127.0.0.1:%d" % port
+        token = b"authorization", WITH_TOKEN["authorization"].encode()
+        for given in ((), (token,)):
+            for value in MALFORMED_HOSTS:
+                assert await status_of(port, path, (b"host", value), *given, websocket=websocket) == 400, value
+            for value in MALFORMED_ORIGINS:
+                headers = (b"host", host), (b"origin", value), *given
+                assert await status_of(port, path, *headers, websocket=websocket) == 400, value
+        for twice in (b"host", b"origin"):
+            headers = (b"host", host), (b"origin", b"http://" + host), (twice, host)
+            assert await status_of(port, path, *headers, websocket=websocket) == 400
+        assert await status_of(port, path, (b"host", host), websocket=websocket) == (101 if websocket else 200)
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_a_page_at_another_port_of_this_host_gives_no_orders() -> None:
+    async with served() as api:
+        host, _, port = api.url.rpartition(":")
+        for origin in (f"{host}:{int(port) % 65_535 + 1}", host, "null"):
+            answer = await api.client.post("/api/v1/run", headers={"origin": origin, **WITH_TOKEN})
+            assert answer.status_code == 403, origin
+            with pytest.raises(websockets.InvalidStatus, match="403"):
+                await websockets.connect(
+                    api.url.replace("http", "ws") + "/api/v1/stream", origin=websockets.Origin(origin), proxy=None
+                )
+        assert (await api.client.post("/api/v1/run", headers={"origin": api.url, **WITH_TOKEN})).json() == {"bpm": 2}
 
 
 async def test_a_name_that_leads_to_loopback_by_a_trick_reads_nothing() -> None:
@@ -187,6 +255,18 @@ def test_commands_find_the_token_of_a_daemon_by_its_configuration(state_dir: Pat
         assert '"state": "running"' in here("status", str(daemon.file), "--json").stdout
         assert token.read_text().strip() not in daemon.run.said
         half_open(port, daemon.api)
+
+
+def test_a_daemon_believes_the_proxies_of_its_configuration(state_dir: Path) -> None:
+    state_dir.mkdir()
+    file = state_dir / "beam.toml"
+    trusting = LISTENERS.format(api=0).replace("[api]\n", '[api]\ntrusted_proxies = ["127.0.0.1"]\n')
+    file.write_text(GROUP + trusting)
+    with running("run", str(file)) as run, httpx.Client(base_url=Daemon(run, file).api, trust_env=False) as client:
+        for k in range(30):
+            forwarded = {**WRONG, "x-forwarded-for": f"10.0.0.{k}"}
+            assert client.get("/api/v1/status", headers=forwarded).status_code == 401
+        assert run.end() == 0, run.said
 
 
 def half_open(port: int, url: str) -> None:

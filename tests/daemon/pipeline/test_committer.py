@@ -11,6 +11,7 @@ from daemon.pipeline.assembly import Origin
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
 from schemas.batch import Batch, JournalPosition, Stream
+from tests.support.disks import REAL
 from tests.support.pipelines import Logger, eventually, logging_to_memory
 from tests.support.readings import make_block, make_group, time_of, whole
 
@@ -162,7 +163,7 @@ class Picky(MemoryStore):
 
 
 def letters_in(folder: Path) -> DeadLetters:
-    letters = DeadLetters(folder / "bpm", GROUP)
+    letters = DeadLetters(folder / "bpm", GROUP, REAL)
     assert letters.open() == []
     return letters
 

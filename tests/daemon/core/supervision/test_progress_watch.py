@@ -6,7 +6,7 @@ from pathlib import Path
 from backends.base import StoreUnavailable
 from daemon.core.supervision.progress_watch import Part, ProgressWatch
 from daemon.pipeline.journal import Journal
-from daemon.pipeline.journal.thread import JournalThread
+from daemon.pipeline.journal.keeper import JournalKeeper
 from daemon.pipeline.pipeline import Pipeline, longest_attempt_s
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
@@ -15,6 +15,7 @@ from schemas.config import Config
 from schemas.config import SimulatedSource as SimulatedConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
+from tests.support.disks import REAL
 from tests.support.pipelines import eventually, logging_to_memory
 from tests.support.readings import make_block, make_group, whole
 
@@ -123,22 +124,22 @@ async def test_triggers_that_should_have_closed_are_work() -> None:
         assert not part_of(pipeline, "closing").is_busy
 
 
-async def test_the_journals_thread_answers_until_it_is_dead(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, GROUP, max_bytes=2**20, segment_bytes=2**18)
-    journal.open(0)
-    thread = JournalThread(journal, lambda _: None)
-    thread.start()
-    thread.part("thread")
+async def test_the_journals_keeper_answers_until_it_is_dead(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, GROUP, REAL, max_bytes=2**20, segment_bytes=2**18)
+    journal.open(None)
+    keeper = JournalKeeper(journal, lambda _: None)
+    keeper.start()
+    keeper.part("keeper")
     for _ in range(3):
-        steps = thread.part("thread").steps
-        await eventually(lambda steps=steps: thread.part("thread").steps > steps)
-    await thread.end()
-    dead = thread.part("thread")
+        steps = keeper.part("keeper").steps
+        await eventually(lambda steps=steps: keeper.part("keeper").steps > steps)
+    await keeper.end()
+    dead = keeper.part("keeper")
     watch = ProgressWatch(0.5)
     for now in (0.0, 0.5, 1.0):
-        stuck = watch.look([thread.part("thread")], now)
+        stuck = watch.look([keeper.part("keeper")], now)
     assert stuck
-    assert thread.part("thread").steps == dead.steps
+    assert keeper.part("keeper").steps == dead.steps
 
 
 async def test_sources_that_do_not_receive_are_stuck() -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from backends.throwaway.postgresql import ThrowawayPostgresql
-from daemon.tools.drill.count import Tally, windows
+from daemon.tools.drill.count import Count, Tally, windows
 from daemon.tools.drill.drills import DRILLS
 from daemon.tools.drill.machine import ClockStep, Machine
 from daemon.tools.drill.result import Result
-from daemon.tools.drill.system import Target, running_system
-from schemas.ledger import ledger_dtype
+from daemon.tools.drill.system import Recovery, Target, running_system
+from schemas.ledger import ledger_dtype, pack_missing
 from schemas.queries import answer_dtype
 from schemas.readings import Array
 from tests.support.processes import here, triggerlog
@@ -24,17 +24,22 @@ MACHINE = Machine(instruments=4, rate=100.0, start_ns=1_800_000_000_000_000_000)
 
 
 def found(machine: Machine, *readings: tuple[int, int]) -> Array:
-    """Readings (trigger, instrument) as a store gives them back."""
+    """Readings (event, instrument) as a store gives them back."""
+    sent = np.zeros(len(readings), machine.group.record)
+    machine.fill(sent, np.array([t for t, _ in readings]), np.array([i for _, i in readings]))
     answer = np.zeros(len(readings), answer_dtype(machine.group))
-    machine.fill(answer, np.array([t for t, _ in readings]), np.array([i for _, i in readings]))
+    for name in answer.dtype.names:
+        if name in sent.dtype.names:
+            answer[name] = sent[name]
     return answer
 
 
 def ledger(**arrived: int) -> Array:
-    """Ledger rows: t1=4 is a row of trigger 1 with 4 arrived."""
+    """Ledger rows: t1=4 is a row of trigger 1 with 4 arrived, the first four."""
     rows = np.zeros(len(arrived), ledger_dtype(4))
     for row, (name, count) in zip(rows, arrived.items(), strict=True):
         row["trigger"], row["arrived"] = int(name[1:]), count
+        row["missing"] = pack_missing(np.arange(4) < count)
     return rows
 
 
@@ -68,7 +73,14 @@ class TestCount:
             answer["run"][-1] = 2
 
         count = self.tally(*EVERYTHING, (2, 3), rows=ledger(t1=4, t2=4), change=other_run)
-        assert (count.found, count.faults) == (8, {"doubled": 1})
+        assert (count.found, count.faults) == (8, {"doubled": 1, "misplaced": 1})
+
+    def test_in_another_run_alone(self) -> None:
+        def other_run(answer: Array) -> None:
+            answer["run"][-1] = 2
+
+        faults = self.tally(*EVERYTHING, rows=ledger(t1=4, t2=4), change=other_run).faults
+        assert faults == {"misplaced": 1}
 
     @pytest.mark.parametrize("field", ["time_ns", "top_in", "top_out"])
     def test_altered(self, field: str) -> None:
@@ -77,16 +89,69 @@ class TestCount:
 
         assert self.tally(*EVERYTHING, rows=ledger(t1=4, t2=4), change=alter).faults == {"altered": 1}
 
-    @pytest.mark.parametrize("reading", [(0, 1), (4, 1), (3, 1), (-5, 0), (2**40, 0)])
+    @pytest.mark.parametrize("reading", [(0, 1), (4, 1), (3, 0), (-5, 0), (2**40, 0)])
     def test_never_sent(self, reading: tuple[int, int]) -> None:
         rows = ledger(t1=4, t2=4, t3=1) if reading[0] == 3 else ledger(t1=4, t2=4)
         assert self.tally(*EVERYTHING, reading, rows=rows).faults == {"strange": 1}
 
     @pytest.mark.parametrize(
-        "rows", [ledger(t1=4), ledger(t1=4, t2=3), np.concatenate([ledger(t1=4, t2=4), ledger(t2=4)])]
+        "rows",
+        [
+            ledger(t1=4),
+            ledger(t1=4, t2=3),
+            ledger(t1=4, t2=4, t9=1),
+            np.concatenate([ledger(t1=4, t2=4), ledger(t2=4)]),
+        ],
     )
     def test_a_ledger_that_tells_something_else(self, rows: Array) -> None:
         assert self.tally(*EVERYTHING, rows=rows).faults == {"unledgered": 1}
+
+
+class TestRuns:
+    """Three runs of two events each, with the same trigger numbers."""
+
+    def machine(self) -> Machine:
+        machine = Machine(instruments=4, rate=100.0, start_ns=1_800_000_000_000_000_000, epochs=True)
+        machine.runs.restart(3)
+        machine.runs.restart(5)
+        return machine
+
+    def tally(self, machine: Machine, runs: list[int]) -> Count:
+        """Every reading of all six events; their runs in the store."""
+        events = np.repeat(np.arange(1, 7), 4)
+        answer = found(machine, *zip(events.tolist(), np.tile(np.arange(4), 6).tolist(), strict=True))
+        answer["run"] = np.repeat(runs, 4)
+        rows = np.concatenate([ledger(t1=4, t2=4)] * 3)
+        rows["run"] = runs
+        all_of_it = np.ones((6, 4), bool)
+        tally = Tally(machine, all_of_it, all_of_it)
+        tally.add(answer)
+        return tally.count(rows)
+
+    def test_each_has_a_run_of_its_own(self) -> None:
+        machine = self.machine()
+        assert machine.runs.trigger(np.arange(1, 7)).tolist() == [1, 2, 1, 2, 1, 2]
+        block = np.zeros(1, machine.group.record)
+        machine.fill(block, 6, np.array([2]))
+        assert (block["trigger"][0], block["epoch"][0]) == (2, 3)
+        count = self.tally(machine, [7, 7, 9, 9, 12, 12])
+        assert (count.found, count.faults) == (24, {})
+
+    def test_two_in_one_run_of_the_store(self) -> None:
+        assert self.tally(self.machine(), [7, 7, 9, 9, 9, 9]).faults["misplaced"] == 8
+
+    def test_one_in_two_runs_of_the_store(self) -> None:
+        assert self.tally(self.machine(), [7, 7, 9, 9, 12, 13]).faults == {"misplaced": 4}
+
+
+def test_some_readings_are_never_taken_and_every_event_has_one() -> None:
+    machine = Machine(instruments=8, rate=100.0, start_ns=0, absent=0.3)
+    taken = machine.taken(np.arange(1, 2001)[:, None], np.arange(8))
+    assert 0.6 < taken.mean() < 0.8
+    assert taken.any(axis=1).all()
+    assert (taken.mean(axis=0) > 0.6).all()
+    assert [machine.taken(event, np.arange(8)).tolist() for event in (1, 17)] == taken[[0, 16]].tolist()
+    assert Machine(instruments=8, rate=1.0, start_ns=0).taken(np.arange(9)[:, None], np.arange(8)).all()
 
 
 def test_windows_are_all_of_time_once() -> None:
@@ -99,9 +164,9 @@ def test_windows_are_all_of_time_once() -> None:
 
 
 def test_a_stepped_clock_is_no_altered_reading() -> None:
-    machine = Machine(instruments=4, rate=100.0, start_ns=0, clock_step=ClockStep(instrument=1, trigger=2, by_ns=500))
+    machine = Machine(instruments=4, rate=100.0, start_ns=0, clock_step=ClockStep(instrument=1, event=2, by_ns=500))
     answer = found(machine, *EVERYTHING)
-    assert machine.matches(answer).all()
+    assert machine.matches(machine.events(answer), answer).all()
     assert (answer["time_ns"] - found(MACHINE, *EVERYTHING)["time_ns"] + MACHINE.start_ns).tolist() == [
         *(0, 0, 0, 0),
         *(0, 500, 0, 0),
@@ -114,6 +179,13 @@ def test_a_drill_that_did_not_end_has_not_passed() -> None:
     assert not Result(name="x", title="x", sent=10, acknowledged=9).passed
     assert not Result(name="x", title="x", sent=10, acknowledged=10, refused=1).passed
     assert Result(name="x", title="x", sent=10, acknowledged=10).worst("first_s") is None
+
+
+def test_a_drill_that_did_not_recover_has_not_passed() -> None:
+    recovered = Recovery(first_s=1.0, drained_s=2.0)
+    of_two = Result(name="x", title="x", failures=2, recoveries=(recovered,))
+    assert of_two.faults == ["1 recoveries after 2 failures"]
+    assert Result(name="x", title="x", failures=1, recoveries=(recovered,)).passed
 
 
 async def test_it_finds_what_somebody_took_out_of_the_database(state_dir: Path, tmp_path: Path) -> None:
@@ -146,7 +218,7 @@ def test_a_folder_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_a_short_drill_on_a_throw_away_server(state_dir: Path) -> None:
     """Kills of one alone are in test_crashes, outages in test_journal_daemon: these are the other rows."""
-    names = ["both-killed", "hang", "full-disk", "slow-instrument", "clock-step", "garbage"]
+    names = ["both-killed", "hang", "full-disk", "slow-instrument", "clock-step", "restart", "garbage"]
     assert {drill.name for drill in DRILLS} - set(names) == {"daemon-killed", "database-killed", "outage"}
     options = ["--instruments", "8", "--rate", "40", "--seconds", "0.6", "--json"]
     folder = state_dir.parent
@@ -158,9 +230,10 @@ def test_a_short_drill_on_a_throw_away_server(state_dir: Path) -> None:
         assert result["passed"], result
         assert result["skipped"] is None
         assert result["sent"] == result["acknowledged"] == result["count"]["found"] > 0
+        assert len(result["recoveries"]) == result["failures"]
         for recovery in result["recoveries"]:
-            assert 0 <= recovery["first_s"] <= recovery["drained_s"] < math.inf
-    assert [len(result["recoveries"]) for result in results] == [1, 1, 1, 0, 0, 0]
+            assert 0 < recovery["first_s"] <= recovery["drained_s"] < math.inf
+    assert [result["failures"] for result in results] == [1, 1, 1, 0, 3, 3, 0]
     assert not list(folder.iterdir())
 
 

@@ -1,9 +1,11 @@
-"""The journal's thread: it writes, syncs and reads, so that a slow disk does not hold up the event loop.
+"""The journal's keeper: it writes, syncs and reads beside the event loop, so that a slow disk does not hold that up.
 
-Waking a thread for every block would cost more than writing it, so blocks are written together: at once only where a
+Waking it for every block would cost more than writing the block, so blocks are written together: at once only where a
 sender waits for `spooled`, else after a few milliseconds, in which a database that is well has taken most of them;
 these are not written at all. What is written survives the end of the daemon; that it survives the end of the machine
 costs a sync, done at once, too, only where a sender waits for it: the database syncs on the same disk as often as not.
+
+All that it does happens in `step`, which `Outside.workers` calls: in a thread of its own.
 """
 
 import asyncio
@@ -11,13 +13,13 @@ import itertools
 import logging
 import math
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from daemon.core.outside import Stepper
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.journal.journal import Journal, JournalFull
 from schemas.batch import ClosedBlock
@@ -52,7 +54,7 @@ class JournalState:
 
     written, synced: all blocks up to these numbers survive the end of this process, and of this machine.
     nbytes, room: what the journal takes of the disk, and what more it may; the room is looked at every few seconds.
-    problem: why no more are written, else None.
+    problem: what failed and is tried again, else None.
     """
 
     written: int
@@ -62,35 +64,62 @@ class JournalState:
     problem: str | None
 
 
-class JournalThread:
-    """Hands closed blocks to a journal in a thread of its own.
+class _Attempt:
+    """Something that is tried again a while after it failed. problem: why it failed, until it does not."""
 
-    changed: called on the event loop with every new state.
+    def __init__(self) -> None:
+        self.problem: str | None = None
+        self.not_before_s = -math.inf
+
+    def failed(self, problem: str, now_s: float) -> None:
+        self.problem, self.not_before_s = problem, now_s + AGAIN_S
+
+    def succeeded(self) -> None:
+        self.problem, self.not_before_s = None, -math.inf
+
+
+class JournalKeeper:
+    """Hands closed blocks to a journal.
+
+    journal: open. changed: called on the event loop with every new state.
     """
 
     def __init__(self, journal: Journal, changed: Callable[[JournalState], None]) -> None:
         self._journal = journal
+        self._clock = journal.outside.clock
         self._report_change = changed
         self._loop = asyncio.get_running_loop()
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._stepper: Stepper | None = None
         self._pending: deque[ClosedBlock] = deque()
         self._pending_bytes = 0
         self._reads: deque[tuple[int, int, Future[Blocks]]] = deque()
         self._trimmed = 0
         self._trim_to = 0
+        self._drop_others_at: int | None = None
         self._is_ended = False
-        self._again_at = math.inf
-        self._doubtful = 0
+        self._writing, self._syncing, self._trimming = _Attempt(), _Attempt(), _Attempt()
         self._written = self._synced = 0
-        self._sync_at = math.inf
+        # What an earlier process left and may not be on the disk is to be there as soon as may be.
+        self._sync_at = math.inf if journal.is_durable else -math.inf
         self._syncs_at_once = False
         self._next = journal.next  # number of the first that is pending
         self._is_write_due = self._is_writing = False
-        self._room_at = time.monotonic()
-        self._state = JournalState(written=0, synced=0, nbytes=journal.nbytes, room=journal.free_room(), problem=None)
+        self._room_at = self._now()
+        self._syncing.problem = problem = None if journal.is_durable else "what it holds is not surely on the disk"
+        self._state = JournalState(
+            written=0, synced=0, nbytes=journal.nbytes, room=journal.free_room(), problem=problem
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._asked = self._answered = 0
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    def _now(self) -> float:
+        return self._clock.now().monotonic_ns / 1e9
+
+    @property
+    def id(self) -> int:
+        """The id of the journal."""
+        return self._journal.id
 
     @property
     def state(self) -> JournalState:
@@ -108,39 +137,42 @@ class JournalThread:
         return self._pending_bytes >= UNWRITTEN_MOST
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Let the steps begin."""
+        self._stepper = self._journal.outside.workers.begin("journal", self._step_or_end)
 
     def change_limits(self, *, max_bytes: int, segment_bytes: int) -> None:
         """Let the journal hold so much from now on."""
         self._journal.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
 
     def part(self, name: str) -> Part:
-        """How the thread does, for the watchdog; asks it for a sign of life, which the next look sees."""
+        """How the steps go, for the watchdog; asks for a sign of life, which the next look sees."""
         part = Part(name=name, steps=self._answered, is_busy=self._asked > self._answered)
-        with self._condition:
-            self._asked += 1
-            self._condition.notify()
+        self._asked += 1
+        self._wake()
         return part
+
+    def _wake(self) -> None:
+        if self._stepper is not None:
+            self._stepper.wake()
 
     def put(self, blocks: Sequence[ClosedBlock]) -> None:
         """Keep blocks; in the order in which they come they get the journal's next numbers."""
-        with self._condition:
+        with self._lock:
             self._pending.extend(blocks)
             self._pending_bytes += sum(block.nbytes for block in blocks)
-            if self._syncs_at_once or self._pending_bytes >= WRITE_FROM:
-                self._request_write()
+            is_due = self._syncs_at_once or self._pending_bytes >= WRITE_FROM
+        if is_due:
+            self._request_write()
         self._plan()
 
     def sync_at_once(self, wanted: bool) -> None:
         """Whether a sender waits for what is put to be on the disk."""
-        with self._condition:
-            self._syncs_at_once = wanted
-            self._condition.notify()
+        self._syncs_at_once = wanted
+        self._wake()
 
     def trim(self, position: int) -> None:
         """The database has everything up to this number; what of it is not written yet needs no writing."""
-        with self._condition:
+        with self._lock:
             self._trim_to = position
             while self._pending and self._next <= position and not self._is_writing:
                 self._take_first()
@@ -148,19 +180,22 @@ class JournalThread:
                 return
         self._plan()
 
+    def drop_others(self, number: int) -> None:
+        """Let go of what is foreign, or behind a hole, once the database has everything up to this number."""
+        self._drop_others_at = number
+
     def _plan(self) -> None:
         if self._timer is None:
             self._timer = self._loop.call_later(WRITE_WITHIN_S, self._due)
 
     def _due(self) -> None:
         self._timer = None
-        with self._condition:
-            if self._pending or self._trim_to > self._trimmed:
-                self._request_write()
+        if self._pending or self._trim_to > self._trimmed:
+            self._request_write()
 
     def _request_write(self) -> None:
         self._is_write_due = True
-        self._condition.notify()
+        self._wake()
 
     def _take_first(self) -> None:
         self._pending_bytes -= self._pending.popleft().nbytes
@@ -175,9 +210,9 @@ class JournalThread:
             OSError: the disk failed.
         """
         future: Future[Blocks] = Future()
-        with self._condition:
+        with self._lock:
             self._reads.append((after, most_bytes, future))
-            self._condition.notify()
+        self._wake()
         return await asyncio.wrap_future(future)
 
     async def end(self) -> None:
@@ -188,78 +223,89 @@ class JournalThread:
         """
         if self._timer is not None:
             self._timer.cancel()
-        with self._condition:
-            self._is_ended = True
-            self._condition.notify()
-        await asyncio.to_thread(self._thread.join)
-        await asyncio.to_thread(self._journal.close)
+        self._is_ended = True
+        if self._stepper is not None:
+            self._stepper.wake()
+            await self._stepper.ended()
+        await self._journal.outside.workers.call(self._journal.close)
 
-    # --- in the thread ------------------------------------------------------------------------------------------
+    # --- beside the event loop ----------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _step_or_end(self) -> float | None:
         try:
-            while self._step():
-                pass
+            return self.step()
         except Exception as error:
             # A defect; what is committed from memory goes on without a journal.
-            log.exception("the journal's thread ended")
-            self._problem(f"the journal's thread ended: {error}")
+            log.exception("the journal's keeper ended")
+            self._give_up(f"the journal's keeper ended: {error}")
+            return None
 
-    def _step(self) -> bool:
-        """Wait for something to do, and do it; return whether there is more to come."""
-        with self._condition:
-            self._condition.wait_for(self._has_work, self._idle_s())
+    def step(self) -> float | None:
+        """Do what is due; return after how many seconds the next step is due, None after the last."""
+        now_s = self._now()
+        if not self._is_due(now_s):
+            return self._rest_s(now_s)
+        with self._lock:
             blocks, reads, first = list(self._pending), list(self._reads), self._next
             self._reads.clear()
             trim_to, is_ended, asked = self._trim_to, self._is_ended, self._asked
             self._is_write_due, self._is_writing = False, True
-        problem = self._trim(trim_to)
-        self._report(self._write(first, blocks) or self._sync() or problem)
+        self._trim(trim_to, now_s)
+        self._write(first, blocks, now_s, is_last=is_ended)
+        self._sync(now_s)
+        self._report()
         for after, most_bytes, future in reads:
             self._answer(future, after, most_bytes)
         self._answered = asked
-        return not is_ended
+        return None if is_ended else self._rest_s(self._now())
 
-    def _idle_s(self) -> float:
-        until = min(self._sync_at, self._again_at, self._room_at + ROOM_EVERY_S)
-        return max(0.0, until - time.monotonic())
+    def _is_due(self, now_s: float) -> bool:
+        return self._rest_s(now_s) <= 0 or bool(self._reads) or self._is_ended or self._asked > self._answered
 
-    def _has_work(self) -> bool:
-        is_time = time.monotonic() >= self._again_at or math.isinf(self._again_at)
-        has_to_sync = self._syncs_at_once and max(self._synced, self._trimmed) < self._written
-        return (is_time and (self._is_write_due or has_to_sync)) or self._is_asked()
+    def _rest_s(self, now_s: float) -> float:
+        """How long nothing is due that comes by itself."""
+        if self._is_write_due and self._trim_to > self._trimmed:
+            return 0.0
+        write_at = self._writing.not_before_s if self._is_write_due or self._writing.problem else math.inf
+        has_to_sync = self._syncs_at_once and not self._journal.is_durable
+        sync_at = max(-math.inf if has_to_sync else self._sync_at, self._syncing.not_before_s)
+        return max(0.0, min(write_at, sync_at, self._room_at + ROOM_EVERY_S) - now_s)
 
-    def _is_asked(self) -> bool:
-        return bool(self._reads) or self._is_ended or self._asked > self._answered
-
-    def _trim(self, position: int) -> str | None:
-        self._trimmed = position
+    def _trim(self, position: int, now_s: float) -> None:
+        self._trimmed, before = position, self._journal.nbytes
         try:
             self._journal.trim(position)
+            if self._drop_others_at is not None and position >= self._drop_others_at:
+                self._journal.drop_loose()
+                self._journal.drop_foreign()
+                self._drop_others_at = None
         except OSError as error:
-            return f"a segment cannot be removed: {error}"
-        return None
+            self._trimming.failed(f"a segment cannot be removed: {error}", now_s)
+        else:
+            self._trimming.succeeded()
+        if self._journal.nbytes < before:
+            # Where there was no room there may be some now.
+            self._writing.not_before_s = -math.inf
 
-    def _write(self, first: int, blocks: Sequence[ClosedBlock]) -> str | None:
+    def _write(self, first: int, blocks: Sequence[ClosedBlock], now_s: float, *, is_last: bool) -> None:
         # What the database has by now needs no writing.
         written = max(0, min(len(blocks), self._trimmed + 1 - first))
         try:
-            while written < len(blocks):
-                together = self._that_fit(blocks[written:])
-                self._written = self._journal.append(together, first + written)
-                written += len(together)
-            self._again_at = math.inf
+            if now_s >= self._writing.not_before_s or is_last:
+                while written < len(blocks):
+                    together = self._that_fit(blocks[written:])
+                    self._written = self._journal.append(together, first + written)
+                    written += len(together)
+                self._writing.succeeded()
         except (JournalFull, OSError) as error:
-            self._again_at = time.monotonic() + AGAIN_S
-            return str(error)
+            self._writing.failed(str(error), now_s)
         finally:
-            with self._condition:
+            with self._lock:
                 for _ in range(written):
                     self._take_first()
                 self._is_writing = False
-            if written:
-                self._sync_at = min(self._sync_at, time.monotonic() + SYNC_WITHIN_S)
-        return None
+        if not self._journal.is_durable:
+            self._sync_at = min(self._sync_at, now_s + SYNC_WITHIN_S)
 
     def _that_fit(self, blocks: Sequence[ClosedBlock]) -> Sequence[ClosedBlock]:
         """As many as there is room for, and at least one, which finds out whether there is any."""
@@ -267,40 +313,39 @@ class JournalThread:
         room = min(self._journal.room, TOGETHER)
         return blocks[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= room, sizes)))]
 
-    def _sync(self) -> str | None:
-        if self._written <= max(self._synced, self._trimmed):
+    def _sync(self, now_s: float) -> None:
+        if self._journal.is_durable:
             self._sync_at = math.inf
-        elif self._syncs_at_once or time.monotonic() >= self._sync_at:
+            self._syncing.succeeded()
+        elif now_s >= self._syncing.not_before_s and (self._syncs_at_once or now_s >= self._sync_at):
             try:
-                synced = self._journal.sync()
+                self._synced = self._journal.sync()
             except OSError as error:
-                # The system may think now that it has been written: no later sync says anything of it.
-                self._doubtful = self._written
-                self._again_at = self._sync_at = time.monotonic() + AGAIN_S
-                return f"the journal cannot be put on the disk: {error}"
-            self._sync_at = math.inf
-            if self._trimmed >= self._doubtful:
-                self._synced = synced
-        return None
+                self._syncing.failed(f"the journal cannot be put on the disk: {error}", now_s)
+                self._sync_at = -math.inf
+            else:
+                self._sync_at = math.inf
+                self._syncing.succeeded()
 
-    def _problem(self, problem: str) -> None:
-        with self._condition:
+    def _give_up(self, problem: str) -> None:
+        with self._lock:
             reads = list(self._reads)
             self._reads.clear()
-        self._report(problem)
+        self._writing.problem = problem
+        self._report()
         for _, _, future in reads:
             future.set_exception(OSError(problem))
 
-    def _report(self, problem: str | None) -> None:
-        state = self._new_state(problem)
+    def _report(self) -> None:
+        state = self._new_state(self._writing.problem or self._syncing.problem or self._trimming.problem)
         if state != self._state:
             self._state = state
             self._loop.call_soon_threadsafe(self._report_change, state)
 
     def _new_state(self, problem: str | None) -> JournalState:
-        nbytes = self._journal.nbytes
-        if time.monotonic() - self._room_at >= ROOM_EVERY_S:
-            room, self._room_at = self._journal.free_room(), time.monotonic()
+        nbytes, now_s = self._journal.nbytes, self._now()
+        if now_s - self._room_at >= ROOM_EVERY_S:
+            room, self._room_at = self._journal.free_room(), now_s
         else:
             room = max(0, self._state.room + self._state.nbytes - nbytes)
         return JournalState(written=self._written, synced=self._synced, nbytes=nbytes, room=room, problem=problem)
@@ -315,7 +360,7 @@ class JournalThread:
 
     def _unwritten(self, after: int, most_bytes: int) -> Blocks:
         """The first blocks above `after` that wait to be written; their numbers are above all in the journal."""
-        with self._condition:
+        with self._lock:
             waiting = [(self._next + k, block) for k, block in enumerate(self._pending) if self._next + k > after]
         sizes = itertools.accumulate(block.nbytes for _, block in waiting)
         return waiting[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= most_bytes, sizes)))]

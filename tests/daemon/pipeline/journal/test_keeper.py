@@ -1,4 +1,4 @@
-"""The journal's thread over real files: what is put is kept, synced when somebody waits for it, and read back."""
+"""The journal's keeper over real files: what is put is kept, synced when somebody waits for it, and read back."""
 
 import asyncio
 import resource
@@ -9,24 +9,25 @@ from pathlib import Path
 import pytest
 
 from daemon.pipeline.journal import Journal
-from daemon.pipeline.journal.thread import JournalState, JournalThread
-from tests.daemon.pipeline.journal.test_journal import GROUP, block_of, same
+from daemon.pipeline.journal.keeper import JournalKeeper, JournalState
+from tests.daemon.pipeline.journal.test_journal import GROUP, at, block_of, same
+from tests.support.disks import REAL
 
 ON_BOTH_LOOPS = True
 WITHIN_S = 10.0
 
 
 class Watched:
-    """A thread and all its reports."""
+    """A keeper and all its reports."""
 
     def __init__(self, folder: Path, **limits: int) -> None:
-        self.journal = Journal(folder, GROUP, **{"max_bytes": 2**30, "segment_bytes": 2**20, **limits})
-        self.recovered = self.journal.open(0)
+        self.journal = Journal(folder, GROUP, REAL, **{"max_bytes": 2**30, "segment_bytes": 2**20, **limits})
+        self.recovered = self.journal.open(at(folder, 0))
         self.first = self.journal.next
         self.states: list[JournalState] = []
         self._news = asyncio.Event()
-        self.thread = JournalThread(self.journal, self._note)
-        self.thread.start()
+        self.keeper = JournalKeeper(self.journal, self._note)
+        self.keeper.start()
 
     def _note(self, state: JournalState) -> None:
         self.states.append(state)
@@ -46,14 +47,14 @@ async def keeping(folder: Path, **limits: int) -> AsyncIterator[Watched]:
     try:
         yield watched
     finally:
-        await watched.thread.end()
+        await watched.keeper.end()
 
 
 async def test_what_is_put_is_kept_in_order(tmp_path: Path) -> None:
     async with keeping(tmp_path) as watched:
         for number in range(1, 30):
-            watched.thread.put([block_of(number)])
-        found = await watched.thread.read(0, 2**30)
+            watched.keeper.put([block_of(number)])
+        found = await watched.keeper.read(0, 2**30)
         assert [number for number, _ in found] == list(range(watched.first, watched.first + 29))
         assert all(same(block_of(k), block) for k, (_, block) in enumerate(found, 1))
         await watched.until(lambda state: state.written == watched.first + 28)
@@ -63,12 +64,12 @@ async def test_what_is_put_is_kept_in_order(tmp_path: Path) -> None:
 
 async def test_a_sync_is_done_at_once_for_who_waits_and_soon_for_the_others(tmp_path: Path) -> None:
     async with keeping(tmp_path) as watched:
-        watched.thread.put([block_of(1)])
+        watched.keeper.put([block_of(1)])
         state = await watched.until(lambda state: state.written == watched.first)
         assert state.synced == 0
         await watched.until(lambda state: state.synced == watched.first)
-        watched.thread.sync_at_once(True)
-        watched.thread.put([block_of(2)])
+        watched.keeper.sync_at_once(True)
+        watched.keeper.put([block_of(2)])
         # Written and synced in one step: nobody is told of one without the other.
         await watched.until(lambda state: state.written > watched.first)
         assert watched.states[-1].synced == watched.states[-1].written
@@ -78,18 +79,18 @@ async def test_a_full_journal_goes_on_when_it_is_trimmed(tmp_path: Path) -> None
     async with keeping(tmp_path, max_bytes=30_000, segment_bytes=4096) as watched:
         count = 60
         for number in range(1, count + 1):
-            watched.thread.put([block_of(number)])
+            watched.keeper.put([block_of(number)])
             await asyncio.sleep(0)
         seen: list[int] = []
         full = False
         async with asyncio.timeout(WITHIN_S):
             while len(seen) < count:
-                found = await watched.thread.read(seen[-1] if seen else 0, 5_000)
+                found = await watched.keeper.read(seen[-1] if seen else 0, 5_000)
                 seen += [number for number, _ in found]
                 full |= any(state.problem is not None for state in watched.states)
                 assert all(state.nbytes <= 30_000 for state in watched.states)
                 if seen:
-                    watched.thread.trim(seen[-1])
+                    watched.keeper.trim(seen[-1])
         assert full
         assert seen == list(range(watched.first, watched.first + count))
         await watched.until(lambda state: state.problem is None)
@@ -100,7 +101,7 @@ async def test_a_full_disk_is_told_and_mended(tmp_path: Path) -> None:
     async with keeping(tmp_path) as watched:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
         try:
-            watched.thread.put([block_of(1)])
+            watched.keeper.put([block_of(1)])
             state = await watched.until(lambda state: state.problem is not None)
             assert state.problem is not None
             assert "is full" in state.problem
@@ -110,31 +111,9 @@ async def test_a_full_disk_is_told_and_mended(tmp_path: Path) -> None:
         await watched.until(lambda state: state.problem is None and state.written == watched.first)
 
 
-async def test_what_a_sync_failed_for_is_never_called_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with keeping(tmp_path) as watched:
-        watched.thread.sync_at_once(True)
-        failing = OSError("input/output error")
-
-        def fail() -> int:
-            raise failing
-
-        monkeypatch.setattr(watched.journal, "sync", fail)
-        watched.thread.put([block_of(1)])
-        state = await watched.until(lambda state: state.problem is not None)
-        assert (state.written, state.synced) == (watched.first, 0)
-        monkeypatch.undo()
-        watched.thread.put([block_of(2)])
-        state = await watched.until(lambda state: state.problem is None and state.written == watched.first + 1)
-        assert state.synced == 0
-        # Once the database has it there is nothing to doubt.
-        watched.thread.trim(watched.first)
-        watched.thread.put([block_of(3)])
-        await watched.until(lambda state: state.synced == watched.first + 2)
-
-
 @pytest.mark.parametrize("blocks", [0, 3])
 async def test_the_end_keeps_what_was_put(tmp_path: Path, blocks: int) -> None:
     async with keeping(tmp_path) as watched:
-        watched.thread.put([block_of(number) for number in range(1, blocks + 1)])
+        watched.keeper.put([block_of(number) for number in range(1, blocks + 1)])
     async with keeping(tmp_path) as again:
         assert again.recovered.amount.blocks == blocks

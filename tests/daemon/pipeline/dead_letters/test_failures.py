@@ -1,0 +1,219 @@
+"""Dead letters where the disk fails, in the middle of anything: each is there once, and none is lost."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.memory.store import MemoryStore
+from daemon.pipeline.closed_blocks import ASIDE, aside_parts, split
+from daemon.pipeline.dead_letters import DeadLetters, Retrying
+from daemon.pipeline.journal import Amount
+from schemas.batch import Aside, ClosedBlock, JournalPosition, Stream
+from schemas.states import AsideReason
+from tests.daemon.pipeline.dead_letters.test_folder import GROUP, REASON, block_of, id_of, kept, late_of, opened
+from tests.support.batches import group_of
+from tests.support.disks import REAL, FaultyDisk, faulty
+
+BAD = OSError(5, "input/output error")
+
+
+def on(disk: FaultyDisk, folder: Path, **more: int) -> DeadLetters:
+    letters = DeadLetters(folder / "bpm", GROUP, faulty(disk), **more)
+    assert letters.open() == []
+    return letters
+
+
+async def keep(letters: DeadLetters, number: int, block: ClosedBlock) -> None:
+    await letters.keep(letters.address([(part, REASON) for part in split(block)], number))
+
+
+def keys(letters: DeadLetters) -> list[int]:
+    return [letter.key[1] for letter in letters.pending]
+
+
+async def test_a_letter_that_could_not_be_kept_comes_above_what_was_retried_meanwhile(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    letters = on(disk, tmp_path)
+    await keep(letters, 1, block_of(1, 2))
+    addressed = letters.address([(block_of(9, 1), REASON)], 2)
+    disk.failing["sync"] = BAD
+    with pytest.raises(OSError, match="input/output"):
+        await letters.keep(addressed)
+    disk.failing.clear()
+    # A retry goes on meanwhile: the first letter is rejected again, and makes way for the second.
+    await letters.move(letters.pending[:1])
+    await letters.committed(letters.pending[:1])
+    last = letters.pending[-1]
+    await letters.committed([last])
+    retried = JournalPosition(sequence=last.serial, journal=letters.id)
+    await letters.keep(addressed)
+    assert keys(letters) == [9]
+    assert keys(opened(tmp_path, retried=retried)) == [9]
+
+
+@pytest.mark.parametrize("operation", ["append", "sync", "sync_folder", "create"])
+async def test_a_failed_write_leaves_no_copy_that_comes_back(tmp_path: Path, operation: str) -> None:
+    disk = FaultyDisk()
+    letters = on(disk, tmp_path)
+    await keep(letters, 1, block_of(1, 2))
+    letters.close()
+    for fresh in (False, True):
+        addressed = letters.address([(block_of(5 + fresh, 1), REASON)], 2)
+        if fresh:
+            letters.close()
+        disk.failing[operation] = BAD
+        if operation != "append" or fresh:
+            letters._end_segment()
+        with pytest.raises(OSError, match="input/output"):
+            await letters.keep(addressed)
+        disk.failing.clear()
+        await letters.keep(addressed)
+    assert letters.amount == Amount(blocks=4, triggers=4, readings=48)
+    assert keys(letters) == [1, 2, 5, 6]
+    again = opened(tmp_path)
+    assert (keys(again), again.amount) == ([1, 2, 5, 6], letters.amount)
+    await again.discard()
+    assert opened(tmp_path).amount == Amount()
+
+
+async def test_a_failed_move_leaves_no_copy_of_what_is_committed_then(tmp_path: Path) -> None:
+    disk, store = FaultyDisk(), MemoryStore({GROUP.name: GROUP})
+    letters = on(disk, tmp_path)
+    await keep(letters, 1, block_of(1, 3))
+    disk.failing["sync"] = BAD
+    with pytest.raises(OSError, match="input/output"):
+        await letters.move(letters.pending[:2])
+    # The copies are whole, and with higher serials: they would count at the next start.
+    disk.failing = {"replace": BAD}
+    retrying = Retrying(store, GROUP, letters)
+    with pytest.raises(OSError, match="input/output"):
+        await retrying.round()
+    assert await store.position(GROUP.name, Stream.DEAD_LETTERS) is None
+    disk.failing.clear()
+    outcome = await retrying.round()
+    assert (outcome.committed, outcome.rejected) == (3, 0)
+    assert letters.amount == Amount()
+    found = await store.position(GROUP.name, Stream.DEAD_LETTERS)
+    assert found is not None
+    assert found.journal == letters.id
+    assert opened(tmp_path, retried=found).amount == Amount()
+
+
+async def test_a_mark_that_is_empty_or_torn_is_only_a_hint(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 3)))
+    first = letters.pending[0]
+    await letters.committed([first])
+    mark = tmp_path / "bpm" / "retried"
+    assert keys(opened(tmp_path)) == [2, 3]
+    for text in ("", "\0\0\0", "nonsense"):
+        mark.write_text(text)
+        assert keys(opened(tmp_path, retried=JournalPosition(sequence=first.serial, journal=letters.id))) == [2, 3]
+        assert keys(opened(tmp_path)) == [1, 2, 3]
+
+
+async def test_the_mark_is_on_the_disk_before_it_is_believed(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    letters = on(disk, tmp_path)
+    await keep(letters, 1, block_of(1, 1))
+    replaced: list[str] = []
+    disk.before = lambda operation, path: replaced.append(path.name) if operation == "replace" else None
+    await letters.committed(letters.pending)
+    assert replaced == ["retried"]
+
+
+async def test_a_position_of_another_folder_says_nothing_of_this_one(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 2)))
+    last = letters.pending[-1].serial
+    for other in (0, id_of(tmp_path) + 1):
+        assert keys(opened(tmp_path, retried=JournalPosition(sequence=last, journal=other))) == [1, 2]
+    assert keys(opened(tmp_path, retried=JournalPosition(sequence=last, journal=id_of(tmp_path)))) == []
+
+
+async def test_the_account_goes_on_in_a_new_folder(tmp_path: Path) -> None:
+    store = MemoryStore({GROUP.name: GROUP})
+    for number in (1, 2):
+        letters = await kept(tmp_path / str(number), (1, block_of(10 * number, 2)))
+        for _ in range(1, number):
+            await letters.move(letters.pending)
+        await Retrying(store, GROUP, letters).round()
+    found = await store.position(GROUP.name, Stream.DEAD_LETTERS)
+    assert found is not None
+    assert (found.journal, found.triggers, found.readings) == (letters.id, 4, 48)
+
+
+async def test_the_block_of_another_journal_is_another_block(tmp_path: Path) -> None:
+    letters = DeadLetters(tmp_path / "bpm", GROUP, REAL)
+    letters.open(position=JournalPosition(sequence=3, journal=7))
+    await keep(letters, 5, block_of(1, 1))
+    assert opened(tmp_path, position=JournalPosition(sequence=3, journal=7)).of_block(5) == {(1, 1)}
+    other = DeadLetters(tmp_path / "bpm", GROUP, REAL)
+    other.open(position=JournalPosition(sequence=3, journal=7), journal=8)
+    assert other.of_block(5) == set()
+    assert not other.concerns(5, block_of(1, 1))
+    assert other.concerns(6, late_of(block_of(1, 1), 0))
+
+
+async def test_no_serial_comes_again_in_a_folder_that_was_emptied(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 2)))
+    last = letters.pending[-1].serial
+    await letters.committed(letters.pending)
+    letters.passed(1)
+    (tmp_path / "bpm" / "retried").unlink()
+    assert list((tmp_path / "bpm").glob("*.dead")) == []
+    again = opened(tmp_path)
+    await keep(again, 2, block_of(3, 1))
+    assert again.pending[0].serial > last
+
+
+# --- what assembly set aside --------------------------------------------------------------------------------------
+
+
+def with_aside(block: ClosedBlock, *reasons: AsideReason) -> ClosedBlock:
+    readings = block_of(100, len(reasons)).readings[:, 0].copy()
+    aside = Aside(
+        readings=readings,
+        run=np.arange(len(reasons), dtype=np.int32),
+        reason=np.array([int(reason) for reason in reasons], np.uint8),
+    )
+    return ClosedBlock(**{**block.parts, "aside": aside})
+
+
+async def test_what_was_set_aside_is_kept_by_reason_and_no_database_gets_it(tmp_path: Path) -> None:
+    block = with_aside(block_of(1, 1), AsideReason.AHEAD, AsideReason.OLDER, AsideReason.AHEAD)
+    letters = await kept(tmp_path)
+    await letters.keep(letters.address([(part, reason.name) for part, reason in aside_parts(block)], 4))
+    await keep(letters, 5, block_of(7, 1))
+    assert letters.amount == Amount(blocks=3, triggers=1, readings=3 + 12)
+    assert letters.of_block(4) == {(ASIDE, 100), (ASIDE, 101)}
+    assert not letters.has((ASIDE, 100))
+    # They hold up nothing that comes after them.
+    assert not letters.concerns(4, block)
+    store = MemoryStore({GROUP.name: GROUP})
+    outcome = await Retrying(store, GROUP, letters).round()
+    assert (outcome.committed, outcome.readings, outcome.rejected) == (1, 12, 0)
+    for found in (letters, opened(tmp_path)):
+        assert [letter.is_aside for letter in found.pending] == [True, True]
+        older, ahead = (found.read(letter) for letter in found.pending)
+        assert older.aside is not None
+        assert ahead.aside is not None
+        assert (older.aside.run.tolist(), ahead.aside.run.tolist()) == ([1], [0, 2])
+        assert ahead.aside.readings["trigger"].tolist() == [100, 102]
+        assert found.pending[1].reason == "AHEAD"
+    assert (await letters.discard()).readings == 3
+    assert opened(tmp_path).pending == []
+
+
+async def test_the_room_is_what_is_left_of_the_quota(tmp_path: Path) -> None:
+    letters = on(FaultyDisk(), tmp_path, quota_bytes=20_000)
+    assert letters.room == 20_000
+    await keep(letters, 1, block_of(1, 3))
+    (path,) = (tmp_path / "bpm").glob("*.dead")
+    assert letters.room == 20_000 - path.stat().st_size
+    again = on(FaultyDisk(), tmp_path, quota_bytes=100)
+    assert again.room == 100 - path.stat().st_size < 0
+    other = DeadLetters(tmp_path / "bpm", group_of(dtypes=("float32",)), REAL, quota_bytes=20_000)
+    other.open()
+    assert other.room == letters.room
+    await letters.discard()
+    assert letters.room == 20_000
