@@ -187,6 +187,19 @@ async def test_what_the_sender_lost_is_passed_over_and_counted() -> None:
         assert logger.pipelines["bpm"].figures().lost_before == {"sender": 4}
 
 
+async def test_nothing_below_what_the_sender_holds_is_acknowledged_again() -> None:
+    async with logging_to_memory(GROUP, assembly=SLOW) as logger, listening(logger) as (source, connect):
+        first = await connect()
+        await resumed(first)
+        first.send(whole(GROUP, 1)[:3])
+        await eventually(lambda: source.status().received == 3)
+        cut(first)
+        second = await connect()
+        assert await resumed(second, first=9) == 9
+        second.send(whole(GROUP, 1)[3:])
+        assert await frame(second) == (11, 0)
+
+
 async def test_a_goodbye_after_the_last_acknowledgement_ends_the_session() -> None:
     async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
         first = await connect()
