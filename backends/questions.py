@@ -49,7 +49,7 @@ class Questions(ABC):
             case LedgerRow():
                 return await self._ledger_row(query.trigger, query.run)
             case LedgerTail():
-                return await self._ledger_tail(query.most)
+                return await self._ledger_tail(query.most, query.run)
             case LedgerEnds():
                 return await self._ledger_ends()
             case LedgerRows():
@@ -93,8 +93,8 @@ class Questions(ABC):
         """One trigger's ledger row; of the newest run that has it when `run` is None."""
 
     @abstractmethod
-    async def _ledger_tail(self, most: int) -> Array:
-        """The last ledger rows of the newest run, ascending."""
+    async def _ledger_tail(self, most: int, run: int | None) -> Array:
+        """The last ledger rows of a run, ascending; of the newest one when it is None."""
 
     @abstractmethod
     async def _ledger_ends(self) -> Array:

@@ -22,7 +22,7 @@ from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import recover_group, runs_of
+from daemon.pipeline.recovery import recover_group, refuse_unknown_groups, runs_of
 from daemon.sources.base import Source
 from daemon.sources.kinds import make_source, tls_contexts
 from daemon.telemetry.status.reporter import Reporter
@@ -59,8 +59,8 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambd
     ready: called once readings are taken.
 
     Raises:
-        CommandFailed: the database cannot be used as configured, an address is taken, or another daemon uses the
-            state folder.
+        CommandFailed: the database cannot be used as configured, an address is taken, another daemon uses the state
+            folder, or it holds readings of a group that is not configured.
     """
     descriptors.raise_limit()
     stop = asyncio.Event()
@@ -69,7 +69,9 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambd
         loop.add_signal_handler(number, stop.set)
     notifier = Notifier()
     with only_one(loaded.state_dir):
-        service = Service(loaded, notifier)
+        outside = Outside.real()
+        refuse_unknown_groups(loaded.state_dir, {section.name for section in loaded.config.groups}, outside.disk)
+        service = Service(loaded, notifier, outside)
         # In a terminal that signal says that it was closed.
         loop.add_signal_handler(signal.SIGHUP, stop.set if os.isatty(0) else service.reload_wanted.set)
         async with asyncio.TaskGroup() as tasks:
@@ -223,8 +225,10 @@ class Service:
                 runs=runs,
                 recovered=recovered[section.name],
                 events=self.events,
+                clock=self._outside.clock,
                 availability_changed=self.reporter.look_at_store,
             )
+            self.pipelines[section.name].take_again(recovered[section.name].again)
         self._note_risk()
 
     async def _start_sources(self) -> None:

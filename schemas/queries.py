@@ -98,10 +98,14 @@ class LedgerRow:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerTail:
-    """The ledger rows with the highest trigger numbers of the newest run, at most `most`, in ascending order."""
+    """The ledger rows with the highest trigger numbers of a run, at most `most`, in ascending order.
+
+    run: the newest one, if it is None.
+    """
 
     group: InstrumentGroup
     most: int
+    run: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

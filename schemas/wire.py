@@ -22,7 +22,10 @@ GREETING_MAX = 1024
 """Bytes of a greeting with its newline: its six keys fit several times; who sends more is no sender."""
 
 NUMBER_MAX = 2**63 - 1
-"""The highest number of a session, and of a record in it."""
+"""The highest number of a session."""
+
+RECORD_NUMBER_MAX = 2**62 - 1
+"""The highest number that a greeting may give for a record: those that follow have to fit 63 bits too."""
 
 ANSWER_MAX = 16_384
 """Bytes of an answer with its newline: 256 channels with names of 32 characters need 11 KiB."""
@@ -367,10 +370,10 @@ def _greeting_of(pairs: Mapping[str, str]) -> Greeting:
 
 
 def _check_session(pairs: Mapping[str, str]) -> None:
-    for key in ("session", "first"):
-        if key in pairs and not _is_number(pairs[key], 0, NUMBER_MAX):
+    for key, most in (("session", NUMBER_MAX), ("first", RECORD_NUMBER_MAX)):
+        if key in pairs and not _is_number(pairs[key], 0, most):
             raise ProtocolError(
-                ErrorCode.BAD_GREETING, f"{key}={_quoted(pairs[key])} is not a number from 0 to {NUMBER_MAX}; send one"
+                ErrorCode.BAD_GREETING, f"{key}={_quoted(pairs[key])} is not a number from 0 to {most}; send one"
             )
     if "session" not in pairs:
         if "first" in pairs:

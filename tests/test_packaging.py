@@ -164,10 +164,10 @@ def test_the_readme_says_nothing_that_does_not_work(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert daemon.status()["groups"]["bpm"]["readings"]["committed"] == 100 * 120
         queries = blocks("sql", SQL_EXAMPLES)
-        assert len(queries) == 4
-        complete, missing, closing, one = (_answer(daemon, query) for query in queries)
-        assert complete == ["100|100|0|0|0"]
-        assert missing == []
+        assert len(queries) == 5
+        complete, gaps, missing, closing, one = (_answer(daemon, query) for query in queries)
+        assert complete == ["100|100|0|0|0|0"]
+        assert gaps == missing == []
         assert len(closing) == 1
         assert len(one) == 100
         assert all(line.endswith("|t") for line in one)

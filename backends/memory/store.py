@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.base import DurabilityInForce, Partition, ServerView, StoreFacts, is_committed
+from backends.base import BatchRejected, DurabilityInForce, Partition, ServerView, StoreFacts, is_committed
 from backends.columns.reductions import newest_of_each, reducer_of
 from backends.columns.windows import in_order, see_not_too_large
 from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
@@ -50,6 +50,12 @@ class _Group:
         """Put all readings into one array, `answer_dtype(group)`, in the order of their writing."""
         self.readings = [np.concatenate([np.empty(0, answer_dtype(self.group)), *self.readings])]
         return self.readings[0]
+
+    def see_new(self, batch: Batch) -> None:
+        """Raise BatchRejected where a trigger of the batch is there already."""
+        for run, trigger in batch.ledger[["run", "trigger"]].tolist():
+            if (run, trigger) in self.ledger:
+                raise BatchRejected(f"memory has trigger {trigger} of run {run} already")
 
     def rows(self) -> Array:
         """Put all ledger rows into one array, by run and trigger."""
@@ -96,15 +102,19 @@ class MemoryStore:
         kept = self._groups[batch.group.name]
         if is_committed(kept.positions.get(batch.stream, JournalPosition(sequence=0)), batch):
             return
+        kept.see_new(batch)
         kept.readings += [_on_time(batch), _late(batch)]
         for row in (*batch.ledger, *batch.revised):
             kept.ledger[int(row["run"]), int(row["trigger"])] = row.copy()
         kept.positions[batch.stream] = batch.position
 
     async def rehearse(self, batch: Batch) -> None:
-        """Everything is taken."""
+        """See whether a batch would be taken."""
         await self.serving.wait()
         self._check()
+        kept = self._groups[batch.group.name]
+        if not is_committed(kept.positions.get(batch.stream, JournalPosition(sequence=0)), batch):
+            kept.see_new(batch)
 
     async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where the group is held."""
@@ -196,7 +206,8 @@ def _ledger(rows: Array, query: _OfLedger) -> Array:
             found = rows[(rows["skipped"] > 0) & _within(rows, query)]
             return np.asarray(found[np.argsort(-found["time_ns"], kind="stable")][: query.most])
         case LedgerTail():
-            return np.asarray(newest[-query.most :])
+            of_run = newest if query.run is None else rows[rows["run"] == query.run]
+            return np.asarray(of_run[-query.most :])
         case LedgerEnds():
             return np.asarray(newest[[0, -1]] if len(newest) > 1 else newest)
 

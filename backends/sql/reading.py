@@ -43,8 +43,8 @@ class SqlQuestions(Questions, Generic[C]):
     async def _ledger_row(self, trigger: int, run: int | None) -> Array:
         return await self._ledger(selects.ledger_row(self._tables, trigger, run))
 
-    async def _ledger_tail(self, most: int) -> Array:
-        return (await self._ledger(selects.ledger_tail(self._tables, most)))[::-1]
+    async def _ledger_tail(self, most: int, run: int | None) -> Array:
+        return (await self._ledger(selects.ledger_tail(self._tables, most, run)))[::-1]
 
     async def _ledger_rows(self, run: int, triggers: Array) -> Array:
         parts = [np.empty(0, ledger_dtype(self._tables.group.size))]

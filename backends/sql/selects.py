@@ -44,11 +44,12 @@ def ledger_row(tables: GroupTables, trigger: int, run: int | None) -> sa.Select[
     return found.where(ledger.run == run)
 
 
-def ledger_tail(tables: GroupTables, most: int) -> sa.Select[Any]:
-    """Select the last ledger rows of the newest run, in descending order."""
+def ledger_tail(tables: GroupTables, most: int, run: int | None) -> sa.Select[Any]:
+    """Select the last ledger rows of a run, of the newest one when it is None, in descending order."""
     ledger = tables.ledger.c
     newest = sa.select(ledger.run).order_by(ledger.run.desc(), ledger.trigger_id.desc()).limit(1).scalar_subquery()
-    return sa.select(*ledger_columns(tables)).where(ledger.run == newest).order_by(ledger.trigger_id.desc()).limit(most)
+    of_run = ledger.run == (newest if run is None else run)
+    return sa.select(*ledger_columns(tables)).where(of_run).order_by(ledger.trigger_id.desc()).limit(most)
 
 
 def ledger_ends(tables: GroupTables) -> sa.CompoundSelect[Any]:

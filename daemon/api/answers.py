@@ -4,6 +4,7 @@ Each function gives the fields of the model of `schemas.api.readings` that its d
 million numbers one by one would take longer than everything else.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,23 @@ def ledger_answer(group: InstrumentGroup, row: Any) -> dict[str, Any]:
         "trigger": int(row["trigger"]),
         **{name: int(row[name]) for name in (*NUMBERS, *COUNTS)},
         "missing": [group.instruments[number] for number in missing],
+    }
+
+
+def gaps_answer(group: InstrumentGroup, rows: Array, before: Sequence[Array], *, is_cut: bool) -> dict[str, Any]:
+    """`Gaps` of the ledger rows after them, newest first, and of those before them, as far as these are there."""
+    times = {(int(row["run"]), int(row["trigger"])): int(row["time_ns"]) for some in before for row in some}
+    first = rows["trigger"] - rows["skipped"]
+    return {
+        "group": group.name,
+        "run": np.ascontiguousarray(rows["run"]),
+        "epoch": np.ascontiguousarray(rows["epoch"]),
+        "first": first,
+        "last": rows["trigger"] - 1,
+        "triggers": np.ascontiguousarray(rows["skipped"]),
+        "before_ns": [times.get(key) for key in zip(rows["run"].tolist(), (first - 1).tolist(), strict=True)],
+        "after_ns": np.ascontiguousarray(rows["time_ns"]),
+        "cut": is_cut,
     }
 
 

@@ -10,6 +10,7 @@ from fastapi_offline import FastAPIOffline
 from backends.base import StoreUnavailable
 from daemon.api.access import AccessControl
 from daemon.api.control import control_routes
+from daemon.api.gaps import gaps_routes
 from daemon.api.governor import governor_routes
 from daemon.api.interference import interference_routes
 from daemon.api.missing import missing_routes
@@ -33,6 +34,7 @@ ROUTES = (
     status_routes,
     readings_routes,
     missing_routes,
+    gaps_routes,
     control_routes,
     reader_routes,
     interference_routes,

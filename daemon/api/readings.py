@@ -68,12 +68,7 @@ def readings_routes(service: ApiService) -> APIRouter:
         number = number_of(asked, instrument)
         end = time.time_ns() if end_ns is None else end_ns
         start = end - FIVE_MINUTES_NS if start_ns is None else start_ns
-        if start >= end:
-            detail = f"start_ns ({start}) is not before end_ns ({end})"
-            raise ApiError(422, detail, "give an earlier start_ns, or a later end_ns", field="start_ns")
-        if not -(2**63) <= start < end < 2**63:
-            detail = "start_ns or end_ns does not fit into 64 bits"
-            raise ApiError(422, detail, "give nanoseconds since 1970-01-01", field="start_ns")
+        see_in_order(start, end)
         query = InstrumentReadings(group=asked, instrument=number, start_ns=start, end_ns=end, most=READINGS_MOST)
         found = await service.store.ask(query)
         # Thinning half a million points takes tens of milliseconds, in which nothing else would be logged.
@@ -115,6 +110,16 @@ def group_of(service: ApiService, name: str) -> InstrumentGroup:
     if name not in service.pipelines:
         raise starting()
     return service.groups[name]
+
+
+def see_in_order(start_ns: int, end_ns: int) -> None:
+    """See that a stretch of time is one. Raises ApiError: 422."""
+    if start_ns >= end_ns:
+        detail = f"start_ns ({start_ns}) is not before end_ns ({end_ns})"
+        raise ApiError(422, detail, "give an earlier start_ns, or a later end_ns", field="start_ns")
+    if not -(2**63) <= start_ns < end_ns < 2**63:
+        detail = "start_ns or end_ns does not fit into 64 bits"
+        raise ApiError(422, detail, "give nanoseconds since 1970-01-01", field="start_ns")
 
 
 def number_of(group: InstrumentGroup, instrument: str) -> int:

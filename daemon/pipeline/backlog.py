@@ -7,15 +7,16 @@ alone, and is read back, oldest first, as the committer makes room.
 
 import asyncio
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from backends.columns.filling import readings_in
+from daemon.core.outside import Clock
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
+from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal
 from daemon.pipeline.journal.keeper import JournalKeeper, JournalState
 from schemas.batch import ClosedBlock
@@ -28,10 +29,15 @@ READ_AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A block in memory. put_ns: when it closed (CLOCK_MONOTONIC); None for what was read back from the journal."""
+    """A block in memory.
+
+    state: sessions and runs as they are after it. put_ns: when it closed (monotonic); None for what was read back from
+    the journal.
+    """
 
     number: int
     block: ClosedBlock
+    state: DurableState
     nbytes: int
     readings: int
     put_ns: int | None
@@ -39,7 +45,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Revocable:
-    """A block that the database has. until_s: when it is safe there (CLOCK_MONOTONIC, s)."""
+    """A block that the database has. until_s: when it is safe there (monotonic, s)."""
 
     number: int
     triggers: int
@@ -53,7 +59,9 @@ class Backlog:
     Args:
         journal: opened; closed with the backlog. None keeps everything in memory, as much as may be.
         recovered: what the journal held at the start and the database lacks, with numbers above `position`.
-        position: up to which number the database has the blocks.
+        position: up to which number the database has the blocks. state: sessions and runs as they are there.
+        newest: the same as they are after all that the journal held. states: takes the states after each block, for the
+            heads of its segments.
         full: called with True when nothing more should come in, and with False when there is room again.
         spooled: called when the journal has written or synced more, with how many blocks are on the disk now: of those
             that closed in this process and are not settled, so many of the oldest.
@@ -67,6 +75,10 @@ class Backlog:
         journal: Journal | None,
         *,
         position: int,
+        state: DurableState,
+        newest: DurableState,
+        states: States,
+        clock: Clock,
         recovered: Amount,
         max_memory: int,
         announcements: Announcements,
@@ -88,6 +100,10 @@ class Backlog:
         self._first = position + 1 if journal is None else journal.next
         self._last = self._first - 1
         self._loaded = position  # the blocks up to this number are, or were, in memory
+        self._loaded_state = state
+        self._newest_state = newest
+        self._states = states
+        self._clock = clock
         self._memory: deque[Waiting] = deque()
         self._in_memory = Amount()
         self._in_journal = replace(recovered)  # and not in memory
@@ -153,18 +169,28 @@ class Backlog:
 
     def put(self, blocks: Sequence[ClosedBlock]) -> None:
         """Take blocks in. Never refuses: what is closed is not lost; `full` slows down the sources."""
-        now = time.monotonic_ns()
+        now_ns = self._clock.now().monotonic_ns
+        states = []
+        for number, block in enumerate(blocks, self._last + 1):
+            self._newest_state = self._newest_state.after([block])
+            self._states.note(number, self._newest_state)
+            states.append(self._newest_state)
         if self._journal is not None and blocks:
             self._journal.put(blocks)
-        for block in blocks:
+        for block, state in zip(blocks, states, strict=True):
             self._last += 1
             if self._in_journal.blocks or (self._journal is not None and self.memory_bytes >= self._max_memory):
                 self._in_journal.change(block.triggers, readings_in(block), 1)
             else:
-                self._remember(self._last, block, now)
+                self._remember(self._last, block, state, now_ns)
         if blocks:
             self._weigh(blocks)
             self._look()
+
+    def drop_others(self) -> None:
+        """Let the journal drop what is no history of it, once the database has all that was put by now."""
+        if self._journal is not None:
+            self._journal.drop_others(self._last)
 
     async def take(self, most_bytes: int) -> list[Waiting]:
         """The oldest blocks, about so many bytes of them and at least one; waits until there is any.
@@ -187,7 +213,7 @@ class Backlog:
 
     def settle(self, count: int) -> int:
         """The oldest so many blocks in memory are dealt with; return how many of them closed in this process."""
-        mine, now = 0, time.monotonic()
+        mine, now = 0, self._clock.now().monotonic_ns / 1e9
         for _ in range(count):
             waiting = self._memory.popleft()
             self.memory_bytes -= waiting.nbytes
@@ -210,10 +236,10 @@ class Backlog:
         """The lowest number that can come again; one that was never handed out when there is none."""
         return self._held[0].number if self._held else self._settled + 1
 
-    def rewind(self, position: int) -> Amount:
+    def rewind(self, position: int, state: DurableState) -> Amount:
         """The database is back at this position: hand out again what is held beyond it; return how much that is.
 
-        What was taken and is not settled yet is to be taken anew.
+        state: sessions and runs as they are there. What was taken and is not settled yet is to be taken anew.
         """
         if self._journal is None:
             return Amount()
@@ -228,6 +254,7 @@ class Backlog:
             self._in_journal.change(amount.triggers, amount.readings, amount.blocks)
         self._memory.clear()
         self.memory_bytes, self._in_memory, self._loaded = 0, Amount(), position
+        self._loaded_state = state
         self._look()
         return back
 
@@ -244,6 +271,7 @@ class Backlog:
             last = self._held.popleft().number
         if last is not None and self._journal is not None:
             self._journal.trim(last)
+            self._states.forget(last, in_database_of=self._journal.id)
 
     def end(self) -> None:
         """Nothing more will be put."""
@@ -255,6 +283,7 @@ class Backlog:
         self.journal_bytes, self._journal_room, self.problem = state.nbytes, state.room, state.problem
         if (state.problem is None) != was_well:
             self._announcements.journal_problem(state.problem)
+        self._states.forget(state.written)
         self._look()
         self._spooled(max(0, state.synced + 1 - self._first - self._settled_here))
 
@@ -276,8 +305,9 @@ class Backlog:
             # Of those that came last: what one weighs depends on how many are missing from their triggers.
             self.bytes_a_reading = sum(block.nbytes for block in blocks) / readings
 
-    def _remember(self, number: int, block: ClosedBlock, put_ns: int | None) -> None:
-        waiting = Waiting(number, block, block.nbytes, readings_in(block), put_ns)
+    def _remember(self, number: int, block: ClosedBlock, state: DurableState, put_ns: int | None) -> None:
+        self._loaded_state = state
+        waiting = Waiting(number, block, state, block.nbytes, readings_in(block), put_ns)
         self._memory.append(waiting)
         self._arrived.set()
         self._loaded = number
@@ -312,7 +342,7 @@ class Backlog:
             asyncio.get_running_loop().call_later(READ_AGAIN_S, self._look)
             return
         for number, block in found:
-            self._remember(number, block, None)
+            self._remember(number, block, self._loaded_state.after([block]), None)
             self._in_journal.change(-block.triggers, -self._memory[-1].readings, -1)
         if not found and self.problem is None:
             # All that was put before is written, and nothing of it could be read.

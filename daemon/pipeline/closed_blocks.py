@@ -1,24 +1,36 @@
 """Closed blocks taken apart and put together: what is committed as one is sometimes kept, or rejected, as several."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array, join
+from schemas.states import AsideReason
 
 Key = tuple[int, int]
 """Run and number of a trigger."""
 
+ASIDE = -1
+"""In place of the run: readings that are for no trigger, and hold up none."""
+
 
 def keys_of(block: ClosedBlock) -> list[Key]:
-    """The triggers that a block closes or revises, each once."""
-    return [(int(row["run"]), int(row["trigger"])) for row in (*block.ledger, *block.revised)]
+    """The triggers that a block closes or revises, each once; of what it sets aside, the reasons."""
+    keys = [(int(row["run"]), int(row["trigger"])) for row in (*block.ledger, *block.revised)]
+    return keys if block.aside is None else [*keys, *((ASIDE, int(reason)) for reason in np.unique(block.aside.reason))]
 
 
 def revised_keys(block: ClosedBlock) -> list[Key]:
     """The triggers of earlier blocks that a block revises."""
     return [(int(row["run"]), int(row["trigger"])) for row in block.revised]
+
+
+def readings_of(block: ClosedBlock) -> Array:
+    """All readings of a block, late ones and those set aside too: record dtype, shape (n,)."""
+    parts = [block.readings[block.present], block.late]
+    return join(parts if block.aside is None else [*parts, block.aside.readings])
 
 
 def split(block: ClosedBlock) -> list[ClosedBlock]:
@@ -41,6 +53,18 @@ def _part(block: ClosedBlock, own: Array, revised: Array) -> ClosedBlock:
         late_of=np.searchsorted(revised, block.late_of[is_late]).astype(np.intp),
         revised=block.revised[revised],
     )
+
+
+def aside_parts(block: ClosedBlock) -> list[tuple[ClosedBlock, AsideReason]]:
+    """What a block sets aside, by reason, each as a block of its own."""
+    if block.aside is None:
+        return []
+    nothing, parts = np.empty(0, np.intp), []
+    for reason in np.unique(block.aside.reason).tolist():
+        mine = block.aside.reason == reason
+        aside = Aside(readings=block.aside.readings[mine], run=block.aside.run[mine], reason=block.aside.reason[mine])
+        parts.append((replace(_part(block, nothing, nothing), aside=aside), AsideReason(reason)))
+    return parts
 
 
 def merge(blocks: Sequence[ClosedBlock]) -> ClosedBlock:

@@ -5,7 +5,6 @@ trigger at once. The committer owns batching, retry and backoff; the store only 
 """
 
 import math
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -14,11 +13,11 @@ import numpy as np
 from backends.base import BatchRejected, CommitsLost, Store, StoreError, StoreUnavailable
 from backends.columns.filling import readings_in
 from daemon.core.monitoring.metrics import Latencies, Recent
-from daemon.core.outside.clock import now
+from daemon.core.outside import Clock
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
-from daemon.pipeline.closed_blocks import keys_of, merge, split
-from daemon.pipeline.dead_letters import DeadLetters, Letter, aside_parts, key_of
+from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
+from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.placing import TRIGGERS_AT_ONCE, place, to_place, without
@@ -28,6 +27,7 @@ from schemas.config import CommitterConfig
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerRows, LedgerTail
 from schemas.readings import Array, InstrumentGroup
+from schemas.states import AsideReason
 
 DIVIDE_AFTER = 2
 """Attempts at a batch before it is divided: a store that was away may have found what waited too much for its time, and
@@ -36,6 +36,15 @@ would find it so for ever."""
 FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
+
+ASIDE_REASONS = {
+    AsideReason.OLDER: "its trigger is older than those that are remembered, and its run is unknown",
+    AsideReason.AHEAD: "its trigger number is far beyond those of the other instruments",
+    AsideReason.AMBIGUOUS: "a reading of that instrument and trigger is there, and nothing proves that it is the same",
+    AsideReason.CONFLICT: "another reading of that instrument and trigger is there",
+    AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
+}
+"""Why what assembly set aside is a dead letter."""
 
 HOLD_TIMES = 5
 """What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
@@ -75,6 +84,7 @@ class Committer:
         *,
         durability: Durability,
         settings: CommitterConfig,
+        clock: Clock,
         backlog: Backlog,
         dead_letters: DeadLetters,
         announcements: Announcements,
@@ -93,6 +103,7 @@ class Committer:
         self.risk_ms = math.inf
         self._recent = Recent()
         self._journal = journal
+        self._clock = clock
         self._store = store
         self._group = group
         self._durability = durability
@@ -104,7 +115,6 @@ class Committer:
         self._availability_changed = availability_changed
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
         self._follows: JournalPosition | None = self._acknowledged
-        self._state = DurableState.decode(self._acknowledged.state)  # after all that is dealt with
 
     def change(self, settings: CommitterConfig) -> None:
         """Batch and pause so from now on."""
@@ -152,12 +162,11 @@ class Committer:
         """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
         is_alone = not found.sequence and len(await self._store.ask(LedgerTail(group=self._group, most=1)))
         was, self._follows = self._acknowledged, None
-        regained = self._backlog.rewind(self._backlog.held_from - 1 if is_alone else found.sequence)
+        to_number = self._backlog.held_from - 1 if is_alone else found.sequence
+        regained = self._backlog.rewind(to_number, DurableState.decode(was.state if is_alone else found.state))
         # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
         to = was.less(regained.triggers, regained.readings) if is_alone else found
         self._acknowledged = to
-        if not is_alone:
-            self._state = DurableState.decode(found.state)
         # Neither came in nor was committed, as far as this process is concerned, what was so before it began.
         triggers = min(was.triggers - to.triggers, self.counts.triggers)
         readings = min(was.readings - to.readings, self.counts.readings)
@@ -194,11 +203,6 @@ class Committer:
     def _settle(self, blocks: list[Waiting]) -> None:
         self._count([waiting.block for waiting in blocks], blocks)
         self._measure(blocks)
-        self._deal(blocks)
-
-    def _deal(self, blocks: list[Waiting]) -> None:
-        """These are stored, or dead letters."""
-        self._state = self._state.after(waiting.block for waiting in blocks)
         self._settled(self._backlog.settle(len(blocks)))
 
     async def _commit_less(self, blocks: list[Waiting]) -> None:
@@ -249,7 +253,7 @@ class Committer:
         # All at the same moment, or the status would not add up in between.
         self.counts.dead_triggers += waiting.block.triggers - sum(part.triggers for part in good)
         self.counts.dead_readings += waiting.readings - sum(readings_in(part) for part in good)
-        self._deal(blocks)
+        self._settled(self._backlog.settle(1))
 
     async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedBlock]:
         """Keep as dead letters what the store rejects of a block; return the rest, which is not committed yet.
@@ -344,7 +348,7 @@ class Committer:
             except StoreUnavailable as error:
                 await self._wait_for_store(error, backoff)
         self._note(None)
-        return place(self._group, run, readings, _as_ledger(rows, self._group), now())
+        return place(self._group, run, readings, _as_ledger(rows, self._group), self._clock.now())
 
     async def _keep_aside(self, waiting: Waiting) -> None:
         """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""
@@ -352,7 +356,8 @@ class Committer:
             return
         kept = self._dead_letters.of_block(waiting.number)
         lost = without(waiting.block, to_place(waiting.block))
-        await self._keep([(part, why) for part, why in aside_parts(lost) if key_of(part) not in kept], waiting.number)
+        parts = [(part, ASIDE_REASONS[reason]) for part, reason in aside_parts(lost)]
+        await self._keep([(part, why) for part, why in parts if keys_of(part)[0] not in kept], waiting.number)
 
     async def _keep_rejected(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
         self._announcements.rejected(await self._keep(parts, number))
@@ -387,7 +392,7 @@ class Committer:
         before, since = self.account_at_start, self.counts
         return JournalPosition(
             sequence=blocks[-1].number,
-            state=self._state.after(waiting.block for waiting in blocks).encode(),
+            state=blocks[-1].state.encode(),
             triggers=before.triggers + since.triggers + sum(part.triggers for part in parts),
             readings=before.readings + since.readings + sum(readings_in(part) for part in parts),
             journal=self._journal,
@@ -396,7 +401,7 @@ class Committer:
     def _count(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> None:
         self._acknowledged = self._follows = self._position(parts, blocks)
         self._dead_letters.passed(blocks[-1].number)
-        moment = time.monotonic_ns()
+        moment = self._clock.now().monotonic_ns
         self.counts.commits += 1
         self.committed_ns = moment
         readings = sum(readings_in(part) for part in parts)
@@ -417,7 +422,7 @@ class Committer:
         self.steps += 1
         is_news = (problem is None) != (self.problem is None)
         if is_news:
-            self.problem_since_ns = time.monotonic_ns()
+            self.problem_since_ns = self._clock.now().monotonic_ns
         self.problem = problem
         if is_news:
             self._availability_changed()

@@ -1,21 +1,25 @@
 """What the journal and the database keep of a group beside its readings: sessions, and the runs of epochs.
 
-Each closed block changes it; it is written with the blocks, in the same record and the same transaction.
+Each closed block changes it; it is written with the blocks: beside the position in the transaction that holds them, and
+in the head of each segment of the journal, from where the blocks lead on.
 """
 
 import struct
+import threading
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
 
-from daemon.pipeline.assembly.runs import EPOCHS_MOST
-from schemas.batch import ClosedBlock
+from daemon.pipeline.assembly import EPOCHS_MOST
+from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array
 from schemas.sessions import GONE, NO_SESSIONS, SESSION
 
-_HEAD = struct.Struct("<4sII")
+_HEAD = struct.Struct("<4sIIQQ")
 _MAGIC = b"TLS1"
+_NOWHERE = (0, 0)
 
 EPOCH_RUN: np.dtype[Any] = np.dtype([("epoch", "<u4"), ("run", "<i4")])
 
@@ -23,12 +27,19 @@ EPOCH_RUN: np.dtype[Any] = np.dtype([("epoch", "<u4"), ("run", "<i4")])
 class DurableState:
     """Sessions and runs as they are after a closed block; never changed, but followed by another.
 
-    sessions: SESSION, shape (s,), ascending, none of them GONE. runs: by epoch.
+    sessions: SESSION, shape (s,), ascending, none of them GONE. runs: by epoch. database: journal and number of the
+    position that the database was known to have; only what the journal keeps says so.
     """
 
-    def __init__(self, sessions: Array = NO_SESSIONS, runs: dict[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        sessions: Array = NO_SESSIONS,
+        runs: dict[int, int] | None = None,
+        database: tuple[int, int] = _NOWHERE,
+    ) -> None:
         self.sessions = sessions
         self.runs = runs or {}
+        self.database = database
 
     def after(self, blocks: Iterable[ClosedBlock]) -> "DurableState":
         """The state after these blocks, in their order."""
@@ -40,12 +51,21 @@ class DurableState:
                 runs = _with_runs(runs, block.ledger)
         return self if sessions is self.sessions and runs is self.runs else DurableState(sessions, runs)
 
-    def encode(self) -> bytes:
+    def further(self, other: Self) -> "DurableState":
+        """The further of both for each session, and the runs of both: for what is known from two places."""
+        by_key = {row[0]: row for row in self.sessions.tolist()}
+        for row in other.sessions.tolist():
+            mine = by_key.get(row[0], row)
+            by_key[row[0]] = (row[0], *(max(pair) for pair in zip(mine[1:], row[1:], strict=True)))
+        return DurableState(np.array(sorted(by_key.values()), SESSION), {**other.runs, **self.runs})
+
+    def encode(self, database: tuple[int, int] = _NOWHERE) -> bytes:
         """As bytes: how many there are, the runs, the sessions; none where there is nothing."""
-        if not self.runs and not len(self.sessions):
+        if not self.runs and not len(self.sessions) and database == _NOWHERE:
             return b""
         runs = np.array(list(self.runs.items()), EPOCH_RUN)
-        return _HEAD.pack(_MAGIC, len(runs), len(self.sessions)) + runs.tobytes() + self.sessions.tobytes()
+        head = _HEAD.pack(_MAGIC, len(runs), len(self.sessions), *database)
+        return head + runs.tobytes() + self.sessions.tobytes()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -58,13 +78,57 @@ class DurableState:
             return cls()
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise ValueError("the state beside the position is none of this version")
-        _, run_count, session_count = _HEAD.unpack_from(data)
+        _, run_count, session_count, *database = _HEAD.unpack_from(data)
         end = _HEAD.size + run_count * EPOCH_RUN.itemsize
         if len(data) != end + session_count * SESSION.itemsize:
             raise ValueError("the state beside the position is not whole")
         runs = np.frombuffer(data, EPOCH_RUN, count=run_count, offset=_HEAD.size)
         sessions = np.frombuffer(data, SESSION, count=session_count, offset=end).copy()
-        return cls(sessions, dict(runs.tolist()))
+        return cls(sessions, dict(runs.tolist()), (database[0], database[1]))
+
+
+class States:
+    """The states after the newest blocks, by number, for the journal, which writes them later and in its own thread.
+
+    The heads of its segments note with them where the database was known to be.
+    """
+
+    def __init__(self, first: DurableState | None = None, position: JournalPosition | None = None) -> None:
+        self._lock = threading.Lock()
+        self.begin(first or DurableState(), position or JournalPosition(sequence=0))
+
+    def begin(self, first: DurableState, position: JournalPosition) -> None:
+        """Begin with this state, and with the database at this position."""
+        self._first = first
+        self._after: deque[tuple[int, DurableState]] = deque()
+        self._database = (position.journal, position.sequence)
+
+    def note(self, number: int, state: DurableState) -> None:
+        """Take the state after the block with this number, which is higher than all before."""
+        with self._lock:
+            if not self._after or self._after[-1][1] is not state:
+                self._after.append((number, state))
+
+    def forget(self, number: int, *, in_database_of: int | None = None) -> None:
+        """No segment will begin with a block of this number, or a lower one.
+
+        in_database_of: the id of the journal, where that is because the database has them.
+        """
+        with self._lock:
+            if in_database_of is not None:
+                self._database = (in_database_of, number)
+            while self._after and self._after[0][0] < number:
+                self._first = self._after.popleft()[1]
+
+    def before(self, number: int) -> bytes:
+        """What the head of a segment holds whose first block has this number."""
+        with self._lock:
+            state = self._first
+            for after, there in self._after:
+                if after >= number:
+                    break
+                state = there
+            return state.encode(self._database)
 
 
 def _changed(sessions: Array, changes: Array) -> Array:

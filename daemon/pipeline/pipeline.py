@@ -2,17 +2,17 @@
 
 import asyncio
 import dataclasses
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from backends.base import Store
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
-from daemon.core.outside.clock import now
+from daemon.core.outside import Clock
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.assembly import Assembly, Joined, Origin, Runs
 from daemon.pipeline.backlog import Backlog
+from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.committer import Committer
 from daemon.pipeline.dead_letters import Outcome, Retrying
 from daemon.pipeline.figures import PipelineFigures
@@ -44,9 +44,11 @@ class Pipeline:
         runs: Runs,
         recovered: RecoveredGroup,
         events: Events,
+        clock: Clock,
         availability_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.group = group
+        self._now = clock.now
         self.layout = layout
         self.durability = durability
         self.instruments = Instruments(group, config.alarms, events)
@@ -67,6 +69,10 @@ class Pipeline:
         self._backlog = Backlog(
             recovered.journal,
             position=recovered.held,
+            state=recovered.stored,
+            newest=recovered.state,
+            states=recovered.states,
+            clock=clock,
             recovered=recovered.amount,
             max_memory=_bytes(config.committer.max_waiting_mib),
             announcements=self._announcements,
@@ -80,6 +86,7 @@ class Pipeline:
             group,
             durability=durability,
             settings=config.committer,
+            clock=clock,
             backlog=self._backlog,
             dead_letters=recovered.dead_letters,
             announcements=self._announcements,
@@ -104,8 +111,7 @@ class Pipeline:
             segment=_bytes(config.journal.segment_mib),
         )
         self._assembly.change_timeout(int(config.assembly.timeout_ms * 1e6))
-        self._disarm()
-        self._arm()
+        self._arm_again()
 
     async def run(self) -> None:
         """Commit until `end`, then until nothing is left."""
@@ -115,7 +121,7 @@ class Pipeline:
     def end(self) -> None:
         """Close the open triggers and let `run` return when all is committed."""
         self._disarm()
-        self._handle(self._assembly.flush(now()), rearm=False)
+        self._handle(self._assembly.flush(self._now()), rearm=False)
         self._backlog.end()
 
     async def close(self, within_s: float) -> None:
@@ -130,12 +136,23 @@ class Pipeline:
         is_safe = self.has_journal and self._backlog.problem is None
         self._announcements.left(self.waiting.readings, within_s, in_journal=is_safe)
 
+    def take_again(self, blocks: Iterable[ClosedBlock]) -> None:
+        """Take the readings of closed blocks that belong to no history: of a journal that comes back, behind a hole.
+
+        What of them is stored, or in the journal, is found by its epoch, trigger and instrument. Called before anything
+        else comes in.
+        """
+        for block in blocks:
+            self._handle(self._assembly.take_again(readings_of(block), self._now()), rearm=False)
+        self._handle(self._assembly.flush(self._now()), rearm=False)
+        self._backlog.drop_others()
+
     # --- for sources --------------------------------------------------------------------------------------------
 
     def receive(self, block: Array, origin: Origin | None = None) -> None:
         """Take readings: record dtype, shape (n,); the block's memory may be used again afterwards."""
         run = self._assembly.run
-        self._handle(self._assembly.receive(block, origin, now()))
+        self._handle(self._assembly.receive(block, origin, self._now()))
         if self._assembly.run != run:
             self._announcements.run_restarted(run, self._assembly.run)
         if self._on_settled and self._assembly.receipts.owes_refusals:
@@ -183,7 +200,7 @@ class Pipeline:
         Raises:
             ProtocolError: there are too many sessions.
         """
-        joined = self._assembly.sessions.connect(session, first=first, spooled=spooled, now=now())
+        joined = self._assembly.sessions.connect(session, first=first, spooled=spooled, now=self._now())
         self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
         if joined.lost:
             self.note_lost(joined.lost, "sender")
@@ -203,15 +220,15 @@ class Pipeline:
 
     def look(self) -> None:
         """Look after the instruments, a few times a second: report which fell silent, and which are out of step."""
-        self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), now().monotonic_ns)
-        self._assembly.sessions.tidy(now())
+        self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), self._now().monotonic_ns)
+        self._assembly.sessions.tidy(self._now())
 
     def announce_run(self, epoch: int) -> int | None:
         """The timing system was restarted, and has this epoch now; 0 where nobody knows it.
 
         Returns the new run's number, None where it begins with the first reading that falls back.
         """
-        run, blocks = self._assembly.announce(epoch, now())
+        run, blocks = self._assembly.announce(epoch, self._now())
         self._handle(blocks)
         self._announcements.run_announced(run)
         return run
@@ -275,7 +292,7 @@ class Pipeline:
             account_at_start=committer.account_at_start,
             store_problem=committer.problem,
             store_problem_since_ns=committer.problem_since_ns,
-            at_risk=committer.at_risk(time.monotonic_ns()),
+            at_risk=committer.at_risk(self._now().monotonic_ns),
             risk_ms=committer.risk_ms,
             lost=lost,
             dead_letters=dataclasses.replace(self._dead_letters.amount),
@@ -285,7 +302,7 @@ class Pipeline:
     def parts(self) -> list[Part]:
         """What has to move while the daemon runs, for the watchdog."""
         group, deadline = self.group.name, self._assembly.deadline_ns
-        is_overdue = deadline is not None and deadline < now().monotonic_ns and not self.is_full
+        is_overdue = deadline is not None and deadline < self._now().monotonic_ns and not self.is_full
         return [
             Part(name=f"the closing of triggers of group {group}", steps=deadline or 0, is_busy=is_overdue),
             Part(
@@ -301,7 +318,7 @@ class Pipeline:
 
     def _handle(self, blocks: Sequence[ClosedBlock], *, rearm: bool = True) -> None:
         if blocks:
-            self.instruments.note(blocks, now().monotonic_ns)
+            self.instruments.note(blocks, self._now().monotonic_ns)
             self._backlog.put(blocks)
         if rearm and self._timer is None:
             self._arm()
@@ -311,8 +328,12 @@ class Pipeline:
             return
         deadline = self._assembly.deadline_ns
         if deadline is not None:
-            delay = max(0.0, (deadline - now().monotonic_ns) / 1e9)
+            delay = max(0.0, (deadline - self._now().monotonic_ns) / 1e9)
             self._timer = asyncio.get_running_loop().call_later(delay, self._close_due)
+
+    def _arm_again(self) -> None:
+        self._disarm()
+        self._arm()
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -321,7 +342,7 @@ class Pipeline:
 
     def _close_due(self) -> None:
         self._timer = None
-        self._handle(self._assembly.close_due(now()))
+        self._handle(self._assembly.close_due(self._now()))
         self._report_settled()
 
     def _spooled(self, blocks: int) -> None:
@@ -342,7 +363,7 @@ class Pipeline:
         if is_full:
             self._disarm()
         else:
-            self._assembly.restart_timeouts(now())
+            self._assembly.restart_timeouts(self._now())
             self._arm()
         self._announcements.backpressure(is_full)
         for callback in self._on_full:

@@ -80,6 +80,23 @@ class LedgerEntry(Model):
     missing: list[str] = Field(description="names of the missing instruments")
 
 
+class Gaps(Model):
+    """Body of `GET /api/v1/groups/{group}/gaps`: the columns have a value a gap, the newest first.
+
+    A gap is a range of trigger numbers of a run for which no trigger was closed.
+    """
+
+    group: str
+    run: list[int]
+    epoch: list[int] = Field(description="the timing system's counter of restarts after the gap; 0 is unknown")
+    first: list[int] = Field(description="first number that never came")
+    last: list[int] = Field(description="last number that never came")
+    triggers: list[int] = Field(description="how many numbers never came")
+    before_ns: list[int | None] = Field(description="time of the trigger before the gap; null where it is not known")
+    after_ns: list[int] = Field(description="time of the trigger after the gap")
+    cut: bool = Field(description="whether there may be older ones: there are as many as were asked for")
+
+
 class TriggerRanges(Model):
     """Ranges of triggers: a value a range."""
 

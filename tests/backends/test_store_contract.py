@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import AnswerTooLarge, CommitsLost, SchemaMismatch, Store, StoreUnavailable
+from backends.base import AnswerTooLarge, BatchRejected, CommitsLost, SchemaMismatch, Store, StoreUnavailable
 from backends.memory.store import MemoryStore
 from backends.mongodb import MongodbStore
 from backends.mysql import MysqlStore
@@ -319,6 +319,31 @@ async def test_a_new_run_with_the_same_trigger_numbers(make: Make, opened: Any, 
     np.testing.assert_array_equal(await store.ask(LedgerRow(group=group, trigger=3)), batches[0].ledger[3:4])
     np.testing.assert_array_equal(await store.ask(LedgerTail(group=group, most=9)), batches[1].ledger)
     np.testing.assert_array_equal(await store.ask(NewestTrigger(group=group)), answers(group, [(2, second[2])]))
+
+
+@pytest.mark.parametrize("again", [slice(1, 2), slice(1, 4)], ids=["single", "many"])
+async def test_a_trigger_that_closes_again_at_another_time_is_refused(
+    make: Make, opened: Any, rng: np.random.Generator, again: slice
+) -> None:
+    """Its readings would be there twice."""
+    group = group_of()
+    store = await opened(make(group))
+    readings = readings_of(group, np.arange(5), now_and_then(5), rng)
+    present = np.ones(readings.shape, bool)
+    # Before and after it: what is new comes on either side of what is there.
+    await store.commit(batch_of(group, 1, readings[[0, 2, 4]], present=present[[0, 2, 4]]))
+    await store.commit(batch_of(group, 2, readings[1:2], present=present[1:2]))
+    other = readings.copy()
+    other["time_ns"] += 1_000_000
+    for refused in (store.commit, store.rehearse):
+        with pytest.raises(BatchRejected, match=r"trigger [12] of run 1") as rejected:
+            await refused(batch_of(group, 3, other[again]))
+        assert "\n" not in str(rejected.value)
+    assert (await store.position("bpm")).sequence == 2
+    expected = answers(group, [(1, readings[[0, 1, 2, 4]].ravel())])
+    np.testing.assert_array_equal(await everything(store, group), expected)
+    await store.commit(batch_of(group, 3, readings[3:4]))
+    assert (await store.ask(LedgerTail(group=group, most=9)))["trigger"].tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("year", ["1900-01-01", "1970-01-01", "2200-06-01", "2262-01-01"])

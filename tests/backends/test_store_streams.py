@@ -40,6 +40,24 @@ async def test_a_rehearsal_leaves_nothing_that_a_commit_would_not_leave(
     assert ledger["arrived"].tolist() == [group.size] * 3
 
 
+async def test_a_rehearsal_of_what_is_there_changes_nothing(make: Make, opened: Any, rng: np.random.Generator) -> None:
+    group = group_of()
+    store: Store = await opened(make(group))
+    readings = readings_of(group, np.arange(1, 6), now_and_then(5), rng)
+    first = batch_of(group, 1, readings[:3])
+    revised = first.ledger[1:2].copy()
+    revised["duplicates"] = 1
+    second = batch_of(group, 2, readings[:0], revised=revised)
+    for batch in (first, second):
+        await store.commit(batch)
+    # It takes revised rows out before it finds that they are there.
+    await store.rehearse(second)
+    await store.commit(batch_of(group, 3, readings[3:]))
+    ledger = await store.ask(LedgerTail(group=group, most=10))
+    assert ledger[["trigger", "duplicates"]].tolist() == [(1, 0), (2, 1), (3, 0), (4, 0), (5, 0)]
+    np.testing.assert_array_equal(await everything(store, group), answers(group, [(1, readings.ravel())]))
+
+
 async def test_each_stream_has_a_position_and_an_account_of_its_own(
     make: Make, opened: Any, rng: np.random.Generator
 ) -> None:

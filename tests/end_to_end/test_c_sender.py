@@ -5,23 +5,29 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from daemon.pipeline.assembly.sessions import KEPT_S, MOST
 from schemas.wire import (
+    NUMBER_MAX,
+    RECORD_NUMBER_MAX,
     Ack,
     Acknowledgement,
     Greeting,
+    ProtocolError,
     answer_greeting,
     datagram_header,
     newest_acknowledgement,
     parse_datagram,
     parse_greeting,
 )
-from tests.support.listening import BPM, TOROID, listening
+from tests.support.listening import BPM, TOROID, eventually, listening
 
+SESSION = 5577006791947779410
 DOCS = Path(__file__).parents[2] / "docs"
 PROTOCOL = (DOCS / "protocol.md").read_text()
 
@@ -70,16 +76,19 @@ async def run(*command: object) -> tuple[int, str, str]:
 
 def test_the_listing_is_the_program() -> None:
     assert shown("c") == (DOCS / "sender.c").read_text()
-    assert len(shown("c").splitlines()) < 100
+    assert len(shown("c").splitlines()) < 140
 
 
 async def test_the_c_sender_sends_everything_and_waits_for_it(sender: Path) -> None:
     async with listening(BPM) as listener:
-        code, out, err = await run(sender, "127.0.0.1", listener.port, "bpm", 500)
+        code, out, err = await run(sender, "127.0.0.1", listener.port, "bpm", 500, 17)
         assert (code, out, err) == (0, "sent 60000 acknowledged 60000 refused 0\n", "")
         (connection,) = listener.connections
         records = connection.records
-    assert connection.greeting == Greeting(group="bpm", sender="example-in-c", ack=Ack.COMMITTED)
+    session = connection.greeting.session
+    assert connection.greeting == Greeting(group="bpm", sender="example-in-c", ack=Ack.COMMITTED, session=session)
+    assert session is not None
+    assert np.all(records["epoch"] == 17)
     assert np.array_equal(records["trigger"], np.repeat(np.arange(1, 501), 120))
     assert np.array_equal(records["instrument"], np.tile(np.arange(120), 500))
     assert np.all(records["top_in"] == 0.1 * records["instrument"])
@@ -89,7 +98,7 @@ async def test_the_c_sender_sends_everything_and_waits_for_it(sender: Path) -> N
 
 async def test_the_c_sender_waits_for_the_last_acknowledgement(sender: Path) -> None:
     async with listening(BPM, acknowledges=False) as listener:
-        running = asyncio.ensure_future(run(sender, "127.0.0.1", listener.port, "bpm", 10))
+        running = asyncio.ensure_future(run(sender, "127.0.0.1", listener.port, "bpm", 10, 1))
         await listener.until(lambda: listener.connections and len(listener.records) == 1200)
         # Half a frame, then the rest: frames may come in pieces.
         (connection,) = listener.connections
@@ -103,22 +112,55 @@ async def test_the_c_sender_waits_for_the_last_acknowledgement(sender: Path) -> 
         assert await running == (0, "sent 1200 acknowledged 1200 refused 7\n", "")
 
 
-async def test_the_c_sender_says_when_not_everything_was_acknowledged(sender: Path) -> None:
+async def test_the_c_sender_goes_on_where_the_daemon_says(sender: Path) -> None:
     async with listening(BPM, acknowledges=False) as listener:
-        running = asyncio.ensure_future(run(sender, "127.0.0.1", listener.port, "bpm", 10))
+        running = asyncio.ensure_future(run(sender, "127.0.0.1", listener.port, "bpm", 1000, 3))
+        await listener.until(lambda: listener.connections and len(listener.records) >= 20_000)
+        (first,) = listener.connections
+        first.acknowledge(5000, refused=2)
+        # It keeps 65,536 readings: so many more are sent once it has read the acknowledgement, and it has to wait.
+        await listener.until(lambda: len(first.records) == 5000 + 65_536)
+        first.writer.write(Acknowledgement(done=6000, refused=2).frame()[:7])
+        listener.resume = 60_001
+        listener.acknowledges = True
+        first.cut()
+        assert await running == (0, "sent 120000 acknowledged 120000 refused 2\n", "")
+        _, second = listener.connections
+    assert second.greeting.session == first.greeting.session
+    assert (first.greeting.first, second.greeting.first) == (0, 5000)
+    records = np.concatenate([first.records[:60_001], second.records])
+    assert np.array_equal(records["trigger"], np.repeat(np.arange(1, 1001), 120))
+    assert np.array_equal(records["instrument"], np.tile(np.arange(120), 1000))
+
+
+async def test_the_c_sender_tries_again_while_the_daemon_stops(sender: Path) -> None:
+    async with listening(BPM, acknowledges=False) as listener:
+        running = asyncio.ensure_future(run(sender, "127.0.0.1", listener.port, "bpm", 10, 3))
         await listener.until(lambda: listener.connections and len(listener.records) == 1200)
+        listener.refusal = ProtocolError("stopping", "the daemon is stopping; connect again in a while")
         listener.connections[0].cut()
-        assert await running == (1, "sent 1200 acknowledged 0 refused 0\n", "")
+        await eventually(lambda: listener.refused >= 2)
+        listener.refusal, listener.acknowledges = None, True
+        assert await running == (0, "sent 1200 acknowledged 1200 refused 0\n", "")
+
+
+async def test_the_c_sender_says_when_it_cannot_go_on(sender: Path) -> None:
+    async with listening(BPM, acknowledges=False) as listener:
+        running = asyncio.ensure_future(run(sender, "127.0.0.1", listener.port, "bpm", 10, 3))
+        await listener.until(lambda: listener.connections and len(listener.records) == 1200)
+        listener.resume = 1201
+        listener.connections[0].cut()
+        assert await running == (1, "", "sender: the daemon goes on with a reading that is not kept\n")
 
 
 async def test_the_c_sender_passes_on_why_it_was_refused(sender: Path) -> None:
     async with listening(BPM, TOROID) as listener:
-        code, _, err = await run(sender, "127.0.0.1", listener.port, "bpx", 1)
+        code, _, err = await run(sender, "127.0.0.1", listener.port, "bpx", 1, 3)
         assert code == 1
         assert "ERROR unknown-group there is no group 'bpx'; name one of: bpm, toroid" in err
-        code, _, err = await run(sender, "127.0.0.1", listener.port, "toroid", 1)
+        code, _, err = await run(sender, "127.0.0.1", listener.port, "toroid", 1, 3)
         assert (code, err) == (1, "sender: the group has other channels than struct reading\n")
-    code, _, err = await run(sender, "127.0.0.1", listener.port, "bpm", 1)
+    code, _, err = await run(sender, "127.0.0.1", listener.port, "bpm", 1, 3)
     assert (code, err) == (1, "sender: cannot connect; is the daemon running?\n")
 
 
@@ -131,14 +173,28 @@ async def test_the_python_example_runs(tmp_path) -> None:
         assert len(listener.records) == 12_000
 
 
+def test_the_limits_shown_are_those_in_force() -> None:
+    text = " ".join(PROTOCOL.split())
+    assert f"more than {MOST} in the group" in text
+    assert f"none of {MOST} sessions" in text
+    assert f"forgotten after {KEPT_S // 86_400} days" in text
+    assert (NUMBER_MAX, RECORD_NUMBER_MAX) == (2**63 - 1, 2**62 - 1)
+    assert "the session that this connection begins or resumes, 0 to 2^63 - 1 |" in text
+    assert "that the sender still holds, 0 to 2^62 - 1 |" in text
+
+
 def test_the_bytes_shown_are_those_on_the_wire() -> None:
-    greeting = Greeting(group="bpm", sender="crate-07", ack=Ack.COMMITTED, instrument="bpm_007")
+    greeting = Greeting(group="bpm", sender="crate-07", session=SESSION, ack=Ack.COMMITTED, instrument="bpm_007")
     assert hexed("greeting") == greeting.line()
     assert parse_greeting(hexed("greeting")) == greeting
-    assert shown("text answer").encode() == answer_greeting(greeting, {"bpm": BPM}).line()
+    answer = replace(answer_greeting(greeting, {"bpm": BPM}), resume=0)
+    assert shown("text answer").encode() == answer.line()
     new_year = np.datetime64("2026-01-01T00:00:00", "ns").astype(int)
-    record = np.array([(4711, new_year, 7, 0, 1.5, -0.25, 2.0, 0.0)], BPM.record).tobytes()
+    record = np.array([(4711, new_year, 7, 17, 1.5, -0.25, 2.0, 0.0)], BPM.record).tobytes()
     assert hexed("record") == record
     assert newest_acknowledgement(hexed("acknowledgement")) == Acknowledgement(done=1, refused=0)
+    assert shown("text greeting-again").encode() == replace(greeting, first=1).line()
+    assert shown("text answer-again").encode() == replace(answer, resume=3).line()
+    assert newest_acknowledgement(hexed("acknowledgement-again")) == Acknowledgement(done=5, refused=0)
     assert hexed("datagram") == datagram_header(group="bpm", sequence=0, count=1, record_size=56) + record
     assert parse_datagram(hexed("datagram")).records == record

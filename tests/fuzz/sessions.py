@@ -16,10 +16,18 @@ from daemon.pipeline.assembly import AssemblyCounts
 from daemon.pipeline.gather import WAIT_S
 from daemon.sources.tcp import TcpSource
 from daemon.sources.tcp.connection import Connection
+from daemon.sources.tcp.sessions import connected
 from daemon.sources.udp import UdpSource
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
-from schemas.wire import Acknowledgement, datagram_header, newest_acknowledgement
+from schemas.sessions import session_key
+from schemas.wire import (
+    RECORD_NUMBER_MAX,
+    Acknowledgement,
+    datagram_header,
+    newest_acknowledgement,
+    parse_answer,
+)
 from tests.support.pipelines import Logger, eventually, logging_to_memory
 from tests.support.readings import make_group, whole
 
@@ -27,7 +35,12 @@ GROUP = make_group(3)
 OTHER = make_group(2, "toroid")
 SETTINGS = {"assembly": {"timeout_ms": 20.0, "window": 64, "max_open": 16}}
 GOOD_TRIGGERS = range(1, 9)
-GREETED = {1: b"TRIGGERLOG/1 group=bpm ack=committed\n", 2: b"TRIGGERLOG/1 group=toroid ack=committed\n"}
+GREETED = {
+    1: b"TRIGGERLOG/1 group=bpm ack=committed\n",
+    2: b"TRIGGERLOG/1 group=toroid ack=committed\n",
+    3: b"TRIGGERLOG/1 group=toroid sender=bad session=7 ack=committed\n",
+    4: b"TRIGGERLOG/1 group=toroid sender=bad session=7 first=%d ack=committed\n" % RECORD_NUMBER_MAX,
+}
 """Openings said for a hostile connection; without one it says all of its own."""
 
 HIGH_BYTE = GROUP.record.fields["instrument"][1] + 3
@@ -40,6 +53,7 @@ class Kind(IntEnum):
     EOF = 1
     LOST = 2
     TURN = 3
+    AGAIN = 4  # and the good one connects again, while its older connection is still there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +71,9 @@ def steps_of(data: bytes) -> Iterator[Step]:
     at = 0
     while at + 1 < len(data):
         what, length = data[at], data[at + 1]
-        kind = (Kind.DATA, Kind.DATA, Kind.DATA, Kind.DATA, Kind.DATA, Kind.EOF, Kind.LOST, Kind.TURN)[what >> 2 & 7]
+        kind = (Kind.DATA, Kind.DATA, Kind.DATA, Kind.DATA, Kind.AGAIN, Kind.EOF, Kind.LOST, Kind.TURN)[what >> 2 & 7]
         at += 2
-        yield Step(connection=what & 3, kind=kind, opening=what >> 5 & 3, data=data[at : at + length])
+        yield Step(connection=what & 3, kind=kind, opening=what >> 5, data=data[at : at + length])
         at += length if kind is Kind.DATA else 0
 
 
@@ -134,6 +148,43 @@ class Wire(asyncio.Transport):
             self.connection.buffer_updated(count)
 
 
+class Good:
+    """A good sender, which goes on with its session where it is told to."""
+
+    def __init__(self, source: TcpSource) -> None:
+        self._source = source
+        self._data = whole(GROUP, *GOOD_TRIGGERS).tobytes()
+        self._at = 0
+        self._done = 0
+        self.wire = self._connected()
+
+    @property
+    def told(self) -> Acknowledgement | None:
+        """The newest acknowledgement on this connection."""
+        return newest_acknowledgement(bytes(self.wire.said).partition(b"\n")[2])
+
+    def connect_again(self) -> None:
+        older, told = self.wire, self.told
+        self._done = told.done if told else self._done
+        self.wire = self._connected()
+        assert older.is_closing(), "a newer connection fences the older"
+
+    def _connected(self) -> Wire:
+        wire = Wire(self._source._arrived("10.0.0.1"))
+        wire.feed(b"TRIGGERLOG/1 group=bpm sender=good session=1 first=%d ack=committed\n" % self._done)
+        resume = parse_answer(bytes(wire.said).partition(b"\n")[0]).resume
+        size = GROUP.record.itemsize
+        assert resume is not None
+        assert self._done <= resume <= self._at // size
+        self._at = resume * size
+        return wire
+
+    def feed(self, most: int) -> None:
+        part = self._data[self._at : self._at + most]
+        self._at += len(part)
+        self.wire.feed(part)
+
+
 class Hostile:
     """A hostile connection; readings of the good group are made harmless: else they could rightly take a good place."""
 
@@ -163,9 +214,7 @@ async def tcp_session(steps: Iterable[Step]) -> None:
         source = TcpSource(
             TcpConfig(kind="tcp", port=0, acknowledge_every_ms=0, max_connections=3, max_ungreeted=2), logger.pipelines
         )
-        good = Wire(source._arrived("10.0.0.1"))
-        good.feed(b"TRIGGERLOG/1 group=bpm ack=committed\n")
-        coming = memoryview(whole(GROUP, *GOOD_TRIGGERS).tobytes())
+        good = Good(source)
         hostile: dict[int, Hostile] = {}
         may_spoil = False
         for step in steps:
@@ -174,9 +223,10 @@ async def tcp_session(steps: Iterable[Step]) -> None:
                 here = hostile[step.connection] = Hostile(source, step.opening)
             await _do(here, step)
             may_spoil |= here.may_spoil
-            good.feed(bytes(coming[:37]))
-            coming = coming[37:]
-        good.feed(bytes(coming))
+            if step.kind is Kind.AGAIN:
+                good.connect_again()
+            good.feed(37)
+        good.feed(1 << 20)
         for here in hostile.values():
             may_spoil |= here.may_spoil
             here.wire.lose()
@@ -195,22 +245,22 @@ async def _do(here: Hostile, step: Step) -> None:
             await asyncio.sleep(WAIT_S if len(step.data) % 2 else 0)
 
 
-async def _settled(logger: Logger, good: Wire, source: TcpSource, *, may_spoil: bool) -> None:
-    await eventually(lambda: not source.gathers[GROUP.name]._chunks and good.is_reading)
+async def _settled(logger: Logger, good: Good, source: TcpSource, *, may_spoil: bool) -> None:
+    await eventually(lambda: not source.gathers[GROUP.name]._chunks and good.wire.is_reading)
     await logger.drain()
     source._round()
     sent = len(GOOD_TRIGGERS) * GROUP.size
-    frames = bytes(good.said).partition(b"\n")[2]
-    told = newest_acknowledgement(frames)
+    told = good.told
     assert told is not None
     assert told.done == sent
     if not may_spoil:
         assert told == Acknowledgement(done=sent, refused=0)
         await _intact(logger)
-    good.lose()
+    good.wire.end()
     await source.stop()
     await source.close()
     await asyncio.sleep(0)
+    assert session_key("good", 1) not in logger.pipelines[GROUP.name]._assembly.sessions._column_of
     _nothing_left(logger, source)
 
 
@@ -227,6 +277,8 @@ def _nothing_left(logger: Logger, source: TcpSource) -> None:
     assert not any(source._columns.values())
     assert not any(source._again.values())
     for name, pipeline in logger.pipelines.items():
+        assert not connected(pipeline)
+        pipeline.look()  # which takes back the columns of sessions that nobody goes on with
         receipts, counts = pipeline._assembly.receipts, pipeline.figures().assembled
         assert len(receipts._free) == len(set(receipts._free)) == len(receipts._received)
         assert not receipts.owes_refusals

@@ -3,12 +3,23 @@
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from daemon.pipeline.journal.format import BadRecord, decode, encode, parse_segment_head, segment_head
+from daemon.core.outside import SystemDisk
+from daemon.pipeline.journal.format import (
+    COUNTS,
+    HEAD,
+    MAGIC,
+    RECORD,
+    BadRecord,
+    decode,
+    encode,
+    parse_segment_head,
+    segment_head,
+)
 from daemon.pipeline.journal.segment import scan
 from schemas.batch import ClosedBlock
 from schemas.config import ConfigError, parse_config
@@ -29,6 +40,7 @@ from tests.support.readings import make_block, whole
 FINDINGS = Path(__file__).parent / "findings"
 """Inputs that once found something, a folder a target; the tests run them all."""
 
+DISK = SystemDisk()
 EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"
 
 
@@ -48,6 +60,8 @@ def _greeting(data: bytes) -> None:
         greeting = parse_greeting(data)
         assert parse_greeting(greeting.line()) == greeting
         answer = answer_greeting(greeting, groups)
+        if greeting.session is not None:
+            answer = replace(answer, resume=greeting.first)
         assert parse_answer(answer.line()) == answer
     except ProtocolError as error:
         _one_line(error)
@@ -67,6 +81,7 @@ def _one_line(error: ProtocolError) -> None:
 def _greetings() -> Iterator[bytes]:
     yield Greeting(group="bpm", sender="crate-07", ack=Ack.COMMITTED, instrument="bpm_001").line()
     yield Greeting(group="toroid", ack=Ack.SPOOLED).line()
+    yield Greeting(group="toroid", sender="a", session=2**63 - 1, first=12, ack=Ack.SPOOLED).line()
     yield b"TRIGGERLOG/2 group=bpm\r\n"
     yield answer_greeting(Greeting(group="bpm", instrument="bpm_002"), {"bpm": GROUP}).line()
     yield ProtocolError("timeout", "no greeting within 5 s; send it first").line()
@@ -91,6 +106,8 @@ def _sessions() -> Iterator[bytes]:
     strays = make_block(GROUP, [(1 << 20, 0), (2, 1), (3, 2)]).tobytes()
     yield said(0, toroid, 2) + turn + done(0, 5) + said(1, strays, 1) + done(1, 6)
     yield said(0, Greeting(group="toroid", ack=Ack.COMMITTED).line() + toroid[:50]) + turn + said(0, toroid[50:]) + turn
+    again = done(2, 4)
+    yield said(0, toroid[:70], 3) + again + said(1, toroid, 3) + turn + again + done(1, 5) + said(3, toroid, 4) + again
     yield b"".join(said(0, toroid[at : at + 7], 2) + turn for at in range(0, len(toroid), 7)) + done(0, 5)
     yield said(0, b"GET / HTTP/1.1\r\n\r\n") + said(1, b"\xff" * 60) + done(2, 5) + done(3, 6)
     yield said(0, Greeting(group="bpm").line() + whole(GROUP, 3, 9, 10, 1).tobytes()) + turn + done(0, 5)
@@ -122,17 +139,17 @@ def _segment(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".journal") as file:
         file.write(data)
         file.flush()
-        found = scan(Path(file.name))
+        found = scan(DISK, Path(file.name))
     whole_bytes = sum(int(record["end"] - record["start"]) for record in found.records)
     damaged = sum(damage.end - damage.start for damage in found.damages)
     assert whole_bytes + damaged <= found.nbytes == len(data)
     try:
         parse_segment_head(data)
     except BadRecord:
-        assert not data.startswith(segment_head(GROUP))
+        assert not data.startswith(segment_head(GROUP, 1))
     # Behind the checksums: a body that was written like that, by an older or a newer daemon.
     try:
-        block = decode(data, GROUP) if len(data) >= 16 else None
+        block = decode(data, GROUP) if len(data) >= COUNTS.itemsize else None
     except BadRecord:
         return
     if block is not None:
@@ -152,10 +169,11 @@ def _segments() -> Iterator[bytes]:
         revised=ledger[:1],
     )
     record = b"".join(bytes(buffer) for buffer in encode(1, block, GROUP))
-    yield segment_head(GROUP) + record
-    yield segment_head(GROUP) + record[:-9] + bytes(8 - len(record[:-9]) % 8) + record
-    yield record[32:]
-    yield segment_head(GROUP)[:20] + zlib.crc32(b"").to_bytes(4, "little")
+    yield segment_head(GROUP, 1, 5, b"state") + record
+    yield segment_head(GROUP, 1) + record[:-9] + bytes(8 - len(record[:-9]) % 8) + record
+    yield record[RECORD.itemsize :]
+    empty = np.array([(MAGIC, 1, 0, 0, 0, 0, 0)], HEAD).tobytes()
+    yield empty[:-4] + zlib.crc32(empty[len(MAGIC) : -4]).to_bytes(4, "little")
 
 
 def _config(data: bytes) -> None:

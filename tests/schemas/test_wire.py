@@ -18,6 +18,7 @@ from schemas.wire import (
     GREETING_MAX,
     NUMBER_MAX,
     RECORD_MAX,
+    RECORD_NUMBER_MAX,
     Ack,
     Acknowledgement,
     Answer,
@@ -58,7 +59,7 @@ greetings = st.builds(
     ack=st.sampled_from([Ack.COMMITTED, Ack.SPOOLED]),
     instrument=st.none() | instruments,
     session=numbers,
-    first=numbers,
+    first=st.integers(0, RECORD_NUMBER_MAX),
 )
 channels = st.lists(
     st.builds(
@@ -217,9 +218,9 @@ def test_the_daemon_answers_with_layout_and_number() -> None:
             "is not a number from 0 to 9223372036854775807",
         ),
         (
-            b"TRIGGERLOG/1 group=bpm sender=a session=0 first=99999999999999999999 ack=spooled",
+            b"TRIGGERLOG/1 group=bpm sender=a session=0 first=4611686018427387904 ack=spooled",
             "bad-greeting",
-            "first='99999999999999999999' is not a number",
+            "is not a number from 0 to 4611686018427387903",
         ),
         (b"TRIGGERLOG/1 group=bpm\nsender=a", "bad-greeting", "printable ASCII"),
         (b"TRIGGERLOG/1 group=bpm sender=\xc3\xa9", "bad-greeting", "printable ASCII"),

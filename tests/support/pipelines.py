@@ -93,6 +93,7 @@ async def logging_to_memory(
                 dead_letters=DeadLetters(folder / group.name, group, REAL),
             ),
             events=events,
+            clock=REAL.clock,
         )
         for group in groups
     }

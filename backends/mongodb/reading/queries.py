@@ -55,8 +55,8 @@ class MongodbQuestions(Questions):
     async def _ledger_row(self, trigger: int, run: int | None) -> Array:
         return await self._group.ledger(*documents.ledger_entry(trigger, run))
 
-    async def _ledger_tail(self, most: int) -> Array:
-        rows = await self._group.ledger({}, documents.NEWEST_FIRST, most)
+    async def _ledger_tail(self, most: int, run: int | None) -> Array:
+        rows = await self._group.ledger({} if run is None else documents.of_run(run), documents.NEWEST_FIRST, most)
         # Those of the newest run come first, and no more than asked for can be there.
         return np.asarray(rows[rows["run"] == rows["run"][:1]][::-1])
 

@@ -17,6 +17,12 @@ from schemas.readings import Array
 DIALECT = mysql.dialect(paramstyle="named")
 PREPARER: IdentifierPreparer = DIALECT.identifier_preparer
 
+# A deadlock ends a transaction in the middle of the statements that were sent ahead. Those behind it then begin
+# another, which ends with the connection, instead of committing one by one.
+BEGIN = "SET autocommit = 0;START TRANSACTION"
+COMMIT = "COMMIT;SET autocommit = 1"
+ROLLBACK = "ROLLBACK;SET autocommit = 1"
+
 
 def quoted(*names: str) -> str:
     """Quote a dotted name."""
@@ -45,12 +51,13 @@ def insert_into(table: str, columns: Iterable[str], constants: Iterable[str] = (
     return f"INSERT INTO {table} ({','.join(names)}) VALUES ", f"({','.join(values)})"
 
 
-def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str) -> str:
+def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str, closed: str | None) -> str:
     """One text that begins a batch's transaction: a round trip counts.
 
-    Its last statement moves the position; that it changed nothing says that the batch is there already.
+    Its last statement moves the position; that it changed nothing says that the batch, or some of it, is there already.
+    closed: as `backends.sql.positions.move` takes it.
     """
-    statements = ["START TRANSACTION"]
+    statements = [BEGIN]
     if len(batch.revised):
         # The rows come back whole with the batch's ledger rows.
         statements.append(f"DELETE FROM {quoted(schema, tables.ledger.name)} WHERE {_among(batch.revised)}")
@@ -68,6 +75,7 @@ def begin_batch(batch: Batch, tables: GroupTables, *, schema: str, logger: str) 
             to={**{name: str(getattr(to, name)) for name in POSITION}, "state": f"x'{to.state.hex()}'"},
             least=str(least_of_ours(batch)),
             followed=followed_in_sql(batch),
+            closed=closed,
         )
     )
     return ";".join(statements)

@@ -79,7 +79,7 @@ class MysqlQuestions(SqlQuestions[Connection]):
 
     async def _ledger_ends(self) -> Array:
         """The first and the last ledger row of the newest run."""
-        last = await self._ledger_tail(1)
+        last = await self._ledger_tail(1, None)
         if not len(last):
             return last
         ledger = self._tables.ledger.c

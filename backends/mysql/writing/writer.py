@@ -1,6 +1,6 @@
 """The writing of one group into MariaDB or MySQL: a connection of its own, its lock, partitions and transactions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,16 @@ from backends.columns.stored import POSITION
 from backends.mysql.protocol.bulk import ROOM, Insert, Inserter
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import GroupFormats, lay_arrays, lay_ledger, lay_rows, parse_arrays
-from backends.mysql.protocol.sql import begin_batch, insert_into, literal, quoted, see_arrays, take_out_arrays
+from backends.mysql.protocol.sql import (
+    COMMIT,
+    ROLLBACK,
+    begin_batch,
+    insert_into,
+    literal,
+    quoted,
+    see_arrays,
+    take_out_arrays,
+)
 from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import GONE_PARTITION, number_of
 from backends.mysql.writing.partitioner import MysqlPartitioner
@@ -38,24 +47,33 @@ class MysqlGroupWriter(GroupWriter[Connection]):
         """Commit a batch in one transaction, or find that it is there."""
         async with self._session() as connection:
             into = await self._partition_of(connection, batch)
-            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger)
+            closed = await self._closed(connection, batch, into)
+            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger, closed=closed)
             if self._tables.layout is Layout.ARRAYS and len(revised_with_late(batch)):
                 moved = await self._commit_with_earlier(connection, batch, begin, into)
             else:
                 moved = await self._commit_new(connection, batch, begin, into)
-            if not moved:
-                await connection.run("ROLLBACK")
+            if moved:
+                self._has(batch)
+            else:
+                await connection.run(ROLLBACK)
                 await self._check_position(connection, batch)
 
     async def rehearse(self, batch: Batch) -> None:
         """Go through the transaction of a batch, and take it back."""
         async with self._session() as connection:
             into = await self._partition_of(connection, batch)
-            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger)
+            closed = await self._closed(connection, batch, into)
+            begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger, closed=closed)
             if self._tables.layout is Layout.ARRAYS and len(revised_with_late(batch)):
-                await self._commit_with_earlier(connection, batch, begin, into, end="ROLLBACK")
-            elif await connection.run(begin):
-                await self._insert(connection, self._inserts(batch, None, into), end="ROLLBACK")
+                moved = await self._commit_with_earlier(connection, batch, begin, into, end=ROLLBACK)
+            else:
+                moved = await connection.run(begin) > 0
+                if moved:
+                    await self._insert(connection, self._inserts(batch, None, into), end=ROLLBACK)
+            if not moved:
+                await connection.run(ROLLBACK)
+                await self._check_position(connection, batch)
 
     async def _commit_new(self, connection: Connection, batch: Batch, begin: str, into: str) -> bool:
         inserts = self._inserts(batch, None, into)
@@ -64,7 +82,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
         return await connection.run(begin) > 0 and await self._insert(connection, inserts)
 
     async def _commit_with_earlier(
-        self, connection: Connection, batch: Batch, begin: str, into: str, end: str = "COMMIT"
+        self, connection: Connection, batch: Batch, begin: str, into: str, end: str = COMMIT
     ) -> bool:
         """Commit a batch with late readings for arrays that may be in the table: they are taken out and merged."""
         if not await connection.run(begin):
@@ -73,7 +91,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
         await connection.run(take_out_arrays(batch, self._tables, self._schema))
         return await self._insert(connection, self._inserts(batch, earlier, into), end)
 
-    async def _insert(self, connection: Connection, inserts: list[Insert], end: str = "COMMIT") -> bool:
+    async def _insert(self, connection: Connection, inserts: list[Insert], end: str = COMMIT) -> bool:
         assert self._inserter is not None
         ahead = self._formats.indicated
         for insert in inserts:
@@ -100,7 +118,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
                 if moved or connection.closed:
                     raise
         if moved:
-            await connection.run("COMMIT")
+            await connection.run(COMMIT)
         return moved
 
     def _inserts(self, batch: Batch, earlier: Columns | None, partition: str) -> list[Insert]:
@@ -159,6 +177,12 @@ class MysqlGroupWriter(GroupWriter[Connection]):
             f" WHERE logger = {literal(owner)} AND group_name = {literal(self._tables.group.name)}"
         )
         return JournalPosition(**dict(zip(POSITION, found[0], strict=True))) if found else None
+
+    def _ledger(self, into: str) -> str:
+        return quoted(self._schema, self._tables.ledger.name) + into
+
+    async def _keys(self, connection: Connection, select: str) -> Sequence[tuple[int, int]]:
+        return [(int(run), int(trigger)) for run, trigger in await connection.fetch(select)]
 
     async def _insert_position(self, connection: Connection) -> None:
         await connection.run(

@@ -166,12 +166,21 @@ def create_partition(schema: str, table: str, partition: Partition) -> list[str]
 
 
 def begin_batch(
-    batch: Batch, tables: GroupTables, *, schema: str, logger: str, synchronous: str, ledger: Array | None
+    batch: Batch,
+    tables: GroupTables,
+    *,
+    schema: str,
+    logger: str,
+    synchronous: str,
+    ledger: Array | None,
+    closed: str | None,
 ) -> str:
     """One text that begins a batch's transaction: a round trip counts.
 
-    Its last statement moves the position; that it did nothing says that the batch is there already. `ledger` goes
-    along where its rows are so few that a COPY of their own would take longer.
+    Its last statement moves the position; that it did nothing says that the batch, or some of it, is there already.
+    `ledger` goes along where its rows are so few that a COPY of their own would take longer.
+
+    closed: as `backends.sql.positions.move` takes it.
     """
     statements = [
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
@@ -193,6 +202,7 @@ def begin_batch(
         to={**{name: str(getattr(to, name)) for name in POSITION}, "state": f"'\\x{to.state.hex()}'::bytea"},
         least=str(least_of_ours(batch)),
         followed=followed_in_sql(batch),
+        closed=closed,
     )
     if ledger is not None and len(ledger):
         moved = f"WITH moved AS ({moved} RETURNING 1) {_insert_ledger(ledger, tables, schema, logger)}"

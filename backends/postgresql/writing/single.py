@@ -29,6 +29,8 @@ def is_single(batch: Batch) -> bool:
 def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str) -> str:
     """The statement: it moves the position, and only if it did writes the ledger row and the readings.
 
+    It is for a trigger that cannot be in the ledger already.
+
     It answers with the number of positions moved. `into` is the end of the partitions' names, or empty.
     """
     ledger, data = (quoted(schema, table.name + into) for table in (tables.ledger, tables.data))
@@ -53,7 +55,9 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
         source = f"SELECT {run}, {trigger}, {', '.join(values)} FROM moved"
     names = ", ".join(quoted(name) for name in ("run", "trigger_id", *NUMBERS, *COUNTS, "missing", "logger"))
     key = f"logger = {literal(logger)} AND group_name = {literal(group.name)}"
-    moved = move(quoted(schema, "positions"), key=key, to=to, least=least, followed=(of_journal, of_sequence))
+    moved = move(
+        quoted(schema, "positions"), key=key, to=to, least=least, followed=(of_journal, of_sequence), closed=None
+    )
     return (
         f"WITH moved AS ({moved} RETURNING 1),"
         f" noted AS (INSERT INTO {ledger} ({names})"

@@ -1,6 +1,6 @@
 """The writing of one group into PostgreSQL: a connection of its own, its lock, its partitions, its transactions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,22 +37,25 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction, or find that it is there."""
-        if is_single(batch):
-            await self._commit_single(batch)
-        else:
-            await self._commit_by_copy(batch)
-
-    async def _commit_single(self, batch: Batch) -> None:
-        is_rows = self._tables.layout is Layout.ROWS
-        payload = encode_rows(batch, batch.group) if is_rows else encode_arrays(batch, batch.group)
         async with self._session() as connection:
             into = await self._partition_of(connection, batch)
-            await self._set_durability(connection, batch.durability)
-            with self._gone_partition(self._tables.data.name + into):
-                statement = await self._single(connection, into)
-                moved = await statement.fetchval(*single_parameters(batch, self._tables, payload))
-            if not moved:
-                await self._check_position(connection, batch)
+            closed = await self._closed(connection, batch, into)
+            if is_single(batch) and closed is None:
+                await self._commit_single(connection, batch, into)
+            else:
+                await self._commit_by_copy(connection, batch, into, closed)
+
+    async def _commit_single(self, connection: Connection, batch: Batch, into: str) -> None:
+        is_rows = self._tables.layout is Layout.ROWS
+        payload = encode_rows(batch, batch.group) if is_rows else encode_arrays(batch, batch.group)
+        await self._set_durability(connection, batch.durability)
+        with self._gone_partition(self._tables.data.name + into):
+            statement = await self._single(connection, into)
+            moved = await statement.fetchval(*single_parameters(batch, self._tables, payload))
+        if moved:
+            self._has(batch)
+        else:
+            await self._check_position(connection, batch)
 
     async def _single(self, connection: Connection, into: str) -> "PreparedStatement[Any]":
         """The statement for single triggers; prepared once for each partition, or it would cost two round trips."""
@@ -63,25 +66,31 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
 
     async def rehearse(self, batch: Batch) -> None:
         """Go through the transaction of a batch, and take it back; what is checked at its end is checked before."""
-        await self._commit_by_copy(batch, end="SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK")
+        async with self._session() as connection:
+            into = await self._partition_of(connection, batch)
+            closed = await self._closed(connection, batch, into)
+            end = "SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK"
+            await self._commit_by_copy(connection, batch, into, closed, end)
 
-    async def _commit_by_copy(self, batch: Batch, end: str = "COMMIT") -> None:
+    async def _commit_by_copy(
+        self, connection: Connection, batch: Batch, into: str, closed: str | None, end: str = "COMMIT"
+    ) -> None:
         ledger = ledger_rows(batch)
         with_begin = len(ledger) <= LEDGER_ROWS_WITH_BEGIN
         rows = encode_rows(batch, batch.group) if self._tables.layout is Layout.ROWS else None
-        async with self._session() as connection:
-            into = await self._partition_of(connection, batch)
-            if not await self._begin(connection, batch, ledger if with_begin else None):
-                return
-            if rows is None:
-                rows = await self._arrays(connection, batch)
-            await self._copy(connection, self._tables.data.name + into, rows)
-            if not with_begin:
-                payload = encode_ledger(ledger, batch.group.size, self._logger.encode())
-                await self._copy(connection, self._tables.ledger.name + into, payload)
-            outcome = await connection.execute(end)
-            if not end.endswith(outcome):
-                raise StoreUnavailable(f"{self._target} rolled the batch back")
+        if not await self._begin(connection, batch, ledger if with_begin else None, closed):
+            return
+        if rows is None:
+            rows = await self._arrays(connection, batch)
+        await self._copy(connection, self._tables.data.name + into, rows)
+        if not with_begin:
+            payload = encode_ledger(ledger, batch.group.size, self._logger.encode())
+            await self._copy(connection, self._tables.ledger.name + into, payload)
+        outcome = await connection.execute(end)
+        if not end.endswith(outcome):
+            raise StoreUnavailable(f"{self._target} rolled the batch back")
+        if end == "COMMIT":
+            self._has(batch)
 
     async def _prepare(self, connection: Connection) -> None:
         self._prepared = None
@@ -99,16 +108,27 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
         )
         return JournalPosition(**found) if found else None
 
+    def _ledger(self, into: str) -> str:
+        return quoted(self._schema, self._tables.ledger.name + into)
+
+    async def _keys(self, connection: Connection, select: str) -> Sequence[tuple[int, int]]:
+        return [(row["run"], row["trigger_id"]) for row in await connection.fetch(select)]
+
     async def _insert_position(self, connection: Connection) -> None:
         await connection.execute(
             f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence) VALUES ($1, $2, 0)",
             *(self._logger, self._tables.group.name),
         )
 
-    async def _begin(self, connection: Connection, batch: Batch, ledger: Array | None) -> bool:
-        synchronous = self._wanted(batch.durability)
+    async def _begin(self, connection: Connection, batch: Batch, ledger: Array | None, closed: str | None) -> bool:
         text = begin_batch(
-            batch, self._tables, schema=self._schema, logger=self._logger, synchronous=synchronous, ledger=ledger
+            batch,
+            self._tables,
+            schema=self._schema,
+            logger=self._logger,
+            synchronous=self._wanted(batch.durability),
+            ledger=ledger,
+            closed=closed,
         )
         if not (await connection.execute(text)).endswith(" 0"):
             return True

@@ -12,7 +12,7 @@ from daemon.pipeline.assembly.assembly import Assembly, AssemblyCounts
 from daemon.pipeline.assembly.in_hand import InHand
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.receipts import Receipts
-from daemon.pipeline.assembly.runs import Runs
+from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from daemon.pipeline.assembly.sessions import Joined
 
-__all__ = ["Assembly", "AssemblyCounts", "InHand", "Joined", "Origin", "Receipts", "Runs"]
+__all__ = ["EPOCHS_MOST", "Assembly", "AssemblyCounts", "InHand", "Joined", "Origin", "Receipts", "Runs"]

@@ -171,6 +171,26 @@ class Assembly:
             self._end_step(now, out)
         return out
 
+    def take_again(self, block: Array, now: Instant) -> list[ClosedBlock]:
+        """Take readings that were in closed blocks before, and may be in closed triggers: record dtype, shape (n,).
+
+        Without an epoch only a trigger that is remembered, and of their time, proves which run they are of.
+        """
+        origin, out = Origin.of(-1, 0, len(block)), list[ClosedBlock]()
+        self.counts.received += len(block)
+        for epoch in np.unique(block["epoch"]).tolist():
+            mine = block["epoch"] == epoch
+            if epoch:
+                self._receive_of(epoch, block[mine], origin[mine], now, out)
+                continue
+            run, unknown = self._runs.current, block[mine]
+            known = run.window.apart(unknown) < ONE_MOMENT_NS
+            if known.any():
+                self._merge(run, unknown[known], origin[mine][known], now)
+            self._set_aside(unknown[~known], origin[mine][~known], 0, AsideReason.AMBIGUOUS)
+        self._end_step(now, out)
+        return out
+
     def close_due(self, now: Instant) -> list[ClosedBlock]:
         """Close the triggers, and let go of the strays, whose time is over."""
         out: list[ClosedBlock] = []

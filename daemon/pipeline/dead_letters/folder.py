@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from daemon.core.outside import Outside
-from daemon.pipeline.closed_blocks import Key, revised_keys
-from daemon.pipeline.dead_letters.format import ENDING, NO_RUN, Found, Letter, encode_letter, key_of, read, scan
+from daemon.core.outside import Disk, Outside
+from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys
+from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord, counted_of, segment_head
 from daemon.pipeline.journal.identity import Identity
@@ -31,6 +31,22 @@ NOWHERE = JournalPosition(sequence=0)
 def folder_of(state_dir: Path, group: str) -> Path:
     """Where the dead letters of a group are."""
     return state_dir / "dead-letters" / group
+
+
+def pending_readings(folder: Path, disk: Disk) -> int:
+    """How many readings a folder holds that are not committed, as far as it knows, nor discarded; raises OSError."""
+    found = [letter for path in paths_in(disk, folder, ENDING) for letter in scan(disk, path, None).letters]
+    newest = {letter.origin: letter for letter in found}
+    retried = _noted(folder, disk)
+    return sum(letter.readings for letter in newest.values() if letter.is_aside or letter.serial > retried)
+
+
+def _noted(folder: Path, disk: Disk) -> int:
+    """What `retried` says; where it is not there, or not whole, the database knows."""
+    try:
+        return int(disk.read(folder / RETRIED, 0, 100))
+    except (FileNotFoundError, ValueError):
+        return 0
 
 
 @dataclass(kw_only=True)
@@ -92,7 +108,7 @@ class DeadLetters:
         self._journal = position.journal if journal is None else journal
         self._passed = position.sequence if position.journal == self._journal else 0
         known = retried.sequence if self.id and retried.journal == self.id else 0
-        self._retried = max(known, self._noted())
+        self._retried = max(known, _noted(self._folder, self._disk))
         found = [scan(self._disk, path, self._group) for path in paths_in(self._disk, self._folder, ENDING)]
         ours = [segment for segment in found if not segment.is_other]
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
@@ -115,13 +131,6 @@ class DeadLetters:
     def room(self) -> int:
         """Bytes that are left of the quota; below 0 when more was kept."""
         return self._quota_bytes - self._unread_bytes - sum(segment.nbytes for segment in self._segments.values())
-
-    def _noted(self) -> int:
-        """What `retried` says; where it is not there, or not whole, the database knows."""
-        try:
-            return int(self._disk.read(self._folder / RETRIED, 0, 100))
-        except (FileNotFoundError, ValueError):
-            return 0
 
     def _remember(self, letter: Letter, *, pending: bool) -> None:
         last = self._segments[letter.path].last
@@ -162,7 +171,7 @@ class DeadLetters:
 
     def concerns(self, number: int, block: ClosedBlock) -> bool:
         """Whether a block has to be taken apart before it is committed: it, or what it revises, is in part rejected."""
-        if any(run != NO_RUN for run, _ in self._of_block.get((self._journal, number), ())):
+        if any(run != ASIDE for run, _ in self.of_block(number)):
             return True
         return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
 
@@ -218,7 +227,7 @@ class DeadLetters:
                     origin=0,
                     journal=self._journal,
                     number=number,
-                    key=key_of(block),
+                    key=keys_of(block)[0],
                     triggers=block.triggers,
                     readings=counted_of(block),
                     kept_ns=self._clock.now().utc_ns,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from daemon.core.outside import Disk
 from daemon.core.outside.disk import Buffer
-from daemon.pipeline.closed_blocks import Key, keys_of
+from daemon.pipeline.closed_blocks import ASIDE, Key
 from daemon.pipeline.journal.format import (
     RECORD,
     BadRecord,
@@ -27,9 +27,6 @@ from schemas.readings import InstrumentGroup
 
 ENDING = ".dead"
 
-NO_RUN = 0
-"""The run in the key of what was set aside; runs begin with 1."""
-
 NOTE_MAGIC = 0x4E_4C_54_89
 """The first four bytes of a note, 89 54 4C 4E. Header and checksums are those of a record; the body is JSON."""
 
@@ -39,8 +36,9 @@ class Letter:
     """A dead letter: one trigger, or what came late for one, which the database rejected; or what assembly set aside.
 
     serial: its number in the folder; ascending, never used twice. origin: the serial that it had first: a letter that
-    has to make way for later ones is written again behind them. Both are 0 until it is kept. number: of the journal's
-    block that it was part of; journal: the id of that journal. key: run and number of its trigger, or `aside_key`.
+    has to make way for later ones is written again behind them. Both are 0 until it is kept.
+    number: of the journal's block that it was part of; journal: the id of that journal.
+    key: run and number of its trigger; of what was set aside ASIDE and the first number.
     part, parts: its place among the letters that were kept together.
     group: checksum of the group's description. path, start, end: where its record is.
     """
@@ -64,7 +62,7 @@ class Letter:
     @property
     def is_aside(self) -> bool:
         """Whether it holds what assembly set aside: readings of no trigger, which no database takes."""
-        return self.key[0] == NO_RUN
+        return self.key[0] == ASIDE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,19 +99,6 @@ def kind_of(reason: str) -> str:
     return re.sub(r"[0-9.]+", "0", reason)
 
 
-def key_of(block: ClosedBlock) -> Key:
-    """What tells a letter from the others of the same block; the block holds one trigger, or what was set aside."""
-    keys = keys_of(block)
-    if keys or block.aside is None:
-        return keys[0]
-    return aside_key(int(block.aside.reason[0]))
-
-
-def aside_key(reason: int) -> Key:
-    """The key of the letter with what a block set aside for one reason, an `AsideReason`."""
-    return (NO_RUN, reason)
-
-
 def encode_letter(letter: Letter, block: ClosedBlock, group: InstrumentGroup) -> list[Buffer]:
     """Lay out a letter: the note, then the record, with the serial as the number of both."""
     about = {
@@ -130,8 +115,8 @@ def encode_letter(letter: Letter, block: ClosedBlock, group: InstrumentGroup) ->
     return [framed(letter.serial, json.dumps(about).encode(), group, NOTE_MAGIC), *encode(letter.serial, block, group)]
 
 
-def scan(disk: Disk, path: Path, group: InstrumentGroup) -> Found:
-    """Go through a segment and check every letter.
+def scan(disk: Disk, path: Path, group: InstrumentGroup | None) -> Found:
+    """Go through a segment and check every letter; without a group, no letter is of another.
 
     Letters that were kept together are there together, or the daemon did not go on from them: where the segment ends
     before the last of them, none of them counts.
@@ -143,7 +128,7 @@ def scan(disk: Disk, path: Path, group: InstrumentGroup) -> Found:
         return _scanned(path, view, data, group)
 
 
-def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: InstrumentGroup) -> Found:
+def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: InstrumentGroup | None) -> Found:
     folder = at = 0
     with contextlib.suppress(BadRecord):
         head = parse_segment_head(data)
@@ -166,7 +151,7 @@ def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: Instr
         folder=folder,
         letters=tuple(_together(letters)),
         damaged=damaged,
-        is_other=any(letter.group != group_checksum(group) for letter in letters),
+        is_other=group is not None and any(letter.group != group_checksum(group) for letter in letters),
     )
 
 

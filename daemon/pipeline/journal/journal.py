@@ -68,6 +68,14 @@ class Amount:
         self.readings += readings
         self.blocks += blocks
 
+    def plus(self, other: "Amount") -> "Amount":
+        """Both together."""
+        return Amount(
+            blocks=self.blocks + other.blocks,
+            triggers=self.triggers + other.triggers,
+            readings=self.readings + other.readings,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
@@ -85,7 +93,8 @@ class JournalRecovery:
     amount: what the database lacks. damages: what could not be read, and is set aside in `copies`.
     loose: whole records behind a hole: what they follow, from one number to another (`hole`), is lost. foreign:
     segments of other journals. Both are left where they are; see `read_loose` and `read_foreign`.
-    state: what the head of the newest segment holds; with the blocks above `state_at` it is how things are.
+    state: what the head of the newest segment of the history holds; with the blocks above `state_at` it is how things
+    are. newest_state: what the head of the newest segment of this journal holds, history or not.
     problem: why what was found is not surely on the disk, else None; syncing tries again.
     """
 
@@ -97,6 +106,7 @@ class JournalRecovery:
     foreign: tuple[Foreign, ...]
     state: bytes
     state_at: int
+    newest_state: bytes
     problem: str | None
 
 
@@ -238,6 +248,7 @@ class Journal:
             foreign=tuple(map(_foreign, self._foreign)),
             state=chain.state,
             state_at=chain.state_at,
+            newest_state=next((each.head.state for each in reversed(own) if each.head is not None), b""),
             problem=self._make_durable(max((each.synced for each in own), default=0)),
         )
 
@@ -529,6 +540,12 @@ class Journal:
         self._close_file(segment)
 
     # --- what is not this journal's history ---------------------------------------------------------------------
+
+    def loosen(self) -> None:
+        """Take all that was found for loose: it is not certain that it leads on from where the database is."""
+        for segment in self._sealed:
+            segment.loose = np.concatenate([segment.records, segment.loose])
+            segment.records = NO_RECORDS
 
     def read_loose(self) -> Iterator[ClosedBlock]:
         """Read the blocks behind a hole, in order; raises OSError."""

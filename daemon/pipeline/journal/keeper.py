@@ -96,6 +96,7 @@ class JournalKeeper:
         self._reads: deque[tuple[int, int, Future[Blocks]]] = deque()
         self._trimmed = 0
         self._trim_to = 0
+        self._drop_others_at: int | None = None
         self._is_ended = False
         self._writing, self._syncing, self._trimming = _Attempt(), _Attempt(), _Attempt()
         self._written = self._synced = 0
@@ -114,6 +115,11 @@ class JournalKeeper:
 
     def _now(self) -> float:
         return self._clock.now().monotonic_ns / 1e9
+
+    @property
+    def id(self) -> int:
+        """The id of the journal."""
+        return self._journal.id
 
     @property
     def state(self) -> JournalState:
@@ -173,6 +179,10 @@ class JournalKeeper:
             if not self._pending and self._written <= self._trimmed:
                 return
         self._plan()
+
+    def drop_others(self, number: int) -> None:
+        """Let go of what is foreign, or behind a hole, once the database has everything up to this number."""
+        self._drop_others_at = number
 
     def _plan(self) -> None:
         if self._timer is None:
@@ -265,6 +275,10 @@ class JournalKeeper:
         self._trimmed, before = position, self._journal.nbytes
         try:
             self._journal.trim(position)
+            if self._drop_others_at is not None and position >= self._drop_others_at:
+                self._journal.drop_loose()
+                self._journal.drop_foreign()
+                self._drop_others_at = None
         except OSError as error:
             self._trimming.failed(f"a segment cannot be removed: {error}", now_s)
         else:

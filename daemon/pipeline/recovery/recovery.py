@@ -1,8 +1,7 @@
 """What the last process left of a group: in the database, in the journal, and in the dead letters."""
 
-import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside
 from daemon.pipeline.assembly import Runs
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
-from daemon.pipeline.durable_state import DurableState
+from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery
 from daemon.pipeline.recovery.history import history_of
 from schemas.batch import ClosedBlock, JournalPosition, Stream
@@ -22,14 +21,19 @@ from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail
 from schemas.readings import Array, InstrumentGroup
 
+_ALL = 2**62
+"""Bytes; what is read is what one segment holds."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveredGroup:
     """What was left of one group.
 
     history: ledger rows of the newest runs, ascending. position: up to where the database has it. journal,
-    dead_letters: opened; no journal where none is kept. amount: what the journal has and the database lacks. state:
-    sessions, and runs of epochs, as they are after all of that.
+    dead_letters: opened; no journal where none is kept. amount: what the journal has and the database lacks. again:
+    closed blocks that are no history of it; their readings go through assembly again.
+    stored, state: sessions, and runs of epochs, as they are in the database, and after all of that. states: what the
+    journal asks for them.
     """
 
     history: Array
@@ -37,7 +41,10 @@ class RecoveredGroup:
     journal: Journal | None
     amount: Amount
     dead_letters: DeadLetters
+    again: Sequence[ClosedBlock] = ()
+    stored: DurableState = field(default_factory=DurableState)
     state: DurableState = field(default_factory=DurableState)
+    states: States = field(default_factory=States)
 
     @property
     def held(self) -> int:
@@ -64,48 +71,112 @@ async def recover_group(
         CommandFailed: the journal, or the dead letters, cannot be used.
     """
     most = config.assembly.window
-    found = await store.ask(LedgerTail(group=group, most=most))
-    tail = np.zeros(len(found), ledger_dtype(group.size))
-    tail[:] = found
     position = await store.position(group.name) or JournalPosition(sequence=0)
     retried = await store.position(group.name, Stream.DEAD_LETTERS) or JournalPosition(sequence=0)
-    journal, in_journal, amount = None, list[ClosedBlock](), Amount()
+    stored = DurableState.decode(position.state)
+    tail = await _ledger_tail(store, group, most, stored.runs.values())
+    found = _InJournal(state=stored, states=States(stored, position))
     if config.journal.max_mib:
-        journal, in_journal, recovery = await _open_journal(group, config, state_dir, position, outside)
-        amount = recovery.amount
-        _report_journal(group.name, recovery, events)
+        found = await _open_journal(group, config, state_dir, position, outside)
+    if found.recovery is not None:
+        _report_journal(group.name, found.recovery, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
-    unreadable, rejected = await asyncio.to_thread(_open_dead_letters, dead_letters, position, retried, journal, most)
+    unreadable, rejected = await outside.workers.call(
+        _open_dead_letters, dead_letters, position, retried, found.journal, most
+    )
     _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
     return RecoveredGroup(
-        history=history_of(tail, [*rejected, *in_journal], most),
+        history=history_of(tail, [*rejected, *found.newest], most),
         position=position,
-        journal=journal,
-        amount=amount,
+        journal=found.journal,
+        amount=found.amount,
         dead_letters=dead_letters,
-        state=DurableState.decode(position.state).after(in_journal),
+        again=found.again,
+        stored=stored,
+        state=found.state,
+        states=found.states,
     )
+
+
+async def _ledger_tail(store: Store, group: InstrumentGroup, most: int, runs: Collection[int]) -> Array:
+    """The newest ledger rows of the newest runs, ascending; ledger dtype. runs: those of known epochs."""
+    newest = await store.ask(LedgerTail(group=group, most=most))
+    last = int(newest["run"][-1]) if len(newest) else 1
+    run = max((run for run in runs if run < last), default=last - 1)
+    before = await store.ask(LedgerTail(group=group, most=most, run=run)) if run else newest[:0]
+    tail = np.zeros(len(before) + len(newest), ledger_dtype(group.size))
+    tail[: len(before)], tail[len(before) :] = before, newest
+    return tail
+
+
+@dataclass(kw_only=True)
+class _InJournal:
+    """What a journal holds; newest: its last blocks; the rest as in RecoveredGroup."""
+
+    state: DurableState
+    states: States
+    journal: Journal | None = None
+    recovery: JournalRecovery | None = None
+    newest: Sequence[ClosedBlock] = ()
+    again: Sequence[ClosedBlock] = ()
+
+    @property
+    def amount(self) -> Amount:
+        """What waits for the database."""
+        return Amount() if self.recovery is None else self.recovery.amount
 
 
 async def _open_journal(
     group: InstrumentGroup, config: Config, state_dir: Path, position: JournalPosition, outside: Outside
-) -> tuple[Journal, list[ClosedBlock], JournalRecovery]:
-    """Open the journal; return it with its last blocks, for the history, and what was found in it."""
+) -> _InJournal:
+    states = States()
     journal = Journal(
         state_dir / "journal" / group.name,
         group,
         outside,
         max_bytes=int(config.journal.max_mib * 2**20),
         segment_bytes=int(config.journal.segment_mib * 2**20),
+        state=states.before,
     )
     try:
-        recovery = await asyncio.to_thread(journal.open, position)
-        blocks = await asyncio.to_thread(journal.read_last, config.assembly.window)
+        return await outside.workers.call(_look_through, journal, states, position, config.assembly.window)
     except JournalError as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
         raise CommandFailed(f"the journal under {state_dir} cannot be used: {reason_of(error)}") from None
-    return journal, blocks, recovery
+
+
+def _look_through(journal: Journal, states: States, position: JournalPosition, most: int) -> _InJournal:
+    """Open the journal, and read what is to be known of it before anything else comes in."""
+    recovery = journal.open(position)
+    stored, noted = DurableState.decode(position.state), DurableState.decode(recovery.newest_state)
+    leads_on = _leads_on(journal.id, noted, position)
+    if recovery.amount.blocks and not leads_on:
+        recovery = replace(recovery, amount=Amount(), loose=recovery.amount.plus(recovery.loose))
+        journal.loosen()
+    again = [*journal.read_loose(), *journal.read_foreign()]
+    if not leads_on:
+        # What it says of sessions was acknowledged, and all that it holds comes again.
+        state = stored.further(noted).further(DurableState().after(again))
+    elif position.journal == journal.id and position.sequence >= recovery.state_at:
+        state = stored.after(block for _, block in journal.read(position.sequence, _ALL))
+    else:
+        noted = DurableState.decode(recovery.state) if recovery.state else stored
+        state = noted.after(block for _, block in journal.read(recovery.state_at, _ALL))
+    states.begin(state, position)
+    newest = journal.read_last(most)
+    return _InJournal(state=state, states=states, journal=journal, recovery=recovery, newest=newest, again=again)
+
+
+def _leads_on(journal: int, noted: DurableState, position: JournalPosition) -> bool:
+    """Whether a journal leads on from where the database is.
+
+    It does not where another journal was written from since, or where the database was known to be further: it was put
+    back to an older state then, or is another one.
+    """
+    if position.journal == journal:
+        return noted.database[0] != journal or noted.database[1] <= position.sequence
+    return noted.database == (position.journal, position.sequence)
 
 
 def _open_dead_letters(
@@ -135,6 +206,13 @@ def _report_journal(group: str, recovery: JournalRecovery, events: Events) -> No
         events.info(
             f"group {group}: {amount.readings} readings of {amount.triggers} triggers were left in the journal, and are"
             " committed now"
+        )
+    foreign = sum(each.amount.readings for each in recovery.foreign)
+    if recovery.loose.readings + foreign:
+        events.warning(
+            f"group {group}: {recovery.loose.readings + foreign} readings in the journal do not lead on from where the"
+            " database is (it was put back, another daemon wrote in between, or a record is lost); what of them it"
+            " lacks is stored now"
         )
     for damage, copy in zip(recovery.damages, recovery.copies, strict=True):
         where = f"group {group}: {damage.path.name} in the journal, bytes {damage.start} to {damage.end}"

@@ -1,6 +1,7 @@
 """`triggerlog check-config`: checks a configuration, and the database that it names."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
@@ -19,7 +20,9 @@ from daemon.core.configuration.database import (
     look_at_database,
     look_at_readers,
 )
-from daemon.core.outcome import examples
+from daemon.core.outcome import CommandFailed, examples
+from daemon.core.outside import SystemDisk
+from daemon.pipeline.recovery import refuse_unknown_groups
 from daemon.sources.kinds import tls_contexts
 from daemon.tools.commands.dashboard import page_password
 from daemon.tools.options import File
@@ -43,9 +46,12 @@ def check_config(
     try:
         loaded = load_config(file)
         _check_listeners(loaded)
+        _check_state(loaded)
         look = Look() if offline else asyncio.run(_look(loaded))
     except ConfigError as error:
         _fail(map(str, error.problems))
+    except CommandFailed as error:
+        _fail([str(error)])
     except StoreError as error:
         _fail([in_its_field(error, loaded.config)])
     typer.echo(f"{file}: nothing is wrong.")
@@ -58,6 +64,12 @@ def check_config(
 async def _look(loaded: LoadedConfig) -> Look:
     look = await look_at_database(loaded)
     return replace(look, warnings=(*look.warnings, *await look_at_readers(loaded)))
+
+
+def _check_state(loaded: LoadedConfig) -> None:
+    # It may belong to another user, whose daemon looks for itself.
+    with contextlib.suppress(PermissionError):
+        refuse_unknown_groups(loaded.state_dir, {group.name for group in loaded.config.groups}, SystemDisk())
 
 
 def _check_listeners(loaded: LoadedConfig) -> None:

@@ -131,7 +131,7 @@ class Demo:
 
     def _sender_options(self, ports: Ports) -> list[str]:
         # A few faults, so that the page has something to show.
-        faults = ["--jitter-ms", "5", "--missing", "0.002", "--late", "0.001", "--duplicated", "0.001"]
+        faults = ["--jitter-ms", "5", "--missing", "0.002", "--late", "0.001"]
         to = ["--host", HOST, "--port", str(ports.readings), "--group", "bpm", "--connections", "each"]
         # The numbers begin at 1 each time: the simulated timing system was restarted.
         return [*to, "--rate", f"{self._rate:g}", "--epoch", str(int(time.time())), *faults]

@@ -157,7 +157,7 @@ async def _connect(settings: SimulateSettings, name: str, number: int, problems:
         name,
         sender=f"{settings.sender}-{number}",
         ack=settings.ack,
-        reconnect=True,
+        reconnect=settings.sessions,
         buffer_mib=share,
         timeout_s=CONNECT_S,
         on_problem=problems.add,

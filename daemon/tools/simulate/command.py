@@ -41,6 +41,10 @@ def simulate(
         Literal["committed", "spooled"],
         typer.Option(help="Acknowledge readings once they are in the database, or once they are in the journal."),
     ] = "committed",
+    sessions: Annotated[
+        bool,
+        typer.Option(help="Send in sessions, and go on after a loss of the connection. Without, a loss is the end."),
+    ] = _Defaults.sessions,
     tls: Annotated[bool, typer.Option("--tls", help="Use TLS; a source with a certificate requires it.")] = False,
     ca: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Authority that signed the daemon's certificate, with --tls.")
@@ -94,7 +98,15 @@ def simulate(
     late_by_ms: Annotated[
         float, typer.Option(min=0, help="How late those are.", rich_help_panel=FAULTS)
     ] = _Defaults.late_by_ms,
-    duplicated: Annotated[float, typer.Option(**_Fraction, help="Fraction sent twice.", rich_help_panel=FAULTS)] = 0,
+    duplicated: Annotated[
+        float,
+        typer.Option(
+            **_Fraction,
+            help="Fraction sent twice. In a session the daemon sets the second aside, as it has a number of its own; "
+            "with --no-sessions it is a duplicate.",
+            rich_help_panel=FAULTS,
+        ),
+    ] = 0,
     out_of_order: Annotated[
         float, typer.Option(**_Fraction, help="Fraction sent after the one that follows.", rich_help_panel=FAULTS)
     ] = 0,

@@ -47,7 +47,8 @@ class Step:
 class SimulateSettings:
     """What is sent, where to, and what goes wrong with it. Raises SettingsError.
 
-    host, port, protocol: the daemon's source. ack: what it shall acknowledge over TCP.
+    host, port, protocol: the daemon's source. ack: what it shall acknowledge over TCP. sessions: whether senders go on
+        after a loss of their connection, in a session.
     groups: names of the groups; over TCP the daemon says how many instruments each has and how its records look.
     layouts: the groups themselves, which UDP needs because the daemon does not answer there.
     rate: triggers a second; 0 is as fast as possible.
@@ -59,7 +60,7 @@ class SimulateSettings:
     stuck, stuck_from: instrument number whose trigger number stays what it was at the trigger with this index.
     slips: the trigger numbers of an instrument are off by `size`, a whole number, from then on; ahead if positive.
     clock_steps: the timestamps of an instrument are off by `size` ms from then on.
-    first_trigger: number of the first trigger.
+    first_trigger: number of the first trigger. epoch: of the timing system; 0 is unknown.
     restart_after: after so many triggers, again and again, the numbers start from 1, after a pause of restart_pause_ms.
     seed: same seed, same readings, same faults.
     account: file (.npz) for the exact account of what was sent.
@@ -73,6 +74,7 @@ class SimulateSettings:
     port: int = 8122
     protocol: Literal["tcp", "udp"] = "tcp"
     ack: Ack = Ack.COMMITTED
+    sessions: bool = True
     groups: tuple[str, ...] = ("bpm",)
     layouts: tuple[InstrumentGroup, ...] = ()
     rate: float = 100.0

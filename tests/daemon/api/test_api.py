@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 import websockets
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,10 +25,11 @@ from daemon.web.tls import Identity
 from schemas.api.problem import Problem
 from schemas.api.status import Shortfall, Status
 from schemas.api.storage import Storage
-from schemas.batch import Durability
+from schemas.batch import Batch, Durability
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
 from schemas.states import DaemonState
+from tests.support.batches import batch_of
 from tests.support.pipelines import Logger, eventually, logging_to_memory
 from tests.support.readings import PERIOD_NS, make_block, make_group, time_of, whole
 
@@ -318,6 +320,37 @@ async def test_the_newest_trigger_of_all_and_who_was_missing_when() -> None:
         assert (one["triggers"], one["late"], one["stretches"]["triggers"]) == (4, [1], [1] * 4)
         assert list(one["missing"]) == ["3"]
         assert one["heard_s"][0] < 60
+
+
+async def test_which_trigger_numbers_never_came() -> None:
+    async with served() as api:
+        nothing = {name: [] for name in ("run", "epoch", "first", "last", "triggers", "before_ns", "after_ns")}
+        empty = (await api.client.get("/api/v1/groups/bpm/gaps")).json()
+        assert empty == {"group": "bpm", **nothing, "cut": False}
+        batch = ledger_batch(time_of(10), [(1, 0), (2, 0), (9, 6), (20, 10)], run=3)
+        # What was before this one is no longer there.
+        other = ledger_batch(time_of(50), [(40, 7)], run=4)
+        for each in (batch, other):
+            await api.logger.store.commit(each)
+        found = (await api.client.get("/api/v1/groups/bpm/gaps")).json()
+        assert (found["run"], found["epoch"], found["cut"]) == ([4, 3, 3], [1, 1, 1], False)
+        assert (found["first"], found["last"], found["triggers"]) == ([33, 10, 3], [39, 19, 8], [7, 10, 6])
+        of = batch.ledger["time_ns"].tolist()
+        assert found["before_ns"] == [None, of[2], of[1]]
+        assert found["after_ns"] == [*other.ledger["time_ns"].tolist(), of[3], of[2]]
+        one = (await api.client.get("/api/v1/groups/bpm/gaps", params={"last": 1, "end_ns": time_of(50)})).json()
+        assert (one["first"], one["cut"]) == ([10], True)
+
+
+def ledger_batch(time_ns: int, triggers: list[tuple[int, int]], run: int) -> Batch:
+    """A batch of triggers, each with how many numbers before it never came."""
+    numbers, skipped = zip(*triggers, strict=True)
+    readings = np.zeros((len(triggers), GROUP.size), GROUP.record)
+    readings["trigger"] = np.array(numbers)[:, None]
+    readings["time_ns"] = time_ns + np.arange(len(triggers))[:, None]
+    batch = batch_of(GROUP, 100 + run, readings, run=run)
+    batch.ledger["skipped"], batch.ledger["epoch"] = skipped, 1
+    return batch
 
 
 async def test_readings_of_an_instrument_by_name_or_number() -> None:

@@ -15,6 +15,7 @@ from backends.columns.filling import readings_in
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog
+from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal
 from tests.daemon.pipeline.journal.test_journal import GROUP, at, block_of, flip, same, segments
 from tests.support.disks import REAL
@@ -36,6 +37,10 @@ class Opened:
         self.backlog = Backlog(
             journal,
             position=position,
+            state=DurableState(),
+            newest=DurableState(),
+            states=States(),
+            clock=REAL.clock,
             recovered=recovered,
             max_memory=memory,
             announcements=Announcements(GROUP.name, Events()),
@@ -208,7 +213,7 @@ async def test_what_the_database_lost_again_comes_again(tmp_path: Path) -> None:
         here.backlog.put([block_of(number) for number in range(1, 21)])
         taken = await here.backlog.take(2**30)
         assert here.backlog.settle(15) == 15
-        back = here.backlog.rewind(first + 4)
+        back = here.backlog.rewind(first + 4, DurableState())
         assert back == Amount(
             blocks=10,
             triggers=sum(waiting.block.triggers for waiting in taken[5:15]),
@@ -239,7 +244,7 @@ async def test_what_is_safe_in_the_database_is_held_no_longer(tmp_path: Path) ->
         here.backlog.put([block_of(6)])
         await here.backlog.take(2**30)
         here.backlog.settle(1)
-        assert here.backlog.rewind(0).blocks == here.backlog.waiting.blocks == 1
+        assert here.backlog.rewind(0, DurableState()).blocks == here.backlog.waiting.blocks == 1
 
 
 async def test_without_a_limit_of_the_risk_nothing_is_held(tmp_path: Path) -> None:
@@ -281,7 +286,7 @@ def test_going_back_any_number_of_times_loses_and_repeats_nothing(tmp_path: Path
                     here.backlog.put([block_of(put)])
                 elif what < 0.6:
                     to = int(rng.integers(0, at + 1))
-                    assert here.backlog.rewind(first + to - 1).blocks == at - to
+                    assert here.backlog.rewind(first + to - 1, DurableState()).blocks == at - to
                     at = to
                 elif at < put:
                     taken = await asyncio.wait_for(here.backlog.take(3 * BLOCK_BYTES), WITHIN_S)

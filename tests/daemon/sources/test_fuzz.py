@@ -33,13 +33,20 @@ RECORDS = st.one_of(
     st.binary(max_size=200),
 )
 GREETINGS = st.sampled_from(
-    [b"", b"\n", b"TRIGGERLOG/1 group=toroid ack=committed\n", b"TRIGGERLOG/1 group=toroid\r\n", b"TRIGGERLOG/1 x\n"]
+    [
+        b"",
+        b"\n",
+        b"TRIGGERLOG/1 group=toroid ack=committed\n",
+        b"TRIGGERLOG/1 group=toroid\r\n",
+        b"TRIGGERLOG/1 x\n",
+        b"TRIGGERLOG/1 group=toroid sender=bad session=7 first=3 ack=committed\n",
+    ]
 )
 DATA = st.builds(
     lambda greeting, records, cut: (greeting + records)[cut:], GREETINGS, RECORDS, st.sampled_from([0, 0, 0, 3, 39])
 )
 STEPS = st.builds(
-    Step, connection=st.integers(0, 3), kind=st.sampled_from([Kind.DATA, *Kind]), opening=st.integers(0, 3), data=DATA
+    Step, connection=st.integers(0, 3), kind=st.sampled_from([Kind.DATA, *Kind]), opening=st.integers(0, 5), data=DATA
 )
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from backends.memory.store import MemoryStore
-from daemon.pipeline.closed_blocks import split
-from daemon.pipeline.dead_letters import DeadLetters, Retrying, aside_key, aside_parts
+from daemon.pipeline.closed_blocks import ASIDE, aside_parts, split
+from daemon.pipeline.dead_letters import DeadLetters, Retrying
 from daemon.pipeline.journal import Amount
 from schemas.batch import Aside, ClosedBlock, JournalPosition, Stream
 from schemas.states import AsideReason
@@ -182,11 +182,13 @@ def with_aside(block: ClosedBlock, *reasons: AsideReason) -> ClosedBlock:
 async def test_what_was_set_aside_is_kept_by_reason_and_no_database_gets_it(tmp_path: Path) -> None:
     block = with_aside(block_of(1, 1), AsideReason.AHEAD, AsideReason.OLDER, AsideReason.AHEAD)
     letters = await kept(tmp_path)
-    await letters.keep(letters.address(aside_parts(block), 4))
+    await letters.keep(letters.address([(part, reason.name) for part, reason in aside_parts(block)], 4))
     await keep(letters, 5, block_of(7, 1))
     assert letters.amount == Amount(blocks=3, triggers=1, readings=3 + 12)
-    assert letters.of_block(4) == {aside_key(AsideReason.OLDER), aside_key(AsideReason.AHEAD)}
-    assert not letters.has(aside_key(AsideReason.AHEAD))
+    assert letters.of_block(4) == {(ASIDE, 100), (ASIDE, 101)}
+    assert not letters.has((ASIDE, 100))
+    # They hold up nothing that comes after them.
+    assert not letters.concerns(4, block)
     store = MemoryStore({GROUP.name: GROUP})
     outcome = await Retrying(store, GROUP, letters).round()
     assert (outcome.committed, outcome.readings, outcome.rejected) == (1, 12, 0)
@@ -197,13 +199,9 @@ async def test_what_was_set_aside_is_kept_by_reason_and_no_database_gets_it(tmp_
         assert ahead.aside is not None
         assert (older.aside.run.tolist(), ahead.aside.run.tolist()) == ([1], [0, 2])
         assert ahead.aside.readings["trigger"].tolist() == [100, 102]
-        assert "far beyond" in found.pending[1].reason
+        assert found.pending[1].reason == "AHEAD"
     assert (await letters.discard()).readings == 3
     assert opened(tmp_path).pending == []
-
-
-def test_a_block_without_anything_aside_has_no_parts() -> None:
-    assert aside_parts(block_of(1, 1)) == []
 
 
 async def test_the_room_is_what_is_left_of_the_quota(tmp_path: Path) -> None:

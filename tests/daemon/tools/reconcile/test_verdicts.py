@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from daemon.pipeline.journal import Amount
+from daemon.tools.reconcile.command import _rows
 from daemon.tools.reconcile.verdicts import Findings, Verdict, judge
 from schemas.api.status import GroupStatus
 from schemas.batch import Layout
@@ -115,3 +116,10 @@ def test_a_daemon_that_commits_while_it_is_counted() -> None:
 )
 def test_a_daemon_that_says_otherwise(before: GroupStatus, after: GroupStatus, says: str) -> None:
     assert says in differing(found(before=before, after=after)).result
+
+
+def test_trigger_numbers_that_never_came_are_shown_and_no_difference() -> None:
+    findings = found(RUN | {"skipped": 3}, RUN | {"run": 2, "skipped": 1241}, account={"account_triggers": 200})
+    findings.totals["account_readings"] = 2400
+    assert all(verdict.agrees for verdict in judge(findings))
+    assert ("never came, by the ledger", 1244, None) in list(_rows(findings))

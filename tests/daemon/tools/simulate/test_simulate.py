@@ -131,6 +131,15 @@ async def test_an_epoch_is_sent_and_grows_with_each_restart_of_the_numbers(fault
     assert sent == [(40, 1), (40, 2), (41, 1), (41, 2), (42, 1)]
 
 
+@pytest.mark.parametrize("sessions", [True, False])
+async def test_senders_have_sessions_unless_they_are_not_wanted(sessions: bool) -> None:
+    async with listening(BPM) as listener:
+        settings = SimulateSettings(port=listener.port, rate=0, triggers=5, connections=2, sessions=sessions)
+        report = await simulate(settings)
+    assert report.settled
+    assert [connection.greeting.session is not None for connection in listener.connections] == [sessions] * 2
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 8)), max_size=300), st.lists(st.integers(0, 400), max_size=5)
