@@ -9,7 +9,8 @@ SESSION: np.dtype[Any] = np.dtype([("session", "<u8"), ("settled", "<i8"), ("rec
 """How far a session is (28 bytes).
 
 session: `session_key` of it. settled: readings with lower numbers are settled; GONE ends the session. received: no
-reading with this number or a higher one has come; what lies between the two is in doubt after a crash. seen_s: when
+reading with this number or a higher one has come; what lies between the two is in doubt after a crash; the greatest
+int64 where nobody knows. seen_s: when
 that changed last, in s since 1970-01-01 UTC.
 """
 

@@ -66,6 +66,7 @@ class Pipeline:
             epochs=recovered.state.runs,
             sessions=recovered.state.sessions,
             stored=recovered.stored.sessions,
+            is_uncertain=bool(recovered.again),
         )
         self._backlog = Backlog(
             recovered.journal,

@@ -71,7 +71,7 @@ class Assembly:
     history: ledger rows of the newest runs as the store has them, ascending, so that a restarted daemon merges late
         readings and recognises doubles as if it had never stopped.
     epochs: those that the group had before; of one that is not in the history nothing is remembered but its run.
-    sessions, stored: what is known of the senders' sessions, and what of it the database has; see `Sessions`.
+    sessions, stored, is_uncertain: what is known of the senders' sessions, and how well; see `Sessions`.
     """
 
     def __init__(
@@ -86,11 +86,12 @@ class Assembly:
         epochs: Collection[int] = (),
         sessions: Array = NO_SESSIONS,
         stored: Array = NO_SESSIONS,
+        is_uncertain: bool = False,
     ) -> None:
         self.group = group
         self.counts = AssemblyCounts()
         self.receipts = Receipts()
-        self.sessions = Sessions(self.receipts, sessions, stored)
+        self.sessions = Sessions(self.receipts, sessions, stored, is_uncertain=is_uncertain)
         self.sets_aside = True
         self._timeout_ns = timeout_ns
         self._max_open = max_open
@@ -477,9 +478,9 @@ class Assembly:
         waits = taken
         if accepted < len(block):
             others = np.flatnonzero(~taken)
-            double = self._are_doubles(
-                run, block[others], origin[others], self._pool.is_same(slots[others], block[others])
-            )
+            same = self._pool.is_same(slots[others], block[others])
+            copies = self._pool.is_copy(slots[others], block[others])
+            double = self._are_doubles(run, block[others], origin[others], same, copies)
             np.add.at(self._pool.duplicates, slots[others[double]], 1)
             waits = taken.copy()
             waits[others[double]] = True
@@ -500,12 +501,17 @@ class Assembly:
         self.counts.late += len(merged.late)
         self._unplaced.merge(merged)
 
-    def _are_doubles(self, run: OpenRun, block: Array, origin: Origin, same_time: Array) -> Array:
+    def _are_doubles(
+        self, run: OpenRun, block: Array, origin: Origin, same_time: Array, copies: Array | None = None
+    ) -> Array:
         """Which readings came before, of those whose place is taken; the others are set aside: bool, shape (n,).
 
-        An epoch, or the time, says which reading it is; but one whose number in its session is new is another.
+        An epoch, or the time, says which reading it is; but one whose number in its session is new is another, unless
+        it is a copy, byte for byte, of what is there.
         """
         new = self.sessions.is_new(origin)
+        if copies is not None:
+            new &= ~copies
         double = ((block["epoch"] != 0) | same_time) & ~new
         self._set_aside(block[new], origin[new], run.run, AsideReason.CONFLICT)
         odd = ~double & ~new

@@ -84,6 +84,10 @@ class Pool:
         """Which readings are those that their slots have of their instruments, by the time: bool, shape (n,)."""
         return np.asarray(self._words[slots, block["instrument"], _TIME_WORD] == block["time_ns"])
 
+    def is_copy(self, slots: Array, block: Array) -> Array:
+        """Which readings their slots have of their instruments, byte for byte: bool, shape (n,)."""
+        return np.asarray((self._words[slots, block["instrument"]] == words(block)).all(axis=1))
+
     def release(self, slots: Array) -> tuple[Array, Array]:
         """Copy out the readings and presence of these slots and free them.
 

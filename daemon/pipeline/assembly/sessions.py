@@ -51,16 +51,28 @@ class Sessions:
     """The sessions of one group.
 
     recovered: what the last process left, SESSION, shape (s,): each is in doubt from `settled` to `received`.
+    is_uncertain: readings were taken again whose sessions nobody knows: all that a session sends may have come before.
     stored: what of it the database has. What is settled by the journal alone is not acknowledged as committed before
         `committed` says that the database has it, nor as spooled before `durable` says that it is on the disk.
     """
 
-    def __init__(self, receipts: Receipts, recovered: Array = NO_SESSIONS, stored: Array = NO_SESSIONS) -> None:
+    def __init__(
+        self,
+        receipts: Receipts,
+        recovered: Array = NO_SESSIONS,
+        stored: Array = NO_SESSIONS,
+        *,
+        is_uncertain: bool = False,
+    ) -> None:
         self._receipts = receipts
         self._stored = {int(row["session"]): int(row["settled"]) for row in stored}
         self._recovered = set(recovered["session"].tolist())
         self._is_committed = self._is_durable = False
         self._idle = {int(row["session"]): _Idle(*row.item()[1:]) for row in recovered}
+        self._is_uncertain = is_uncertain
+        if is_uncertain:
+            for idle in self._idle.values():
+                idle.received = ALL
         self._column_of: dict[int, int] = {}
         self._left: set[int] = set()  # sessions with a column and no connection
         self._gone: list[int] = []
@@ -103,7 +115,7 @@ class Sessions:
             if session in self._gone:
                 self._gone.remove(session)
             # Of one that goes on with a later number more was known once: nothing tells what of it came.
-            known = _Idle(first, ALL if first else 0, 0)
+            known = _Idle(first, ALL if first or self._is_uncertain else 0, 0)
         resume = max(first, known.settled)
         column = self._take_column(resume, doubt=known.received, spooled=spooled)
         self._column_of[session] = column
@@ -191,9 +203,7 @@ class Sessions:
         self._is_laid_out = False
 
     def _upto(self, column: int) -> int:
-        doubt = int(self._doubt[column])
-        come = int(self._receipts.come()[column])
-        return come if doubt == ALL else max(doubt, come)
+        return max(int(self._doubt[column]), int(self._receipts.come()[column]))
 
     def is_new(self, origin: Origin) -> Array:
         """Which readings have numbers that never came before: bool, shape (n,)."""
@@ -214,9 +224,7 @@ class Sessions:
             self._is_laid_out = True
         at = self._columns
         settled = self._receipts.not_closed(slots)[at]
-        come = self._receipts.come()[at]
-        doubt = self._doubt[at]
-        received = np.where(doubt == ALL, come, np.maximum(come, doubt))
+        received = np.maximum(self._receipts.come()[at], self._doubt[at])
         moved = (settled != self._settled[at]) | (received != self._received[at])
         self._settled[at], self._received[at] = settled, received
         rows = np.empty(int(np.count_nonzero(moved)) + len(self._gone), SESSION)

@@ -109,7 +109,12 @@ class DeadLetters:
         self._passed = position.sequence if position.journal == self._journal else 0
         known = retried.sequence if self.id and retried.journal == self.id else 0
         self._retried = max(known, _noted(self._folder, self._disk))
-        found = [scan(self._disk, path, self._group) for path in paths_in(self._disk, self._folder, ENDING)]
+        paths = paths_in(self._disk, self._folder, ENDING)
+        if paths:
+            # The process before may have been killed before it had synced what it wrote last: that is on the disk by
+            # the time that anything is acknowledged because it is here.
+            self._disk.replace(paths[-1], self._disk.read(paths[-1], 0, self._disk.size(paths[-1])))
+        found = [scan(self._disk, path, self._group) for path in paths]
         ours = [segment for segment in found if not segment.is_other]
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
         self._unread_bytes = sum(segment.nbytes for segment in found if segment.is_other)
