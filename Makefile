@@ -185,8 +185,12 @@ soak: $(INSTALLED) ## An hour under load with kills and outages: nothing lost, n
 	@TRIGGERLOG_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)
 
 .PHONY: test-crashes
-test-crashes: $(INSTALLED) tools ## kill -9 of daemons, visits and servers, 20 times each on each database (`make test` kills 4 times)
-	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/crashes/test_crashes.py tests/crashes/test_visit_crashes.py $(ARGS)
+test-crashes: $(INSTALLED) tools ## kill -9 of daemons and servers on all databases, with a log (ARGS="--kills 1000 --log FILE")
+	@exec $(BIN)/python -m tests.crashes $(ARGS)
+
+.PHONY: test-visit-crashes
+test-visit-crashes: $(INSTALLED) tools ## kill -9 of visits, their workers and servers, 20 times each in every mode (`make test` kills 4 times)
+	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/crashes/test_visit_crashes.py $(ARGS)
 
 .PHONY: test-systemd
 test-systemd: $(INSTALLED) ## Run the units under a real systemd, in a Debian tree made for it (as root; minutes the first time)

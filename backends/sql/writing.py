@@ -158,7 +158,8 @@ class GroupWriter(ABC, Generic[C]):
             closed = closed_triggers(self._ledger(""), batch, around=True)
             for run, trigger in await self._keys(connection, f"{closed} LIMIT 1"):
                 raise BatchRejected(
-                    f"{self._target} has trigger {trigger} of run {run} of group {batch.group.name!r} already"
+                    f"{self._target} has it already: duplicate key for trigger {trigger} of run {run}"
+                    f" in {self._tables.ledger.name!r}"
                 )
 
     async def _partition_of(self, connection: C, batch: Batch) -> str:

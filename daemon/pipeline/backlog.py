@@ -112,6 +112,8 @@ class Backlog:
         self._refill: asyncio.Task[None] | None = None
         self._settled = position
         self._settled_here = 0  # blocks that closed in this process
+        self._recovered_left = recovered.blocks
+        self._again_upto = position  # what came again at the start has numbers up to here
         self._hold_s = 0.0
         self._held: deque[_Revocable] = deque()
 
@@ -128,6 +130,11 @@ class Backlog:
             triggers=self._in_memory.triggers + self._in_journal.triggers,
             readings=self._in_memory.readings + self._in_journal.readings,
         )
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the database lacks something that the journal held at the start."""
+        return self._recovered_left > 0 or self._settled < self._again_upto
 
     @property
     def room_bytes(self) -> int:
@@ -189,7 +196,8 @@ class Backlog:
 
     def drop_others(self) -> None:
         """Let the journal drop what is no history of it, once the database has all that was put by now."""
-        if self._journal is not None:
+        if self._journal is not None and self._last >= self._first:
+            self._again_upto = self._last
             self._journal.drop_others(self._last)
 
     async def take(self, most_bytes: int) -> list[Waiting]:
@@ -219,7 +227,9 @@ class Backlog:
             self.memory_bytes -= waiting.nbytes
             self._in_memory.change(-waiting.block.triggers, -waiting.readings, -1)
             # What is committed a second time was dealt with before, as far as its sender is concerned.
-            mine += waiting.number >= self._first and waiting.number > self._settled
+            is_new = waiting.number > self._settled
+            mine += waiting.number >= self._first and is_new
+            self._recovered_left -= waiting.number < self._first and is_new
             self._settled = max(self._settled, waiting.number)
             self._hold(waiting, now)
         self._settled_here += mine
@@ -349,6 +359,7 @@ class Backlog:
             self._loaded = max(self._loaded, upto)
         if self._loaded == self._last and self._in_journal.blocks:
             gone, self._in_journal = self._in_journal, Amount()
+            self._recovered_left = 0
             self._arrived.set()
             self.lost.change(gone.triggers, gone.readings, gone.blocks)
             self._announcements.journal_unreadable(gone)

@@ -4,13 +4,14 @@ Natural batching: while one transaction is under way the next batch gathers, and
 trigger at once. The committer owns batching, retry and backoff; the store only writes.
 """
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.base import BatchRejected, CommitsLost, Store, StoreError, StoreUnavailable
+from backends.base import BatchRejected, CommitsLost, OtherJournal, Store, StoreError, StoreUnavailable
 from backends.columns.filling import readings_in
 from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.core.outside import Clock
@@ -20,7 +21,7 @@ from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
 from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.placing import TRIGGERS_AT_ONCE, place, to_place, without
+from daemon.pipeline.placing import TRIGGERS_AT_ONCE, late_to_place, place, to_place, without
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
@@ -45,6 +46,9 @@ ASIDE_REASONS = {
     AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
 }
 """Why what assembly set aside is a dead letter."""
+
+OTHER_JOURNAL_S = 10.0
+"""Pause before a database is asked again that another daemon has written to as this logger."""
 
 HOLD_TIMES = 5
 """What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
@@ -103,6 +107,7 @@ class Committer:
         self.risk_ms = math.inf
         self._recent = Recent()
         self._journal = journal
+        self._has_lost = False  # the database lost what it acknowledged to this process
         self._clock = clock
         self._store = store
         self._group = group
@@ -146,7 +151,7 @@ class Committer:
         while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
             try:
-                for together in _apart(blocks):
+                for together in _apart([self._believed(waiting) for waiting in blocks]):
                     await self._commit(await self._placed(together))
             except CommitsLost as error:
                 try:
@@ -155,6 +160,11 @@ class Committer:
                     # It comes to the same place again.
                     self._note(str(away))
                     await self._backoff().pause()
+            except OtherJournal as error:
+                # It stays so until an operator stops one of the two; what closes goes on into the journal.
+                self._announcements.other_journal(error)
+                self._note(str(error))
+                await asyncio.sleep(OTHER_JOURNAL_S)
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)
 
@@ -162,6 +172,7 @@ class Committer:
         """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
         is_alone = not found.sequence and len(await self._store.ask(LedgerTail(group=self._group, most=1)))
         was, self._follows = self._acknowledged, None
+        self._has_lost = self._has_lost or not is_alone
         to_number = self._backlog.held_from - 1 if is_alone else found.sequence
         regained = self._backlog.rewind(to_number, DurableState.decode(was.state if is_alone else found.state))
         # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
@@ -312,6 +323,12 @@ class Committer:
         self._note(str(error))
         self.counts.retries += 1
         await backoff.pause()
+
+    def _believed(self, waiting: Waiting) -> Waiting:
+        """A block, without what assembly says of earlier triggers if the database may have lost those."""
+        if not self._has_lost or not len(waiting.block.revised):
+            return waiting
+        return replace(waiting, block=late_to_place(waiting.block))
 
     async def _placed(self, blocks: list[Waiting]) -> list[Waiting]:
         """Keep what assembly set aside; what the ledger of the database can place goes where that says.

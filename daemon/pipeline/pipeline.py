@@ -65,6 +65,7 @@ class Pipeline:
             history=recovered.history,
             epochs=recovered.state.runs,
             sessions=recovered.state.sessions,
+            stored=recovered.stored.sessions,
         )
         self._backlog = Backlog(
             recovered.journal,
@@ -116,6 +117,7 @@ class Pipeline:
     async def run(self) -> None:
         """Commit until `end`, then until nothing is left."""
         self._backlog.start()
+        self._note_recovered()
         await self._committer.run()
 
     def end(self) -> None:
@@ -346,12 +348,21 @@ class Pipeline:
         self._report_settled()
 
     def _spooled(self, blocks: int) -> None:
+        self._note_recovered()
         self._assembly.receipts.spooled(blocks)
         self._report_settled()
 
     def _settled(self, blocks: int) -> None:
+        self._note_recovered()
         self._assembly.receipts.committed(blocks)
         self._report_settled()
+
+    def _note_recovered(self) -> None:
+        """Let on what the journal held at the start as soon as that is safe."""
+        if self._backlog.problem is None:
+            self._assembly.sessions.durable()
+        if not self._backlog.is_recovering:
+            self._assembly.sessions.committed()
 
     def _report_settled(self) -> None:
         for callback in self._on_settled:

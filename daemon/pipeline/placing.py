@@ -14,7 +14,7 @@ from daemon.pipeline.assembly.pool import Pool
 from daemon.pipeline.assembly.window import note_late
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, InstrumentGroup, join
 from schemas.sessions import NO_SESSIONS
 from schemas.states import AsideReason
 
@@ -37,6 +37,28 @@ def without(block: ClosedBlock, gone: Array) -> ClosedBlock:
     return replace(
         block,
         aside=Aside(readings=aside.readings[~gone], run=aside.run[~gone], reason=aside.reason[~gone]),
+    )
+
+
+def late_to_place(block: ClosedBlock) -> ClosedBlock:
+    """The block with what came late as readings to be placed.
+
+    Where the database has lost triggers that assembly remembers, what it says of them is not true any more.
+    """
+    if not len(block.revised):
+        return block
+    none = block.late[:0]
+    aside = block.aside or Aside(readings=none, run=np.empty(0, np.int32), reason=np.empty(0, np.uint8))
+    return replace(
+        block,
+        late=none,
+        late_of=block.late_of[:0],
+        revised=block.revised[:0],
+        aside=Aside(
+            readings=join([aside.readings, block.late]),
+            run=np.concatenate([aside.run, block.revised["run"][block.late_of]]),
+            reason=np.concatenate([aside.reason, np.full(len(block.late), AsideReason.OLDER, np.uint8)]),
+        ),
     )
 
 

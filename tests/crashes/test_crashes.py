@@ -66,7 +66,6 @@ async def test_it_is_killed_again_and_again(server: ThrowawayServer, victim: Vic
 
 # That of PostgreSQL has a test in test_service.
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("server", [Backend.MYSQL, Backend.MONGODB], ids=str, indirect=True)
 async def test_a_daemon_may_start_before_its_database(server: ThrowawayServer, tmp_path: Path) -> None:
     target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)

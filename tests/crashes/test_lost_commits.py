@@ -96,7 +96,11 @@ def addresses(run: Running) -> tuple[int, str]:
 
 
 def group_of(api: str) -> dict:
-    return httpx.get(f"{api}/api/v1/status", verify=False, trust_env=False).raise_for_status().json()["groups"]["bpm"]
+    return (
+        httpx.get(f"{api}/api/v1/status", verify=False, trust_env=False, timeout=60)
+        .raise_for_status()
+        .json()["groups"]["bpm"]
+    )
 
 
 async def in_postgresql(dsn: str) -> tuple[int, int]:

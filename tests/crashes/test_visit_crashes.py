@@ -145,7 +145,6 @@ class Life:
         self._said.close()
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("server", "mode"), CASES if THOROUGH else IN_EVERY_SUITE)
 async def test_the_process_of_visits_is_killed_again_and_again(
     mode: str,
@@ -170,7 +169,6 @@ async def test_the_process_of_visits_is_killed_again_and_again(
         await assert_undisturbed(store, visits)
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("server", COMPACTING)
 async def test_the_process_is_killed_while_it_compacts(
     database: DatabaseConfig,
@@ -252,7 +250,6 @@ async def own_server(server: str, state_dir: Path) -> AsyncIterator[ThrowawaySer
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("server", "workers"), IN_TURN if THOROUGH else IN_TURN[:1])
 async def test_workers_and_the_server_are_killed_in_turn(
     workers: str, own_server: ThrowawayServer, state_dir: Path, rng: random.Random

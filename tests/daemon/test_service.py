@@ -60,10 +60,12 @@ class Daemon:
         self.port, self.api = int(found[1]), found[2]
 
     def status(self) -> dict:
-        return httpx.get(f"{self.api}/api/v1/status", verify=False, trust_env=False).raise_for_status().json()
+        return (
+            httpx.get(f"{self.api}/api/v1/status", verify=False, trust_env=False, timeout=60).raise_for_status().json()
+        )
 
     def ready(self) -> int:
-        return httpx.get(f"{self.api}/ready", verify=False, trust_env=False).status_code
+        return httpx.get(f"{self.api}/ready", verify=False, trust_env=False, timeout=60).status_code
 
     def group(self) -> dict:
         return self.status()["groups"]["bpm"]
@@ -168,7 +170,7 @@ async def _set_fsync(dsn: str, value: str) -> None:
     try:
         await connection.execute(f"ALTER SYSTEM SET fsync = {value}")
         await connection.execute("SELECT pg_reload_conf()")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await connection.fetchval("SHOW fsync") != value:  # noqa: ASYNC110 - the server takes its time
                 await asyncio.sleep(0.02)
     finally:
@@ -262,7 +264,7 @@ async def test_a_daemon_may_start_before_its_database(tmp_path: Path, state_dir:
         file.write_text(file.read_text().replace("[api]\nport = 0", f"[api]\nport = {port}"))
         with running("run", str(file)) as run:
             await asyncio.to_thread(run.until_said, "the database is away, no readings are taken yet")
-            async with httpx.AsyncClient(verify=False, trust_env=False) as client:
+            async with httpx.AsyncClient(verify=False, trust_env=False, timeout=60) as client:
                 answer = await client.get(f"http://127.0.0.1:{port}/ready")
             assert (answer.status_code, answer.json()["status"]) == (503, "starting")
             try:

@@ -66,11 +66,11 @@ def test_port_0_takes_a_free_one_and_prints_it_and_a_stop_is_quick() -> None:
         assert health["page"] == "ok"
         assert health["daemon"] != "ok"
         page.send_signal(signal.SIGTERM)
-        page.wait(5)
+        page.wait(60)
 
 
 async def first(url: str, **options: Any) -> dict[str, Any]:
-    async with connect(url, proxy=None, **options) as socket_, asyncio.timeout(5):
+    async with connect(url, proxy=None, **options) as socket_, asyncio.timeout(60):
         return dict(json.loads(await socket_.recv()))
 
 
@@ -121,7 +121,7 @@ def test_the_command_takes_everything_from_the_configuration(tmp_path: Path) -> 
     with running("dashboard", str(file)) as page:
         port = page.until_said(r"page: https://0\.0\.0\.0:(\d+)")[1]
         trusting = client_context(tmp_path / "ca.crt")
-        with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=trusting, trust_env=False) as client:
+        with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=trusting, trust_env=False, timeout=60) as client:
             assert client.get("/_dash-layout").status_code == 401
             for k in range(20):
                 forwarded = {"x-forwarded-for": f"10.0.0.{k}"}

@@ -69,7 +69,7 @@ async def run(*command: object) -> tuple[int, str, str]:
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(DOCS.parent)},
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 

@@ -53,7 +53,7 @@ async def test_every_status_adds_up(tmp_path: Path, state_dir: Path) -> None:
         with logging_daemon(tmp_path, dsn, memory=0.1) as daemon:
             stop = asyncio.Event()
             sending = asyncio.create_task(load(daemon.port, stop))
-            async with httpx.AsyncClient(base_url=daemon.api, verify=False, trust_env=False) as client:
+            async with httpx.AsyncClient(base_url=daemon.api, verify=False, trust_env=False, timeout=60) as client:
                 statuses = await sampled(client, SAMPLES // 3)
                 await asyncio.to_thread(server.stop)
                 statuses += await sampled(client, SAMPLES // 3)

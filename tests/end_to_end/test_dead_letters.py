@@ -64,7 +64,7 @@ class Daemon:
         return self.get("/api/v1/status").json()["groups"]["bpm"]
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"{self.api}{path}", verify=False, trust_env=False).raise_for_status()
+        return httpx.get(f"{self.api}{path}", verify=False, trust_env=False, timeout=60).raise_for_status()
 
 
 def configured(folder: Path, dsn: str, schema: str, layout: str = "rows") -> Path:
@@ -268,7 +268,6 @@ async def on_mariadb(dsn: str, statement: str) -> list[tuple]:
         await connection.ensure_closed()
 
 
-@pytest.mark.timeout(400)  # half a dozen daemons, one after the other
 async def test_kill_9_at_any_moment_loses_no_dead_letter_and_doubles_none(tmp_path: Path, database: Database) -> None:
     """Every third trigger is rejected while the daemon is killed again and again; then the retrying is killed, too."""
     chance = random.Random(4)

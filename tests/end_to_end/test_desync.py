@@ -43,7 +43,7 @@ def whole_with_slip(group, step: int):
 
 async def status_of(daemon: Daemon) -> dict:
     """What the status says of the group."""
-    async with httpx.AsyncClient(base_url=daemon.api, verify=False, trust_env=False, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=daemon.api, verify=False, trust_env=False, timeout=60) as client:
         return (await client.get("/api/v1/status")).json()["groups"]["bpm"]
 
 
@@ -68,7 +68,7 @@ async def test_simulated_slips_and_clock_steps_are_flagged_by_a_daemon(tmp_path:
         finally:
             stop.set()
             await sending
-        async with httpx.AsyncClient(base_url=daemon.api, verify=False, trust_env=False, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=daemon.api, verify=False, trust_env=False, timeout=60) as client:
             status, metrics = (await client.get("/api/v1/status")).json(), (await client.get("/metrics")).text
         shown = await asyncio.to_thread(triggerlog, "status", "--once", "--daemon", daemon.api)
     found = {slip["instrument"]: slip for slip in group["slips"]}

@@ -23,7 +23,7 @@ period_s = 0.05
 
 def told(api: str) -> tuple[dict, dict]:
     """What the status says of the governor and of the readers."""
-    status = httpx.get(f"{api}/api/v1/status", verify=False, trust_env=False).raise_for_status().json()
+    status = httpx.get(f"{api}/api/v1/status", verify=False, trust_env=False, timeout=60).raise_for_status().json()
     return status["governor"], status["readers"]["operators"]
 
 
@@ -44,7 +44,7 @@ def test_a_ceiling_holds_readers_back_until_it_is_gone(state_dir: Path) -> None:
 
         token = (state_dir / "state" / "api-token").read_text().strip()
         url, headers = f"{api}/api/v1/governor", {"authorization": f"Bearer {token}"}
-        with httpx.Client(verify=False, trust_env=False) as client:
+        with httpx.Client(verify=False, trust_env=False, timeout=60) as client:
             assert client.post(url, json={}).status_code == 401
             refused = client.post(url, json={"commit_p99_ms": -1}, headers=headers)
             assert (refused.status_code, told(api)[0]["commit_p99_ms"]) == (422, 0.02)

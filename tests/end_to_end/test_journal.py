@@ -60,7 +60,9 @@ class Daemon:
         self.port, self.api = int(found[1]), found[2]
 
     def group(self) -> dict:
-        status = httpx.get(f"{self.api}/api/v1/status", verify=False, trust_env=False).raise_for_status().json()
+        status = (
+            httpx.get(f"{self.api}/api/v1/status", verify=False, trust_env=False, timeout=60).raise_for_status().json()
+        )
         return status["groups"]["bpm"]
 
 

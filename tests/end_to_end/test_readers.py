@@ -51,7 +51,7 @@ class Logging:
         self.file = file
         self.api = run.until_said(r"taking readings at \S+; API at (\S+)")[1]
         token = (file.parent / "state" / "api-token").read_text().strip()
-        self.client = httpx.Client(base_url=self.api, verify=False, trust_env=False, timeout=20)
+        self.client = httpx.Client(base_url=self.api, verify=False, trust_env=False, timeout=60)
         self.with_token = {"authorization": f"Bearer {token}"}
 
     def readers(self) -> dict:
@@ -191,5 +191,5 @@ def test_a_reader_that_is_killed_is_told_of_and_started_again(logging: Logging) 
 def test_no_reader_outlives_a_daemon_that_is_killed(logging: Logging) -> None:
     (process,) = logging.processes()
     os.kill(logging.run.process.pid, signal.SIGKILL)
-    psutil.wait_procs([process], timeout=20)
+    psutil.wait_procs([process], timeout=60)
     assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE

@@ -72,11 +72,14 @@ class Daemon:
     def ask(self, path: str, **parameters: Any) -> Any:
         """Ask the API about the group."""
         url = f"{self.api}/api/v1/groups/bpm/{path}"
-        return httpx.get(url, params=parameters, verify=False, trust_env=False, timeout=30).raise_for_status().json()
+        return httpx.get(url, params=parameters, verify=False, trust_env=False, timeout=60).raise_for_status().json()
 
     async def committed(self, triggers: int) -> None:
         """Wait until so many triggers are in the database."""
-        async with asyncio.timeout(60), httpx.AsyncClient(base_url=self.api, verify=False, trust_env=False) as client:
+        async with (
+            asyncio.timeout(60),
+            httpx.AsyncClient(base_url=self.api, verify=False, trust_env=False, timeout=60) as client,
+        ):
             count = 0
             while count < triggers:
                 count = (await client.get("/api/v1/status")).json()["groups"]["bpm"]["triggers"]["committed"]
@@ -209,7 +212,6 @@ async def simulated(daemon: Daemon, account: Path, **settings: Any) -> tuple[dic
 
 
 # FerretDB takes dozens of triggers a second where nothing else runs, and fewer beside other tests.
-pytestmark = pytest.mark.timeout(300)
 
 FAULTS = {"jitter_ms": 10.0, "missing": 0.02, "duplicated": 0.01, "late": 0.01, "out_of_order": 0.02}
 

@@ -114,7 +114,6 @@ async def _stop_database(state: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_visits_run_beside_the_instruments_and_go_on_after_every_end(file: Path) -> None:
     with running("run", str(file)) as run, Site(run, file) as site:
         begun = site.until_done(3)
@@ -129,7 +128,7 @@ def test_visits_run_beside_the_instruments_and_go_on_after_every_end(file: Path)
 
         # Killed, it is started again, and nothing is missing or there twice.
         process.kill()
-        until(lambda: "visits failed: the process of visits was ended by SIGKILL" in site.run.said, "an event", 30)
+        until(lambda: "visits failed: the process of visits was ended by SIGKILL" in site.run.said, "an event", 60)
         done = site.visits()["done"]
         site.until(lambda told: told["state"] == "running" and told["done"] > done, "new visits")
         assert "more than 1e-06 s" in run.said
@@ -143,7 +142,7 @@ def test_visits_run_beside_the_instruments_and_go_on_after_every_end(file: Path)
         process = site.process()
         os.kill(run.process.pid, signal.SIGKILL)
         run.ended()
-        until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "the process ends", 30)
+        until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "the process ends", 60)
 
     with running("run", str(file)) as run, Site(run, file) as site:
         again = site.until_done(done + 2)
@@ -208,8 +207,8 @@ def _metrics_and_figures(site: Site, name: str) -> None:
 def _refusals(site: Site) -> None:
     """One line each that names the field and the fix; without the token nothing is started or stopped."""
     url = f"{site.api}/api/v1/visits"
-    assert httpx.post(url, trust_env=False).status_code == 401
-    assert httpx.delete(url, trust_env=False).status_code == 401
+    assert httpx.post(url, trust_env=False, timeout=60).status_code == 401
+    assert httpx.delete(url, trust_env=False, timeout=60).status_code == 401
     for body, said in (
         ({"index_mode": "baselin"}, "index_mode: 'baselin' is not known here; did you mean `baseline`?"),
         ({"survey": {"scale": 2}}, "survey.scale: 2 is out of range; use a number above 0, at most 1"),

@@ -83,7 +83,7 @@ class Process:
             self._running.wait()
             self._running = None
 
-    def terminate(self, patience_s: float = 10.0) -> int:
+    def terminate(self, patience_s: float = 60.0) -> int:
         """Ask it to end; returns its exit status."""
         assert self._running is not None
         self._running.terminate()

@@ -26,7 +26,7 @@ def page() -> Iterator[httpx.Client]:
     )
     process.start()
     try:
-        with httpx.Client(base_url=process.url, verify=False, trust_env=False) as client:
+        with httpx.Client(base_url=process.url, verify=False, trust_env=False, timeout=60) as client:
             yield client
     finally:
         process.kill()

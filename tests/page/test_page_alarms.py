@@ -49,7 +49,7 @@ def test_what_one_says_of_an_alarm_all_are_told(stage: Stage, fresh: Watched, br
 
 
 def test_only_this_pages_own_people_speak_of_alarms(stage: Stage) -> None:
-    with httpx.Client(base_url=stage.page.url, verify=False, trust_env=False) as client:
+    with httpx.Client(base_url=stage.page.url, verify=False, trust_env=False, timeout=60) as client:
         said = {"key": "store"}
         assert (
             client.post("/alarms/acknowledge", json=said, headers={"origin": "http://evil.example"}).status_code == 403

@@ -34,18 +34,18 @@ def marked(page: Page) -> int:
 def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     page.locator("#tab-interference").click()
-    expect(page.locator("#experiments-past .nothing")).to_have_text("None yet.", timeout=20_000)
+    expect(page.locator("#experiments-past .nothing")).to_have_text("None yet.", timeout=60_000)
     expect(page.locator("#experiment h2")).to_have_text("No experiment yet")
     stage.figures(past=[DOSES, PLAIN])
-    page.get_by_role("button", name=PLAIN).click(timeout=30_000)
+    page.get_by_role("button", name=PLAIN).click(timeout=60_000)
     assert f"experiment={PLAIN}" in page.url
-    expect(page.locator("#experiment h2")).to_have_text(f"Experiment {PLAIN}", timeout=30_000)
+    expect(page.locator("#experiment h2")).to_have_text(f"Experiment {PLAIN}", timeout=60_000)
     page.get_by_role("button", name=DOSES).click()
     page.reload()
     live(page, OPENED_MS)
     assert f"experiment={DOSES}" in page.url
     expect(page.locator("#panel-interference")).to_be_visible()
-    expect(page.locator("#experiment .verdict")).to_contain_text("With 8 readers: commit p99", timeout=30_000)
+    expect(page.locator("#experiment .verdict")).to_contain_text("With 8 readers: commit p99", timeout=60_000)
     row = page.locator("#experiment-figures tr[data-key=p99_ms8]")
     expect(row.locator("[data-column=interval]")).to_have_text(re.compile(r"^\d.* to \d"))
     expect(row.locator("[data-column=n]")).to_have_text("3")
@@ -68,20 +68,22 @@ def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh:
     page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     expect(page.locator("#experiment-dose-keys button", has_text="4")).to_have_attribute("aria-pressed", "false")
     assert marked(page) == 0
-    report = httpx.get(f"{stage.page.url}/answers/interference/{DOSES}/report", verify=False, trust_env=False)
+    report = httpx.get(
+        f"{stage.page.url}/answers/interference/{DOSES}/report", verify=False, trust_env=False, timeout=60
+    )
     assert "default-src 'none'" in report.headers["content-security-policy"]
     page.goto(str(report.url))
     expect(page.locator("h1")).to_have_text(DOSES)
     expect(page).not_to_have_title("it ran a script")
     page.goto(f"{stage.page.url}/?tab=interference&experiment=20010101T000000Z")
-    expect(page.locator("#experiment-problem")).to_contain_text("20010101T000000Z cannot be shown", timeout=30_000)
+    expect(page.locator("#experiment-problem")).to_contain_text("20010101T000000Z cannot be shown", timeout=60_000)
 
 
 def test_one_that_runs_is_drawn_as_it_grows_and_told_to_all_by_one_question(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     page.locator("#tab-interference").click()
     stage.figures(under_way=2, experiment=RUNNING)
-    expect(page.locator("#experiment .phase")).to_have_text("A · block 5 of 9 · about 93 s left", timeout=30_000)
+    expect(page.locator("#experiment .phase")).to_have_text("A · block 5 of 9 · about 93 s left", timeout=60_000)
     samples = "() => (document.getElementById('experiment-time').data || [{x: []}])[0].x.length"
     until(lambda: page.evaluate(samples) > 80, "the samples so far are drawn")
     before = page.evaluate(samples)
@@ -90,7 +92,7 @@ def test_one_that_runs_is_drawn_as_it_grows_and_told_to_all_by_one_question(stag
     expect(page.locator("#experiment-figures tr[data-key=p99_ms4] [data-column=n]")).to_have_text("1")
     expect(page.get_by_role("button", name="Stop the experiment")).to_be_visible()
     stage.figures(under_way=None, experiment=None, past=[PLAIN])
-    expect(page.locator("#experiment h2")).to_have_text(f"Experiment {PLAIN}", timeout=30_000)
+    expect(page.locator("#experiment h2")).to_have_text(f"Experiment {PLAIN}", timeout=60_000)
     expect(page.get_by_role("button", name="Stop the experiment")).to_be_hidden()
 
 

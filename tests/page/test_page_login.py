@@ -42,7 +42,7 @@ def page(*arguments: str, **environment: str) -> Iterator[str]:
             yield running.stdout.readline().removeprefix("page: ").strip().replace("0.0.0.0", "127.0.0.1")
         finally:
             running.send_signal(signal.SIGTERM)
-            running.wait(20)
+            running.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def guarded(daemon: Process, authority: Authority) -> Iterator[str]:
 
 @pytest.fixture
 def client(guarded: str, authority: Authority) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=guarded, verify=client_context(authority.ca), trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=guarded, verify=client_context(authority.ca), trust_env=False, timeout=60) as client:
         yield client
 
 
@@ -151,7 +151,10 @@ def test_pages_elsewhere_can_neither_log_in_nor_be_led_to(client: httpx.Client) 
 
 
 def test_guessing_is_slowed_down_and_the_password_is_taken_a_moment_later(daemon: Process) -> None:
-    with page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url, httpx.Client(base_url=url) as client:
+    with (
+        page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
         codes = [log_in(client, f"guess {i}").status_code for i in range(30)]
         assert codes[:5] == [401] * 5
         assert 429 in codes
@@ -160,7 +163,10 @@ def test_guessing_is_slowed_down_and_the_password_is_taken_a_moment_later(daemon
 
 
 def test_a_forged_forwarded_address_is_no_other_guesser(daemon: Process) -> None:
-    with page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url, httpx.Client(base_url=url) as client:
+    with (
+        page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
         codes = [log_in(client, f"guess {i}", **{"x-forwarded-for": f"10.0.0.{i}"}).status_code for i in range(30)]
         assert codes[:5] == [401] * 5
         assert 429 in codes
@@ -168,7 +174,7 @@ def test_a_forged_forwarded_address_is_no_other_guesser(daemon: Process) -> None
 
 def test_the_addresses_behind_a_trusted_proxy_are_told_apart(daemon: Process) -> None:
     arguments = ("--daemon", daemon.url, "--trusted-proxy", "127.0.0.1")
-    with page(*arguments, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url, httpx.Client(base_url=url) as client:
+    with page(*arguments, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url, httpx.Client(base_url=url, timeout=60) as client:
         codes = [
             log_in(client, f"guess {i}", **{"x-forwarded-for": f"10.0.0.{i}, 10.1.0.1"}).status_code for i in range(30)
         ]
@@ -195,7 +201,10 @@ async def test_a_malformed_host_or_origin_is_answered_400(
 
 
 def test_a_page_at_another_port_of_this_host_logs_nobody_in(daemon: Process) -> None:
-    with page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url, httpx.Client(base_url=url) as client:
+    with (
+        page("--daemon", daemon.url, TRIGGERLOG_PAGE_PASSWORD=PASSWORD) as url,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
         for origin in ("http://127.0.0.1:1", "http://127.0.0.1", "null"):
             assert log_in(client, origin=origin).status_code == 403
         assert log_in(client, origin=url).status_code == 303
@@ -241,7 +250,7 @@ def test_an_open_page_leads_to_the_way_in_when_its_session_is_over(browser: Brow
     live(first, 60_000)
     # As its button does in another tab.
     assert context.request.post(guarded + "/logout").ok
-    expect(first).to_have_title("Log in · triggerlog", timeout=30_000)
+    expect(first).to_have_title("Log in · triggerlog", timeout=60_000)
     context.close()
 
 

@@ -58,7 +58,7 @@ def test_readings_that_cannot_be_had_are_explained(stage: Stage, fresh: Watched)
         "No readings to show: the daemon answered 503: the store does not answer."
     )
     stage.figures(readings_fail=False)
-    expect(page.locator("#trend-chart .main-svg").first).to_be_visible(timeout=10_000)
+    expect(page.locator("#trend-chart .main-svg").first).to_be_visible(timeout=60_000)
 
 
 def test_the_grid_is_walked_by_keyboard_with_a_visible_focus(fresh: Watched) -> None:

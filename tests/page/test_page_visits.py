@@ -13,7 +13,7 @@ from tests.page.browser import Watched
 from tests.page.stage import Stage, ask, until
 from tests.page.visits import STATUS
 
-pytestmark = [pytest.mark.page, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.page
 
 LIVE, OVER = STATUS["id"], "20251231T120000Z"
 SHOWN_MS = 30_000
@@ -80,7 +80,7 @@ def test_a_run_is_drawn_as_it_grows_and_one_that_was_is_chosen_by_address(
     expect(page.locator("#visits-run h2")).to_have_text(f"Run {OVER}")
     expect(tile(page, "state")).to_have_text("✓ finished")
     link = page.get_by_role("link", name=f"CSV of {OVER}").get_attribute("href")
-    told = httpx.get(f"{stage.page.url}{link}", verify=False, trust_env=False)
+    told = httpx.get(f"{stage.page.url}{link}", verify=False, trust_env=False, timeout=60)
     assert told.text == f"visit,visit_s\n0,0.1\n# {OVER}\n"
     assert told.headers["content-disposition"] == f'attachment; filename="visits-{OVER}.csv"'
     page.set_viewport_size({"width": 390, "height": 844})

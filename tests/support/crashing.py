@@ -54,8 +54,7 @@ class ForkedDaemon(DaemonProcess):
 
     async def kill(self) -> None:
         """Kill it with SIGKILL, and wait until it is gone."""
-        assert self._run is not None
-        await asyncio.to_thread(self._run.close)
+        await self.close()
 
     async def stop(self) -> None:
         """Ask it to end, which commits what it has."""
@@ -63,9 +62,10 @@ class ForkedDaemon(DaemonProcess):
         assert await asyncio.to_thread(self._run.end) == 0, self._run.said
 
     async def close(self) -> None:
-        """Kill it if it still runs."""
+        """Kill it if it still runs, and keep what it has said."""
         if self._run is not None:
             await asyncio.to_thread(self._run.close)
+            (self._folder / f"daemon-{self.starts}.log").write_text(self._run.said)
 
 
 def machine() -> Machine:

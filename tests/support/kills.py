@@ -1,4 +1,4 @@
-"""How often tests kill: a few times in the whole suite, for want of time; `make test-crashes` says how often."""
+"""How often tests of visits kill: a few times in the whole suite, for want of time, or as TRIGGERLOG_KILLS says."""
 
 import os
 

@@ -78,7 +78,7 @@ class Listener:
 
     async def until(self, condition) -> None:
         """Wait until the condition holds; looked at whenever something arrives."""
-        async with asyncio.timeout(10), self._arrived:
+        async with asyncio.timeout(60), self._arrived:
             await self._arrived.wait_for(condition)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -124,7 +124,7 @@ class Listener:
                     break
         # Half-closed: the daemon closes once everything is acknowledged.
         while greeting.ack is Ack.COMMITTED and connection.done < resume + whole:
-            async with asyncio.timeout(10), self._arrived:
+            async with asyncio.timeout(60), self._arrived:
                 await self._arrived.wait()
 
     async def acknowledged(self, connection: Connected, done: int, refused: int = 0) -> None:
@@ -157,7 +157,7 @@ async def listening(*groups: InstrumentGroup, acknowledges: bool = True, port: i
         await server.wait_closed()
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 10) -> None:
+async def eventually(condition: Callable[[], object], timeout_s: float = 60) -> None:
     """Wait for what only the sender knows."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - the code under test has no event for every test's question

@@ -109,7 +109,7 @@ async def logging_to_memory(
         shutil.rmtree(own)
 
 
-async def eventually(condition, what: str = "", timeout_s: float = 10) -> None:
+async def eventually(condition, what: str = "", timeout_s: float = 60) -> None:
     """Wait until something holds that no event tells."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110

@@ -88,7 +88,7 @@ def here(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(arguments, code, said.getvalue(), failed.getvalue())
 
 
-def until(condition: Callable[[], object], what: str, timeout_s: float = 30, *, every_s: float = 0.02) -> None:
+def until(condition: Callable[[], object], what: str, timeout_s: float = 60, *, every_s: float = 0.02) -> None:
     """Wait until something holds; what another process does has no event here.
 
     every_s: the pause between two looks; longer where to answer is much of what a daemon does.
@@ -146,7 +146,7 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self._reading.join(10)
+        self._reading.join(60)
         self.process.stdout.close()
 
 
@@ -171,7 +171,9 @@ class Daemon:
 
     def status(self) -> dict:
         """What the API says."""
-        return httpx.get(f"{self.api}/api/v1/status", verify=False, trust_env=False).raise_for_status().json()
+        return (
+            httpx.get(f"{self.api}/api/v1/status", verify=False, trust_env=False, timeout=60).raise_for_status().json()
+        )
 
 
 @contextmanager

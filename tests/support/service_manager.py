@@ -44,5 +44,5 @@ class Ear:
     def close(self) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ending:
             ending.sendto(b"", self._socket.getsockname())
-        self._thread.join(10)
+        self._thread.join(60)
         self._socket.close()

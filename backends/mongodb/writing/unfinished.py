@@ -27,8 +27,9 @@ from schemas.batch import Layout
 from schemas.ledger import unpack_missing
 from schemas.readings import Array, InstrumentGroup
 
-CHANGES = 1_000
-"""So many changes go with one command."""
+CHANGES = 50
+"""So many changes go with one command: FerretDB 1 holds one of its 100 connections to SQLite for each until the command
+ends, and waits for ever for the one after the last."""
 
 KEY = np.dtype([("run", "<i4"), ("trigger", "<i8")])
 STRETCH = np.dtype([("run", "<i4"), ("first", "<i8"), ("last", "<i8")])
@@ -145,7 +146,7 @@ class _Taking:
         keys = readings[["run", "trigger", "instrument"]].tolist()
         if self._group.of.layout is Layout.ROWS:
             ids = [Binary(id_bytes(*key), USER_DEFINED_SUBTYPE) for key in keys]
-            await self.delete(self._group.of.data, [{"_id": {"$in": some}} for some in _some(ids)])
+            await self.delete(self._group.of.data, [{"_id": {"$in": some}} for some in in_commands(ids)])
         else:
             by_trigger = groupby(keys, key=lambda key: key[:2])
             await self._update(self._group.of.data, [self._unset(list(of)) for _, of in by_trigger])
@@ -175,17 +176,17 @@ class _Taking:
 
     async def delete(self, collection: str, filters: Sequence[documents.Filter]) -> None:
         """Delete all that any of the filters finds."""
-        for some in _some([{"q": filter_, "limit": 0} for filter_ in filters]):
+        for some in in_commands([{"q": filter_, "limit": 0} for filter_ in filters]):
             answer = await self._group.database.command("delete", collection, deletes=some)
             check_answer(answer, self._target)
 
     async def _update(self, collection: str, updates: Sequence[dict[str, Any]]) -> None:
-        for some in _some(updates):
+        for some in in_commands(updates):
             answer = await self._group.database.command("update", collection, updates=some)
             check_answer(answer, self._target)
 
 
-def _some(all_of_them: Iterable[T]) -> Iterator[list[T]]:
+def in_commands(all_of_them: Iterable[T]) -> Iterator[list[T]]:
     """Cut into lists for a command each."""
     every = list(all_of_them)
     return (every[start : start + CHANGES] for start in range(0, len(every), CHANGES))

@@ -35,6 +35,7 @@ from backends.mongodb.writing.conflicts import arrays_to_set, ledger_to_replace,
 from backends.mongodb.writing.unfinished import (
     Unfinished,
     are_among,
+    in_commands,
     keys_of,
     new_mark,
     stretches,
@@ -288,10 +289,9 @@ class _Put:
 
     async def update(self, name: str, updates: list[dict[str, Any]]) -> None:
         """Apply updates."""
-        if not updates:
-            return
-        answer = await self._database.command("update", name, updates=updates, writeConcern=self._concern)
-        check_answer(answer, self._target)
+        for some in in_commands(updates):
+            answer = await self._database.command("update", name, updates=some, writeConcern=self._concern)
+            check_answer(answer, self._target)
 
     async def _send(self, name: str, documents: Array) -> list[int]:
         answer = await self._database.command(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from backends.folder_lock import FolderInUse, FolderLock
 from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outside import SystemDisk
 
 
 class StateFolderInUse(CommandFailed):
@@ -21,7 +22,10 @@ def only_one(state_dir: Path) -> Iterator[None]:
         CommandFailed: it cannot be used.
     """
     try:
-        state_dir.mkdir(parents=True, exist_ok=True)
+        disk = SystemDisk()
+        disk.make_folder(state_dir)
+        # An earlier process may have made it, and ended before its name was on the disk.
+        disk.sync_folder(state_dir.parent)
         lock = FolderLock(state_dir / "lock")
     except FolderInUse:
         raise StateFolderInUse(

@@ -71,7 +71,7 @@ class Assembly:
     history: ledger rows of the newest runs as the store has them, ascending, so that a restarted daemon merges late
         readings and recognises doubles as if it had never stopped.
     epochs: those that the group had before; of one that is not in the history nothing is remembered but its run.
-    sessions: what is known of the senders' sessions (`schemas.sessions.SESSION`).
+    sessions, stored: what is known of the senders' sessions, and what of it the database has; see `Sessions`.
     """
 
     def __init__(
@@ -85,11 +85,12 @@ class Assembly:
         history: Array | None = None,
         epochs: Collection[int] = (),
         sessions: Array = NO_SESSIONS,
+        stored: Array = NO_SESSIONS,
     ) -> None:
         self.group = group
         self.counts = AssemblyCounts()
         self.receipts = Receipts()
-        self.sessions = Sessions(self.receipts, sessions)
+        self.sessions = Sessions(self.receipts, sessions, stored)
         self.sets_aside = True
         self._timeout_ns = timeout_ns
         self._max_open = max_open
@@ -433,6 +434,11 @@ class Assembly:
             self._accept(run, block[:half], origin[:half], now, out)
             self._accept(run, block[half:], origin[half:], now, out)
             return
+        forgotten = slots == UNKNOWN
+        if forgotten.any():
+            # Known a moment ago, its place was taken by a number a whole window ahead in the same block.
+            self._set_aside(block[forgotten], origin[forgotten], run.run, AsideReason.OLDER)
+            block, origin, slots = block[~forgotten], origin[~forgotten], slots[~forgotten]
         closed = slots == CLOSED
         if closed.any():
             self._merge(run, block[closed], origin[closed], now)

@@ -32,6 +32,7 @@ class Receipts:
         self._blocks = Unsettled(SETTLED, fine)
         self._in_journal = 0  # so many of the oldest closed blocks are on the disk
         self._spooled = np.zeros(0, bool)
+        self._most = np.full(0, SETTLED, np.int64)
         self._next = np.full(0, SETTLED, np.int64)
         self._strays = np.full(0, SETTLED, np.int64)
         self._in_hand = np.full(0, SETTLED, np.int64)
@@ -61,6 +62,14 @@ class Receipts:
     def change(self, column: int, *, spooled: bool) -> None:
         """Let the journal be enough for a column from now on, or not."""
         self._spooled[column] = spooled
+
+    def is_spooled(self, column: int) -> bool:
+        """Whether the journal is enough for a column."""
+        return bool(self._spooled[column])
+
+    def hold_back(self, column: int, most: int = SETTLED) -> None:
+        """Acknowledge no more of a column than this number: what is before it waits where no receipt knows of it."""
+        self._most[column] = most
 
     def disconnect(self, column: int) -> None:
         """Take the column back; what that connection sent goes on, but nobody waits for its receipt."""
@@ -183,7 +192,7 @@ class Receipts:
             if end > self._in_journal:
                 np.minimum(not_in_journal[: len(block)], block, out=not_in_journal[: len(block)])
         first = np.where(self._spooled, not_in_journal, first)
-        done = np.minimum(first, self._received)
+        done = np.minimum(np.minimum(first, self._received), self._most)
         self._count_refusals(done)
         return done, self._refused
 
@@ -204,6 +213,7 @@ class Receipts:
             self._owed.pop(column, None)
             self._received[column] = self._refused[column] = 0
             self._spooled[column] = False
+            self._most[column] = SETTLED
             self._free.append(column)
         self._leaving = staying
 
@@ -217,6 +227,7 @@ class Receipts:
         self._received = np.pad(self._received, (0, more))
         self._refused = np.pad(self._refused, (0, more))
         self._spooled = np.pad(self._spooled, (0, more))
+        self._most = np.pad(self._most, (0, more), constant_values=SETTLED)
 
     def _make_room(self, slot: int) -> None:
         have = len(self._slots)

@@ -51,10 +51,15 @@ class Sessions:
     """The sessions of one group.
 
     recovered: what the last process left, SESSION, shape (s,): each is in doubt from `settled` to `received`.
+    stored: what of it the database has. What is settled by the journal alone is not acknowledged as committed before
+        `committed` says that the database has it, nor as spooled before `durable` says that it is on the disk.
     """
 
-    def __init__(self, receipts: Receipts, recovered: Array = NO_SESSIONS) -> None:
+    def __init__(self, receipts: Receipts, recovered: Array = NO_SESSIONS, stored: Array = NO_SESSIONS) -> None:
         self._receipts = receipts
+        self._stored = {int(row["session"]): int(row["settled"]) for row in stored}
+        self._recovered = set(recovered["session"].tolist())
+        self._is_committed = self._is_durable = False
         self._idle = {int(row["session"]): _Idle(*row.item()[1:]) for row in recovered}
         self._column_of: dict[int, int] = {}
         self._left: set[int] = set()  # sessions with a column and no connection
@@ -84,6 +89,7 @@ class Sessions:
             return self._begin(session, first=first, spooled=spooled, now=now)
         self._left.discard(session)
         self._receipts.change(column, spooled=spooled)
+        self._hold_back(session, column, spooled=spooled)
         resume = int(self._receipts.come()[column])
         if first <= resume:
             return Joined(column=column, resume=resume)
@@ -101,6 +107,7 @@ class Sessions:
         resume = max(first, known.settled)
         column = self._take_column(resume, doubt=known.received, spooled=spooled)
         self._column_of[session] = column
+        self._hold_back(session, column, spooled=spooled)
         self._is_laid_out = False
         return Joined(column=column, resume=resume, lost=resume - known.settled)
 
@@ -113,6 +120,28 @@ class Sessions:
         self._doubt[column] = doubt
         self._settled[column] = self._received[column] = -1
         return column
+
+    def _hold_back(self, session: int, column: int, *, spooled: bool) -> None:
+        if self._is_committed or (spooled and self._is_durable) or session not in self._recovered:
+            self._receipts.hold_back(column)
+        else:
+            self._receipts.hold_back(column, self._stored.get(session, 0))
+
+    def durable(self) -> None:
+        """All that the journal held at the start is on the disk."""
+        if not self._is_durable:
+            self._is_durable = True
+            self._let_on()
+
+    def committed(self) -> None:
+        """The database has all that the journal held at the start."""
+        if not self._is_committed:
+            self._is_committed = True
+            self._let_on()
+
+    def _let_on(self) -> None:
+        for session, column in self._column_of.items():
+            self._hold_back(session, column, spooled=self._receipts.is_spooled(column))
 
     def _make_room(self) -> None:
         if len(self) < MOST:

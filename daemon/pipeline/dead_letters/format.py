@@ -38,7 +38,7 @@ class Letter:
     serial: its number in the folder; ascending, never used twice. origin: the serial that it had first: a letter that
     has to make way for later ones is written again behind them. Both are 0 until it is kept.
     number: of the journal's block that it was part of; journal: the id of that journal.
-    key: run and number of its trigger; of what was set aside ASIDE and the first number.
+    key: run and number of its trigger; of what was set aside ASIDE and the reason.
     part, parts: its place among the letters that were kept together.
     group: checksum of the group's description. path, start, end: where its record is.
     """

@@ -164,7 +164,7 @@ DRILLS = (
     ),
     Drill(
         name="clock-step",
-        title=f"one clock put forward 1 h, kill -9 of the daemon, {KILLS} times",
+        title=f"clock put 1 h forward, {KILLS} kills",
         act=_kill_daemon,
         failures=KILLS,
         machine=lambda seconds, rate: {
@@ -173,7 +173,7 @@ DRILLS = (
     ),
     Drill(
         name="restart",
-        title=f"numbers restart, then kill -9 of the daemon, {KILLS} times",
+        title=f"numbers restart, {KILLS} times, {KILLS} kills",
         act=_restart_numbers,
         failures=KILLS,
     ),

@@ -108,7 +108,6 @@ async def committed(store: MongodbStore, batch: Batch, within_s: float = 60) -> 
 
 
 # Arrays are tried in tests/crashes/test_crashes.py.
-@pytest.mark.timeout(300)  # FerretDB reads a collection through where a batch comes again
 async def test_a_killed_server_loses_and_repeats_nothing(
     own_mongodb: ThrowawayMongodb, make: Make, rng: np.random.Generator
 ) -> None:

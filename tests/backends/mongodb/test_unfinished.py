@@ -156,7 +156,6 @@ async def holds(store: MongodbStore, *batches: Batch) -> None:
 
 
 @BOTH
-@pytest.mark.timeout(300)
 async def test_triggers_close_again_after_a_writer_that_died_at_any_command(
     make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch, database: Any
 ) -> None:
@@ -180,7 +179,6 @@ async def test_triggers_close_again_after_a_writer_that_died_at_any_command(
 
 
 @BOTH
-@pytest.mark.timeout(300)
 async def test_who_takes_out_may_die_at_any_command_too(
     make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch, database: Any
 ) -> None:

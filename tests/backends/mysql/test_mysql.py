@@ -183,7 +183,7 @@ async def test_a_cancelled_commit_leaves_nothing_behind(
     await database.run(f"LOCK TABLES {schema}.bpm WRITE")
     committing = asyncio.create_task(store.commit(batch))
     waiting = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table metadata lock'"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await database.fetch(waiting))[0][0] == 0:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     committing.cancel()
@@ -206,7 +206,7 @@ async def test_a_connection_cut_by_the_server(
         await database.run(f"KILL {number}")
     batch = batch_of(group, 1, some(group, 1, 3, rng))
     await committed(store, batch)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 found = await everything(store, group)
@@ -226,7 +226,7 @@ async def test_a_question_cut_by_the_server(
     await database.run(f"LOCK TABLES {schema}.bpm WRITE")
     asking = asyncio.create_task(everything(store, group))
     waiting = "SELECT ID FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table metadata lock'"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (found := await database.fetch(waiting)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await database.run(f"KILL QUERY {found[0][0]}")
@@ -260,7 +260,7 @@ async def test_what_the_server_will_never_take(
     for count in (2, 200):
         twice = some(group, 1000 * count, count, rng)
         await store.commit(batch_of(group, count, twice))
-        with pytest.raises(BatchRejected, match="Duplicate entry"):
+        with pytest.raises(BatchRejected, match="duplicate key for trigger 2000"):
             await store.commit(batch_of(group, count + 1, twice))
         # What went wrong went back whole.
         assert (await store.position("bpm")).sequence == count

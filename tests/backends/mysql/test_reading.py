@@ -176,7 +176,7 @@ async def test_a_view_of_the_server_counts_and_waits(made: Make, mariadb_dsn: st
 
     async with locked(mariadb_dsn, f"{schema}.bpm"):
         asking = asyncio.create_task(reader.ask(Aggregate(group=GROUP)))
-        await until(seen, 10)
+        await until(seen, 60)
     await asking
 
 

@@ -133,7 +133,7 @@ async def test_a_tile_whose_session_was_ended_is_written_again(make: Make, schem
     await other.run(f"LOCK TABLES {schema}.DIAForcedSourcePacks WRITE")
 
     async def end_it() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (waiting := await other.fetch(WAITING)):  # noqa: ASYNC110 - the server says it to nobody
                 await asyncio.sleep(0.01)
         await other.run(f"KILL {waiting[0][0]}")
@@ -252,7 +252,7 @@ async def test_an_exchange_whose_connection_broke_meets_no_table_that_is_not_who
     found = await store.uncompacted(time_of(2))
 
     async def until(state: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not await other.fetch(  # noqa: ASYNC110 - the server says it to nobody
                 f"SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = '{state}'"
             ):

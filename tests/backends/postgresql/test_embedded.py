@@ -43,14 +43,14 @@ async def ask(dsn: str, question: str) -> str:
 
 
 async def until_gone(server: EmbeddedPostgresql) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while server.pid is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 async def started_again(server: EmbeddedPostgresql) -> str:
     """Children of a killed server need a moment to go: try as the committer does."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await server.start()

@@ -158,7 +158,7 @@ async def test_a_cancelled_commit_leaves_nothing_behind(
         await database.execute(f"LOCK TABLE {schema}.bpm IN ACCESS EXCLUSIVE MODE")
         committing = asyncio.create_task(store.commit(batch))
         waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await database.fetchval(waiting):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         committing.cancel()
@@ -179,7 +179,7 @@ async def test_a_connection_cut_by_the_server(
     assert len(await database.fetch(cut)) == 2
     batch = batch_of(group, 1, some(group, 1, 3, rng))
     await committed(store, batch)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 found = await everything(store, group)

@@ -196,14 +196,14 @@ async def test_a_view_of_the_server_counts_and_waits(
         assert all(after[name] >= count for name, count in before.counters.items())
         return after["wal_bytes"] > before.counters["wal_bytes"] and after["commits"] > before.counters["commits"]
 
-    await until(counted, 30)
+    await until(counted, 60)
     async with locked(postgresql_dsn, f"{schema}.bpm"):
         waiting = asyncio.create_task(reader.ask(Aggregate(group=GROUP)))
 
         async def seen() -> bool:
             return (await reader.view()).waits.get("Lock:relation", 0) >= 1
 
-        await until(seen, 10)
+        await until(seen, 60)
     await waiting
 
 

@@ -284,7 +284,7 @@ def test_a_wrong_password_for_mariadb_is_one_line(
 
 async def until_refused(dsn: str) -> None:
     """Until the server has read its file again."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 connection = await asyncpg.connect(dsn, password="wrong")
@@ -294,7 +294,6 @@ async def until_refused(dsn: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 async def test_it_measures_a_server_and_leaves_nothing_in_it(
     database: asyncpg.Connection, postgresql_dsn: str, tmp_path: Path
 ) -> None:
@@ -325,7 +324,6 @@ async def test_it_measures_a_server_and_leaves_nothing_in_it(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_ctrl_c_ends_it_with_one_line_and_nothing_left(
     database: asyncpg.Connection, postgresql_dsn: str, tmp_path: Path
 ) -> None:
@@ -341,7 +339,7 @@ async def test_ctrl_c_ends_it_with_one_line_and_nothing_left(
         assert await asyncio.to_thread(terminal.process.wait, 60) == 130
     assert "Traceback" not in terminal.said
     assert await schemas(database) == []
-    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert psutil.wait_procs(children, timeout=60)[1] == []
     assert not report.exists()
     assert list((tmp_path / "bench").iterdir()) == []
 

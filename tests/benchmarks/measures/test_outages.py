@@ -14,7 +14,7 @@ from benchmarks.report.reading import run_of
 from benchmarks.report.tables import drains, journal_cost
 from benchmarks.rounds.plan import PLANS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def test_an_outage_is_measured_and_reported(tmp_path: Path) -> None:

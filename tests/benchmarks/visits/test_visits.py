@@ -293,7 +293,8 @@ def test_a_tiny_comparison_runs_to_its_report_and_leaves_nothing(tmp_path: Path)
     assert all([visit.visit for visit in run.run.visits] == [0, 1, 2] for run in comparison.measured)
     assert any("all 4 conditions wrote the same" in check.result for check in comparison.checks)
     assert all(run.settle_s > 0 for run in comparison.measured)
-    assert not [words for words in comparison.notes if "settled" in words]
+    # Whether a server settles within a minute is up to the machine, and what else it does; no other notes.
+    assert not [words for words in comparison.notes if "had not settled after" not in words]
     assert all(run.run.server["shared_buffers"] == "24MB" for run in comparison.measured)
     assert output.with_suffix(".html").is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.html", "tiny.json"]

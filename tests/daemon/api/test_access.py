@@ -190,7 +190,9 @@ async def test_over_tls(tmp_path: Path) -> None:
     async with served(EVERYWHERE, Identity(node.certificate, node.key, "api")) as api:
         assert api.url.startswith("https://")
         trusting = client_context(authority.ca)
-        async with httpx.AsyncClient(base_url=api.url, verify=trusting, headers=WITH_TOKEN, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=api.url, verify=trusting, headers=WITH_TOKEN, trust_env=False, timeout=60
+        ) as client:
             assert (await client.get("/api/v1/status")).status_code == 200
         stream = api.url.replace("https", "wss") + "/api/v1/stream"
         async with websockets.connect(stream, ssl=trusting, proxy=None, additional_headers=WITH_TOKEN) as listening:
@@ -262,7 +264,10 @@ def test_a_daemon_believes_the_proxies_of_its_configuration(state_dir: Path) -> 
     file = state_dir / "beam.toml"
     trusting = LISTENERS.format(api=0).replace("[api]\n", '[api]\ntrusted_proxies = ["127.0.0.1"]\n')
     file.write_text(GROUP + trusting)
-    with running("run", str(file)) as run, httpx.Client(base_url=Daemon(run, file).api, trust_env=False) as client:
+    with (
+        running("run", str(file)) as run,
+        httpx.Client(base_url=Daemon(run, file).api, trust_env=False, timeout=60) as client,
+    ):
         for k in range(30):
             forwarded = {**WRONG, "x-forwarded-for": f"10.0.0.{k}"}
             assert client.get("/api/v1/status", headers=forwarded).status_code == 401
@@ -276,7 +281,7 @@ def half_open(port: int, url: str) -> None:
         ends = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
         for _, writer in ends:
             writer.write(b"GET /health HTTP/1.1\r\nX: ")
-        async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False, timeout=60) as client:
             assert (await client.get("/health")).status_code == 200
             assert (await client.get("/api/v1/status")).json()["state"] == "running"
         for _, writer in ends:

@@ -114,7 +114,7 @@ async def served(
         await eventually(lambda: not server.address.endswith(":0"))
         try:
             url = server.address.replace("0.0.0.0", "127.0.0.1")
-            async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False) as client:
+            async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False, timeout=60) as client:
                 yield Served(logger=logger, service=service, report=report, workloads=workloads, client=client, url=url)
         finally:
             server.stop()
@@ -258,7 +258,7 @@ async def test_stream_sends_whole_snapshots() -> None:
         async with websockets.connect(api.url.replace("http", "ws") + "/api/v1/stream", proxy=None) as stream:
             first = Status.model_validate_json(await stream.recv())
             await api.commit(1)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while (status := Status.model_validate_json(await stream.recv())).groups["bpm"].triggers.committed < 1:
                     pass
             assert status.epoch == first.epoch

@@ -246,7 +246,7 @@ class Terminal:
         )
         os.close(theirs)
 
-    def until_shown(self, text: str, timeout_s: float = 30) -> None:
+    def until_shown(self, text: str, timeout_s: float = 60) -> None:
         """Wait for something new on the screen."""
         shown, deadline = "", time.monotonic() + timeout_s
         while text not in shown:
@@ -259,7 +259,7 @@ class Terminal:
         with suppress(OSError):  # EIO, by which a terminal says that nobody holds its other end any more
             while os.read(self._screen, 65_536):
                 pass
-        return self.process.wait(10)
+        return self.process.wait(60)
 
     def close(self) -> None:
         self.process.kill()

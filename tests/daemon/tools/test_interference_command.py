@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 SMALL = ("--instruments", "6", "--rate", "40", "--fill", "200", "--warm-up", "0.3")
 
 
-@pytest.mark.timeout(300)  # it waits for `triggerlog` with a patience of its own
 def test_a_throw_away_run_from_the_command_line(tmp_path: Path) -> None:
     html = tmp_path / "found.html"
 
@@ -54,7 +53,6 @@ def test_a_throw_away_run_from_the_command_line(tmp_path: Path) -> None:
     assert "5/5 A no readers" in done.stderr
 
 
-@pytest.mark.timeout(300)
 def test_ctrl_c_ends_it_in_order_and_keeps_what_was_measured(tmp_path: Path) -> None:
     html = tmp_path / "cut.html"
     command = ["interference", *SMALL, "--workload", "newest:1:0.1", "--pairs", "5", "--block", "1", "--doses", "0,1,2"]

@@ -18,7 +18,6 @@ SMALL = ("--scale", "0.002", "--interval", "0.2", "--seed", "3")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_run_by_itself_is_stopped_goes_on_and_is_looked_at() -> None:
     with server_folder() as folder:
         at = ("--folder", str(folder))

@@ -57,7 +57,7 @@ async def listening(limits: Limits, identity: Identity | None = None) -> AsyncIt
     server = Server(echo, limits, identity, lifespan="off", timeout_graceful_shutdown=1)
     with bound("127.0.0.1", 0) as socket:
         serving = asyncio.create_task(server.serve(sockets=[socket]))
-        await eventually(lambda: server.started, 30)
+        await eventually(lambda: server.started, 60)
         try:
             yield server, socket.getsockname()[1]
         finally:
@@ -75,7 +75,7 @@ async def said(port: int, *pieces: bytes) -> bytes:
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     writer.close()
     return answer
@@ -160,7 +160,9 @@ async def test_an_answer_that_nobody_takes_is_thrown_away() -> None:
 async def test_connections_that_ask_for_nothing_keep_nobody_out() -> None:
     async with listening(Limits(connections=20, request_s=600)) as (server, port):
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=False, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", verify=False, trust_env=False, timeout=60
+        ) as client:
             assert (await client.get("/")).status_code == 200
         assert len(server.server_state.connections) <= 20
         for _, writer in idle:
@@ -172,7 +174,7 @@ async def test_busy_connections_keep_their_place_and_a_newcomer_is_told() -> Non
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         for _, writer in held:
             writer.write(GET.replace(b"/ ", b"/held ") + b"\r\n")
-        await eventually(lambda: len(server.server_state.tasks) == 3, 30)
+        await eventually(lambda: len(server.server_state.tasks) == 3, 60)
         assert detail(await said(port)) == (503, "too many connections, all of them busy; try again later")
         assert len(server.server_state.tasks) == 3
         for _, writer in held:
@@ -223,9 +225,9 @@ async def test_a_stream_that_is_closing_when_the_server_ends_is_not_closed_again
             GET + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         )
-        await eventually(lambda: any(hasattr(each, "conn") for each in server.server_state.connections), 30)
+        await eventually(lambda: any(hasattr(each, "conn") for each in server.server_state.connections), 60)
         writer.write(b"\x88\x80\x00\x00\x00\x00")
-        await eventually(lambda: all(each.transport.is_closing() for each in server.server_state.connections), 30)
+        await eventually(lambda: all(each.transport.is_closing() for each in server.server_state.connections), 60)
         assert server.server_state.connections
     # The server has ended without an error.
     writer.close()

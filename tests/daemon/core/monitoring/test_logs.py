@@ -23,7 +23,7 @@ def spoken(folder: Path, journal: bool) -> list[str]:
         file = os.fstat(log.fileno())
         stream = f"{file.st_dev}:{file.st_ino}" if journal else f"{file.st_dev}:{file.st_ino + 1}"
         environment = {**os.environ, "JOURNAL_STREAM": stream}
-        subprocess.run([sys.executable, "-c", SPEAK], stderr=log, env=environment, check=True, timeout=30)
+        subprocess.run([sys.executable, "-c", SPEAK], stderr=log, env=environment, check=True, timeout=60)
         log.seek(0)
         return log.read().splitlines()
 

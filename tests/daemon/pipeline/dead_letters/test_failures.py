@@ -185,8 +185,8 @@ async def test_what_was_set_aside_is_kept_by_reason_and_no_database_gets_it(tmp_
     await letters.keep(letters.address([(part, reason.name) for part, reason in aside_parts(block)], 4))
     await keep(letters, 5, block_of(7, 1))
     assert letters.amount == Amount(blocks=3, triggers=1, readings=3 + 12)
-    assert letters.of_block(4) == {(ASIDE, 100), (ASIDE, 101)}
-    assert not letters.has((ASIDE, 100))
+    assert letters.of_block(4) == {(ASIDE, AsideReason.AHEAD), (ASIDE, AsideReason.OLDER)}
+    assert not letters.has((ASIDE, AsideReason.AHEAD))
     # They hold up nothing that comes after them.
     assert not letters.concerns(4, block)
     store = MemoryStore({GROUP.name: GROUP})

@@ -79,6 +79,23 @@ def test_what_a_sync_failed_for_is_written_anew(tmp_path: Path) -> None:
     assert same(found[first], block_of(1))
 
 
+@pytest.mark.parametrize("operation", ["sync", "sync_folder"])
+def test_a_sealed_segment_that_a_sync_failed_for_is_written_anew(tmp_path: Path, operation: str) -> None:
+    disk, folder = FaultyDisk(), tmp_path / "bpm"
+    with opened(folder, disk, segment_bytes=3000) as (journal, _):
+        first = journal.next
+        for number in range(1, 10):
+            journal.append([block_of(number)])
+        assert len(segments(folder)) > 2
+        disk.failing[operation] = BAD
+        for _ in range(2):
+            with pytest.raises(OSError, match="input/output"):
+                journal.sync()
+        disk.failing.clear()
+        assert journal.sync() == first + 8
+    assert list(after_power_cut(disk, folder, tmp_path / "after")) == list(range(first, first + 9))
+
+
 def test_what_cannot_be_read_to_be_written_anew_never_counts_as_synced(tmp_path: Path) -> None:
     disk, folder = FaultyDisk(), tmp_path / "bpm"
     with opened(folder, disk) as (journal, _):

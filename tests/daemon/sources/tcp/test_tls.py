@@ -22,7 +22,6 @@ from tests.support.readings import make_group, whole
 
 GROUP = make_group()
 ON_BOTH_LOOPS = True
-pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture(scope="module")

@@ -215,7 +215,6 @@ def test_a_folder_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_short_drill_on_a_throw_away_server(state_dir: Path) -> None:
     """Kills of one alone are in test_crashes, outages in test_journal_daemon: these are the other rows."""
     names = ["both-killed", "hang", "full-disk", "slow-instrument", "clock-step", "restart", "garbage"]

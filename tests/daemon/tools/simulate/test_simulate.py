@@ -395,7 +395,7 @@ async def test_ctrl_c_ends_a_process_of_its_own_with_its_report() -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", PROGRAM, str(listener.port), stdout=asyncio.subprocess.PIPE
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await listener.until(lambda: len(listener.connections) == 5 and len(listener.records) > 1000)
             process.send_signal(signal.SIGINT)
             out, _ = await process.communicate()

@@ -63,7 +63,7 @@ async def test_a_process_goes_no_further_than_its_messages_are_taken(tmp_path: P
         # One is under way while the first is dealt with; the third waits for the first to be taken.
         assert [(await anext(messages)).number for _ in range(2)] == [1, 2]
         assert psutil.pid_exists(first.pid)
-    await eventually(lambda: not psutil.pid_exists(first.pid), "the process is killed with its generator", 10)
+    await eventually(lambda: not psutil.pid_exists(first.pid), "the process is killed with its generator", 60)
 
 
 async def test_a_process_is_started_again_until_it_is_stopped(tmp_path: Path) -> None:
