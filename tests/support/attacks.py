@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from schemas.readings import Array, InstrumentGroup
-from schemas.wire import DATAGRAM_MAX, datagram_header
+from schemas.wire import DATAGRAM_MAX, RECORD_NUMBER_MAX, datagram_header
 
 GREETING = b"TRIGGERLOG/1 group=%s ack=%s\n"
 HELD = 600
@@ -134,6 +134,19 @@ def come_and_go(target: Target, stop: threading.Event) -> None:
             pass
 
 
+def open_sessions(target: Target, stop: threading.Event) -> None:
+    """A new session with each connection, with any numbers, left at once or in the middle of a record."""
+    numbers = random.Random(6)
+    greeting = b"TRIGGERLOG/1 group=%s sender=bad session=%d first=%d ack=committed\n"
+    refused = target.block(np.array([1]), np.array([4_000_000_000])).tobytes()
+    while not stop.is_set():
+        first = numbers.choice([0, numbers.getrandbits(40), RECORD_NUMBER_MAX])
+        with suppress(OSError), target.connect() as sock:
+            sock.sendall(greeting % (target.group.name.encode(), numbers.getrandbits(63), first))
+            sock.sendall(numbers.choice([b"", refused, refused + refused[:9]]))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", numbers.getrandbits(1), 0))
+
+
 def flood_with_doubles(target: Target, stop: threading.Event) -> None:
     """Readings of the past, over and over, at full speed, on several connections."""
     size = target.group.size
@@ -205,6 +218,7 @@ ATTACKS: tuple[Attack, ...] = (
     one_giant_line,
     never_read,
     come_and_go,
+    open_sessions,
     flood_with_doubles,
     flood_with_refused,
     flood_with_datagrams,
