@@ -134,7 +134,7 @@ async def test_a_page_at_another_port_of_this_host_gives_no_orders() -> None:
                 await websockets.connect(
                     api.url.replace("http", "ws") + "/api/v1/stream", origin=websockets.Origin(origin), proxy=None
                 )
-        assert (await api.client.post("/api/v1/run", headers={"origin": api.url, **WITH_TOKEN})).json() == {"bpm": 2}
+        assert (await api.client.post("/api/v1/run", headers={"origin": api.url, **WITH_TOKEN})).status_code == 200
 
 
 async def test_a_name_that_leads_to_loopback_by_a_trick_reads_nothing() -> None:
