@@ -21,7 +21,7 @@ from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
 from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.placing import TRIGGERS_AT_ONCE, late_to_place, place, to_place, without
+from daemon.pipeline.placing import TRIGGERS_AT_ONCE, Placed, late_to_place, place, to_place, without
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
@@ -65,8 +65,16 @@ class CommitCounts:
     dead_triggers: int = 0
     dead_readings: int = 0
     placed: int = 0  # readings that assembly had set aside for triggers older than it remembers
-    placed_recovered: int = 0  # of these, of blocks that an earlier process closed
-    placed_doubles: int = 0  # of these, readings that were there already
+    placed_recovered: int = 0  # the same of blocks that an earlier process closed
+    placed_doubles: int = 0  # readings that were there already, of these and of late ones
+
+    def place(self, number: int, first_here: int, placed: Placed, sign: int = 1) -> None:
+        """Count what placing did to a block, or take it back."""
+        if number < first_here:
+            self.placed_recovered += sign * placed.aside
+        else:
+            self.placed += sign * placed.aside
+        self.placed_doubles += sign * placed.doubles
 
 
 class Committer:
@@ -108,6 +116,7 @@ class Committer:
         self._recent = Recent()
         self._journal = journal
         self._has_lost = False  # the database lost what it acknowledged to this process
+        self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
         self._clock = clock
         self._store = store
         self._group = group
@@ -175,6 +184,10 @@ class Committer:
         self._has_lost = self._has_lost or not is_alone
         to_number = self._backlog.held_from - 1 if is_alone else found.sequence
         regained = self._backlog.rewind(to_number, DurableState.decode(was.state if is_alone else found.state))
+        for number in [number for number in self._placed_in if number > to_number]:
+            placed = self._placed_in.pop(number)
+            self.counts.place(number, self._backlog.first_here, placed, -1)
+            regained.change(placed.triggers, placed.readings, 0)
         # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
         to = was.less(regained.triggers, regained.readings) if is_alone else found
         self._acknowledged = to
@@ -214,7 +227,19 @@ class Committer:
     def _settle(self, blocks: list[Waiting]) -> None:
         self._count([waiting.block for waiting in blocks], blocks)
         self._measure(blocks)
-        self._settled(self._backlog.settle(len(blocks)))
+        self._deal_with(blocks)
+
+    def _deal_with(self, blocks: list[Waiting]) -> None:
+        """The oldest blocks are committed, or kept as dead letters."""
+        for waiting in blocks:
+            if waiting.placed is not None:
+                self.counts.place(waiting.number, self._backlog.first_here, waiting.placed)
+                self._placed_in[waiting.number] = waiting.placed
+        mine = self._backlog.settle(len(blocks))
+        if self._placed_in:
+            held_from = self._backlog.held_from
+            self._placed_in = {number: each for number, each in self._placed_in.items() if number >= held_from}
+        self._settled(mine)
 
     async def _commit_less(self, blocks: list[Waiting]) -> None:
         """Commit by halves what may be too much for the time that the database has for a transaction."""
@@ -264,7 +289,7 @@ class Committer:
         # All at the same moment, or the status would not add up in between.
         self.counts.dead_triggers += waiting.block.triggers - sum(part.triggers for part in good)
         self.counts.dead_readings += waiting.readings - sum(readings_in(part) for part in good)
-        self._settled(self._backlog.settle(1))
+        self._deal_with(blocks)
 
     async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedBlock]:
         """Keep as dead letters what the store rejects of a block; return the rest, which is not committed yet.
@@ -347,12 +372,14 @@ class Committer:
             block, there = await self._place(run, readings[runs == run])
             parts.append(block)
             doubles += there
-        self.counts.placed += len(readings)
-        self.counts.placed_doubles += doubles
-        if last.number < self._backlog.first_here:
-            self.counts.placed_recovered += len(readings)
         block = merge(parts)
-        return [replace(last, block=block, readings=readings_in(block))]
+        placed = Placed(
+            aside=len(readings) - (last.readings - readings_in(last.block)),  # the others were late
+            doubles=doubles,
+            triggers=block.triggers - last.block.triggers,
+            readings=readings_in(block) - last.readings,
+        )
+        return [replace(last, block=block, readings=readings_in(block), placed=placed)]
 
     async def _place(self, run: int, readings: Array) -> tuple[ClosedBlock, int]:
         triggers = np.unique(readings["trigger"])

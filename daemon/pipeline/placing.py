@@ -4,7 +4,7 @@ A crate that was cut off for a minute, a journal that comes back, an epoch that 
 known, and whether the trigger is there, and which instruments it lacks, is asked of the ledger.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,21 @@ from schemas.ledger import ledger_dtype
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.sessions import NO_SESSIONS
 from schemas.states import AsideReason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed:
+    """What placing changed of a block.
+
+    aside: so many readings that assembly had set aside were placed. doubles: so many readings were there already.
+    triggers, readings: so many more the block has now.
+    """
+
+    aside: int = 0
+    doubles: int = 0
+    triggers: int = 0
+    readings: int = 0
+
 
 TRIGGERS_AT_ONCE = 1024
 """Triggers asked for, and placed, in one transaction."""

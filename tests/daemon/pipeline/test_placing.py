@@ -1,16 +1,24 @@
 """Readings of triggers that assembly has forgotten go where the ledger of the database says."""
 
+import asyncio
+from pathlib import Path
+
 import numpy as np
 
+from backends.memory.store import MemoryStore
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Runs
+from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.placing import place
+from daemon.telemetry.status.reporter import GroupRates, _readings
+from schemas.batch import JournalPosition, Stream
 from schemas.ledger import ledger_dtype, missing_instruments
 from schemas.readings import Array
-from tests.support.pipelines import eventually, logging_to_memory
+from tests.support.pipelines import eventually, journaling, logging_to_memory
 from tests.support.readings import START_NS, make_block, make_group, whole
 
 GROUP = make_group()
+SMALL = {"window": 256, "max_open": 64, "timeout_ms": 20}
 NOW = Instant(START_NS + 5_000_000_000, 5_000_000_000)
 
 
@@ -89,3 +97,51 @@ async def test_what_cannot_be_placed_is_a_dead_letter_once() -> None:
     assert figures.aside == {"ahead": 1}
     assert (figures.dead_letters.triggers, figures.dead_letters.readings) == (0, 1)
     assert figures.committed.dead_readings == 0
+
+
+def unaccounted(pipeline: Pipeline) -> int:
+    return _readings(pipeline.figures(), GroupRates(0, 0, 0, 0)).unaccounted
+
+
+def lose_everything(store: MemoryStore) -> None:
+    kept = store._groups["bpm"]
+    kept.positions[Stream.JOURNAL] = JournalPosition(sequence=0)
+    kept.ledger.clear()
+    kept.readings.clear()
+
+
+async def test_what_is_late_for_a_trigger_that_the_database_lost_is_accounted_for() -> None:
+    async with logging_to_memory(GROUP, assembly={"window": 256, "max_open": 64, "timeout_ms": 20}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, i) for i in range(4)])))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
+        lose_everything(logger.store)
+        pipeline.receive(epoch_7(whole(GROUP, 2)))
+        await eventually(lambda: pipeline.figures().lost.readings == 4)
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, 4)])))
+        await eventually(lambda: pipeline.figures().committed.triggers == 2)
+        assert unaccounted(pipeline) == 0
+        assert pipeline.figures().aside == {}
+
+
+async def test_what_was_placed_is_accounted_for_while_it_is_committed_and_when_it_comes_again(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path, risk_ms=1e6, assembly=SMALL) as pipeline:
+        for start in range(1, 1000, 100):
+            numbers = range(start, start + 100)
+            pipeline.receive(epoch_7(make_block(GROUP, [(n, i) for n in numbers for i in range(4)])))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1000)
+        store.serving.clear()
+        pipeline.receive(epoch_7(make_block(GROUP, [(n, 4) for n in (5, 6)])))
+        await eventually(lambda: pipeline.figures().assembled.aside == {"older": 2})
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+            assert unaccounted(pipeline) == 0
+        store.serving.set()
+        await eventually(lambda: pipeline.figures().committed.placed == 2)
+        assert unaccounted(pipeline) == 0
+        lose_everything(store)
+        pipeline.receive(epoch_7(whole(GROUP, 1001)))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1001)
+        assert unaccounted(pipeline) == 0
+        assert (pipeline.figures().lost.readings, pipeline.figures().committed.placed) == (0, 2)
