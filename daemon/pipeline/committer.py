@@ -21,13 +21,22 @@ from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
 from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.placing import TRIGGERS_AT_ONCE, Placed, late_to_place, place, to_place, without
+from daemon.pipeline.placing import (
+    TRIGGERS_AT_ONCE,
+    Placed,
+    also_ambiguous,
+    late_to_place,
+    place,
+    to_place,
+    with_rows_of,
+    without,
+)
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerRows, LedgerTail
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
 DIVIDE_AFTER = 2
@@ -360,28 +369,35 @@ class Committer:
 
         blocks: as `_apart` divides them.
         """
+        blocks = [*blocks[:-1], await self._with_placed(blocks[-1])]
         for waiting in blocks:
             await self._keep_aside(waiting)
-        last = blocks[-1]
+        return blocks
+
+    async def _with_placed(self, last: Waiting) -> Waiting:
         chosen = to_place(last.block)
         if last.block.aside is None or not chosen.any():
-            return blocks
+            return last
         readings, runs = last.block.aside.readings[chosen], last.block.aside.run[chosen]
-        parts, doubles = [without(last.block, chosen)], 0
+        parts, doubles, odd = [without(last.block, chosen)], 0, [readings[:0]]
         for run in np.unique(runs).tolist():
-            block, there = await self._place(run, readings[runs == run])
+            block, there, others = await self._place(run, readings[runs == run], last.block)
             parts.append(block)
             doubles += there
+            odd.append(others)
+        parts[0] = also_ambiguous(parts[0], join(odd))
         block = merge(parts)
         placed = Placed(
-            aside=len(readings) - (last.readings - readings_in(last.block)),  # the others were late
+            # The others were late, and count as set aside where they are that now.
+            aside=len(readings) - sum(map(len, odd)) - (last.readings - readings_in(last.block)),
             doubles=doubles,
             triggers=block.triggers - last.block.triggers,
             readings=readings_in(block) - last.readings,
         )
-        return [replace(last, block=block, readings=readings_in(block), placed=placed)]
+        return replace(last, block=block, readings=readings_in(block), placed=placed)
 
-    async def _place(self, run: int, readings: Array) -> tuple[ClosedBlock, int]:
+    async def _place(self, run: int, readings: Array, within: ClosedBlock) -> tuple[ClosedBlock, int, Array]:
+        """Place readings of one run; within: the block that they are committed with, whose own rows are newer."""
         triggers = np.unique(readings["trigger"])
         backoff, rows = self._backoff(), list[Array]()
         while len(rows) * TRIGGERS_AT_ONCE < len(triggers):
@@ -392,7 +408,8 @@ class Committer:
             except StoreUnavailable as error:
                 await self._wait_for_store(error, backoff)
         self._note(None)
-        return place(self._group, run, readings, _as_ledger(rows, self._group), self._clock.now())
+        known = with_rows_of(within, run, triggers, _as_ledger(rows, self._group))
+        return place(self._group, run, readings, known, self._clock.now())
 
     async def _keep_aside(self, waiting: Waiting) -> None:
         """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""

@@ -63,7 +63,7 @@ class PipelineFigures:
         """Readings for no trigger that is known, by reason, without those that the database could place."""
         aside = dict(self.assembled.aside)
         if self.committed.placed:
-            aside["older"] -= self.committed.placed
+            aside["older"] = aside.get("older", 0) - self.committed.placed
         return aside
 
     @property
