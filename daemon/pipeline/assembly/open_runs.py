@@ -6,7 +6,7 @@ import numpy as np
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.open_run import OpenRun
-from daemon.pipeline.assembly.runs import Runs
+from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from schemas.readings import Array, InstrumentGroup
 
 MOST = 4
@@ -82,17 +82,19 @@ class OpenRuns:
         """Forget a run, of which nothing is open."""
         del self._epochs[run.epoch]
 
-    def begin(self, epoch: int, now: Instant) -> OpenRun | None:
-        """Begin the run of an epoch that the group has not had; None where it may have none."""
-        number = self._runs.of(epoch, now.monotonic_ns)
-        if number is None:
-            return None
+    def number_for(self, epoch: int, now: Instant) -> int | None:
+        """The run that an epoch is to have; None where it may have none."""
+        return self._runs.of(epoch, now.monotonic_ns)
+
+    def begin(self, epoch: int, number: int) -> OpenRun:
+        """Begin the run of an epoch that the group has not had."""
         self._over.add(epoch)
-        if not self.current.epoch and self.current.run in (0, number):
-            # Nothing has begun yet; or the group noticed a restart by itself, and joined another's epoch.
-            run, run.epoch, run.run = self.current, epoch, number
-        else:
+        if len(self._over) > EPOCHS_MOST:  # one that is older than all that are remembered may have no run
+            self._over = {each for each in self._over if self._runs.known(each)}
+        run = next((run for run in (self.current, self.before) if _may_be(run, number)), None)
+        if run is None:
             run = OpenRun.of(self._group, self._window, run=number, epoch=epoch)
+        run.epoch, run.run = epoch, number
         self._epochs[epoch] = run
         return run
 
@@ -116,3 +118,11 @@ class OpenRuns:
             return False
         went_on = run.progress.heard_after(self.current.progress)
         return 2 * int(np.count_nonzero(went_on)) > self.current.progress.active()
+
+
+def _may_be(run: OpenRun | None, number: int) -> bool:
+    """Whether a run without an epoch is the one with this number.
+
+    It is where nothing has begun yet; or the group noticed a restart by itself, and joined another's epoch.
+    """
+    return run is not None and not run.epoch and run.run in (0, number)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly import Assembly, Runs
+from daemon.pipeline.assembly import EPOCHS_MOST, Assembly, Runs
 from schemas.batch import ClosedBlock
 from schemas.readings import Array
 from schemas.states import AsideReason
@@ -190,3 +190,59 @@ def test_the_order_in_which_triggers_open_does_not_matter() -> None:
         rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
         last = {int(row["trigger"]): int(row["skipped"]) for row in rows}
         assert [last[number] for number in numbers.tolist()] == (np.diff(numbers, prepend=19) - 1).tolist()
+
+
+def test_a_gap_that_was_divided_is_told_before_its_run_is_forgotten() -> None:
+    assembly = make()
+    blocks = assembly.receive(of(7, whole(GROUP, 1, 10, 20)), None, at(0))
+    for trigger in (5, 15):
+        blocks += assembly.receive(of(7, whole(GROUP, trigger)), None, at(1))
+    for epoch in (8, 9, 10, 11):
+        blocks += assembly.receive(of(epoch, whole(GROUP, 1)), None, at(3))
+    assert skipped(blocks) == {5: 3, 10: 4, 15: 4, 20: 4}
+
+
+def test_a_run_without_an_epoch_tells_its_counts_before_it_is_forgotten() -> None:
+    assembly = make()
+    blocks = assembly.receive(whole(GROUP, 1, 2), None, at(0))
+    for trigger in (1, 2):
+        blocks += assembly.receive(whole(GROUP, trigger), None, at(1))
+    for epoch in (7, 8):
+        blocks += assembly.receive(of(epoch, whole(GROUP, 1)), None, at(epoch))
+    told = {int(row["trigger"]): int(row["duplicates"]) for block in blocks for row in block.revised}
+    assert told == {1: 5, 2: 5}
+
+
+def test_an_epoch_that_may_have_no_run_closes_none() -> None:
+    assembly = make()
+    for epoch in range(1, 65):
+        assembly.receive(of(epoch, whole(GROUP, 1)), None, at(0))
+    for epoch in (62, 63, 64):
+        assembly.receive(of(epoch, make_block(GROUP, [(2, 0)])), None, at(1))
+    assert assembly.receive(of(100, whole(GROUP, 1)), None, at(2))[-1].triggers == 0
+    assert assembly.open == 3
+
+
+def test_an_epoch_joins_the_run_that_the_group_opened_for_it_by_itself_even_if_that_is_over() -> None:
+    runs = Runs()
+    assembly = make(runs=runs)
+    assembly.receive(whole(GROUP, 1, 2, 3), None, at(0))
+    runs.of(7, 0)  # another group has the epoch already: run 2
+    later = lambda trigger: time_of(trigger) + HOUR_NS  # noqa: E731
+    blocks = assembly.receive(whole(GROUP, 1, 2, when=later), None, at(1))
+    blocks += assembly.receive(whole(GROUP, 1, when=lambda trigger: time_of(trigger) + 2 * HOUR_NS), None, at(2))
+    assert {int(row["run"]) for row in rows_of(blocks)} == {2, 3}
+    blocks += assembly.receive(of(7, whole(GROUP, 2, when=later)), None, at(3))
+    blocks += assembly.flush(at(4))
+    keys = [(run, trigger) for _, run, trigger, _ in closed(blocks)]
+    assert len(keys) == len(set(keys))
+
+
+def test_epochs_without_end_are_remembered_in_bounded_memory() -> None:
+    assembly = make()
+    for hour in range(20):
+        for epoch in range(1000 * hour + 1, 1000 * hour + 65):
+            assembly.receive(of(epoch, whole(GROUP, 1)), None, at((hour + 1) * 3_700_000_000_000))
+    assert len(assembly._runs._over) <= EPOCHS_MOST
+    assembly.receive(of(1, whole(GROUP, 1)), None, at(21 * 3_700_000_000_000))
+    assert assembly.counts.aside == {"epoch": 5}
