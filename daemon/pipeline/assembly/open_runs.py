@@ -9,7 +9,7 @@ from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from schemas.readings import Array, InstrumentGroup
 
-MOST = 4
+RUNS_MOST = 4
 """Runs in memory: late readings come for the one before, and a mad instrument may have one of its own."""
 
 
@@ -74,7 +74,7 @@ class OpenRuns:
 
     def leaving(self) -> OpenRun | None:
         """The run that has to go before another epoch can begin."""
-        if len(self._epochs) < MOST:
+        if len(self._epochs) < RUNS_MOST:
             return None
         return next(run for run in self._epochs.values() if run is not self.current and run is not self.before)
 
