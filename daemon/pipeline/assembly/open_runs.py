@@ -100,7 +100,9 @@ class OpenRuns:
 
     def restart(self) -> OpenRun:
         """Begin a run of which nobody knows the epoch; return it."""
-        self.move_to(OpenRun.of(self._group, self._window, run=self._runs.after(self.current.run), epoch=0))
+        # Not one that the group has had: of another epoch, of which a lone instrument may have sent.
+        had = [*(run.run for run in self), *(self.number_of(epoch) for epoch in self._over)]
+        self.move_to(OpenRun.of(self._group, self._window, run=self._runs.after(max(had)), epoch=0))
         return self.current
 
     def move_to(self, run: OpenRun) -> None:

@@ -25,7 +25,19 @@ class Progress:
         self._time_ns = np.full(instruments, NEVER, np.int64)
         self._seen_ns = np.full(instruments, NEVER, np.int64)
         self._newest: int = NEVER
-        self.front: int | None = None
+        self._front: int | None = None
+        self._low = 0
+
+    @property
+    def front(self) -> int | None:
+        """The median of the instruments' newest triggers; None before the first."""
+        return self._front
+
+    @front.setter
+    def front(self, trigger: int) -> None:
+        self._front = trigger
+        # Where a crate that catches up pulls the median down, what was out of reach stays so: it went elsewhere.
+        self._low = max(self._low, trigger - self._half)
 
     @property
     def newest(self) -> int | None:
@@ -51,8 +63,8 @@ class Progress:
         if self.front is None:
             return np.ones(len(triggers), bool)
         # Compared without subtracting, which could overflow on a garbage trigger number.
-        low, high = max(0, self.front - self._half), min(MOST_TRIGGER, self.front + self._half)
-        return np.asarray((triggers < low) | (triggers >= high))
+        high = min(MOST_TRIGGER, self.front + self._half)
+        return np.asarray((triggers < self._low) | (triggers >= high))
 
     def is_stray(self, block: Array) -> Array:
         """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""

@@ -246,3 +246,35 @@ def test_epochs_without_end_are_remembered_in_bounded_memory() -> None:
     assert len(assembly._runs._over) <= EPOCHS_MOST
     assembly.receive(of(1, whole(GROUP, 1)), None, at(21 * 3_700_000_000_000))
     assert assembly.counts.aside == {"epoch": 5}
+
+
+def test_a_restart_that_is_noticed_takes_no_run_that_an_epoch_has_in_the_group() -> None:
+    assembly = make()
+    blocks = assembly.receive(whole(GROUP, 1, 2, 3), None, at(0))
+    blocks += assembly.receive(of(7, make_block(GROUP, [(1, 0)])), None, at(1))
+    blocks += assembly.close_due(at(1 + TIMEOUT)) + assembly.close_due(at(2 + 2 * TIMEOUT))
+    again = whole(GROUP, 1, 2, when=lambda trigger: time_of(trigger) + HOUR_NS)
+    blocks += assembly.receive(again, None, at(3 * TIMEOUT))
+    assert closed(blocks) == [
+        *((0, 1, trigger, 5) for trigger in (1, 2, 3)),
+        (7, 2, 1, 1),
+        *((0, 3, trigger, 5) for trigger in (1, 2)),
+    ]
+
+
+def test_what_was_out_of_reach_once_stays_so_though_the_front_goes_back() -> None:
+    """Else the database places one reading of a trigger, and the window, which does not hear of it, the next."""
+    group = make_group(3)
+    assembly = Assembly(group, timeout_ns=TIMEOUT, window=256, max_open=64, runs=Runs())
+    assembly.receive(of(7, whole(group, *range(1, 101))), None, at(0))
+    for tick, first in enumerate(range(101, 361, 20), 1):  # the third instrument is cut off
+        assembly.receive(
+            of(7, make_block(group, [(n, i) for n in range(first, first + 20) for i in (0, 1)])), None, at(1)
+        )
+        assembly.close_due(at((tick + 1) * TIMEOUT))
+    front = assembly._runs.current.progress.front
+    assembly.receive(of(7, make_block(group, [(100, 0)])), None, at(20 * TIMEOUT))
+    assert assembly.counts.aside == {"older": 1}
+    progress = assembly._runs.current.progress
+    progress.front = front - 200
+    assert progress.is_far(np.array([100, front - 127, front])).tolist() == [True, False, True]
