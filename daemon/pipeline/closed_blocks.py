@@ -55,15 +55,20 @@ def _part(block: ClosedBlock, own: Array, revised: Array) -> ClosedBlock:
     )
 
 
+def nothing_of(block: ClosedBlock) -> ClosedBlock:
+    """A block of the same group with nothing in it: what it says is that there is no more."""
+    return _part(block, np.empty(0, np.intp), np.empty(0, np.intp))
+
+
 def aside_parts(block: ClosedBlock) -> list[tuple[ClosedBlock, AsideReason]]:
     """What a block sets aside, by reason, each as a block of its own."""
     if block.aside is None:
         return []
-    nothing, parts = np.empty(0, np.intp), []
+    parts = []
     for reason in np.unique(block.aside.reason).tolist():
         mine = block.aside.reason == reason
         aside = Aside(readings=block.aside.readings[mine], run=block.aside.run[mine], reason=block.aside.reason[mine])
-        parts.append((replace(_part(block, nothing, nothing), aside=aside), AsideReason(reason)))
+        parts.append((replace(nothing_of(block), aside=aside), AsideReason(reason)))
     return parts
 
 

@@ -17,7 +17,7 @@ from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.core.outside import Clock
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
-from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
+from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, nothing_of, split
 from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
@@ -275,7 +275,8 @@ class Committer:
                 await self._wait_for_store(error, backoff)
             else:
                 self._note(None)
-                return position.sequence if position else 0
+                is_ours = position is not None and position.journal == self._journal
+                return position.sequence if position is not None and is_ours else 0
 
     async def _commit_parts(self, blocks: list[Waiting], reason: str | None) -> None:
         """Commit what cannot be committed together: one bad trigger must not take any other with it."""
@@ -286,15 +287,15 @@ class Committer:
             return
         (waiting,) = blocks
         good = await self._without_rejected(waiting, reason)
-        if good:
-            try:
-                await self._persist(self._store.commit, self._batch(good, blocks))
-            except BatchRejected as error:
-                # The database has changed its mind since the rehearsal.
-                await self._keep_rejected([(part, str(error)) for part in good], waiting.number)
-                good = []
-            else:
-                self._count(good, blocks)
+        try:
+            # Where nothing is good the position goes on all the same: what the journal lets go of must not be beyond.
+            await self._persist(self._store.commit, self._batch(good or [nothing_of(waiting.block)], blocks))
+        except BatchRejected as error:
+            # The database has changed its mind since the rehearsal.
+            await self._keep_rejected([(part, str(error)) for part in good], waiting.number)
+            good = []
+        else:
+            self._count(good, blocks)
         # All at the same moment, or the status would not add up in between.
         self.counts.dead_triggers += waiting.block.triggers - sum(part.triggers for part in good)
         self.counts.dead_readings += waiting.readings - sum(readings_in(part) for part in good)

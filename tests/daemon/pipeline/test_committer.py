@@ -12,7 +12,7 @@ from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
 from schemas.batch import Batch, JournalPosition, Stream
 from tests.support.disks import REAL
-from tests.support.pipelines import Logger, eventually, logging_to_memory
+from tests.support.pipelines import Logger, eventually, journaling, logging_to_memory
 from tests.support.readings import make_block, make_group, time_of, whole
 
 GROUP = make_group()
@@ -193,6 +193,28 @@ async def test_a_rejected_trigger_is_kept_on_disk_and_takes_no_other_with_it(tmp
     block = letters.read(letter)
     assert block.readings["top_in"][0].tolist() == [3 + i / 1000 for i in range(5)]
     assert block.ledger["time_ns"].tolist() == [time_of(3)]
+
+
+async def test_the_position_goes_on_behind_a_trigger_that_is_rejected_alone(tmp_path: Path) -> None:
+    """Else the journal lets go of more than the database has, which looks as if that had been put back."""
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        logger.store.__class__ = Picky
+        put(logger, 1)
+        await eventually(lambda: logger.pipelines["bpm"].figures().committed.triggers == 1)
+        put(logger, 3)
+        await eventually(lambda: logger.pipelines["bpm"].figures().committed.dead_triggers == 1)
+        assert await logger.store.position("bpm") == JournalPosition(sequence=2, triggers=1, readings=5)
+
+
+async def test_a_position_of_another_journal_says_nothing_of_what_was_given_up_on(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    old = JournalPosition(sequence=1000, journal=77)
+    store._groups["bpm"].positions[Stream.JOURNAL] = old
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        assert await pipeline._committer._held() == 0
+        pipeline.receive(whole(GROUP, 1))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
+        assert await pipeline._committer._held() == (await store.position("bpm")).sequence
 
 
 async def test_one_bad_trigger_of_many_is_found_by_halves(tmp_path: Path) -> None:
