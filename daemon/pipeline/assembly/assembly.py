@@ -274,8 +274,7 @@ class Assembly:
         slots = run.window.slots(block["trigger"])
         far = (slots == UNKNOWN) & run.progress.is_far(block["trigger"])
         if far.any():
-            front = run.progress.front
-            older = far & (block["trigger"] < front) if front is not None else np.zeros(len(block), bool)
+            older = far & run.progress.is_older(block["trigger"])
             self._set_aside(block[older], origin[older], run.run, AsideReason.OLDER)
             ahead = far & ~older
             self._hold(run, block[ahead], origin[ahead], now, out)
@@ -418,9 +417,9 @@ class Assembly:
         self.counts.aside[name] = self.counts.aside.get(name, 0) + len(block)
 
     def _accept_near(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
-        far = run.progress.is_far(block["trigger"])
+        far = (run.window.slots(block["trigger"]) == UNKNOWN) & run.progress.is_far(block["trigger"])
         if far.any():
-            behind = far & (block["trigger"] < (run.progress.front or 0))
+            behind = far & run.progress.is_older(block["trigger"])
             self._set_aside(block[behind], origin[behind], run.run, AsideReason.OLDER)
             self._set_aside(block[far & ~behind], origin[far & ~behind], 0, AsideReason.AHEAD)
         self._accept(run, block[~far], origin[~far], now, out)

@@ -25,6 +25,7 @@ class Progress:
         self._time_ns = np.full(instruments, NEVER, np.int64)
         self._seen_ns = np.full(instruments, NEVER, np.int64)
         self._newest: int = NEVER
+        self._low = 0
         self.front: int | None = None
 
     @property
@@ -50,9 +51,17 @@ class Progress:
         """Which trigger numbers lie outside the window: bool, shape (n,)."""
         if self.front is None:
             return np.ones(len(triggers), bool)
-        # Compared without subtracting, which could overflow on a garbage trigger number.
-        low, high = max(0, self.front - self._half), min(MOST_TRIGGER, self.front + self._half)
-        return np.asarray((triggers < low) | (triggers >= high))
+        return np.asarray(self.is_older(triggers) | (triggers >= min(MOST_TRIGGER, self.front + self._half)))
+
+    def is_older(self, triggers: Array) -> Array:
+        """Which trigger numbers lie before the window, or once did: bool, shape (n,).
+
+        The front may go back, when many instruments catch up; but a trigger that the database was asked for is no more
+        one of the window's.
+        """
+        if self.front is not None:
+            self._low = max(self._low, self.front - self._half)
+        return np.asarray(triggers < self._low)
 
     def is_stray(self, block: Array) -> Array:
         """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""
