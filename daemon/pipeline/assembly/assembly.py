@@ -165,6 +165,7 @@ class Assembly:
         if origin is None:
             origin = Origin.of(-1, 0, len(block))
         self.counts.received += len(block)
+        self._unplaced.refill(now.monotonic_ns)
         out: list[ClosedBlock] = []
         for start in range(0, len(block), self._slice):
             part = slice(start, start + self._slice)
@@ -408,9 +409,12 @@ class Assembly:
         """Let readings that can be put nowhere go on with the next closed block, as such."""
         if not len(block):
             return
-        if not self.sets_aside:
-            self._refuse("no_room_aside", origin)
-            return
+        fits = self._unplaced.fits(block, run, reason) if self.sets_aside else np.zeros(len(block), bool)
+        if not fits.all():
+            self._refuse("no_room_aside", origin[~fits])
+            block, origin = block[fits], origin[fits]
+            if not len(block):
+                return
         self.receipts.wait_in_next_block(origin)
         self._unplaced.set_aside(block, run, reason)
         name = reason.name.lower()
