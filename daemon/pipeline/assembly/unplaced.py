@@ -9,7 +9,6 @@ from schemas.ledger import ledger_dtype
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
-
 A_SECOND = 1024
 """Readings of one instrument set aside in a second; more are refused, or a mad sender would fill the disk."""
 
