@@ -1,0 +1,137 @@
+"""Run seeds, or plans: `python -m tests.simulation --seeds 200 --from 1`.
+
+Exits with 1 after a finding, and leaves the shrunk plan in build/simulation/, from where it can be committed to
+tests/simulation/plans/.
+"""
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulation.oracle import Finding
+from tests.simulation.plan import Plan, draw
+from tests.simulation.shrinking import shrink
+from tests.simulation.world import play
+
+FOUND = Path("build/simulation")
+REPORT_EVERY_S = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a seed."""
+
+    seed: int
+    findings: tuple[Finding, ...]
+    readings: int
+    lives: int
+    cpu_s: float
+
+
+def run_seed(seed: int) -> Outcome:
+    """Draw a plan and play it."""
+    began = time.process_time()
+    result = play(draw(seed))
+    return Outcome(seed, result.findings, result.readings, result.lives, time.process_time() - began)
+
+
+def shrunk(plan: Plan) -> Plan:
+    """The smallest plan with a finding of the same kind as the first one of this."""
+    kinds = {finding.kind for finding in play(plan).findings}
+    return shrink(plan, lambda smaller: bool(kinds & {finding.kind for finding in play(smaller).findings}))
+
+
+def show(plan: Plan) -> None:
+    """Print a plan and its findings."""
+    print(f"seed {plan.seed}: {plan.settings}")
+    for event in plan.events:
+        print(f"  {event}")
+    for finding in play(plan).findings:
+        print(f"  -> {finding}")
+
+
+def _seeds(arguments: argparse.Namespace) -> Iterator[int]:
+    if arguments.minutes is None:
+        return iter(range(arguments.first, arguments.first + arguments.seeds))
+    until = time.monotonic() + 60 * arguments.minutes
+    return itertools.takewhile(lambda _: time.monotonic() < until, itertools.count(arguments.first))
+
+
+def run_seeds(arguments: argparse.Namespace) -> int:
+    """Run seeds in several processes; return the exit status."""
+    failed: list[int] = []
+    kinds: Counter[str] = Counter()
+    seeds = readings = lives = 0
+    cpu_s, began = 0.0, time.monotonic()
+    reported = began
+    # As fresh processes: what one seed leaves behind in memory is not for another.
+    with multiprocessing.get_context("spawn").Pool(arguments.jobs, maxtasksperchild=500) as pool:
+        for outcome in pool.imap_unordered(run_seed, _seeds(arguments)):
+            seeds, readings, lives = seeds + 1, readings + outcome.readings, lives + outcome.lives
+            cpu_s += outcome.cpu_s
+            if outcome.findings:
+                failed.append(outcome.seed)
+                kinds.update({finding.kind for finding in outcome.findings})
+                print(f"seed {outcome.seed}: {outcome.findings[0]}"[:300], flush=True)
+            if time.monotonic() - reported > REPORT_EVERY_S:
+                reported = time.monotonic()
+                print(f"{seeds} seeds, {len(failed)} with findings, {reported - began:.0f} s", flush=True)
+            if len(failed) >= arguments.most:
+                pool.terminate()
+                break
+    print(
+        f"{seeds} seeds from {arguments.first}: {readings} readings, {lives} lives of daemons,"
+        f" {cpu_s / max(1, seeds):.2f} s of CPU a seed, {time.monotonic() - began:.0f} s; {len(failed)} with findings"
+    )
+    for kind, count in kinds.most_common():
+        print(f"  {count} x {kind}")
+    for seed in sorted(failed)[: arguments.shrink]:
+        keep_shrunk(draw(seed))
+    return 1 if failed else 0
+
+
+def keep_shrunk(plan: Plan) -> None:
+    """Shrink a failing plan, print it, and leave it in a file."""
+    small = shrunk(plan)
+    show(small)
+    FOUND.mkdir(parents=True, exist_ok=True)
+    path = FOUND / f"seed-{plan.seed}.json"
+    path.write_text(small.to_json())
+    print(f"  in {path}")
+
+
+def main() -> int:
+    """Read the command line, and run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("plans", nargs="*", type=Path, help="plans to play in place of seeds")
+    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
+    parser.add_argument("--minutes", type=float, help="run seeds for so long, however many these are")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--most", type=int, default=5, help="stop after so many seeds with findings")
+    parser.add_argument("--shrink", type=int, default=1, help="shrink so many failing plans")
+    parser.add_argument("--trace", action="store_true", help="print all that happens in the plans")
+    arguments = parser.parse_args()
+    if not arguments.plans:
+        return run_seeds(arguments)
+    status = 0
+    for path in arguments.plans:
+        plan = Plan.from_json(path.read_text())
+        show(plan)
+        result = play(plan)
+        if arguments.trace:
+            print("\n".join(result.trace))
+        print(f"{path}: {result.readings} readings, {len(result.findings)} findings, {result.digest}")
+        status |= bool(result.findings)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
