@@ -12,49 +12,29 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulation.oracle import Finding
 from tests.simulation.plan import Plan, draw
-from tests.simulation.shrinking import shrink
+from tests.simulation.seeds import run_seed, shrunk
 from tests.simulation.world import play
 
 FOUND = Path("build/simulation")
 REPORT_EVERY_S = 60.0
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a seed."""
-
-    seed: int
-    findings: tuple[Finding, ...]
-    readings: int
-    lives: int
-    cpu_s: float
-
-
-def run_seed(seed: int) -> Outcome:
-    """Draw a plan and play it."""
-    began = time.process_time()
-    result = play(draw(seed))
-    return Outcome(seed, result.findings, result.readings, result.lives, time.process_time() - began)
-
-
-def shrunk(plan: Plan) -> Plan:
-    """The smallest plan with a finding of the same kind as the first one of this."""
-    kinds = {finding.kind for finding in play(plan).findings}
-    return shrink(plan, lambda smaller: bool(kinds & {finding.kind for finding in play(smaller).findings}))
+def say(text: str) -> None:
+    """Print at once: a run of hours is watched."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def show(plan: Plan) -> None:
     """Print a plan and its findings."""
-    print(f"seed {plan.seed}: {plan.settings}")
+    say(f"seed {plan.seed}: {plan.settings}")
     for event in plan.events:
-        print(f"  {event}")
+        say(f"  {event}")
     for finding in play(plan).findings:
-        print(f"  -> {finding}")
+        say(f"  -> {finding}")
 
 
 def _seeds(arguments: argparse.Namespace) -> Iterator[int]:
@@ -79,19 +59,19 @@ def run_seeds(arguments: argparse.Namespace) -> int:
             if outcome.findings:
                 failed.append(outcome.seed)
                 kinds.update({finding.kind for finding in outcome.findings})
-                print(f"seed {outcome.seed}: {outcome.findings[0]}"[:300], flush=True)
+                say(f"seed {outcome.seed}: {outcome.findings[0]}"[:300])
             if time.monotonic() - reported > REPORT_EVERY_S:
                 reported = time.monotonic()
-                print(f"{seeds} seeds, {len(failed)} with findings, {reported - began:.0f} s", flush=True)
+                say(f"{seeds} seeds, {len(failed)} with findings, {reported - began:.0f} s")
             if len(failed) >= arguments.most:
                 pool.terminate()
                 break
-    print(
+    say(
         f"{seeds} seeds from {arguments.first}: {readings} readings, {lives} lives of daemons,"
         f" {cpu_s / max(1, seeds):.2f} s of CPU a seed, {time.monotonic() - began:.0f} s; {len(failed)} with findings"
     )
     for kind, count in kinds.most_common():
-        print(f"  {count} x {kind}")
+        say(f"  {count} x {kind}")
     for seed in sorted(failed)[: arguments.shrink]:
         keep_shrunk(draw(seed))
     return 1 if failed else 0
@@ -104,7 +84,7 @@ def keep_shrunk(plan: Plan) -> None:
     FOUND.mkdir(parents=True, exist_ok=True)
     path = FOUND / f"seed-{plan.seed}.json"
     path.write_text(small.to_json())
-    print(f"  in {path}")
+    say(f"  in {path}")
 
 
 def main() -> int:
@@ -127,8 +107,8 @@ def main() -> int:
         show(plan)
         result = play(plan)
         if arguments.trace:
-            print("\n".join(result.trace))
-        print(f"{path}: {result.readings} readings, {len(result.findings)} findings, {result.digest}")
+            say("\n".join(result.trace))
+        say(f"{path}: {result.readings} readings, {len(result.findings)} findings, {result.digest}")
         status |= bool(result.findings)
     return status
 

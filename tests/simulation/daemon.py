@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-import daemon.core.outside.clock as clock_module
 import daemon.core.monitoring.events as events_module
+import daemon.core.outside.clock as clock_module
 import daemon.pipeline.announcements as announcements_module
 import daemon.pipeline.backlog as backlog_module
 import daemon.pipeline.committer as committer_module
@@ -208,7 +208,9 @@ class SimulatedDaemon:
 
 def dead_marks(group: InstrumentGroup, drive: Drive, loop: VirtualLoop) -> Counter[int]:
     """How often each reading is among the dead letters of a drive."""
-    letters = DeadLetters(folder_of(STATE, group.name), group, outside_of(loop, drive, Life("reader"), random.Random(1)))
+    letters = DeadLetters(
+        folder_of(STATE, group.name), group, outside_of(loop, drive, Life("reader"), random.Random(1))
+    )
     letters.open()
     found: Counter[int] = Counter()
     for letter in letters.pending:

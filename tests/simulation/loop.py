@@ -211,7 +211,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         except Killed:
             if life is None or not life.is_dead:
                 raise
-        except BaseException as error:  # noqa: BLE001 - as asyncio does
+        except BaseException as error:
             self._failed(self, {"message": f"{handle!r} failed", "exception": error, "life": life})
 
     def _failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ def _fulfil(future: "asyncio.Future[Any]", func: Any, args: Any) -> None:
         return
     try:
         future.set_result(func(*args))
-    except Exception as error:  # noqa: BLE001 - it belongs to who waits
+    except Exception as error:
         future.set_exception(error)
 
 

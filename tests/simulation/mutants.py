@@ -13,6 +13,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.simulation.__main__ import say
+
 ROOT = Path(__file__).parents[2]
 COPIED = ("backends", "daemon", "schemas", "tests/simulation", "tests/__init__.py")
 
@@ -56,8 +58,7 @@ def run(mutant: Mutant, seeds: int, jobs: int) -> str | None:
     with tempfile.TemporaryDirectory(prefix="triggerlog-mutant-") as name:
         copy_with(mutant, Path(name))
         done = subprocess.run(
-            [sys.executable, "-m", "tests.simulation", "--most", "1", "--shrink", "0"]
-            + ["--seeds", str(seeds), "--jobs", str(jobs)],
+            [sys.executable, "-m", "tests.simulation", *f"--most 1 --shrink 0 --seeds {seeds} --jobs {jobs}".split()],
             cwd=name,
             env={**os.environ, "PYTHONPATH": name},
             capture_output=True,
@@ -84,7 +85,7 @@ def main() -> int:
         if arguments.names and not any(name in mutant.name for name in arguments.names):
             continue
         finding = run(mutant, arguments.seeds, arguments.jobs)
-        print(f"{mutant.name}: {finding[:200] if finding else f'not found by {arguments.seeds} seeds'}", flush=True)
+        say(f"{mutant.name}: {finding[:200] if finding else f'not found by {arguments.seeds} seeds'}")
         status |= finding is None
     return status
 

@@ -32,7 +32,11 @@ class Finding:
 
 @dataclass
 class Oracle:
-    """drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database."""
+    """What is true, and what was found.
+
+    drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database or to their
+    sender. taken_back: what the database has had, and lost. sessions_forgotten: an older database knows less of them.
+    """
 
     settings: Settings
     machine: Machine
@@ -40,6 +44,7 @@ class Oracle:
     drives: Sequence[Drive]
     findings: list[Finding] = field(default_factory=list)
     may_be_lost: set[int] = field(default_factory=set)
+    sessions_forgotten: bool = False
     taken_back: set[int] = field(default_factory=set)
     acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)  # by crate: its start, and so many readings
 
@@ -86,7 +91,7 @@ class Oracle:
             return
         durable = self._durable_marks(only_dead_letters=ack == "committed")
         absent = [reading for reading in absent if reading.mark not in durable]
-        if absent and not has_session:
+        if absent and (not has_session or self.sessions_forgotten):
             times = self._times()
             absent = [reading for reading in absent if times[reading.key] == 1]
         if absent:
@@ -108,6 +113,7 @@ class Oracle:
     def see_taken_back(self, marks: Iterable[int], *, for_good: bool) -> None:
         """The database lost these again; for_good: nobody promised that they would come back."""
         self.taken_back.update(marks)
+        self.sessions_forgotten = True
         if for_good:
             self.may_be_lost.update(marks)
 
@@ -128,7 +134,7 @@ class Oracle:
         for crate in self.machine.crates:
             _, has_session = self.settings.crates[crate.number]
             sent = [r for r in crate.sent if r.mark not in self.may_be_lost]
-            if not has_session:
+            if not has_session or self.sessions_forgotten:
                 # The two cannot be told apart.
                 sent = [r for r in sent if times[r.key] == 1]
             lost = [r for r in sent if not stored[r.mark] and not dead[r.mark]]

@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 Value = int | float | str
 
@@ -94,7 +94,7 @@ class Protocol:
     sessions: bool = True
 
 
-def draw(seed: int, protocol: Protocol = Protocol()) -> Plan:  # noqa: B008 - frozen
+def draw(seed: int, protocol: Protocol = Protocol()) -> Plan:
     """Draw a plan."""
     settings = _settings(random.Random(f"{seed} settings"), protocol)
     events = [

@@ -156,7 +156,8 @@ class RecordingStore(MemoryStore):
     def _put_readings(self, kept: Any, batch: Batch, part: float) -> None:
         rows = np.concatenate([_on_time(batch), _late(batch)])
         every = kept.everything()
-        there = {(int(r["run"]), int(r["trigger"]), int(r["instrument"])): r for r in every}
+        near = every[np.isin(every["trigger"], rows["trigger"])]
+        there = {(int(r["run"]), int(r["trigger"]), int(r["instrument"])): r for r in near}
         new = []
         for row in rows[: round(len(rows) * part)]:
             same = there.get((int(row["run"]), int(row["trigger"]), int(row["instrument"])))

@@ -64,7 +64,7 @@ def test_a_life_ends_at_any_of_its_steps_and_nothing_of_it_runs_after_that(step:
                 for k in range(3):
                     done.append(f"step {k}")
                     await asyncio.sleep(1)
-            except Exception:  # noqa: BLE001
+            except Exception:
                 done.append("handled")
 
         async def main() -> None:
@@ -90,7 +90,7 @@ def test_a_life_ends_within_a_call_and_no_handler_can_stop_that() -> None:
             try:
                 life.note("disk")
                 life.note("disk")
-            except Exception:  # noqa: BLE001
+            except Exception:
                 pytest.fail("somebody caught it")
 
         async def main() -> None:
@@ -108,4 +108,3 @@ def test_a_callback_that_fails_is_told() -> None:
         loop.call_soon(int, "x")
         loop.run_until_complete(asyncio.sleep(1))
         assert "invalid literal" in loop.failures[0]
-

@@ -137,7 +137,9 @@ def test_a_dead_letter_is_no_loss_and_one_that_is_stored_too_is_wrong() -> None:
         assert "lost" not in {finding.kind for finding in scene.oracle.findings}
 
 
-@pytest.mark.parametrize(("crate", "place", "kept"), [(0, "journal", False), (0, "dead-letters", True), (1, "journal", True)])
+@pytest.mark.parametrize(
+    ("crate", "place", "kept"), [(0, "journal", False), (0, "dead-letters", True), (1, "journal", True)]
+)
 def test_what_is_acknowledged_is_in_the_database_or_where_the_crate_asked_for(
     crate: int, place: str, kept: bool
 ) -> None:
@@ -187,4 +189,3 @@ def test_the_machine_makes_what_its_plan_says() -> None:
         assert {reading.instrument for reading in readings if reading.is_wrong} == {2}
         epochs = scene.machine.block_of(readings)["epoch"]
         assert epochs.tolist() == [reading.start + 1 for reading in readings]
-

@@ -8,7 +8,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from daemon.client.sender import Sender, SenderError
 from schemas.batch import Batch, Durability
@@ -62,9 +62,7 @@ class World:
         for host in self.hosts:
             host.drive.kept, host.drive.torn = settings.kept, settings.torn
         group = self.machine.group
-        self.database = Database(
-            loop, {group.name: group}, plan.stream("store"), in_parts=settings.in_parts
-        )
+        self.database = Database(loop, {group.name: group}, plan.stream("store"), in_parts=settings.in_parts)
         self.oracle = Oracle(settings, self.machine, self.database.store, [host.drive for host in self.hosts])
         self.at_host = 0
         self.daemon: SimulatedDaemon | None = None
@@ -484,9 +482,14 @@ class Events:
         self._world.machine.crates[crate].stopped_until_ns = self._world.loop.now_ns + int(for_s * 1e9)
 
 
+# What is imported stays: a collection that walks through it would take longer than some plans do.
+gc.freeze()
+
+
 def play(plan: Plan) -> Result:
     """Play a plan; what it does is the same each time."""
     logging.disable(logging.CRITICAL)
+    # No collector runs in between, whose moment would be another each time.
     gc.collect()
     gc.disable()
     try:
