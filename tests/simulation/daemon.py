@@ -1,4 +1,4 @@
-"""One life of a daemon: the real pipeline and TCP source, put together as `daemon.service` does, on what is simulated."""
+"""One life of a daemon: the real pipeline and TCP source, put together as `daemon.service` does it."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,8 @@ from pathlib import Path
 from unittest import mock
 
 import daemon.core.monitoring.events as events_module
-import daemon.core.outside.clock as clock_module
 import daemon.pipeline.announcements as announcements_module
-import daemon.pipeline.backlog as backlog_module
-import daemon.pipeline.committer as committer_module
 import daemon.pipeline.gather as gather_module
-import daemon.pipeline.pipeline as pipeline_module
 import daemon.sources.limits.refusals as refusals_module
 import daemon.web.backoff as backoff_module
 from backends.base import StoreUnavailable
@@ -38,15 +34,7 @@ PORT = 8122
 LOOK_EVERY_S = 0.25
 STATE = Path("/state")
 
-CLOCKED = (
-    clock_module,
-    events_module,
-    announcements_module,
-    backlog_module,
-    committer_module,
-    pipeline_module,
-    refusals_module,
-)
+CLOCKED = (announcements_module, events_module, refusals_module)
 """Modules that still ask `time` themselves."""
 
 
@@ -153,7 +141,9 @@ class SimulatedDaemon:
             runs=runs_of([recovered]),
             recovered=recovered,
             events=self.events,
+            clock=self._outside.clock,
         )
+        pipeline.take_again(recovered.again)
         pipeline.note_risk(self._settings.risk_ms)
         source = TcpSource(
             self._config.sources[0],

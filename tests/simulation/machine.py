@@ -64,8 +64,8 @@ class SendsReadings(Protocol):
 class Crate:
     """A sender of several instruments.
 
-    waiting: readings it has not handed to its sender yet. streams: those it has, in the order of the sender's numbers, a
-    list for each start of the crate. is_done: its instruments give nothing more.
+    waiting: readings it has not handed to its sender yet. streams: those it has, in the order of the sender's
+    numbers, a list for each start of the crate. is_done: its instruments give nothing more.
     """
 
     number: int

@@ -282,7 +282,7 @@ class Network:
         rng = self._rng_of(address, number)
         conditions = self.conditions(address)
         await asyncio.sleep(2 * conditions.delay_s + conditions.jitter_s * rng.random())
-        while conditions.is_cut:
+        while conditions.is_cut:  # noqa: ASYNC110
             await asyncio.sleep(0.5)  # the system sends its request again, until the caller gives up
         listener = self._listeners.get(port)
         if listener is None:

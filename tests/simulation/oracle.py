@@ -34,8 +34,9 @@ class Finding:
 class Oracle:
     """What is true, and what was found.
 
-    drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database or to their
-    sender. taken_back: what the database has had, and lost. sessions_forgotten: an older database knows less of them.
+    drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database, or to
+    their sender. taken_back: what the database has had, and lost. sessions_forgotten: an older database knows less of
+    them.
     """
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""A sender without a session, as a program may have that somebody else wrote: it sends again what is not acknowledged."""
+"""A sender without a session, as somebody else may write one: it sends again what is not acknowledged."""
 
 import asyncio
 from collections import deque

@@ -242,6 +242,8 @@ class Database:
         if self.in_parts:
             await self._write(batch, 0.999)
             self.store.take_out()
+        else:
+            await self.store.rehearse(batch)
 
     async def _write(self, batch: Batch, part: float) -> None:
         if self.in_parts:

@@ -45,7 +45,7 @@ def test_who_waits_for_nothing_is_stuck() -> None:
 
 def test_who_goes_round_in_one_moment_is_stuck() -> None:
     async def spin() -> None:
-        while True:
+        while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     with virtual_loop() as loop, pytest.raises(Stuck, match="goes round"):
