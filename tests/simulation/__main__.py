@@ -39,7 +39,8 @@ def show(plan: Plan) -> None:
 
 def _seeds(arguments: argparse.Namespace) -> Iterator[int]:
     if arguments.minutes is None:
-        return iter(range(arguments.first, arguments.first + arguments.seeds))
+        seeds = range(arguments.first, arguments.first + arguments.seeds)
+        return (seed for seed in seeds if seed not in arguments.skip)
     until = time.monotonic() + 60 * arguments.minutes
     return itertools.takewhile(lambda _: time.monotonic() < until, itertools.count(arguments.first))
 
@@ -93,6 +94,7 @@ def main() -> int:
     parser.add_argument("plans", nargs="*", type=Path, help="plans to play in place of seeds")
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
+    parser.add_argument("--skip", type=int, nargs="*", default=[], help="seeds to leave out")
     parser.add_argument("--minutes", type=float, help="run seeds for so long, however many these are")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--most", type=int, default=5, help="stop after so many seeds with findings")
