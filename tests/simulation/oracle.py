@@ -1,5 +1,6 @@
 """The oracle: it knows every reading that was made, and compares what the daemon said and what there is with it."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -128,6 +129,7 @@ class Oracle:
         self._see_values(rows)
         self._see_runs(rows)
         self._see_ledger(rows, ledger)
+        self._see_gaps(ledger, dead)
         self._see_account(rows, ledger, kept.positions)
 
     def _see_each_once(self, stored: Counter[int], dead: Counter[int]) -> None:
@@ -191,6 +193,19 @@ class Oracle:
         ):
             if keys:
                 self.find(name, f"{len(keys)}: {sorted(keys)[:SHOWN]}")
+
+    def _see_gaps(self, ledger: Array, dead: Counter[int]) -> None:
+        """What a row calls skipped is what lies between it and the one before; a rejected trigger was not skipped."""
+        if not self.settings.epochs:
+            return
+        rejected = {self.machine.readings[mark].trigger for mark in dead}
+        for run in np.unique(ledger["run"]).tolist():
+            rows = np.sort(ledger[ledger["run"] == run], order="trigger")
+            for before, row in itertools.pairwise(rows):
+                low, high, skipped = int(before["trigger"]), int(row["trigger"]), int(row["skipped"])
+                between = high - low - 1
+                if not between - sum(low < trigger < high for trigger in rejected) <= skipped <= between:
+                    self.find("the gap is not what was skipped", f"run {run}, {low} to {high}: {skipped}")
 
     def _see_account(self, rows: Array, ledger: Array, positions: dict[Stream, Any]) -> None:
         readings = sum(position.readings for position in positions.values())

@@ -104,6 +104,10 @@ def miscount(scene: Scene) -> None:
     scene.kept.ledger[min(scene.kept.ledger)]["arrived"] = 3
 
 
+def skip(scene: Scene) -> None:
+    scene.kept.ledger[max(scene.kept.ledger)]["skipped"] = 5
+
+
 def test_it_finds_nothing_where_all_is_right() -> None:
     assert found(lambda scene: None) == set()
 
@@ -114,6 +118,7 @@ def test_it_finds_nothing_where_all_is_right() -> None:
         (remove_reading, {"lost", "the ledger has it, the data does not", "the account is not the rows"}),
         (store_twice, {"stored twice", "two readings of one key", "the account is not the rows"}),
         (drop_row, {"the data has it, the ledger does not", "the account is not the ledger"}),
+        (skip, {"the gap is not what was skipped"}),
         (miscount, {"the ledger's count is not its bitmap"}),
         (lambda scene: scene.change("mark", 0, 7), {"lost", "nobody sent it"}),
         (lambda scene: scene.change("trigger", 0, 9999), {"stored as another"}),
