@@ -36,8 +36,7 @@ class Oracle:
     """What is true, and what was found.
 
     drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database, or to
-    their sender. taken_back: what the database has had, and lost. sessions_forgotten: an older database knows less of
-    them.
+    their sender. taken_back: what the database has had, and lost. older_database: it was put back, and knows less of sessions.
     """
 
     settings: Settings
@@ -46,7 +45,7 @@ class Oracle:
     drives: Sequence[Drive]
     findings: list[Finding] = field(default_factory=list)
     may_be_lost: set[int] = field(default_factory=set)
-    sessions_forgotten: bool = False
+    older_database: bool = False
     taken_back: set[int] = field(default_factory=set)
     acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)  # by crate: its start, and so many readings
 
@@ -93,7 +92,7 @@ class Oracle:
             return
         durable = self._durable_marks(only_dead_letters=ack == "committed")
         absent = [reading for reading in absent if reading.mark not in durable]
-        if absent and (not has_session or self.sessions_forgotten):
+        if absent and (not has_session or self.older_database):
             times = self._times()
             absent = [reading for reading in absent if times[reading.key] == 1]
         if absent:
@@ -115,7 +114,7 @@ class Oracle:
     def see_taken_back(self, marks: Iterable[int], *, for_good: bool) -> None:
         """The database lost these again; for_good: nobody promised that they would come back."""
         self.taken_back.update(marks)
-        self.sessions_forgotten = True
+        self.older_database = True
         if for_good:
             self.may_be_lost.update(marks)
 
@@ -137,7 +136,7 @@ class Oracle:
         for crate in self.machine.crates:
             _, has_session = self.settings.crates[crate.number]
             sent = [r for r in crate.sent if r.mark not in self.may_be_lost]
-            if not has_session or self.sessions_forgotten:
+            if not has_session or self.older_database:
                 # The two cannot be told apart.
                 sent = [r for r in sent if times[r.key] == 1]
             lost = [r for r in sent if not stored[r.mark] and not dead[r.mark]]
@@ -196,8 +195,8 @@ class Oracle:
 
     def _see_gaps(self, ledger: Array, dead: Counter[int]) -> None:
         """What a row calls skipped is what lies between it and the one before; a rejected trigger was not skipped."""
-        if not self.settings.epochs:
-            return
+        if not self.settings.epochs or self.older_database:
+            return  # what the database lost again was closed, and not skipped
         rejected = {self.machine.readings[mark].trigger for mark in dead}
         for run in np.unique(ledger["run"]).tolist():
             rows = np.sort(ledger[ledger["run"] == run], order="trigger")
