@@ -36,7 +36,8 @@ class Oracle:
     """What is true, and what was found.
 
     drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database, or to
-    their sender. taken_back: what the database has had, and lost. older_database: it was put back, and knows less of sessions.
+    their sender. taken_back: what the database has had, and lost. older_database: it was put back, and knows less of
+    sessions.
     """
 
     settings: Settings
