@@ -169,6 +169,7 @@ DAEMON: dict[str, Draw] = {
     "kill": _death,
     "kill_again": _death,
     "cut_power": _death,
+    "kill_then_cut_power": lambda rng, s: {**_death(rng, s), "down_s": 0.05, "after_s": _for_s(rng, 0.1, 0.5, 1.5)},
     "restart": lambda rng, _: {"down_s": rng.choice((0.0, 0.5))},
     "move": lambda rng, s: {**_death(rng, s), "power": rng.randint(0, 1)},
 }
@@ -197,6 +198,11 @@ DISK: dict[str, Draw] = {
         "times": rng.choice((1, 1, 2, 30)),
         "skip": rng.randint(0, 6),
         "short": rng.choice((0.0, 0.5, 0.9)),
+    },
+    "fail_sync_then_cut_power": lambda rng, _: {
+        "times": rng.choice((1, 2)),
+        "skip": rng.randint(0, 6),
+        "after_s": _for_s(rng, 0.3, 1.5),
     },
     "slow": lambda rng, _: {"delay_s": rng.choice((0.02, 0.5)), "for_s": _for_s(rng, 0.5, 3.0)},
     "full": lambda rng, _: {"room": rng.choice((0, 100, 2_000)), "for_s": _for_s(rng, 0.5, 3.0)},

@@ -329,6 +329,15 @@ class Events:
         host = self._world.hosts[self._world.at_host]
         self._die(what, count, down_s, host.drive.cut_power)
 
+    def _kill_then_cut_power(self, what: str, count: int, down_s: float, after_s: float) -> None:
+        """What the first life left, and the second believes, is put to the test."""
+        life = self._world.life
+        self._kill(what, count, down_s)
+        if life is not None and not life.is_dead:
+            life.on_death(lambda: self._later(after_s, lambda: self._cut_power("now", 0, 0.5)))
+        else:
+            self._later(after_s, lambda: self._cut_power("now", 0, 0.5))
+
     def _restart(self, down_s: float) -> None:
         world = self._world
 
@@ -399,6 +408,10 @@ class Events:
     def _fail(self, call: str, times: int, skip: int, short: float) -> None:
         drive = self._world.hosts[self._world.at_host].drive
         drive.faults.append(Fault(call, times, skip, errno.EIO, short))
+
+    def _fail_sync_then_cut_power(self, times: int, skip: int, after_s: float) -> None:
+        self._fail("sync", times, skip, 0.0)
+        self._later(after_s, lambda: self._cut_power("now", 0, 0.5))
 
     def _slow(self, delay_s: float, for_s: float) -> None:
         drive = self._world.hosts[self._world.at_host].drive
