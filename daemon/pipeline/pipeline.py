@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from backends.base import Store
 from daemon.core.monitoring.events import Events
@@ -30,7 +31,8 @@ class Pipeline:
     Everything but `run`, `close`, `retry` and `discard` is called on the event loop and returns at once.
 
     availability_changed: called when the store goes away or comes back, as commits show it.
-    instruments: how each instrument is.
+    instruments: how each instrument is. connections: for sources: which connection has each session, by
+    `schemas.sessions.session_key`; a newer one takes the place of the older, whichever source it comes in by.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Pipeline:
         availability_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.group = group
+        self.connections: dict[int, Any] = {}
         self._now = clock.now
         self.layout = layout
         self.durability = durability

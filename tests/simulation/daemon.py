@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
-from weakref import WeakKeyDictionary
 
 import daemon.core.monitoring.events as events_module
 import daemon.pipeline.announcements as announcements_module
 import daemon.pipeline.gather as gather_module
 import daemon.sources.limits.refusals as refusals_module
-import daemon.sources.tcp.sessions as sessions_module
 import daemon.web.backoff as backoff_module
 from backends.base import StoreUnavailable
 from daemon.core.monitoring.events import Events
@@ -64,8 +62,6 @@ def patched(loop: VirtualLoop, rng: random.Random) -> contextlib.ExitStack:
     stack = contextlib.ExitStack()
     for module in CLOCKED:
         stack.enter_context(mock.patch.object(module, "time", VirtualTime(loop)))
-    # Its values lead to its keys: it would keep all that ever ran.
-    stack.enter_context(mock.patch.object(sessions_module, "_OF_PIPELINE", WeakKeyDictionary()))
     stack.enter_context(mock.patch.object(backoff_module, "random", rng))
     stack.enter_context(mock.patch.object(gather_module, "BUFFER", 2 * gather_module.READ_MOST))
     return stack
