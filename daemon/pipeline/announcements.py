@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 
-from backends.base import StoreError
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.dead_letters import Letter, Outcome
 from daemon.pipeline.journal import Amount
@@ -108,14 +107,6 @@ class Announcements:
         self._error(
             f"{text}; {lost_readings} readings are lost. Was it restored from a copy, or does its disk keep less than"
             " the server believes? See `triggerlog reconcile`"
-        )
-
-    def other_journal(self, error: StoreError) -> None:
-        """Another daemon wrote as this logger: a position counts for one journal alone."""
-        self._events.warning_seldom(
-            f"other journal of {self._group}",
-            f"group {self._group}: {error}; another daemon writes as this logger, or the database is another copy: stop"
-            " the other one, or give it another `logger`, and start this daemon again",
         )
 
     def rejected(self, letters: Sequence[Letter]) -> None:

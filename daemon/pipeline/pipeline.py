@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from backends.base import Store
+from backends.base import OtherJournal, Store
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
 from daemon.core.outside import Clock
@@ -31,6 +31,7 @@ class Pipeline:
     Everything but `run`, `close`, `retry` and `discard` is called on the event loop and returns at once.
 
     availability_changed: called when the store goes away or comes back, as commits show it.
+    superseded: called when the store is at the position of another journal: this process can commit nothing more.
     instruments: how each instrument is. connections: for sources: which connection has each session, by
     `schemas.sessions.session_key`; a newer one takes the place of the older, whichever source it comes in by.
     """
@@ -48,6 +49,7 @@ class Pipeline:
         events: Events,
         clock: Clock,
         availability_changed: Callable[[], None] = lambda: None,
+        superseded: Callable[[OtherJournal], None] = lambda error: None,
     ) -> None:
         self.group = group
         self.connections: dict[int, Any] = {}
@@ -97,6 +99,7 @@ class Pipeline:
             announcements=self._announcements,
             settled=self._settled,
             availability_changed=availability_changed,
+            superseded=superseded,
             account=recovered.position,
             journal=0 if recovered.journal is None else recovered.journal.id,
         )

@@ -13,7 +13,7 @@ import daemon.pipeline.announcements as announcements_module
 import daemon.pipeline.gather as gather_module
 import daemon.sources.limits.refusals as refusals_module
 import daemon.web.backoff as backoff_module
-from backends.base import StoreUnavailable
+from backends.base import OtherJournal, StoreUnavailable
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
@@ -121,6 +121,7 @@ class SimulatedDaemon:
         self.events = Events()
         self.pipeline: Pipeline | None = None
         self.is_serving = False
+        self._is_superseded = False
         self._settings, self._group, self._client, self._network = settings, group, client, network
         self._outside = outside
         self._config = config_of(settings)
@@ -142,6 +143,7 @@ class SimulatedDaemon:
             recovered=recovered,
             events=self.events,
             clock=self._outside.clock,
+            superseded=self._give_up,
         )
         pipeline.take_again(recovered.again)
         pipeline.note_risk(self._settings.risk_ms)
@@ -164,6 +166,12 @@ class SimulatedDaemon:
             await pipeline.close(20.0)
             await source.close()
             watching.cancel()
+        if self._is_superseded:
+            raise RuntimeError("the journal cannot be used: the database is at another one's position")
+
+    def _give_up(self, error: OtherJournal) -> None:
+        self._is_superseded = True
+        self.stop.set()
 
     async def _recover(self) -> RecoveredGroup | None:
         while not self.stop.is_set():
