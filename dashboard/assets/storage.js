@@ -274,7 +274,7 @@
       };
       rows.push({ key: group, cells });
       for (const [what, why] of Object.entries({ refused: totals.reasons, aside: totals.aside_reasons, lost: totals.lost_how }))
-        if (T.reasons(why)) reasons.push(what + ": " + group + ": " + T.reasons(why));
+        {if (T.reasons(why)) reasons.push(what + ": " + group + ": " + T.reasons(why));}
     }
     T.drawTable($("account"), "Where every reading went", ACCOUNT, rows, "");
     T.text($("account-note"), reasons.join(" · "));

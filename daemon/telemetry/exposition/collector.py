@@ -197,7 +197,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
     ("backpressure", "1 while TCP senders are held back.", lambda group: group.backpressure),
     (
         "dead_letters",
-        "Triggers, and late parts of triggers, that lie in the dead letters.",
+        "Triggers, late parts of triggers, and parts of blocks set aside, that lie in the dead letters.",
         lambda group: group.dead_letters.letters,
     ),
     ("dead_letter_readings", "Readings that lie in the dead letters.", lambda group: group.dead_letters.readings),
