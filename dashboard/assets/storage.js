@@ -273,8 +273,10 @@
         ...Object.fromEntries(ALARMING.map((name) => [name, alarming(totals[name])])),
       };
       rows.push({ key: group, cells });
-      for (const [what, why] of Object.entries({ refused: totals.reasons, aside: totals.aside_reasons, lost: totals.lost_how }))
-        {if (T.reasons(why)) reasons.push(what + ": " + group + ": " + T.reasons(why));}
+      for (const [what, counts] of Object.entries({ refused: totals.reasons, aside: totals.aside_reasons, lost: totals.lost_how })) {
+        const why = T.reasons(counts);
+        if (why) reasons.push(what + ": " + group + ": " + why);
+      }
     }
     T.drawTable($("account"), "Where every reading went", ACCOUNT, rows, "");
     T.text($("account-note"), reasons.join(" · "));

@@ -178,8 +178,9 @@
       T.text(T.find(term, "b"), T.count(known[name]));
       T.attribute(term, "data-level", ALARMING.includes(name) && known[name] ? "over" : null);
     }
-    for (const name of SELDOM)
-      {for (const part of ["term", "sign"]) T.find(place, "[data-" + part + "=" + name + "]").hidden = !known[name];}
+    for (const name of SELDOM) {
+      for (const part of ["term", "sign"]) T.find(place, "[data-" + part + "=" + name + "]").hidden = !known[name];
+    }
     because("refused", T.reasons(known.reasons));
     because("aside", T.reasons(known.aside_reasons));
 
