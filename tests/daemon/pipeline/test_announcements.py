@@ -66,6 +66,15 @@ def test_numbers_without_a_gap_say_nothing() -> None:
     assert told(rows(1, 2, 3), rows(4, before=3), rows(5)[:0], rows(1, run=2)) == []
 
 
+async def test_a_gap_over_a_restart_of_the_daemon_is_told_with_the_time_before_it() -> None:
+    async with logging_to_memory(GROUP, history=rows(2, 3, 4)) as logger:
+        logger.pipelines["bpm"].receive(whole(GROUP, 15))
+        assert [event.text for event in logger.events.newest()] == [
+            "group bpm: trigger numbers 5 to 14 of run 1 never came: 10"
+            f" between {utc(time_of(4))} and {utc(time_of(15))}"
+        ]
+
+
 async def test_a_pipeline_tells_a_gap_once_and_counts_it() -> None:
     async with logging_to_memory(GROUP) as logger:
         pipeline = logger.pipelines["bpm"]
