@@ -19,6 +19,7 @@ from daemon.pipeline.dead_letters import Outcome, Retrying
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Instruments
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.lately import Lately
 from daemon.pipeline.recovery import RecoveredGroup
 from schemas.batch import ClosedBlock, Durability, Layout
 from schemas.config import Config
@@ -58,9 +59,12 @@ class Pipeline:
         self.durability = durability
         self.instruments = Instruments(group, config.alarms, events)
         self._announcements = Announcements(group.name, events)
+        self._announcements.remember(recovered.history)
         self._recovered = recovered.amount
         self._dropped: dict[str, int] = {}
         self._lost: dict[str, int] = {}
+        self._skipped_lately = Lately()
+        self._lost_lately: dict[str, Lately] = {}
         self._assembly = Assembly(
             group,
             timeout_ns=int(config.assembly.timeout_ms * 1e6),
@@ -199,6 +203,7 @@ class Pipeline:
     def note_lost(self, readings: int, reason: str) -> None:
         """Count readings that are proven lost on their way here."""
         self._lost[reason] = self._lost.get(reason, 0) + readings
+        self._lost_lately.setdefault(reason, Lately()).note(self._lost[reason], self._now())
 
     def connect(self, *, spooled: bool, session: int | None = None, first: int = 0) -> Joined:
         """Let a sender that wants acknowledgements begin, or go on with its session.
@@ -231,6 +236,7 @@ class Pipeline:
         """Look after the instruments, a few times a second: report which fell silent, and which are out of step."""
         self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), self._now().monotonic_ns)
         self._assembly.sessions.tidy(self._now())
+        self._skipped_lately.note(self._assembly.counts.skipped, self._now())
 
     def announce_run(self, epoch: int) -> int | None:
         """The timing system was restarted, and has this epoch now; 0 where nobody knows it.
@@ -276,11 +282,13 @@ class Pipeline:
     def figures(self) -> PipelineFigures:
         """All counts and amounts as they are now."""
         assembly, backlog, committer = self._assembly, self._backlog, self._committer
-        lost = dataclasses.replace(backlog.lost)
+        now, lost = self._now(), dataclasses.replace(backlog.lost)
         lost.change(committer.lost.triggers, committer.lost.readings, committer.lost.blocks)
         return PipelineFigures(
             dropped=dict(self._dropped),
             lost_before=dict(self._lost),
+            skipped_lately=self._skipped_lately.recent(now),
+            lost_lately={reason: lately.recent(now) for reason, lately in self._lost_lately.items()},
             run=assembly.run,
             newest=assembly.newest,
             open=assembly.open,
@@ -301,10 +309,12 @@ class Pipeline:
             account_at_start=committer.account_at_start,
             store_problem=committer.problem,
             store_problem_since_ns=committer.problem_since_ns,
-            at_risk=committer.at_risk(self._now().monotonic_ns),
+            at_risk=committer.at_risk(now.monotonic_ns),
             risk_ms=committer.risk_ms,
             lost=lost,
             dead_letters=dataclasses.replace(self._dead_letters.amount),
+            letters_aside=self._dead_letters.aside_readings,
+            aside_since_ns=self._dead_letters.aside_since_ns,
             retried=self._retrying.readings,
         )
 
@@ -328,6 +338,8 @@ class Pipeline:
     def _handle(self, blocks: Sequence[ClosedBlock], *, rearm: bool = True) -> None:
         if blocks:
             self.instruments.note(blocks, self._now().monotonic_ns)
+            for block in blocks:
+                self._announcements.closed(block.ledger)
             self._backlog.put(blocks)
         if rearm and self._timer is None:
             self._arm()
