@@ -19,6 +19,7 @@ from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal
 from daemon.pipeline.journal.keeper import JournalKeeper, JournalState
+from daemon.pipeline.placing import Placed
 from schemas.batch import ClosedBlock
 
 RESUME_AT = 0.5
@@ -32,7 +33,7 @@ class Waiting:
     """A block in memory.
 
     state: sessions and runs as they are after it. put_ns: when it closed (monotonic); None for what was read back from
-    the journal.
+    the journal. placed: what of it went where the database says, since it was taken.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Waiting:
     nbytes: int
     readings: int
     put_ns: int | None
+    placed: Placed | None = None
 
 
 @dataclass(frozen=True, slots=True)

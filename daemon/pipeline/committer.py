@@ -21,13 +21,22 @@ from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, split
 from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.placing import TRIGGERS_AT_ONCE, late_to_place, place, to_place, without
+from daemon.pipeline.placing import (
+    TRIGGERS_AT_ONCE,
+    Placed,
+    also_ambiguous,
+    late_to_place,
+    place,
+    to_place,
+    with_rows_of,
+    without,
+)
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerRows, LedgerTail
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
 DIVIDE_AFTER = 2
@@ -65,8 +74,16 @@ class CommitCounts:
     dead_triggers: int = 0
     dead_readings: int = 0
     placed: int = 0  # readings that assembly had set aside for triggers older than it remembers
-    placed_recovered: int = 0  # of these, of blocks that an earlier process closed
-    placed_doubles: int = 0  # of these, readings that were there already
+    placed_recovered: int = 0  # the same of blocks that an earlier process closed
+    placed_doubles: int = 0  # readings that were there already, of these and of late ones
+
+    def place(self, number: int, first_here: int, placed: Placed, sign: int = 1) -> None:
+        """Count what placing did to a block, or take it back."""
+        if number < first_here:
+            self.placed_recovered += sign * placed.aside
+        else:
+            self.placed += sign * placed.aside
+        self.placed_doubles += sign * placed.doubles
 
 
 class Committer:
@@ -110,6 +127,7 @@ class Committer:
         self._recent = Recent()
         self._journal = journal
         self._has_lost = False  # the database lost what it acknowledged to this process
+        self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
         self._clock = clock
         self._store = store
         self._group = group
@@ -178,6 +196,10 @@ class Committer:
         self._has_lost = self._has_lost or not is_alone
         to_number = self._backlog.held_from - 1 if is_alone else found.sequence
         regained = self._backlog.rewind(to_number, DurableState.decode(was.state if is_alone else found.state))
+        for number in [number for number in self._placed_in if number > to_number]:
+            placed = self._placed_in.pop(number)
+            self.counts.place(number, self._backlog.first_here, placed, -1)
+            regained.change(placed.triggers, placed.readings, 0)
         # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
         to = was.less(regained.triggers, regained.readings) if is_alone else found
         self._acknowledged = to
@@ -217,7 +239,19 @@ class Committer:
     def _settle(self, blocks: list[Waiting]) -> None:
         self._count([waiting.block for waiting in blocks], blocks)
         self._measure(blocks)
-        self._settled(self._backlog.settle(len(blocks)))
+        self._deal_with(blocks)
+
+    def _deal_with(self, blocks: list[Waiting]) -> None:
+        """The oldest blocks are committed, or kept as dead letters."""
+        for waiting in blocks:
+            if waiting.placed is not None:
+                self.counts.place(waiting.number, self._backlog.first_here, waiting.placed)
+                self._placed_in[waiting.number] = waiting.placed
+        mine = self._backlog.settle(len(blocks))
+        if self._placed_in:
+            held_from = self._backlog.held_from
+            self._placed_in = {number: each for number, each in self._placed_in.items() if number >= held_from}
+        self._settled(mine)
 
     async def _commit_less(self, blocks: list[Waiting]) -> None:
         """Commit by halves what may be too much for the time that the database has for a transaction."""
@@ -267,7 +301,7 @@ class Committer:
         # All at the same moment, or the status would not add up in between.
         self.counts.dead_triggers += waiting.block.triggers - sum(part.triggers for part in good)
         self.counts.dead_readings += waiting.readings - sum(readings_in(part) for part in good)
-        self._settled(self._backlog.settle(1))
+        self._deal_with(blocks)
 
     async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedBlock]:
         """Keep as dead letters what the store rejects of a block; return the rest, which is not committed yet.
@@ -338,26 +372,35 @@ class Committer:
 
         blocks: as `_apart` divides them.
         """
+        blocks = [*blocks[:-1], await self._with_placed(blocks[-1])]
         for waiting in blocks:
             await self._keep_aside(waiting)
-        last = blocks[-1]
+        return blocks
+
+    async def _with_placed(self, last: Waiting) -> Waiting:
         chosen = to_place(last.block)
         if last.block.aside is None or not chosen.any():
-            return blocks
+            return last
         readings, runs = last.block.aside.readings[chosen], last.block.aside.run[chosen]
-        parts, doubles = [without(last.block, chosen)], 0
+        parts, doubles, odd = [without(last.block, chosen)], 0, [readings[:0]]
         for run in np.unique(runs).tolist():
-            block, there = await self._place(run, readings[runs == run])
+            block, there, others = await self._place(run, readings[runs == run], last.block)
             parts.append(block)
             doubles += there
-        self.counts.placed += len(readings)
-        self.counts.placed_doubles += doubles
-        if last.number < self._backlog.first_here:
-            self.counts.placed_recovered += len(readings)
+            odd.append(others)
+        parts[0] = also_ambiguous(parts[0], join(odd))
         block = merge(parts)
-        return [replace(last, block=block, readings=readings_in(block))]
+        placed = Placed(
+            # The others were late, and count as set aside where they are that now.
+            aside=len(readings) - sum(map(len, odd)) - (last.readings - readings_in(last.block)),
+            doubles=doubles,
+            triggers=block.triggers - last.block.triggers,
+            readings=readings_in(block) - last.readings,
+        )
+        return replace(last, block=block, readings=readings_in(block), placed=placed)
 
-    async def _place(self, run: int, readings: Array) -> tuple[ClosedBlock, int]:
+    async def _place(self, run: int, readings: Array, within: ClosedBlock) -> tuple[ClosedBlock, int, Array]:
+        """Place readings of one run; within: the block that they are committed with, whose own rows are newer."""
         triggers = np.unique(readings["trigger"])
         backoff, rows = self._backoff(), list[Array]()
         while len(rows) * TRIGGERS_AT_ONCE < len(triggers):
@@ -368,7 +411,8 @@ class Committer:
             except StoreUnavailable as error:
                 await self._wait_for_store(error, backoff)
         self._note(None)
-        return place(self._group, run, readings, _as_ledger(rows, self._group), self._clock.now())
+        known = with_rows_of(within, run, triggers, _as_ledger(rows, self._group))
+        return place(self._group, run, readings, known, self._clock.now())
 
     async def _keep_aside(self, waiting: Waiting) -> None:
         """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""

@@ -27,8 +27,9 @@ EPOCH_RUN: np.dtype[Any] = np.dtype([("epoch", "<u4"), ("run", "<i4")])
 class DurableState:
     """Sessions and runs as they are after a closed block; never changed, but followed by another.
 
-    sessions: SESSION, shape (s,), ascending, none of them GONE. runs: by epoch. database: journal and number of the
-    position that the database was known to have; only what the journal keeps says so.
+    sessions: SESSION, shape (s,), ascending, none of them GONE. runs: by epoch, that of the epoch heard last at the
+    end. database: journal and number of the position that the database was known to have; only what the journal keeps
+    says so.
     """
 
     def __init__(
@@ -52,12 +53,17 @@ class DurableState:
         return self if sessions is self.sessions and runs is self.runs else DurableState(sessions, runs)
 
     def further(self, other: Self) -> "DurableState":
-        """The further of both for each session, and the runs of both: for what is known from two places."""
+        """The further of both for each session, and the runs of both: for what is known from two places.
+
+        A run that both gave, each to another epoch, is that of this one's; the other epoch has none yet.
+        """
         by_key = {row[0]: row for row in self.sessions.tolist()}
         for row in other.sessions.tolist():
             mine = by_key.get(row[0], row)
             by_key[row[0]] = (row[0], *(max(pair) for pair in zip(mine[1:], row[1:], strict=True)))
-        return DurableState(np.array(sorted(by_key.values()), SESSION), {**other.runs, **self.runs})
+        taken = set(self.runs.values())
+        runs = {epoch: run for epoch, run in other.runs.items() if run not in taken}
+        return DurableState(np.array(sorted(by_key.values()), SESSION), runs | self.runs)
 
     def encode(self, database: tuple[int, int] = _NOWHERE) -> bytes:
         """As bytes: how many there are, the runs, the sessions; none where there is nothing."""
@@ -145,6 +151,13 @@ def _changed(sessions: Array, changes: Array) -> Array:
 
 
 def _with_runs(runs: dict[int, int], ledger: Array) -> dict[int, int]:
-    found = np.unique(ledger[["epoch", "run"]])
-    new = {int(row["epoch"]): int(row["run"]) for row in found if row["epoch"] and int(row["epoch"]) not in runs}
-    return dict(sorted({**runs, **new}.items())[-EPOCHS_MOST:]) if new else runs
+    """The runs with those of closed triggers at the end, that with the most of them last."""
+    found, counts = np.unique(ledger[["epoch", "run"]], return_counts=True)
+    heard = [(epoch, run) for epoch, run in found[np.argsort(counts, kind="stable")].tolist() if epoch]
+    if heard == list(runs.items())[-len(heard) :]:
+        return runs
+    changed = {epoch: run for epoch, run in runs.items() if epoch not in dict(heard)}
+    changed |= {epoch: runs.get(epoch, run) for epoch, run in heard}
+    for epoch in sorted(changed)[:-EPOCHS_MOST]:
+        del changed[epoch]
+    return changed

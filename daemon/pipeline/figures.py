@@ -69,8 +69,8 @@ class PipelineFigures:
     def aside(self) -> dict[str, int]:
         """Readings for no trigger that is known, by reason, without those that the database could place."""
         aside = dict(self.assembled.aside)
-        if self.committed.placed - self.committed.placed_recovered:
-            aside["older"] -= self.committed.placed - self.committed.placed_recovered
+        if self.committed.placed:
+            aside["older"] = aside.get("older", 0) - self.committed.placed
         return aside
 
     @property

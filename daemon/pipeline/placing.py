@@ -4,19 +4,35 @@ A crate that was cut off for a minute, a journal that comes back, an epoch that 
 known, and whether the trigger is there, and which instruments it lacks, is asked of the ledger.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.closing import close_slots
 from daemon.pipeline.assembly.pool import Pool
-from daemon.pipeline.assembly.window import note_late
+from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
+from daemon.pipeline.assembly.window import missing_in, note_late
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.sessions import NO_SESSIONS
 from schemas.states import AsideReason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed:
+    """What placing changed of a block.
+
+    aside: so many readings that assembly had set aside were placed. doubles: so many readings were there already.
+    triggers, readings: so many more the block has now.
+    """
+
+    aside: int = 0
+    doubles: int = 0
+    triggers: int = 0
+    readings: int = 0
+
 
 TRIGGERS_AT_ONCE = 1024
 """Triggers asked for, and placed, in one transaction."""
@@ -62,7 +78,22 @@ def late_to_place(block: ClosedBlock) -> ClosedBlock:
     )
 
 
-def place(group: InstrumentGroup, run: int, block: Array, rows: Array, now: Instant) -> tuple[ClosedBlock, int]:
+def also_ambiguous(block: ClosedBlock, readings: Array) -> ClosedBlock:
+    """The block with these set aside, too: nothing proves that they belong where their run and number say."""
+    if not len(readings):
+        return block
+    aside = block.aside or Aside(readings=readings[:0], run=np.empty(0, np.int32), reason=np.empty(0, np.uint8))
+    return replace(
+        block,
+        aside=Aside(
+            readings=join([aside.readings, readings]),
+            run=np.concatenate([aside.run, np.zeros(len(readings), np.int32)]),
+            reason=np.concatenate([aside.reason, np.full(len(readings), AsideReason.AMBIGUOUS, np.uint8)]),
+        ),
+    )
+
+
+def place(group: InstrumentGroup, run: int, block: Array, rows: Array, now: Instant) -> tuple[ClosedBlock, int, Array]:
     """Put readings of one run into its triggers, as the database has them now.
 
     Args:
@@ -72,12 +103,17 @@ def place(group: InstrumentGroup, run: int, block: Array, rows: Array, now: Inst
         rows: the ledger rows of these triggers that are there, ascending; ledger dtype.
         now: what is late came by now.
 
-    Returns the block to commit, and how many of the readings are there already.
+    Returns the block to commit, how many of the readings are there already, and those of which nothing proves that they
+    belong there: the epoch does, or else the time of a trigger that is there.
     """
     at = np.searchsorted(rows["trigger"], block["trigger"])
     known = np.zeros(len(block), bool)
     if len(rows):
         known = rows["trigger"][np.minimum(at, len(rows) - 1)] == block["trigger"]
+    good = np.where(known, False, block["epoch"] != 0)
+    good[known] = _belong(rows, at[known], block[known])
+    odd, known = block[~good], known[good]
+    block, at = block[good], at[good]
     readings, present, ledger, new_doubles = _new_triggers(group, run, block[~known], now)
     revised = rows.copy()
     mine, at = block[known], at[known]
@@ -92,7 +128,29 @@ def place(group: InstrumentGroup, run: int, block: Array, rows: Array, now: Inst
         revised=revised[changed],
         sessions=NO_SESSIONS,
     )
-    return closed, int(np.count_nonzero(~late)) + new_doubles
+    return closed, int(np.count_nonzero(~late)) + new_doubles, odd
+
+
+def with_rows_of(block: ClosedBlock, run: int, triggers: Array, rows: Array) -> Array:
+    """Ledger rows of the database, ascending, with those in their place that a block has of these triggers of a run."""
+    own = np.concatenate([block.ledger, block.revised])
+    own = own[(own["run"] == run) & np.isin(own["trigger"], triggers)]
+    if not len(own):
+        return rows
+    both = np.concatenate([rows, own])[::-1]
+    newest: Array = both[np.unique(both["trigger"], return_index=True)[1]]
+    return newest
+
+
+def _belong(rows: Array, at: Array, block: Array) -> Array:
+    """Of which readings it is proven that they belong to these ledger rows: bool, shape (n,); at: the row of each."""
+    is_missing = missing_in(rows, at, block)
+    row, times = rows[at], block["time_ns"]
+    same_epoch = (block["epoch"] != 0) & (block["epoch"] == row["epoch"])
+    no_epoch = (block["epoch"] == 0) | (row["epoch"] == 0)
+    near = np.abs(times - row["time_ns"]) < ONE_MOMENT_NS
+    within = (times >= row["first_ns"]) & (times <= row["last_ns"])
+    return np.asarray(same_epoch | (no_epoch & np.where(is_missing, near, within)))
 
 
 def _new_triggers(group: InstrumentGroup, run: int, block: Array, now: Instant) -> tuple[Array, Array, Array, int]:

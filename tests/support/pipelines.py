@@ -16,7 +16,7 @@ from daemon.pipeline.assembly import Runs
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import RecoveredGroup
+from daemon.pipeline.recovery import RecoveredGroup, recover_group, runs_of
 from schemas.batch import Durability, JournalPosition, Layout, Stream
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
@@ -108,6 +108,47 @@ async def logging_to_memory(
         await logger.drain()
         await running
         shutil.rmtree(own)
+
+
+@asynccontextmanager
+async def journaling(
+    store: MemoryStore,
+    group: InstrumentGroup,
+    folder: Path,
+    risk_ms: float = 0,
+    **sections: dict[str, float],
+) -> AsyncIterator[Pipeline]:
+    """A pipeline with a journal, recovered as the service does it; at the end of the block it is killed.
+
+    risk_ms: how long the store may lose again what it acknowledged.
+    """
+    config = Config.model_validate(
+        {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
+    )
+    events = Events()
+    recovered = await recover_group(store, group, config, folder, events, outside=REAL)
+    pipeline = Pipeline(
+        group,
+        config,
+        store,
+        layout=Layout.ROWS,
+        durability=Durability.SYNC,
+        runs=runs_of([recovered]),
+        recovered=recovered,
+        events=events,
+        clock=REAL.clock,
+    )
+    pipeline.note_risk(risk_ms)
+    if recovered.again:
+        pipeline.take_again(recovered.again)
+    running = asyncio.create_task(pipeline.run())
+    try:
+        yield pipeline
+    finally:
+        pipeline._disarm()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await pipeline.close(0)
 
 
 async def eventually(condition, what: str = "", timeout_s: float = 60) -> None:

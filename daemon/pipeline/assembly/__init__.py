@@ -10,9 +10,10 @@ stream is; `in_hand` shows the watch over instruments what is open.
 
 from daemon.pipeline.assembly.assembly import Assembly, AssemblyCounts
 from daemon.pipeline.assembly.in_hand import InHand
+from daemon.pipeline.assembly.open_runs import RUNS_MOST
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from daemon.pipeline.assembly.sessions import Joined
 
-__all__ = ["EPOCHS_MOST", "Assembly", "AssemblyCounts", "InHand", "Joined", "Origin", "Receipts", "Runs"]
+__all__ = ["EPOCHS_MOST", "RUNS_MOST", "Assembly", "AssemblyCounts", "InHand", "Joined", "Origin", "Receipts", "Runs"]

@@ -285,14 +285,18 @@ class Assembly:
     def _run_of(self, epoch: int, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
         """The open run of an epoch, which may begin here; None of one that is over, or may have none."""
         run = self._runs.of_epoch(epoch)
-        if run is None and not self._runs.is_over(epoch):
-            leaving = self._runs.leaving()
-            if leaving is not None:
-                self._let_go_of(leaving, now.monotonic_ns, now, out)
-                self._close(self._pool.of_run(leaving.run), now, out)
-                self._runs.leave(leaving)
-            run = self._runs.begin(epoch, now)
-        return run
+        if run is not None or self._runs.is_over(epoch):
+            return run
+        number = self._runs.number_for(epoch, now)
+        if number is None:
+            return None
+        leaving = self._runs.leaving()
+        if leaving is not None:
+            self._let_go_of(leaving, now.monotonic_ns, now, out)
+            self._close(self._pool.of_run(leaving.run), now, out)
+            self._tell_counts(now, out, every=True)
+            self._runs.leave(leaving)
+        return self._runs.begin(epoch, number)
 
     def _receive_unknown(self, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         before = self._runs.before
@@ -549,6 +553,7 @@ class Assembly:
         before = self._runs.before
         if before is not None and not before.epoch:
             self._close(self._pool.of_run(before.run), now, out)
+            self._tell_counts(now, out, every=True)
 
     def _tell_counts(self, now: Instant, out: list[ClosedBlock], *, every: bool = False) -> None:
         """Give out ledger rows in which doubles were counted: a few a second, whatever senders do; or `every` one."""

@@ -6,10 +6,10 @@ import numpy as np
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.open_run import OpenRun
-from daemon.pipeline.assembly.runs import Runs
+from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from schemas.readings import Array, InstrumentGroup
 
-MOST = 4
+RUNS_MOST = 4
 """Runs in memory: late readings come for the one before, and a mad instrument may have one of its own."""
 
 
@@ -74,7 +74,7 @@ class OpenRuns:
 
     def leaving(self) -> OpenRun | None:
         """The run that has to go before another epoch can begin."""
-        if len(self._epochs) < MOST:
+        if len(self._epochs) < RUNS_MOST:
             return None
         return next(run for run in self._epochs.values() if run is not self.current and run is not self.before)
 
@@ -82,23 +82,27 @@ class OpenRuns:
         """Forget a run, of which nothing is open."""
         del self._epochs[run.epoch]
 
-    def begin(self, epoch: int, now: Instant) -> OpenRun | None:
-        """Begin the run of an epoch that the group has not had; None where it may have none."""
-        number = self._runs.of(epoch, now.monotonic_ns)
-        if number is None:
-            return None
+    def number_for(self, epoch: int, now: Instant) -> int | None:
+        """The run that an epoch is to have; None where it may have none."""
+        return self._runs.of(epoch, now.monotonic_ns)
+
+    def begin(self, epoch: int, number: int) -> OpenRun:
+        """Begin the run of an epoch that the group has not had."""
         self._over.add(epoch)
-        if not self.current.epoch and self.current.run in (0, number):
-            # Nothing has begun yet; or the group noticed a restart by itself, and joined another's epoch.
-            run, run.epoch, run.run = self.current, epoch, number
-        else:
+        if len(self._over) > EPOCHS_MOST:  # one that is older than all that are remembered may have no run
+            self._over = {each for each in self._over if self._runs.known(each)}
+        run = next((run for run in (self.current, self.before) if _may_be(run, number)), None)
+        if run is None:
             run = OpenRun.of(self._group, self._window, run=number, epoch=epoch)
+        run.epoch, run.run = epoch, number
         self._epochs[epoch] = run
         return run
 
     def restart(self) -> OpenRun:
         """Begin a run of which nobody knows the epoch; return it."""
-        self.move_to(OpenRun.of(self._group, self._window, run=self._runs.after(self.current.run), epoch=0))
+        # Not one that the group has had: of another epoch, of which a lone instrument may have sent.
+        had = [*(run.run for run in self), *(self.number_of(epoch) for epoch in self._over)]
+        self.move_to(OpenRun.of(self._group, self._window, run=self._runs.after(max(had)), epoch=0))
         return self.current
 
     def move_to(self, run: OpenRun) -> None:
@@ -116,3 +120,11 @@ class OpenRuns:
             return False
         went_on = run.progress.heard_after(self.current.progress)
         return 2 * int(np.count_nonzero(went_on)) > self.current.progress.active()
+
+
+def _may_be(run: OpenRun | None, number: int) -> bool:
+    """Whether a run without an epoch is the one with this number.
+
+    It is where nothing has begun yet; or the group noticed a restart by itself, and joined another's epoch.
+    """
+    return run is not None and not run.epoch and run.run in (0, number)

@@ -25,8 +25,19 @@ class Progress:
         self._time_ns = np.full(instruments, NEVER, np.int64)
         self._seen_ns = np.full(instruments, NEVER, np.int64)
         self._newest: int = NEVER
+        self._front: int | None = None
         self._low = 0
-        self.front: int | None = None
+
+    @property
+    def front(self) -> int | None:
+        """The median of the instruments' newest triggers; None before the first."""
+        return self._front
+
+    @front.setter
+    def front(self, trigger: int) -> None:
+        self._front = trigger
+        # Where a crate that catches up pulls the median down, what was out of reach stays so: it went elsewhere.
+        self._low = max(self._low, trigger - self._half)
 
     @property
     def newest(self) -> int | None:
@@ -54,13 +65,7 @@ class Progress:
         return np.asarray(self.is_older(triggers) | (triggers >= min(MOST_TRIGGER, self.front + self._half)))
 
     def is_older(self, triggers: Array) -> Array:
-        """Which trigger numbers lie before the window, or once did: bool, shape (n,).
-
-        The front may go back, when many instruments catch up; but a trigger that the database was asked for is no more
-        one of the window's.
-        """
-        if self.front is not None:
-            self._low = max(self._low, self.front - self._half)
+        """Which trigger numbers lie before the window, or once did: bool, shape (n,)."""
         return np.asarray(triggers < self._low)
 
     def is_stray(self, block: Array) -> Array:

@@ -196,6 +196,13 @@ class Receipts:
         self._count_refusals(done)
         return done, self._refused
 
+    def committed_upto(self) -> Array:
+        """Up to which number all is committed, or refused, whatever was asked for: int64, shape (columns,)."""
+        first = np.minimum(self._slots.min(axis=0), np.minimum(self._next, self._strays))
+        for _, block in self._blocks.firsts():
+            np.minimum(first[: len(block)], block, out=first[: len(block)])
+        return np.minimum(first, self._received)
+
     def _count_refusals(self, done: Array) -> None:
         for column, owed in list(self._owed.items()):
             while owed and owed[0][0] < done[column]:

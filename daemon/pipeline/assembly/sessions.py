@@ -19,7 +19,7 @@ from schemas.wire import ErrorCode, ProtocolError
 ALL = np.iinfo(np.int64).max
 
 MOST = 4096
-"""Sessions remembered; of more, those go that are settled and were heard longest ago."""
+"""Sessions remembered; of more, those go that were heard longest ago, such as are settled first."""
 
 KEPT_S = 30 * 86_400
 """A session that nobody goes on with is remembered for so long."""
@@ -46,12 +46,18 @@ class _Idle:
     received: int
     seen_s: int
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something may have come that is not settled."""
+        return self.settled < self.received
+
 
 class Sessions:
     """The sessions of one group.
 
     recovered: what the last process left, SESSION, shape (s,): each is in doubt from `settled` to `received`.
-    is_uncertain: readings were taken again whose sessions nobody knows: all that a session sends may have come before.
+    is_uncertain: nobody knows of some sessions what came of them, as of readings that were taken again: all that a
+        session sends may have come before.
     stored: what of it the database has. What is settled by the journal alone is not acknowledged as committed before
         `committed` says that the database has it, nor as spooled before `durable` says that it is on the disk.
     """
@@ -67,6 +73,7 @@ class Sessions:
         self._receipts = receipts
         self._stored = {int(row["session"]): int(row["settled"]) for row in stored}
         self._recovered = set(recovered["session"].tolist())
+        self._told = set(self._recovered)  # what closed blocks have said so far is of these
         self._is_committed = self._is_durable = False
         self._idle = {int(row["session"]): _Idle(*row.item()[1:]) for row in recovered}
         self._is_uncertain = is_uncertain
@@ -114,6 +121,7 @@ class Sessions:
             self._make_room()
             if session in self._gone:
                 self._gone.remove(session)
+                self._told.add(session)
             # Of one that goes on with a later number more was known once: nothing tells what of it came.
             known = _Idle(first, ALL if first or self._is_uncertain else 0, 0)
         resume = max(first, known.settled)
@@ -158,13 +166,14 @@ class Sessions:
     def _make_room(self) -> None:
         if len(self) < MOST:
             return
-        settled = (key for key, idle in self._idle.items() if idle.settled >= idle.received)
-        oldest = min(settled, key=lambda key: self._idle[key].seen_s, default=None)
+        oldest = min(self._idle, key=lambda key: (self._idle[key].is_in_doubt, self._idle[key].seen_s), default=None)
         if oldest is None:
             raise ProtocolError(
                 ErrorCode.TOO_MANY_CONNECTIONS,
                 f"{MOST} sessions of this group are not settled, and no more are taken; go on with an earlier session",
             )
+        if self._idle[oldest].is_in_doubt:
+            self._is_uncertain = True  # it may come back, and begin with what came before
         self._forget(oldest)
 
     def disconnect(self, column: int, *, ended: bool = False) -> None:
@@ -174,14 +183,15 @@ class Sessions:
             self._receipts.disconnect(column)
         elif ended:
             self._give_back(session)
-            self._gone.append(session)
+            self._end(session)
         else:
             self._left.add(session)
 
     def tidy(self, now: Instant) -> None:
         """Take back the columns of sessions that are not connected and wait for nothing, now and then."""
         if self._left:
-            done, _ = self._receipts.acknowledged()
+            # Not what is only in the journal: the next connection may ask for more.
+            done = self._receipts.committed_upto()
             come = self._receipts.come()
             for session in list(self._left):
                 column = self._column_of[session]
@@ -195,7 +205,12 @@ class Sessions:
 
     def _forget(self, session: int) -> None:
         del self._idle[session]
-        self._gone.append(session)
+        self._end(session)
+
+    def _end(self, session: int) -> None:
+        if session in self._told:
+            self._told.remove(session)
+            self._gone.append(session)
 
     def _give_back(self, session: int) -> None:
         self._left.discard(session)
@@ -226,6 +241,7 @@ class Sessions:
         settled = self._receipts.not_closed(slots)[at]
         received = np.maximum(self._receipts.come()[at], self._doubt[at])
         moved = (settled != self._settled[at]) | (received != self._received[at])
+        self._told.update(self._keys[self._settled[at] < 0].tolist())
         self._settled[at], self._received[at] = settled, received
         rows = np.empty(int(np.count_nonzero(moved)) + len(self._gone), SESSION)
         seen_s = now.utc_ns // 1_000_000_000

@@ -1,9 +1,10 @@
 """The triggers that were closed before this daemon began, so that what comes late or twice finds its trigger."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from daemon.pipeline.assembly import RUNS_MOST
 from schemas.batch import ClosedBlock
 from schemas.readings import Array
 
@@ -11,15 +12,23 @@ RUNS = 2
 """Runs remembered: right after a restart of the timing system readings still come for the run before."""
 
 
-def history_of(stored: Array, blocks: Iterable[ClosedBlock], most: int) -> Array:
+def heard_last(runs: Iterable[int]) -> list[int]:
+    """Of the runs of epochs, in the order in which they were heard, those that are remembered."""
+    return list(runs)[-RUNS_MOST:]
+
+
+def history_of(stored: Array, blocks: Iterable[ClosedBlock], most: int, heard: Collection[int]) -> Array:
     """Ledger rows of the newest runs, the last `most` of each, ascending.
 
     stored: the store's ledger tails; ledger dtype. blocks: what the journal has beyond them, in order; a later row of a
-    trigger replaces an earlier one.
+    trigger replaces an earlier one. heard: runs that are remembered whatever their numbers; of a machine whose epoch is
+    known the highest number may be that of an instrument with a wrong one.
     """
     rows = np.concatenate([stored, *(part for block in blocks for part in (block.ledger, block.revised))])
     # Of equal keys np.unique gives the first: in reverse that is the last.
     _, last = np.unique(rows[["run", "trigger"]][::-1], return_index=True)
     newest: Array = rows[::-1][last]
-    tails = [newest[newest["run"] == run][-most:] for run in np.unique(newest["run"])[-RUNS:]]
+    runs = np.unique(newest["run"])
+    remembered = runs[np.isin(runs, list(heard)) | (np.arange(len(runs)) >= len(runs) - (1 if heard else RUNS))]
+    tails = [newest[newest["run"] == run][-most:] for run in remembered]
     return np.concatenate([newest[:0], *tails])

@@ -14,7 +14,7 @@ from daemon.pipeline.assembly import Runs
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery
-from daemon.pipeline.recovery.history import history_of
+from daemon.pipeline.recovery.history import heard_last, history_of
 from schemas.batch import ClosedBlock, JournalPosition, Stream
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
@@ -57,7 +57,9 @@ def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
     """The runs that all groups know of."""
     found = list(groups)
     newest = [int(group.history["run"][-1]) for group in found if len(group.history)]
-    epochs = {epoch: run for group in found for epoch, run in group.state.runs.items()}
+    # A store that writes in parts may have rows of an epoch that is not beside the position yet.
+    rows = [row for group in found for row in np.unique(group.history[["epoch", "run"]]).tolist() if row[0]]
+    epochs = dict(rows) | {epoch: run for group in found for epoch, run in group.state.runs.items()}
     return Runs(max(newest, default=None), epochs)
 
 
@@ -86,7 +88,7 @@ async def recover_group(
     )
     _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
     return RecoveredGroup(
-        history=history_of(tail, [*rejected, *found.newest], most),
+        history=history_of(tail, [*rejected, *found.newest], most, heard_last(found.state.runs.values())),
         position=position,
         journal=found.journal,
         amount=found.amount,
@@ -99,13 +101,17 @@ async def recover_group(
 
 
 async def _ledger_tail(store: Store, group: InstrumentGroup, most: int, runs: Collection[int]) -> Array:
-    """The newest ledger rows of the newest runs, ascending; ledger dtype. runs: those of known epochs."""
+    """The newest ledger rows of the newest runs, ascending; ledger dtype.
+
+    runs: those of known epochs, the one heard last at the end.
+    """
     newest = await store.ask(LedgerTail(group=group, most=most))
     last = int(newest["run"][-1]) if len(newest) else 1
-    run = max((run for run in runs if run < last), default=last - 1)
-    before = await store.ask(LedgerTail(group=group, most=most, run=run)) if run else newest[:0]
-    tail = np.zeros(len(before) + len(newest), ledger_dtype(group.size))
-    tail[: len(before)], tail[len(before) :] = before, newest
+    others = {run for run in heard_last(runs) if run < last} or ({last - 1} if last > 1 else set())
+    tails = [await store.ask(LedgerTail(group=group, most=most, run=run)) for run in sorted(others)]
+    found = np.concatenate([*tails, newest])
+    tail = np.zeros(len(found), ledger_dtype(group.size))
+    tail[:] = found
     return tail
 
 

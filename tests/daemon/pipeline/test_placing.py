@@ -1,16 +1,25 @@
 """Readings of triggers that assembly has forgotten go where the ledger of the database says."""
 
-import numpy as np
+import asyncio
+from pathlib import Path
 
+import numpy as np
+import pytest
+
+from backends.memory.store import MemoryStore
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Runs
-from daemon.pipeline.placing import place
+from daemon.pipeline.pipeline import Pipeline
+from daemon.pipeline.placing import place, with_rows_of
+from daemon.telemetry.status.reporter import GroupRates, _readings
+from schemas.batch import JournalPosition, Stream
 from schemas.ledger import ledger_dtype, missing_instruments
 from schemas.readings import Array
-from tests.support.pipelines import eventually, logging_to_memory
-from tests.support.readings import START_NS, make_block, make_group, whole
+from tests.support.pipelines import eventually, journaling, logging_to_memory
+from tests.support.readings import START_NS, make_block, make_group, time_of, whole
 
 GROUP = make_group()
+SMALL = {"window": 256, "max_open": 64, "timeout_ms": 20}
 NOW = Instant(START_NS + 5_000_000_000, 5_000_000_000)
 
 
@@ -29,16 +38,16 @@ def rows_of(*blocks: Array) -> Array:
 
 def test_what_the_ledger_calls_missing_is_late_and_the_rest_is_there() -> None:
     rows = rows_of(make_block(GROUP, [(1, 0), (1, 1)]), whole(GROUP, 2))
-    block, doubles = place(GROUP, 1, epoch_7(make_block(GROUP, [(1, 1), (1, 3), (2, 0), (1, 3)])), rows, NOW)
+    block, doubles, odd = place(GROUP, 1, epoch_7(make_block(GROUP, [(1, 1), (1, 3), (2, 0), (1, 3)])), rows, NOW)
     assert block.late["instrument"].tolist() == [3]
     (row,) = block.revised[block.late_of]
     assert (row["trigger"], row["arrived"], row["late"], missing_instruments(row, GROUP.size)) == (1, 3, 1, [2, 4])
-    assert doubles == 3
+    assert (doubles, len(odd)) == (3, 0)
     assert not block.triggers
 
 
 def test_a_number_that_was_skipped_becomes_a_trigger() -> None:
-    block, doubles = place(
+    block, doubles, odd = place(
         GROUP,
         4,
         epoch_7(make_block(GROUP, [(9, 1), (8, 0), (9, 2), (9, 1)])),
@@ -47,13 +56,39 @@ def test_a_number_that_was_skipped_becomes_a_trigger() -> None:
     )
     assert block.ledger[["epoch", "run", "trigger", "arrived"]].tolist() == [(7, 4, 8, 1), (7, 4, 9, 2)]
     assert block.present.sum() == 3
-    assert doubles == 1
+    assert (doubles, len(odd)) == (1, 0)
     assert block.ledger["closed_ns"].tolist() == [NOW.utc_ns] * 2
 
 
 def test_nothing_at_all_is_nothing() -> None:
-    block, doubles = place(GROUP, 1, np.empty(0, GROUP.record), np.empty(0, ledger_dtype(GROUP.size)), NOW)
-    assert (block.triggers, len(block.late), len(block.revised), doubles) == (0, 0, 0, 0)
+    block, doubles, odd = place(GROUP, 1, np.empty(0, GROUP.record), np.empty(0, ledger_dtype(GROUP.size)), NOW)
+    assert (block.triggers, len(block.late), len(block.revised), doubles, len(odd)) == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("epoch", [0, 8])
+def test_nothing_of_another_run_with_its_number_is_placed_or_dropped(epoch: int) -> None:
+    rows = rows_of(make_block(GROUP, [(1, 0), (1, 1)]))
+    block = make_block(GROUP, [(1, 1), (1, 3), (9, 0)], when=lambda trigger: time_of(trigger) - 3_600_000_000_000)
+    block["epoch"] = epoch
+    closed, doubles, odd = place(GROUP, 1, block, rows, NOW)
+    assert (len(closed.late), len(closed.revised), doubles) == (0, 0, 0)
+    assert odd["trigger"].tolist() == ([1, 1] if epoch else [1, 1, 9])
+
+
+def test_without_an_epoch_the_time_of_its_trigger_proves_where_a_reading_belongs() -> None:
+    rows = rows_of(make_block(GROUP, [(1, 0), (1, 1)]))
+    closed, doubles, odd = place(GROUP, 1, make_block(GROUP, [(1, 1), (1, 3)]), rows, NOW)
+    assert (closed.late["instrument"].tolist(), doubles, len(odd)) == ([3], 1, 0)
+
+
+def test_rows_of_the_block_itself_are_newer_than_those_of_the_database() -> None:
+    assembly = Assembly(GROUP, timeout_ns=1000, window=256, max_open=64, runs=Runs())
+    assembly.receive(epoch_7(make_block(GROUP, [(1, 0), (2, 0)])), None, Instant(START_NS, 0))
+    blocks = assembly.flush(Instant(START_NS, 1))
+    (revising,) = assembly.receive(epoch_7(make_block(GROUP, [(1, 1)])), None, Instant(START_NS, 2))
+    stored = np.concatenate([block.ledger for block in blocks])
+    rows = with_rows_of(revising, 1, np.array([1, 2]), stored)
+    assert rows[["trigger", "arrived"]].tolist() == [(1, 2), (2, 1)]
 
 
 async def test_a_crate_that_was_cut_off_longer_than_the_window_is_stored_all_the_same() -> None:
@@ -89,3 +124,64 @@ async def test_what_cannot_be_placed_is_a_dead_letter_once() -> None:
     assert figures.aside == {"ahead": 1}
     assert (figures.dead_letters.triggers, figures.dead_letters.readings) == (0, 1)
     assert figures.committed.dead_readings == 0
+
+
+def unaccounted(pipeline: Pipeline) -> int:
+    return _readings(pipeline.figures(), GroupRates(0, 0, 0, 0)).unaccounted
+
+
+def lose_everything(store: MemoryStore) -> None:
+    kept = store._groups["bpm"]
+    kept.positions[Stream.JOURNAL] = JournalPosition(sequence=0)
+    kept.ledger.clear()
+    kept.readings.clear()
+
+
+async def test_what_is_late_for_a_trigger_that_the_database_lost_is_accounted_for() -> None:
+    async with logging_to_memory(GROUP, assembly={"window": 256, "max_open": 64, "timeout_ms": 20}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, i) for i in range(4)])))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
+        lose_everything(logger.store)
+        pipeline.receive(epoch_7(whole(GROUP, 2)))
+        await eventually(lambda: pipeline.figures().lost.readings == 4)
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, 4)])))
+        await eventually(lambda: pipeline.figures().committed.triggers == 2)
+        assert unaccounted(pipeline) == 0
+        assert pipeline.figures().aside == {}
+
+
+async def test_what_was_placed_is_accounted_for_while_it_is_committed_and_when_it_comes_again(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path, risk_ms=1e6, assembly=SMALL) as pipeline:
+        for start in range(1, 1000, 100):
+            numbers = range(start, start + 100)
+            pipeline.receive(epoch_7(make_block(GROUP, [(n, i) for n in numbers for i in range(4)])))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1000)
+        store.serving.clear()
+        pipeline.receive(epoch_7(make_block(GROUP, [(n, 4) for n in (5, 6)])))
+        await eventually(lambda: pipeline.figures().assembled.aside == {"older": 2})
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+            assert unaccounted(pipeline) == 0
+        store.serving.set()
+        await eventually(lambda: pipeline.figures().committed.placed == 2)
+        assert unaccounted(pipeline) == 0
+        lose_everything(store)
+        pipeline.receive(epoch_7(whole(GROUP, 1001)))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1001)
+        assert unaccounted(pipeline) == 0
+        assert (pipeline.figures().lost.readings, pipeline.figures().committed.placed) == (0, 2)
+
+
+async def test_a_reading_of_another_run_whose_trigger_is_old_is_a_dead_letter_and_no_double() -> None:
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline = logger.pipelines["bpm"]
+        for start in range(1, 1000, 50):
+            pipeline.receive(whole(GROUP, *range(start, start + 50)))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1000)
+        pipeline.receive(make_block(GROUP, [(5, 1)], when=lambda trigger: time_of(trigger) - 3_600_000_000_000))
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
+        await eventually(lambda: pipeline.figures().waiting.blocks == 0)
+        assert unaccounted(pipeline) == 0
+        assert (pipeline.figures().duplicate, pipeline.figures().aside) == (0, {"older": 1})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly import Assembly, Runs
+from daemon.pipeline.assembly import EPOCHS_MOST, Assembly, Runs
 from schemas.batch import ClosedBlock
 from schemas.readings import Array
 from schemas.states import AsideReason
@@ -205,3 +205,91 @@ def test_counts_that_were_not_given_out_before_the_end_are_right_after_a_restart
     after = make(runs=Runs(1, {7: 1}), history=history, epochs={7})
     (block,) = after.close_due(at(0))
     assert {int(row["trigger"]): int(row["skipped"]) for row in block.revised}[105] == 96
+
+
+def test_a_gap_that_was_divided_is_told_before_its_run_is_forgotten() -> None:
+    assembly = make()
+    blocks = assembly.receive(of(7, whole(GROUP, 1, 10, 20)), None, at(0))
+    for trigger in (5, 15):
+        blocks += assembly.receive(of(7, whole(GROUP, trigger)), None, at(1))
+    for epoch in (8, 9, 10, 11):
+        blocks += assembly.receive(of(epoch, whole(GROUP, 1)), None, at(3))
+    assert skipped(blocks) == {5: 3, 10: 4, 15: 4, 20: 4}
+
+
+def test_a_run_without_an_epoch_tells_its_counts_before_it_is_forgotten() -> None:
+    assembly = make()
+    blocks = assembly.receive(whole(GROUP, 1, 2), None, at(0))
+    for trigger in (1, 2):
+        blocks += assembly.receive(whole(GROUP, trigger), None, at(1))
+    for epoch in (7, 8):
+        blocks += assembly.receive(of(epoch, whole(GROUP, 1)), None, at(epoch))
+    told = {int(row["trigger"]): int(row["duplicates"]) for block in blocks for row in block.revised}
+    assert told == {1: 5, 2: 5}
+
+
+def test_an_epoch_that_may_have_no_run_closes_none() -> None:
+    assembly = make()
+    for epoch in range(1, 65):
+        assembly.receive(of(epoch, whole(GROUP, 1)), None, at(0))
+    for epoch in (62, 63, 64):
+        assembly.receive(of(epoch, make_block(GROUP, [(2, 0)])), None, at(1))
+    assert assembly.receive(of(100, whole(GROUP, 1)), None, at(2))[-1].triggers == 0
+    assert assembly.open == 3
+
+
+def test_an_epoch_joins_the_run_that_the_group_opened_for_it_by_itself_even_if_that_is_over() -> None:
+    runs = Runs()
+    assembly = make(runs=runs)
+    assembly.receive(whole(GROUP, 1, 2, 3), None, at(0))
+    runs.of(7, 0)  # another group has the epoch already: run 2
+    later = lambda trigger: time_of(trigger) + HOUR_NS  # noqa: E731
+    blocks = assembly.receive(whole(GROUP, 1, 2, when=later), None, at(1))
+    blocks += assembly.receive(whole(GROUP, 1, when=lambda trigger: time_of(trigger) + 2 * HOUR_NS), None, at(2))
+    assert {int(row["run"]) for row in rows_of(blocks)} == {2, 3}
+    blocks += assembly.receive(of(7, whole(GROUP, 2, when=later)), None, at(3))
+    blocks += assembly.flush(at(4))
+    keys = [(run, trigger) for _, run, trigger, _ in closed(blocks)]
+    assert len(keys) == len(set(keys))
+
+
+def test_epochs_without_end_are_remembered_in_bounded_memory() -> None:
+    assembly = make()
+    for hour in range(20):
+        for epoch in range(1000 * hour + 1, 1000 * hour + 65):
+            assembly.receive(of(epoch, whole(GROUP, 1)), None, at((hour + 1) * 3_700_000_000_000))
+    assert len(assembly._runs._over) <= EPOCHS_MOST
+    assembly.receive(of(1, whole(GROUP, 1)), None, at(21 * 3_700_000_000_000))
+    assert assembly.counts.aside == {"epoch": 5}
+
+
+def test_a_restart_that_is_noticed_takes_no_run_that_an_epoch_has_in_the_group() -> None:
+    assembly = make()
+    blocks = assembly.receive(whole(GROUP, 1, 2, 3), None, at(0))
+    blocks += assembly.receive(of(7, make_block(GROUP, [(1, 0)])), None, at(1))
+    blocks += assembly.close_due(at(1 + TIMEOUT)) + assembly.close_due(at(2 + 2 * TIMEOUT))
+    again = whole(GROUP, 1, 2, when=lambda trigger: time_of(trigger) + HOUR_NS)
+    blocks += assembly.receive(again, None, at(3 * TIMEOUT))
+    assert closed(blocks) == [
+        *((0, 1, trigger, 5) for trigger in (1, 2, 3)),
+        (7, 2, 1, 1),
+        *((0, 3, trigger, 5) for trigger in (1, 2)),
+    ]
+
+
+def test_what_was_out_of_reach_once_stays_so_though_the_front_goes_back() -> None:
+    """Else the database places one reading of a trigger, and the window, which does not hear of it, the next."""
+    group = make_group(3)
+    assembly = Assembly(group, timeout_ns=TIMEOUT, window=256, max_open=64, runs=Runs())
+    assembly.receive(of(7, whole(group, *range(1, 101))), None, at(0))
+    for tick, first in enumerate(range(101, 361, 20), 1):  # the third instrument is cut off
+        assembly.receive(
+            of(7, make_block(group, [(n, i) for n in range(first, first + 20) for i in (0, 1)])), None, at(1)
+        )
+        assembly.close_due(at((tick + 1) * TIMEOUT))
+    front = assembly._runs.current.progress.front
+    assembly.receive(of(7, make_block(group, [(100, 0)])), None, at(20 * TIMEOUT))
+    assert assembly.counts.aside == {"older": 1}
+    progress = assembly._runs.current.progress
+    progress.front = front - 200
+    assert progress.is_far(np.array([100, front - 127, front])).tolist() == [True, False, True]

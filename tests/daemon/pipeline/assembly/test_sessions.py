@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
+from daemon.pipeline.assembly.receipts import Receipts
+from daemon.pipeline.assembly.sessions import MOST, Sessions
 from daemon.pipeline.durable_state import DurableState
 from schemas.batch import ClosedBlock
 from schemas.readings import Array
@@ -136,9 +138,12 @@ def test_sessions_are_bounded_and_the_settled_ones_go_first() -> None:
     sessions["settled"][7] = 1
     assembly = make(sessions)
     join(assembly, 100_000)
-    with pytest.raises(ProtocolError, match="too-many-connections"):
-        join(assembly, 100_001)
     assert join(assembly, 8).resume == 0
+    for key in range(100_001, 100_001 + MOST - 2):
+        join(assembly, key)
+    with pytest.raises(ProtocolError, match="too-many-connections"):
+        join(assembly, 200_000)
+    assert len(assembly.sessions) == MOST
 
 
 def test_a_session_of_which_nobody_heard_for_a_month_is_forgotten() -> None:
@@ -178,3 +183,38 @@ def test_each_closed_block_says_what_is_true_of_the_blocks_up_to_it(data: st.Dat
             assert set(mine[:settled]) <= held
             assert not set(mine[received:]) & held
     assert held == {pair for mine in sent for pair in mine}
+
+
+def test_a_sender_that_comes_and_says_goodbye_without_end_fills_no_memory() -> None:
+    assembly = make()
+    for number in range(1000):
+        joined = join(assembly, session_key("crate", number))
+        assembly.sessions.disconnect(joined.column, ended=True)
+    (block,) = assembly.receive(epoch_7(whole(GROUP, 1)), None, at(1))
+    assert len(block.sessions) == 0
+
+
+def test_what_is_only_in_the_journal_is_not_committed_for_a_session_that_asks_for_more_than_before() -> None:
+    assembly = make()
+    joined = assembly.sessions.connect(KEY, first=0, spooled=True, now=at(0))
+    assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(joined.column, 0, 5), at(0))
+    assembly.receipts.spooled(1)
+    assert assembly.receipts.acknowledged()[0][joined.column] == 5
+    assembly.sessions.disconnect(joined.column)
+    assembly.sessions.tidy(at(1))
+    again = join(assembly)
+    assert again.resume == 5
+    assert assembly.receipts.acknowledged()[0][again.column] == 0
+    assembly.receipts.committed(1)
+    assert assembly.receipts.acknowledged()[0][again.column] == 5
+
+
+@pytest.mark.parametrize("is_uncertain", [False, True])
+def test_sessions_in_doubt_that_nobody_goes_on_with_keep_no_new_one_out(is_uncertain: bool) -> None:
+    table = np.array([(key, 5, 12, key) for key in range(1, MOST + 1)], SESSION)
+    sessions = Sessions(Receipts(), table, is_uncertain=is_uncertain)
+    joined = sessions.connect(MOST + 1, first=0, spooled=False, now=at(0))
+    assert (joined.resume, len(sessions)) == (0, MOST)
+    # The first one is forgotten: what it sends again may have come before.
+    again = sessions.connect(1, first=0, spooled=False, now=at(0))
+    assert not sessions.is_new(Origin.of(again.column, 0, 1)).any()

@@ -1,0 +1,85 @@
+"""Which run an epoch has is known after every start, whatever the folders of two hosts and the database say."""
+
+from pathlib import Path
+
+import numpy as np
+
+from backends.memory.store import MemoryStore
+from daemon.pipeline.durable_state import DurableState
+from daemon.pipeline.journal import Amount
+from daemon.pipeline.recovery import RecoveredGroup, runs_of
+from schemas.batch import JournalPosition
+from schemas.queries import LedgerTail, WindowReadings
+from schemas.readings import Array
+from tests.support.pipelines import FOREVER, eventually, journaling
+from tests.support.readings import history_of, make_block, make_group, whole
+
+GROUP = make_group()
+SMALL = {"window": 256, "max_open": 64, "timeout_ms": 20}
+
+
+def of(epoch: int, block: Array) -> Array:
+    block["epoch"] = epoch
+    return block
+
+
+async def rows_in(store: MemoryStore) -> list[tuple[int, int, int, int]]:
+    rows = np.concatenate([await store.ask(LedgerTail(group=GROUP, most=1000, run=run)) for run in range(1, 100)])
+    return sorted(rows[["epoch", "run", "trigger", "arrived"]].tolist())
+
+
+async def test_two_epochs_that_two_hosts_gave_the_same_run_are_two_runs(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path / "a", assembly=SMALL) as pipeline:
+        pipeline.receive(of(6, whole(GROUP, 1, 2)))
+        await eventually(lambda: pipeline.figures().committed.triggers == 2)
+        store.serving.clear()
+        pipeline.receive(of(7, whole(GROUP, 1, 2, 3)))
+    store.serving.set()
+    async with journaling(store, GROUP, tmp_path / "b", assembly=SMALL) as pipeline:
+        pipeline.receive(of(8, whole(GROUP, 1, 2, 3)))
+        await eventually(lambda: pipeline.figures().committed.triggers == 3)
+    async with journaling(store, GROUP, tmp_path / "a", assembly=SMALL) as pipeline:
+        await eventually(lambda: pipeline.figures().waiting.blocks == 0)
+        assert not pipeline.figures().dead_letters.blocks
+    assert await rows_in(store) == [
+        *((6, 1, trigger, 5) for trigger in (1, 2)),
+        *((7, 3, trigger, 5) for trigger in (1, 2, 3)),
+        *((8, 2, trigger, 5) for trigger in (1, 2, 3)),
+    ]
+    start, end = FOREVER
+    assert len(await store.ask(WindowReadings(group=GROUP, start_ns=start, end_ns=end))) == 8 * GROUP.size
+
+
+def test_an_epoch_of_which_only_the_ledger_tells_keeps_its_run() -> None:
+    """A store that writes in parts has the rows of a block before what is kept beside the position."""
+    history = history_of(GROUP, 1, 2, run=4)
+    history["epoch"] = 9
+    group = RecoveredGroup(
+        history=history,
+        position=JournalPosition(sequence=0),
+        journal=None,
+        amount=Amount(),
+        dead_letters=None,
+        state=DurableState(runs={3: 1}),
+    )
+    runs = runs_of([group])
+    assert (runs.of(9, 0), runs.of(3, 0), runs.of(10, 0)) == (4, 1, 5)
+
+
+async def test_the_run_under_way_is_remembered_though_others_have_higher_numbers(tmp_path: Path) -> None:
+    """Two readings with garbage for an epoch, and a restart: the machine's own epoch must not be over."""
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(of(7, whole(GROUP, 1, 2)))
+        for epoch in (1000, 2000, 3000):
+            pipeline.receive(of(epoch, make_block(GROUP, [(5, 1)])))
+            await eventually(lambda: not pipeline.figures().assembling)
+        pipeline.receive(of(7, make_block(GROUP, [(3, i) for i in range(4)])))
+        await eventually(lambda: pipeline.figures().committed.triggers == 6)
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(of(7, make_block(GROUP, [(3, 4)])))
+        pipeline.receive(of(7, whole(GROUP, 4)))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
+        assert pipeline.figures().assembled.aside == {}
+    assert (7, 1, 3, 5) in await rows_in(store)
