@@ -211,6 +211,14 @@ fuzz: $(INSTALLED) ## Fuzz sources, journal and configuration, guided by coverag
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r tests/fuzz/requirements.txt
 	exec $(BIN)/python -m tests.fuzz $(ARGS)
 
+.PHONY: simulate-faults
+simulate-faults: $(INSTALLED) ## Run seeds of the simulation, with all faults (ARGS="--seeds 200 --from 1", or ARGS="--minutes 60")
+	@exec $(BIN)/python -m tests.simulation $(ARGS)
+
+.PHONY: simulate-mutants
+simulate-mutants: $(INSTALLED) ## Take protections out, one at a time, and see that the simulation finds each
+	@exec $(BIN)/python -m tests.simulation.mutants $(ARGS)
+
 .PHONY: screenshots
 screenshots: $(INSTALLED) tools ## Make the pictures of the page in docs/images again
 	@TRIGGERLOG_SCREENSHOTS=1 $(BIN)/python -m pytest -m page $(ARGS)

@@ -6,9 +6,10 @@ import os
 import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from backends.base import Store, StoreError
+from backends.base import OtherJournal, Store, StoreError
 from daemon.api import api_server
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import durability_of, in_its_field, layout_of, store_of
@@ -129,6 +130,8 @@ class Service:
         )
         self._api = api_server(self, loaded)
         self._serving: asyncio.Task[None] | None = None
+        self._stop: asyncio.Event | None = None
+        self._failure: str | None = None
         self._background: list[asyncio.Task[None]] = []
         self._committing: list[asyncio.Task[None]] = []
 
@@ -148,6 +151,7 @@ class Service:
 
     async def serve(self, tasks: asyncio.TaskGroup, stop: asyncio.Event, ready: Callable[[Addresses], None]) -> None:
         """Start up, run until `stop`, and shut down; ready: called once readings are taken."""
+        self._stop = stop
         try:
             await self.startup(tasks, stop)
             if not stop.is_set():
@@ -156,6 +160,17 @@ class Service:
             await stop.wait()
         finally:
             await self.shutdown()
+        if self._failure is not None:
+            raise CommandFailed(self._failure)
+
+    def _give_up(self, group: str, error: OtherJournal) -> None:
+        """End, with what is here in the journal: the next start finds out what the database has."""
+        self._failure = (
+            f"group {group}: {error}; it was put back, or another daemon wrote as this logger: stop that one, or give"
+            " it another `logger`. What this daemon has is in its journal, and is stored after its next start"
+        )
+        if self._stop is not None:
+            self._stop.set()
 
     async def startup(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
         """Open the API first, which shows what the rest waits for; then the store, the pipelines, and the sources."""
@@ -227,6 +242,7 @@ class Service:
                 events=self.events,
                 clock=self._outside.clock,
                 availability_changed=self.reporter.look_at_store,
+                superseded=partial(self._give_up, section.name),
             )
             self.pipelines[section.name].take_again(recovered[section.name].again)
         self._note_risk()

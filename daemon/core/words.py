@@ -1,5 +1,6 @@
 """Words: how lines for an operator are put together."""
 
+import time
 from collections.abc import Iterable
 
 NAMED = 5
@@ -16,3 +17,8 @@ def listing(names: Iterable[str]) -> str:
 def ms(value: float | None) -> str:
     """Say a latency in milliseconds, for a table whose heading says the unit; a dash where there is none."""
     return "–" if value is None else f"{value:,.1f}"
+
+
+def utc(time_ns: int) -> str:
+    """A time in ns since 1970-01-01 UTC, to the millisecond."""
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(time_ns // 10**9))}.{time_ns // 10**6 % 1000:03d}Z"

@@ -2,12 +2,16 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
-from backends.base import StoreError
+import numpy as np
+
 from daemon.core.monitoring.events import Events
+from daemon.core.words import utc
 from daemon.pipeline.dead_letters import Letter, Outcome
 from daemon.pipeline.journal import Amount
 from schemas.batch import Durability
+from schemas.readings import Array
 
 QUIET_NS = 10_000_000_000
 """Backpressure is reported when there was none for so long; dead letters that follow others sooner, with the next."""
@@ -25,6 +29,7 @@ class Announcements:
         self._backpressure_ns = -QUIET_NS  # when it began or ended last
         self._rejected_ns = -QUIET_NS
         self._rejected = 0  # dead letters not reported yet
+        self._newest = (0, 0, 0)  # run, number and time of the highest trigger closed
 
     def _info(self, text: str) -> None:
         self._events.info(f"group {self._group}: {text}")
@@ -48,6 +53,33 @@ class Announcements:
             self._info("a restart was announced; a new run begins with the first trigger number that falls back")
         else:
             self._info(f"a restart was announced; run {run} has its epoch")
+
+    def remember(self, rows: Array) -> None:
+        """These triggers are closed: ledger dtype, ascending."""
+        if len(rows) and (found := _place(rows[-1])) > self._newest:
+            self._newest = found
+
+    def closed(self, rows: Array) -> None:
+        """These triggers were closed just now: ledger dtype, ascending. Report the numbers skipped before them."""
+        behind = np.flatnonzero(rows["skipped"])
+        if len(behind):
+            first = int(behind[0])
+            before = _place(rows[first - 1]) if first else self._newest
+            self._skipped(rows[first], before, len(behind) - 1, int(rows["skipped"].sum()))
+        self.remember(rows)
+
+    def _skipped(self, row: Any, before: tuple[int, int, int], more: int, every: int) -> None:
+        run, trigger, time_ns = _place(row)
+        count = int(row["skipped"])
+        when = f"before {utc(time_ns)}"
+        if before[:2] == (run, trigger - count - 1):
+            when = f"between {utc(before[2])} and {utc(time_ns)}"
+        numbers = f"numbers {trigger - count} to {trigger - 1}" if count > 1 else f"number {trigger - 1}"
+        further = f"; {every - count} more in {more} gaps behind" if more else ""
+        self._events.warning_seldom(
+            f"skipped by {self._group}",
+            f"group {self._group}: trigger {numbers} of run {run} never came: {count} {when}{further}",
+        )
 
     def lost_by_sender(self, readings: int) -> None:
         """A sender went on behind readings that never came, and that it has no more."""
@@ -110,14 +142,6 @@ class Announcements:
             " the server believes? See `triggerlog reconcile`"
         )
 
-    def other_journal(self, error: StoreError) -> None:
-        """Another daemon wrote as this logger: a position counts for one journal alone."""
-        self._events.warning_seldom(
-            f"other journal of {self._group}",
-            f"group {self._group}: {error}; another daemon writes as this logger, or the database is another copy: stop"
-            " the other one, or give it another `logger`, and start this daemon again",
-        )
-
     def rejected(self, letters: Sequence[Letter]) -> None:
         """The database rejected these, and they are dead letters now."""
         if not letters:
@@ -149,3 +173,8 @@ class Announcements:
                 f"{amount.readings} readings of {amount.triggers} triggers were discarded from the dead letters on"
                 " request"
             )
+
+
+def _place(row: Any) -> tuple[int, int, int]:
+    """Run, number and time of a trigger."""
+    return int(row["run"]), int(row["trigger"]), int(row["time_ns"])

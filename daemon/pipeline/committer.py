@@ -92,6 +92,7 @@ class Committer:
     settled: called with the number of blocks that are committed (or kept as dead letters) now, of those that closed in
     this process.
     availability_changed: called when `problem` comes or goes, however short it was.
+    superseded: called when the database turns out to be at the position of a journal that this one does not follow.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
     journal: the id of the journal that numbers are of.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
@@ -111,6 +112,7 @@ class Committer:
         announcements: Announcements,
         settled: Callable[[int], None],
         availability_changed: Callable[[], None],
+        superseded: Callable[[OtherJournal], None],
         account: JournalPosition | None = None,
         journal: int = 0,
     ) -> None:
@@ -136,6 +138,7 @@ class Committer:
         self._announcements = announcements
         self._settled = settled
         self._availability_changed = availability_changed
+        self._superseded = superseded
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
         self._follows: JournalPosition | None = self._acknowledged
 
@@ -179,9 +182,9 @@ class Committer:
                     self._note(str(away))
                     await self._backoff().pause()
             except OtherJournal as error:
-                # It stays so until an operator stops one of the two; what closes goes on into the journal.
-                self._announcements.other_journal(error)
+                # Nothing can be committed any more before it is known again what the database has.
                 self._note(str(error))
+                self._superseded(error)
                 await asyncio.sleep(OTHER_JOURNAL_S)
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)

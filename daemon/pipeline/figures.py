@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from daemon.pipeline.assembly import AssemblyCounts
 from daemon.pipeline.committer import CommitCounts
 from daemon.pipeline.journal import Amount
+from schemas.api.status import Recent
 from schemas.batch import JournalPosition
 
 
@@ -15,6 +16,7 @@ class PipelineFigures:
     """The figures of one group, in the order of the data's way; counts are those since the start.
 
     dropped: readings that sources threw away, by reason. lost_before: readings proven lost on their way here, by how.
+    skipped_lately, lost_lately: trigger numbers skipped, and readings so lost, lately.
     run, newest: the run under way, and its highest trigger closed.
     open, assembling: triggers being put together, and their readings.
     assembled: counts of the assembly.
@@ -29,11 +31,14 @@ class PipelineFigures:
     store_problem, store_problem_since_ns: why commits fail, and since when (CLOCK_MONOTONIC).
     at_risk, risk_ms: acknowledged readings that a crash of the server could lose, and how young they may be.
     lost: acknowledged, or in the journal, and gone.
-    dead_letters: what is in them now. retried: readings that were committed from there.
+    dead_letters: what is in them now. letters_aside, aside_since_ns: the readings of it that were set aside, and since
+    when there are any (UTC). retried: readings that were committed from there.
     """
 
     dropped: Mapping[str, int]
     lost_before: Mapping[str, int]
+    skipped_lately: Recent
+    lost_lately: Mapping[str, Recent]
     run: int
     newest: int | None
     open: int
@@ -56,6 +61,8 @@ class PipelineFigures:
     risk_ms: float
     lost: Amount
     dead_letters: Amount
+    letters_aside: int
+    aside_since_ns: int | None
     retried: int
 
     @property

@@ -3,8 +3,9 @@
 import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from backends.base import Store
+from backends.base import OtherJournal, Store
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
 from daemon.core.outside import Clock
@@ -18,6 +19,7 @@ from daemon.pipeline.dead_letters import Outcome, Retrying
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Instruments
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.lately import Lately
 from daemon.pipeline.recovery import RecoveredGroup
 from schemas.batch import ClosedBlock, Durability, Layout
 from schemas.config import Config
@@ -30,7 +32,9 @@ class Pipeline:
     Everything but `run`, `close`, `retry` and `discard` is called on the event loop and returns at once.
 
     availability_changed: called when the store goes away or comes back, as commits show it.
-    instruments: how each instrument is.
+    superseded: called when the store is at the position of another journal: this process can commit nothing more.
+    instruments: how each instrument is. connections: for sources: which connection has each session, by
+    `schemas.sessions.session_key`; a newer one takes the place of the older, whichever source it comes in by.
     """
 
     def __init__(
@@ -46,16 +50,21 @@ class Pipeline:
         events: Events,
         clock: Clock,
         availability_changed: Callable[[], None] = lambda: None,
+        superseded: Callable[[OtherJournal], None] = lambda error: None,
     ) -> None:
         self.group = group
+        self.connections: dict[int, Any] = {}
         self._now = clock.now
         self.layout = layout
         self.durability = durability
         self.instruments = Instruments(group, config.alarms, events)
         self._announcements = Announcements(group.name, events)
+        self._announcements.remember(recovered.history)
         self._recovered = recovered.amount
         self._dropped: dict[str, int] = {}
         self._lost: dict[str, int] = {}
+        self._skipped_lately = Lately()
+        self._lost_lately: dict[str, Lately] = {}
         self._assembly = Assembly(
             group,
             timeout_ns=int(config.assembly.timeout_ms * 1e6),
@@ -94,6 +103,7 @@ class Pipeline:
             announcements=self._announcements,
             settled=self._settled,
             availability_changed=availability_changed,
+            superseded=superseded,
             account=recovered.position,
             journal=0 if recovered.journal is None else recovered.journal.id,
         )
@@ -193,6 +203,7 @@ class Pipeline:
     def note_lost(self, readings: int, reason: str) -> None:
         """Count readings that are proven lost on their way here."""
         self._lost[reason] = self._lost.get(reason, 0) + readings
+        self._lost_lately.setdefault(reason, Lately()).note(self._lost[reason], self._now())
 
     def connect(self, *, spooled: bool, session: int | None = None, first: int = 0) -> Joined:
         """Let a sender that wants acknowledgements begin, or go on with its session.
@@ -225,6 +236,7 @@ class Pipeline:
         """Look after the instruments, a few times a second: report which fell silent, and which are out of step."""
         self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), self._now().monotonic_ns)
         self._assembly.sessions.tidy(self._now())
+        self._skipped_lately.note(self._assembly.counts.skipped, self._now())
 
     def announce_run(self, epoch: int) -> int | None:
         """The timing system was restarted, and has this epoch now; 0 where nobody knows it.
@@ -270,11 +282,13 @@ class Pipeline:
     def figures(self) -> PipelineFigures:
         """All counts and amounts as they are now."""
         assembly, backlog, committer = self._assembly, self._backlog, self._committer
-        lost = dataclasses.replace(backlog.lost)
+        now, lost = self._now(), dataclasses.replace(backlog.lost)
         lost.change(committer.lost.triggers, committer.lost.readings, committer.lost.blocks)
         return PipelineFigures(
             dropped=dict(self._dropped),
             lost_before=dict(self._lost),
+            skipped_lately=self._skipped_lately.recent(now),
+            lost_lately={reason: lately.recent(now) for reason, lately in self._lost_lately.items()},
             run=assembly.run,
             newest=assembly.newest,
             open=assembly.open,
@@ -295,10 +309,12 @@ class Pipeline:
             account_at_start=committer.account_at_start,
             store_problem=committer.problem,
             store_problem_since_ns=committer.problem_since_ns,
-            at_risk=committer.at_risk(self._now().monotonic_ns),
+            at_risk=committer.at_risk(now.monotonic_ns),
             risk_ms=committer.risk_ms,
             lost=lost,
             dead_letters=dataclasses.replace(self._dead_letters.amount),
+            letters_aside=self._dead_letters.aside_readings,
+            aside_since_ns=self._dead_letters.aside_since_ns,
             retried=self._retrying.readings,
         )
 
@@ -322,6 +338,8 @@ class Pipeline:
     def _handle(self, blocks: Sequence[ClosedBlock], *, rearm: bool = True) -> None:
         if blocks:
             self.instruments.note(blocks, self._now().monotonic_ns)
+            for block in blocks:
+                self._announcements.closed(block.ledger)
             self._backlog.put(blocks)
         if rearm and self._timer is None:
             self._arm()

@@ -17,6 +17,9 @@ class Cause(StrEnum):
 
     STORE = "store"  # the database does not answer
     DEAD = "dead"  # the database rejected readings for good
+    LOST = "lost"  # readings got lost on their way to the daemon
+    SKIPPED = "skipped"  # trigger numbers never came
+    ASIDE = "aside"  # readings are for no trigger that is known
     BACKPRESSURE = "backpressure"  # senders have to wait
     DURABILITY = "durability"  # the server keeps less than is asked of it
     DESYNCHRONISED = "desynchronised"  # instruments are out of step
@@ -37,6 +40,7 @@ class Alarm:
     text: what is wrong. fix: what to do.
     extent: how far it goes, in whatever counts: instruments, triggers, milliseconds.
     after_s: how long it has to last before it is shown.
+    began_s: when it began (UTC), where the status tells; else it began when the page first saw it.
     """
 
     cause: Cause
@@ -46,6 +50,7 @@ class Alarm:
     fix: str
     extent: float = 1.0
     after_s: float = 0.0
+    began_s: float | None = None
 
     @property
     def key(self) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.alarms.alarm import Alarm, Cause, Severity
+from dashboard.alarms.alarm import Alarm, Severity
 from dashboard.alarms.causes import alarms
 from schemas.api.status import Status
 
@@ -54,7 +54,7 @@ class AlarmBoard:
         """Take in a snapshot; return the alarms in force, as `shown`."""
         self._now_s = now_s = status.time_ns / 1e9
         for alarm in alarms(status, frozenset(self._entries)):
-            began_s = now_s - status.store.away_s if alarm.cause is Cause.STORE else now_s
+            began_s = now_s if alarm.began_s is None else alarm.began_s
             entry = self._entries.setdefault(alarm.key, _Entry(alarm=alarm, since_s=began_s, seen_s=now_s))
             entry.alarm, entry.seen_s = alarm, now_s
             if entry.acknowledged is not None and _is_worse(alarm, entry.acknowledged):

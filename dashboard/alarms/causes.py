@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dashboard.alarms import limits, visits
+from dashboard.alarms import gaps, limits, visits
 from dashboard.alarms.alarm import Alarm, Cause, Severity
 from dashboard.alarms.limits import Known, lasting
 from dashboard.alarms.slips import words
@@ -24,6 +24,9 @@ def alarms(status: Status, known: Known = frozenset()) -> list[Alarm]:
 
 
 LIMITS = (
+    gaps.lost,
+    gaps.skipped,
+    gaps.aside,
     limits.journal_filling,
     limits.stale_data,
     limits.missing_instruments,
@@ -52,6 +55,7 @@ def _store(status: Status) -> Iterator[Alarm]:
         severity=Severity.NOTE if starting else Severity.CRITICAL,
         text=f"{'Waiting for the database' if starting else 'Database away'}{why}",
         fix=f"Readings wait {_waiting(status)}; {look}.",
+        began_s=status.time_ns / 1e9 - store.away_s,
     )
 
 
@@ -69,7 +73,7 @@ def _room(status: Status) -> str:
 
 
 def _rejected(status: Status) -> Iterator[Alarm]:
-    lying = sum(group.dead_letters.readings for group in status.groups.values())
+    lying = sum(group.dead_letters.readings - group.dead_letters.aside for group in status.groups.values())
     dead = sum(group.readings.dead - group.dead_letters.retried for group in status.groups.values())
     if lying:
         yield Alarm(

@@ -32,6 +32,12 @@
 
   T.count = (value) => (value === null || value === undefined ? NONE : written(value, 0));
 
+  /* How often each of some reasons applied, those that did. */
+  T.reasons = function (counts) {
+    const some = Object.entries(counts).filter(([, n]) => n);
+    return some.map(([why, n]) => why.replaceAll("_", " ") + " " + T.count(n)).join(", ");
+  };
+
   T.time = (ms) => new Date(ms).toISOString().slice(11, 19);
 
   T.day = (ms) => new Date(ms).toISOString().slice(0, 10);

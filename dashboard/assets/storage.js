@@ -244,6 +244,7 @@
     ["committed", "= committed"],
     ["duplicate", "+ duplicate"],
     ["refused", "+ refused"],
+    ["aside", "+ aside", "for no trigger that is known; kept in the dead letters"],
     ["dead", "+ dead", "rejected by the database for good; stored as dead letters"],
     ["waiting", "+ waiting"],
     ["assembling", "+ assembling"],
@@ -252,9 +253,11 @@
     ["letters", "Dead letters", "readings that are there now, whenever they came"],
     ["complete", "Complete triggers"],
     ["incomplete", "Incomplete"],
+    ["skipped", "Skipped", "trigger numbers between those of a run that no trigger was closed for"],
+    ["lost", "Lost", "never received, and proven lost by the numbers of senders"],
   ]);
-  const PLAIN = /** @type {const} */ (["received", "recovered", "committed", "duplicate", "waiting", "assembling", "late", "complete", "incomplete"]);
-  const ALARMING = /** @type {const} */ (["refused", "dead", "unaccounted"]);
+  const PLAIN = /** @type {const} */ (["received", "recovered", "committed", "duplicate", "waiting", "assembling", "late", "complete", "incomplete", "skipped"]);
+  const ALARMING = /** @type {const} */ (["refused", "aside", "dead", "unaccounted", "lost"]);
 
   function account() {
     const rows = [];
@@ -270,9 +273,12 @@
         ...Object.fromEntries(ALARMING.map((name) => [name, alarming(totals[name])])),
       };
       rows.push({ key: group, cells });
-      for (const [why, n] of Object.entries(totals.reasons)) if (n) reasons.push(group + ": " + why.replaceAll("_", " ") + " " + T.count(n));
+      for (const [what, counts] of Object.entries({ refused: totals.reasons, aside: totals.aside_reasons, lost: totals.lost_how })) {
+        const why = T.reasons(counts);
+        if (why) reasons.push(what + ": " + group + ": " + why);
+      }
     }
     T.drawTable($("account"), "Where every reading went", ACCOUNT, rows, "");
-    T.text($("account-note"), reasons.length ? "refused: " + reasons.join(", ") : "");
+    T.text($("account-note"), reasons.join(" · "));
   }
 })(window.triggerlog);

@@ -157,14 +157,18 @@
     terms(T.find(place, "p.equation"), known);
     const adds = known.unaccounted === 0;
     const parts = [adds ? "✓ every reading is accounted for" : "✕ " + T.count(known.unaccounted) + " not accounted for"];
+    if (known.lost) parts.push(T.count(known.lost) + " more lost on their way (" + T.reasons(known.lost_how) + ")");
+    if (known.skipped) parts.push(T.count(known.skipped) + " trigger numbers never came");
     if (known.dead_letters) parts.push(T.count(known.dead_letters) + " in the dead letters");
     if (known.newest !== null) parts.push("newest " + T.count(known.newest));
     T.text(T.find(place, "p.verdict"), parts.join(" · "));
     T.attribute(place, "data-adds", String(adds));
   }
 
-  // What an earlier daemon left in the journal came in, too; most days there is none of it.
-  const TERMS = /** @type {const} */ (["received", "recovered", "committed", "duplicate", "refused", "dead", "waiting", "assembling"]);
+  const TERMS = /** @type {const} */ (["received", "recovered", "committed", "duplicate", "refused", "aside", "dead", "waiting", "assembling"]);
+  const ALARMING = ["refused", "aside", "dead"];
+  // What an earlier daemon left in the journal came in, too; most days there is none of it, and nothing is set aside.
+  const SELDOM = /** @type {const} */ (["recovered", "aside"]);
 
   /** @param {HTMLElement} place @param {Totals} known */
   function terms(place, known) {
@@ -172,11 +176,18 @@
     for (const name of TERMS) {
       const term = T.find(place, "[data-term=" + name + "]");
       T.text(T.find(term, "b"), T.count(known[name]));
-      T.attribute(term, "data-level", (name === "refused" || name === "dead") && known[name] ? "over" : null);
+      T.attribute(term, "data-level", ALARMING.includes(name) && known[name] ? "over" : null);
     }
-    for (const part of ["[data-term=recovered]", "[data-sign=recovered]"]) T.find(place, part).hidden = !known.recovered;
-    const reasons = Object.entries(known.reasons).filter(([, n]) => n).map(([why, n]) => why.replaceAll("_", " ") + " " + T.count(n));
-    T.text(T.find(place, "[data-term=refused] .name"), " refused" + (reasons.length ? " (" + reasons.join(", ") + ")" : ""));
+    for (const name of SELDOM) {
+      for (const part of ["term", "sign"]) T.find(place, "[data-" + part + "=" + name + "]").hidden = !known[name];
+    }
+    because("refused", T.reasons(known.reasons));
+    because("aside", T.reasons(known.aside_reasons));
+
+    /** @param {string} name @param {string} reasons */
+    function because(name, reasons) {
+      T.text(T.find(place, "[data-term=" + name + "] .name"), " " + name + (reasons && " (" + reasons + ")"));
+    }
   }
 
   /** @param {HTMLElement} place */

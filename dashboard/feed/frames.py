@@ -124,6 +124,10 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
         "duplicate": readings.duplicate,
         "refused": sum(readings.refused.values()),
         "reasons": readings.refused,
+        "aside": sum(readings.aside.values()),
+        "aside_reasons": readings.aside,
+        "lost": sum(readings.lost.values()),
+        "lost_how": readings.lost,
         "dead": readings.dead,
         "dead_letters": group.dead_letters.readings,
         "waiting": readings.waiting,
@@ -133,6 +137,7 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
         "late": readings.late,
         "complete": group.triggers.complete,
         "incomplete": group.triggers.incomplete,
+        "skipped": group.triggers.skipped,
         "newest": group.triggers.newest,
     }
 

@@ -20,6 +20,9 @@ from schemas.states import (
     ReaderState,
 )
 
+LATELY_S = 600.0
+"""How long what was skipped or lost counts as recent, in s."""
+
 
 class Health(Model):
     """Body of `GET /health`."""
@@ -34,6 +37,13 @@ class Readiness(Model):
     reason: str | None = Field(default=None, description="why readings are not being committed; left out when ready")
 
 
+class Recent(Model):
+    """How often something happened within the last ten minutes (`LATELY_S`)."""
+
+    count: int = 0
+    since_ns: int | None = Field(default=None, description="when the first of them was noticed; null where none was")
+
+
 class TriggerCounts(Model):
     """Triggers since the daemon started."""
 
@@ -46,6 +56,7 @@ class TriggerCounts(Model):
     waiting: int = Field(description="closed, not yet committed (the backlog)")
     newest: int | None = Field(description="the highest trigger number closed in this run")
     skipped: int = Field(description="trigger numbers between those of a run that no trigger was closed for")
+    skipped_lately: Recent = Field(default=Recent(), description="those of them that were noticed lately")
     rate: float = Field(description="triggers closed a second")
     commit_rate: float = Field(description="triggers committed a second")
 
@@ -65,6 +76,7 @@ class ReadingCounts(Model):
     refused: dict[str, int] = Field(description="never stored, by reason")
     aside: dict[str, int] = Field(description="for no trigger that is known, by reason; kept in the dead letters")
     lost: dict[str, int] = Field(description="never received, and proven lost by the numbers of senders; by how")
+    lost_lately: dict[str, Recent] = Field(default={}, description="those of them that were noticed lately")
     dead: int = Field(
         description="in batches the store rejected for good, or damaged in the journal; they lie in the state folder"
     )
@@ -85,11 +97,16 @@ class ReadingCounts(Model):
 
 
 class DeadLetterCounts(Model):
-    """What the database rejected for good and nobody has dealt with; it lies in the state folder, whenever it came."""
+    """What the database rejected for good, or assembly set aside, and nobody has dealt with.
+
+    It lies in the state folder, whenever it came.
+    """
 
     letters: int = Field(default=0, description="triggers, and what came late for one, each by itself")
     triggers: int = 0
     readings: int = 0
+    aside: int = Field(default=0, description="readings among them that assembly set aside: they are for no trigger")
+    aside_since_ns: int | None = Field(default=None, description="when the oldest of these was; null without any")
     retried: int = Field(default=0, description="readings committed from there since the daemon started")
 
 
@@ -301,8 +318,8 @@ class Status(Model):
     events: list[Event] = Field(description="the last few, newest first")
     limits: dict[str, float] = Field(
         description="limits in force, by their names in `[alarms]` of the configuration: commit_p99_ms, stale_s, "
-        "quiet_s, missing_instruments, backlog_triggers, journal_full_in_min, slow_visits, visit_stands_s, "
-        "visits_are_critical"
+        "quiet_s, missing_instruments, skipped_triggers, lost_readings, aside_readings, backlog_triggers, "
+        "journal_full_in_min, slow_visits, visit_stands_s, visits_are_critical"
     )
     cpu_percent: float = Field(description="of one core, this process, lately")
     memory_mib: float = Field(description="resident memory of this process")

@@ -103,6 +103,23 @@ class AlarmConfig(Section):
     missing_instruments: int = Field(
         default=1, ge=1, description="So many instruments missing, silent or never heard, of all groups, are an alarm."
     )
+    skipped_triggers: int = Field(
+        default=1,
+        ge=1,
+        description="So many trigger numbers of a group that never came, within the last ten minutes, are an alarm. "
+        "Raise it for a group that does not take part in every trigger.",
+    )
+    lost_readings: int = Field(
+        default=1,
+        ge=1,
+        description="So many readings of a group that are proven lost on their way, within the last ten minutes, are "
+        "an alarm. Raise it where datagrams may get lost.",
+    )
+    aside_readings: int = Field(
+        default=1,
+        ge=1,
+        description="So many readings of a group that lie in the dead letters, set aside, are an alarm.",
+    )
     backlog_triggers: int = Field(
         default=5_000,
         ge=1,

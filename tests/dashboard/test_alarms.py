@@ -1,4 +1,5 @@
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -180,6 +181,67 @@ def test_a_journal_that_fills_tells_how_soon_it_is_full(full_in_s: float, severi
     found = {alarm.key: alarm for alarm in alarms(status(**away))}
     assert (found["filling"].severity if "filling" in found else None) is severity
     assert "filling" not in keys(full_in_s=float(full_in_s), drained_in_s=0.0)
+
+
+# --- gaps ---------------------------------------------------------------------------------------------------------
+
+
+def test_trigger_numbers_that_never_came_are_a_warning_since_they_were_found_and_until_it_is_long_ago() -> None:
+    board = AlarmBoard()
+    (told,) = board.update(status(skipped=1244))
+    assert (told["key"], told["severity"]) == ("skipped", "warning")
+    assert told["text"] == "Trigger numbers that never came, in the last 10 min: bpm 1,244"
+    assert "/gaps" in told["action"]
+    assert told["since_ms"] == pytest.approx(NOW_NS / 1e6 - 60_000, abs=1)
+    assert board.update(status(at_s=5.0, skipped=1244, lately_s=None)) == []
+
+
+def test_readings_that_senders_lost_are_critical_and_lost_datagrams_a_warning() -> None:
+    (both,) = alarms(status(lost={"sender": 1200, "datagrams": 35}))
+    assert (both.key, both.severity, both.extent) == ("lost", Severity.CRITICAL, 1235)
+    assert both.text == (
+        "Readings lost on their way in the last 10 min: bpm 1,235 (senders no longer had 1,200, about 35 in datagrams)"
+    )
+    assert "hold more" in both.fix
+    (datagrams,) = alarms(status(lost={"datagrams": 35}))
+    assert datagrams.severity is Severity.WARNING
+    assert datagrams.text.endswith("(about 35 in datagrams)")
+    assert "receive_buffer_kib" in datagrams.fix
+    assert alarms(status(lost={"sender": 1200}, lately_s=None)) == []
+
+
+def test_readings_set_aside_are_a_warning_of_their_own_and_not_rejected_by_the_database() -> None:
+    (told,) = alarms(status(aside={"ahead": 524, "conflict": 2}))
+    assert (told.key, told.severity) == ("aside", Severity.WARNING)
+    assert told.text == (
+        "Readings set aside, as they are for no trigger that is known: bpm 526 (ahead 524, conflict 2 since the start)"
+    )
+    assert "dead-letters list FILE" in told.fix
+    assert told.began_s == pytest.approx(NOW_NS / 1e9 - 60)
+    assert keys(aside={"ahead": 524}, dead=3) == ["dead", "aside"]
+    before = status(aside={"ahead": 524})
+    before.groups["bpm"].readings.aside.clear()
+    assert alarms(before)[0].text.endswith("that is known: bpm 524")
+    assert alarms(status(aside={"ahead": 524}, lately_s=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("figure", "limit", "cause"),
+    [
+        (lambda count: {"skipped": count}, "skipped_triggers", "skipped"),
+        (lambda count: {"lost": {"datagrams": count}}, "lost_readings", "lost"),
+        (lambda count: {"aside": {"older": count}}, "aside_readings", "aside"),
+    ],
+)
+def test_gaps_come_at_their_limit_and_go_well_within_it(
+    figure: Callable[[int], dict[str, Any]], limit: str, cause: str
+) -> None:
+    limits = status().limits | {limit: 100}
+    assert keys(limits=limits, **figure(99)) == []
+    assert keys(limits=limits, **figure(100)) == [cause]
+    known = frozenset([cause])
+    assert [alarm.key for alarm in alarms(status(limits=limits, **figure(90)), known)] == [cause]
+    assert alarms(status(limits=limits, **figure(89)), known) == []
 
 
 # --- what people say of them ------------------------------------------------------------------------------------------

@@ -216,6 +216,10 @@ interface Totals {
   duplicate: number;
   refused: number;
   reasons: Record<string, number>;
+  aside: number;
+  aside_reasons: Record<string, number>;
+  lost: number;
+  lost_how: Record<string, number>;
   dead: number;
   dead_letters: number;
   waiting: number;
@@ -225,6 +229,7 @@ interface Totals {
   late: number;
   complete: number;
   incomplete: number;
+  skipped: number;
   newest: Value;
 }
 
@@ -759,6 +764,7 @@ interface Triggerlog {
   factor(value: number): string;
   seconds(value: Value | undefined): string;
   count(value: Value | undefined): string;
+  reasons(counts: Record<string, number>): string;
   time(ms: number): string;
   day(ms: number): string;
   moment(ms: number): string;

@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse
 
 from schemas.api.readings import ChannelDescription, GroupDescription, Readings
 from schemas.api.status import (
+    DeadLetterCounts,
     DiskStatus,
     Event,
     ExperimentStatus,
@@ -24,6 +25,7 @@ from schemas.api.status import (
     Latency,
     ReaderStatus,
     ReadingCounts,
+    Recent,
     Slip,
     SourceStatus,
     Status,
@@ -66,6 +68,10 @@ FIGURES: dict[str, Any] = {
     "embedded": True,
     "shortfall": {},
     "refused": {},
+    "aside": {},
+    "lost": {},
+    "skipped": 0,
+    "lately_s": 60.0,
     "off_by": 0,
     "missing_a_trigger": 0.0,
     "quiet_s": 0.0,
@@ -75,6 +81,9 @@ FIGURES: dict[str, Any] = {
         "stale_s": 2.0,
         "quiet_s": 30.0,
         "missing_instruments": 1,
+        "skipped_triggers": 1,
+        "lost_readings": 1,
+        "aside_readings": 1,
         "backlog_triggers": 1000,
     }
     | {"journal_full_in_min": 30.0, "slow_visits": 10, "visit_stands_s": 300, "visits_are_critical": 0},
@@ -93,7 +102,8 @@ FIGURES: dict[str, Any] = {
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
 `past` names experiments, `under_way` how many blocks of one there are; `past_visits` names runs of visits,
 `shown_visits` how many visits a run has; `readers` says how each workload differs from READER; `slips` says how an
-instrument in state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the totals still."""
+instrument in state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the totals still; `lately_s` says how
+long ago triggers were skipped, and readings lost and set aside: None that it was long ago, and is dealt with."""
 
 
 READER: dict[str, Any] = {
@@ -127,7 +137,11 @@ def _slips(name: str, letters: list[str], figures: dict[str, Any]) -> list[tuple
     return [(n, SLIPPED | given.get(str(n), {})) for n, letter in enumerate(letters) if letter == "d"]
 
 
-def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -> GroupStatus:
+def _recent(count: int, since_ns: int | None) -> Recent:
+    return Recent(count=count, since_ns=since_ns) if count and since_ns is not None else Recent()
+
+
+def group_status(name: str, size: int, figures: dict[str, Any], sequence: int, time_ns: int) -> GroupStatus:
     """One group of a snapshot, consistent with itself: received is the sum of where readings went."""
     letters = ["o"] * size
     for number, letter in figures["states"].get(name, {}).items():
@@ -136,7 +150,8 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
     waiting = int(figures["waiting"] + (swing + 1) * 2 * figures["wave"])
     counted = sequence if figures["count"] is None else figures["count"]
     committed = counted * 25
-    refused = sum(figures["refused"].values())
+    refused, aside = sum(figures["refused"].values()), sum(figures["aside"].values())
+    since_ns = None if figures["lately_s"] is None else time_ns - int(figures["lately_s"] * 1e9)
     parts = {
         "committed": committed * size,
         "duplicate": counted // 4,
@@ -159,22 +174,30 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int) -
             account_at_start=0,
             waiting=waiting,
             newest=committed + waiting,
-            skipped=0,
+            skipped=figures["skipped"],
+            skipped_lately=_recent(figures["skipped"], since_ns),
             rate=figures["rate"] + swing * 0.4,
             commit_rate=figures["commit_rate"] + swing * 0.3,
         ),
         readings=ReadingCounts(
-            received=sum(parts.values()) + refused + figures["off_by"],
+            received=sum(parts.values()) + refused + aside + figures["off_by"],
             recovered=0,
             account_at_start=0,
             late=counted // 8,
             at_risk=figures["at_risk"],
             refused=figures["refused"],
-            aside={},
-            lost={},
+            aside=figures["aside"],
+            lost=figures["lost"],
+            lost_lately={how: _recent(count, since_ns) for how, count in figures["lost"].items()},
             rate=figures["rate"] * size,
             commit_rate=figures["commit_rate"] * size,
             **parts,
+        ),
+        dead_letters=DeadLetterCounts(
+            letters=len(figures["aside"]) if since_ns else 0,
+            readings=aside if since_ns else 0,
+            aside=aside if since_ns else 0,
+            aside_since_ns=since_ns if aside else None,
         ),
         commit_ms=Latency(p50=figures["p50"] + swing * 0.1, p99=figures["p99"] + swing * 0.6, max=figures["p99"] * 1.4),
         missing_now=sum(STATE_LETTERS[letter] not in WELL for letter in letters),
@@ -218,7 +241,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
             commits=sequence * 25,
             retries=0,
         ),
-        groups={name: group_status(name, size, figures, sequence) for name, size in figures["groups"].items()},
+        groups={name: group_status(name, size, figures, sequence, time_ns) for name, size in figures["groups"].items()},
         sources=[
             SourceStatus(
                 kind="tcp",

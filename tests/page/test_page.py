@@ -37,6 +37,20 @@ def test_the_numbers_are_those_of_the_status(stage: Stage, page: Page) -> None:
     expect(page.locator("#store")).to_contain_text("sync: survives a crash of the server")
 
 
+def test_gaps_are_told_where_there_are_any(stage: Stage, page: Page) -> None:
+    aside = page.locator("#totals [data-term=aside]")
+    expect(page.locator("#totals .verdict")).to_contain_text("accounted for")
+    expect(aside).to_be_hidden()
+    stage.figures(aside={"ahead": 524, "conflict": 2}, lost={"sender": 1200, "datagrams": 35}, skipped=1244)
+    expect(aside).to_have_text("526 aside (ahead 524, conflict 2)")
+    expect(page.locator("#totals")).to_have_attribute("data-adds", "true")
+    verdict = page.locator("#totals .verdict")
+    expect(verdict).to_contain_text("1,235 more lost on their way (sender 1,200, datagrams 35)")
+    expect(verdict).to_contain_text("1,244 trigger numbers never came")
+    for key, severity in (("lost", "critical"), ("skipped", "warning"), ("aside", "warning")):
+        expect(page.locator(f".alarm[data-key={key}]")).to_have_attribute("data-severity", severity)
+
+
 def test_readings_that_are_not_accounted_for_are_called_out(stage: Stage, page: Page) -> None:
     stage.figures(off_by=11)
     expect(page.locator("#totals")).to_have_attribute("data-adds", "false")

@@ -63,11 +63,12 @@ async def logging_to_memory(
     *groups: InstrumentGroup,
     folder: Path | None = None,
     position: JournalPosition | None = None,
+    history: Array | None = None,
     **sections: dict[str, float],
 ) -> AsyncIterator[Logger]:
     """Pipelines that commit into memory until the end of the block; sections change the configuration.
 
-    folder: of the dead letters.
+    folder: of the dead letters. history: ledger rows from before.
     """
     config = Config.model_validate(
         {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
@@ -86,7 +87,7 @@ async def logging_to_memory(
             durability=Durability.SYNC,
             runs=runs,
             recovered=RecoveredGroup(
-                history=np.empty(0, ledger_dtype(group.size)),
+                history=np.empty(0, ledger_dtype(group.size)) if history is None else history,
                 position=position or JournalPosition(sequence=0),
                 journal=None,
                 amount=Amount(),

@@ -109,6 +109,7 @@ def _figures(group: GroupStatus) -> dict[str, str | Text]:
         "backlog": Text(f"{group.backlog_mib:,.1f} MiB in memory{paused}", "bold red" if paused else ""),
         "journal": f"{group.journal_mib:,.1f} MiB on disk{_outlook(group)}",
         "complete, incomplete": f"{triggers.complete:,}, {triggers.incomplete:,}",
+        "trigger numbers skipped": Text(f"{triggers.skipped:,}", "yellow" if triggers.skipped_lately.count else ""),
         "instruments missing now": Text(missing, "yellow" if group.missing_now else ""),
         "out of step": Text(_out_of_step(group), "bold yellow" if group.desynchronised_now else ""),
         "missing a trigger": f"{group.missing_a_trigger:,.2f}",
@@ -143,12 +144,14 @@ def _refused(status: Status) -> list[str]:
     groups = [(f"{name}: ", group.readings.refused) for name, group in status.groups.items()]
     sources = [(f"{source.kind} {source.address}: ", source.refused) for source in status.sources]
     reasons = [f"{who}{reason} {n:,}" for who, refused in groups + sources for reason, n in refused.items() if n]
-    dead = [f"{name}: dead {g.readings.dead:,}" for name, g in status.groups.items() if g.readings.dead]
-    dead += [
-        f"{n}: dead letters {g.dead_letters.readings:,}" for n, g in status.groups.items() if g.dead_letters.letters
-    ]
+    for name, group in status.groups.items():
+        readings, letters = group.readings, group.dead_letters
+        reasons += [f"{name}: set aside, {reason} {n:,}" for reason, n in readings.aside.items() if n]
+        reasons += [f"{name}: lost, {how} {n:,}" for how, n in readings.lost.items() if n]
+        reasons += [f"{name}: dead {readings.dead:,}"] if readings.dead else []
+        reasons += [f"{name}: dead letters {letters.readings:,}"] if letters.letters else []
     lost = [f"{s.kind} {s.address}: lost datagrams {s.lost_datagrams:,}" for s in status.sources if s.lost_datagrams]
-    return [*reasons, *dead, *lost]
+    return [*reasons, *lost]
 
 
 def _event(event: Event) -> Text:

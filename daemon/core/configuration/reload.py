@@ -13,11 +13,14 @@ from schemas.config import SOURCES, Config, ConfigError
 
 RELOADABLE = frozenset(
     {
+        "alarms.aside_readings",
         "alarms.backlog_triggers",
         "alarms.commit_p99_ms",
         "alarms.journal_full_in_min",
+        "alarms.lost_readings",
         "alarms.missing_instruments",
         "alarms.quiet_s",
+        "alarms.skipped_triggers",
         "alarms.slow_visits",
         "alarms.stale_s",
         "alarms.visit_stands_s",

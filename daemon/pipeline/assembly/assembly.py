@@ -165,6 +165,7 @@ class Assembly:
         if origin is None:
             origin = Origin.of(-1, 0, len(block))
         self.counts.received += len(block)
+        self._unplaced.refill(now.monotonic_ns)
         out: list[ClosedBlock] = []
         for start in range(0, len(block), self._slice):
             part = slice(start, start + self._slice)
@@ -274,8 +275,7 @@ class Assembly:
         slots = run.window.slots(block["trigger"])
         far = (slots == UNKNOWN) & run.progress.is_far(block["trigger"])
         if far.any():
-            front = run.progress.front
-            older = far & (block["trigger"] < front) if front is not None else np.zeros(len(block), bool)
+            older = far & run.progress.is_older(block["trigger"])
             self._set_aside(block[older], origin[older], run.run, AsideReason.OLDER)
             ahead = far & ~older
             self._hold(run, block[ahead], origin[ahead], now, out)
@@ -413,18 +413,21 @@ class Assembly:
         """Let readings that can be put nowhere go on with the next closed block, as such."""
         if not len(block):
             return
-        if not self.sets_aside:
-            self._refuse("no_room_aside", origin)
-            return
+        fits = self._unplaced.fits(block, run, reason) if self.sets_aside else np.zeros(len(block), bool)
+        if not fits.all():
+            self._refuse("no_room_aside", origin[~fits])
+            block, origin = block[fits], origin[fits]
+            if not len(block):
+                return
         self.receipts.wait_in_next_block(origin)
         self._unplaced.set_aside(block, run, reason)
         name = reason.name.lower()
         self.counts.aside[name] = self.counts.aside.get(name, 0) + len(block)
 
     def _accept_near(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
-        far = run.progress.is_far(block["trigger"])
+        far = (run.window.slots(block["trigger"]) == UNKNOWN) & run.progress.is_far(block["trigger"])
         if far.any():
-            behind = far & (block["trigger"] < (run.progress.front or 0))
+            behind = far & run.progress.is_older(block["trigger"])
             self._set_aside(block[behind], origin[behind], run.run, AsideReason.OLDER)
             self._set_aside(block[far & ~behind], origin[far & ~behind], 0, AsideReason.AHEAD)
         self._accept(run, block[~far], origin[~far], now, out)

@@ -62,9 +62,11 @@ class Progress:
         """Which trigger numbers lie outside the window: bool, shape (n,)."""
         if self.front is None:
             return np.ones(len(triggers), bool)
-        # Compared without subtracting, which could overflow on a garbage trigger number.
-        high = min(MOST_TRIGGER, self.front + self._half)
-        return np.asarray((triggers < self._low) | (triggers >= high))
+        return np.asarray(self.is_older(triggers) | (triggers >= min(MOST_TRIGGER, self.front + self._half)))
+
+    def is_older(self, triggers: Array) -> Array:
+        """Which trigger numbers lie before the window, or once did: bool, shape (n,)."""
+        return np.asarray(triggers < self._low)
 
     def is_stray(self, block: Array) -> Array:
         """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""

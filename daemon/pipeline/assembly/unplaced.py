@@ -9,6 +9,11 @@ from schemas.ledger import ledger_dtype
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
+A_SECOND = 1024
+"""Readings of one instrument set aside in a second; more are refused, or a mad sender would fill the disk."""
+
+SECOND_NS = 1_000_000_000
+
 
 class Unplaced:
     """Collects what belongs to triggers that were closed before, and what belongs to none."""
@@ -17,6 +22,30 @@ class Unplaced:
         self._group = group
         self._merged: list[Merged] = []
         self._aside: list[tuple[Array, int, AsideReason]] = []
+        self._left = np.full(group.size, A_SECOND, np.int32)
+        self._refilled_ns = -SECOND_NS
+
+    def refill(self, monotonic_ns: int) -> None:
+        """Let each instrument have its share again, if a second has passed."""
+        if monotonic_ns - self._refilled_ns >= SECOND_NS:
+            self._refilled_ns = monotonic_ns
+            self._left[:] = A_SECOND
+
+    def fits(self, block: Array, run: int, reason: AsideReason) -> Array:
+        """Which readings may be set aside, each instrument's first ones: bool, shape (n,).
+
+        What the database can place is no burden, however much comes at once.
+        """
+        if reason is AsideReason.OLDER and run:
+            return np.ones(len(block), bool)
+        instruments = block["instrument"]
+        order = np.argsort(instruments, kind="stable")
+        ordered = instruments[order]
+        rank = np.empty(len(block), np.intp)
+        rank[order] = np.arange(len(block)) - np.searchsorted(ordered, ordered)
+        fits = np.asarray(rank < self._left[instruments])
+        np.subtract.at(self._left, instruments[fits], 1)
+        return fits
 
     @property
     def is_empty(self) -> bool:

@@ -114,11 +114,21 @@ class Window:
         self._ledger[places] = ledger
 
     def recall(self, ledger: Array) -> None:
-        """These triggers, ascending, were closed by an earlier process."""
+        """These triggers, ascending, were closed by an earlier process.
+
+        It may have ended before it gave out rows in which only counts had changed.
+        """
+        triggers = ledger["trigger"]
+        skipped = np.diff(triggers, prepend=triggers[0] - 1 - ledger["skipped"][0]) - 1
+        changed = ledger["skipped"] != skipped
+        ledger = ledger.copy()
+        ledger["skipped"] = skipped
         self.close(ledger)
-        self._skipped[ledger["trigger"] & self._mask] = ledger["skipped"]
-        self._behind_gaps = ledger["trigger"][ledger["skipped"] > 0].tolist()
-        self._highest = int(ledger["trigger"][-1])
+        self._skipped[triggers & self._mask] = skipped
+        self._counting[triggers[changed] & self._mask] = True
+        self.is_counting = bool(changed.any())
+        self._behind_gaps = triggers[skipped > 0].tolist()
+        self._highest = int(triggers[-1])
 
     def apart(self, block: Array) -> Array:
         """How far readings lie from their closed trigger in time, in ns: int64, shape (n,); FAR of one that is none."""

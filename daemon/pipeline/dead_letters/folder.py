@@ -67,6 +67,7 @@ class DeadLetters:
 
     All but `open`, `read` and what is awaited returns at once.
 
+    amount: what is pending. aside_readings: those of it that assembly set aside.
     quota_bytes: `room` is what is left of it; `keep` does not look at it.
     """
 
@@ -74,12 +75,14 @@ class DeadLetters:
         self, folder: Path, group: InstrumentGroup, outside: Outside, *, quota_bytes: int = QUOTA_BYTES
     ) -> None:
         self.amount = Amount()
+        self.aside_readings = 0
         self._folder = folder
         self._group = group
         self._quota_bytes = quota_bytes
         self._clock, self._disk, self._workers = outside.clock, outside.disk, outside.workers
         self._identity = Identity(folder, outside)
         self._pending: dict[int, Letter] = {}  # by serial, ascending
+        self._aside: dict[int, Letter] = {}  # those of them that assembly set aside
         self._of_key: dict[Key, list[Letter]] = {}
         self._of_block: dict[tuple[int, int], set[Key]] = {}  # by journal and number
         self._segments: dict[Path, _Segment] = {}
@@ -144,12 +147,17 @@ class DeadLetters:
         if pending:
             self._segments[letter.path].pending += 1
             self._pending[letter.serial] = letter
-            if not letter.is_aside:
+            if letter.is_aside:
+                self._aside[letter.serial] = letter
+                self.aside_readings += letter.readings
+            else:
                 self._of_key.setdefault(letter.key, []).append(letter)
             self.amount.change(letter.triggers, letter.readings, 1)
 
     def _forget(self, letter: Letter) -> None:
         del self._pending[letter.serial]
+        if self._aside.pop(letter.serial, None) is not None:
+            self.aside_readings -= letter.readings
         self._segments[letter.path].pending -= 1
         same = self._of_key.get(letter.key, [])
         if letter in same:
@@ -164,6 +172,11 @@ class DeadLetters:
     def pending(self) -> list[Letter]:
         """All that is neither committed nor discarded, by serial."""
         return list(self._pending.values())
+
+    @property
+    def aside_since_ns(self) -> int | None:
+        """When the oldest was kept of what assembly set aside (UTC); None without any."""
+        return next((letter.kept_ns for letter in self._aside.values()), None)
 
     @property
     def to_retry(self) -> Iterator[Letter]:

@@ -15,7 +15,6 @@ from daemon.sources.limits import Networks, Refusals
 from daemon.sources.tcp.acceptor import Acceptor, MakesListening
 from daemon.sources.tcp.admission import Admission
 from daemon.sources.tcp.connection import Connection
-from daemon.sources.tcp.sessions import connected
 from schemas.api.status import SourceStatus
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
@@ -149,7 +148,7 @@ class TcpSource:
         if greeting.session is not None:
             assert greeting.sender is not None
             key = session_key(greeting.sender, greeting.session)
-            older = connected(pipeline).get(key)
+            older = pipeline.connections.get(key)
             if older is not None:
                 older.fence()
         self._admission.check(connection)
@@ -159,7 +158,7 @@ class TcpSource:
             if key is not None:
                 refused = int(pipeline.acknowledged()[1][joined.column])
                 connection.join(key, first=greeting.first, resume=joined.resume, refused=refused)
-                connected(pipeline)[key] = connection
+                pipeline.connections[key] = connection
         self._admission.greet(connection)
 
     def joined(self, connection: Connection) -> None:
@@ -192,7 +191,7 @@ class TcpSource:
         del self._columns[connection.group][column]
         self._again[connection.group].discard(column)
         if connection.session is not None:
-            del connected(pipeline)[connection.session]
+            del pipeline.connections[connection.session]
         pipeline.disconnect(column, ended=connection.is_goodbye)
 
     def refuse(self, reason: str, address: str) -> None:

@@ -11,7 +11,7 @@ from daemon.sources.kinds import KINDS
 from daemon.telemetry.exposition.visits import visiting
 from daemon.telemetry.exposition.workloads import reading
 from daemon.telemetry.status.reporter import Reporter
-from schemas.api.status import GroupStatus, Status
+from schemas.api.status import LATELY_S, GroupStatus, Status
 from schemas.states import DaemonState
 
 _TRIGGERS = (
@@ -106,8 +106,8 @@ def _store(status: Status) -> Iterator[Metric]:
     yield CounterMetricFamily("triggerlog_commit_retries", "Transactions tried again.", value=status.store.retries)
 
 
-_BY_REASON = (
-    ("refused", "Readings never stored, by reason."),
+# Not counters: these fall where what was missing comes after all, or the database can place it.
+_MAY_FALL = (
     ("aside", "Readings for no trigger that is known, kept in the dead letters, by reason."),
     ("lost", "Readings never received, and proven lost by the numbers of senders, by how."),
 )
@@ -130,18 +130,46 @@ def _counters(status: Status) -> Iterator[Metric]:
     for name, group in status.groups.items():
         retried.add_metric([name], group.dead_letters.retried)
     yield retried
-    for key, text in _BY_REASON:
-        family = CounterMetricFamily(f"triggerlog_readings_{key}", text, labels=["group", "reason"])
+    refused = CounterMetricFamily(
+        "triggerlog_readings_refused", "Readings never stored, by reason.", labels=["group", "reason"]
+    )
+    for name, group in status.groups.items():
+        for reason, count in group.readings.refused.items():
+            refused.add_metric([name, reason], count)
+    yield refused
+
+
+def _by_reason(status: Status) -> Iterator[Metric]:
+    labels = ["group", "reason"]
+    for key, text in _MAY_FALL:
+        family = GaugeMetricFamily(f"triggerlog_readings_{key}", text, labels=labels)
         for name, group in status.groups.items():
             for reason, count in getattr(group.readings, key).items():
                 family.add_metric([name, reason], count)
         yield family
+    lately = GaugeMetricFamily("triggerlog_readings_lost_lately", f"Readings proven lost {_LATELY}.", labels=labels)
+    for name, group in status.groups.items():
+        for reason, recent in group.readings.lost_lately.items():
+            lately.add_metric([name, reason], recent.count)
+    yield lately
 
+
+_LATELY = f"within the last {LATELY_S:.0f} s"
 
 _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
     ("instruments", "Instruments of the group.", lambda group: group.instruments),
     ("triggers_open", "Triggers being put together.", lambda group: group.triggers.open),
     ("triggers_waiting", "Triggers closed and not yet committed.", lambda group: group.triggers.waiting),
+    (
+        "triggers_skipped",
+        "Trigger numbers between those of a run that no trigger was closed for.",
+        lambda group: group.triggers.skipped,
+    ),
+    (
+        "triggers_skipped_lately",
+        f"Trigger numbers found skipped {_LATELY}.",
+        lambda group: group.triggers.skipped_lately.count,
+    ),
     ("readings_waiting", "Readings closed and not yet committed.", lambda group: group.readings.waiting),
     ("readings_assembling", "Readings of triggers being put together.", lambda group: group.readings.assembling),
     (
@@ -169,10 +197,15 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
     ("backpressure", "1 while TCP senders are held back.", lambda group: group.backpressure),
     (
         "dead_letters",
-        "Triggers, and late parts of triggers, that lie in the dead letters.",
+        "Triggers, late parts of triggers, and parts of blocks set aside, that lie in the dead letters.",
         lambda group: group.dead_letters.letters,
     ),
     ("dead_letter_readings", "Readings that lie in the dead letters.", lambda group: group.dead_letters.readings),
+    (
+        "dead_letter_readings_aside",
+        "Readings that lie in the dead letters since they are for no trigger that is known.",
+        lambda group: group.dead_letters.aside,
+    ),
     ("instruments_missing", "Instruments missing, silent or never seen.", lambda group: group.missing_now),
     (
         "missing_a_trigger",
@@ -194,6 +227,7 @@ def _gauges(status: Status) -> Iterator[Metric]:
         for name, group in status.groups.items():
             family.add_metric([name], float(value(group)))
         yield family
+    yield from _by_reason(status)
     yield from _slips(status)
 
 

@@ -45,6 +45,9 @@ LIMITS = (
     "stale_s",
     "quiet_s",
     "missing_instruments",
+    "skipped_triggers",
+    "lost_readings",
+    "aside_readings",
     "backlog_triggers",
     "journal_full_in_min",
     "slow_visits",
@@ -253,6 +256,7 @@ def _triggers(figures: PipelineFigures, rates: GroupRates) -> TriggerCounts:
         waiting=figures.waiting.triggers,
         newest=figures.newest,
         skipped=figures.assembled.skipped,
+        skipped_lately=figures.skipped_lately,
         rate=rates.closed_triggers,
         commit_rate=rates.committed_triggers,
     )
@@ -263,6 +267,8 @@ def _dead_letters(figures: PipelineFigures) -> DeadLetterCounts:
         letters=figures.dead_letters.blocks,
         triggers=figures.dead_letters.triggers,
         readings=figures.dead_letters.readings,
+        aside=figures.letters_aside,
+        aside_since_ns=figures.aside_since_ns,
         retried=figures.retried,
     )
 
@@ -278,6 +284,7 @@ def _readings(figures: PipelineFigures, rates: GroupRates) -> ReadingCounts:
         refused=figures.refused,
         aside=figures.aside,
         lost=dict(figures.lost_before),
+        lost_lately=dict(figures.lost_lately),
         dead=figures.committed.dead_readings + figures.lost.readings,
         waiting=figures.waiting.readings,
         assembling=figures.assembling,

@@ -253,6 +253,29 @@ async def test_metrics_are_what_prometheus_reads() -> None:
         )
 
 
+async def test_gaps_are_in_the_status_and_in_the_metrics() -> None:
+    async with served() as api:
+        await api.commit(1, 2, 12)
+        api.logger.pipelines["bpm"].note_lost(7, "datagrams")
+        api.service.reporter.sample()
+        group = (await api.client.get("/api/v1/status")).json()["groups"]["bpm"]
+        assert (group["triggers"]["skipped"], group["triggers"]["skipped_lately"]["count"]) == (9, 9)
+        assert group["readings"]["lost"] == {"datagrams": 7}
+        assert group["readings"]["lost_lately"]["datagrams"]["count"] == 7
+        metrics = (await api.client.get("/metrics")).text
+        for line in (
+            'triggerlog_triggers_skipped{group="bpm"} 9.0',
+            'triggerlog_triggers_skipped_lately{group="bpm"} 9.0',
+            'triggerlog_readings_lost{group="bpm",reason="datagrams"} 7.0',
+            'triggerlog_readings_lost_lately{group="bpm",reason="datagrams"} 7.0',
+            'triggerlog_dead_letter_readings_aside{group="bpm"} 0.0',
+        ):
+            assert line in metrics
+        api.logger.pipelines["bpm"].note_lost(-2, "datagrams")
+        metrics = (await api.client.get("/metrics")).text
+        assert 'triggerlog_readings_lost_lately{group="bpm",reason="datagrams"} 5.0' in metrics
+
+
 async def test_stream_sends_whole_snapshots() -> None:
     async with served() as api:
         async with websockets.connect(api.url.replace("http", "ws") + "/api/v1/stream", proxy=None) as stream:

@@ -84,6 +84,15 @@ def test_refusals_are_told_by_reason() -> None:
     assert "Refused" not in shown(overview(status_of(), "here"))
 
 
+def test_gaps_are_told_by_group_and_reason() -> None:
+    text = shown(overview(status_of(skipped=1244, aside={"ahead": 524}, lost={"sender": 7, "datagrams": 0}), "here"))
+    assert figure(text, "trigger numbers skipped") == "1,244"
+    assert "bpm: set aside, ahead 524" in text
+    assert "bpm: lost, sender 7" in text
+    assert "datagrams" not in text
+    assert "bpm: dead letters 524" in " ".join(text.split())
+
+
 def test_missing_instruments_and_events_are_told() -> None:
     events = [{"time_ns": 1_000_000_000, "severity": "warning", "text": "bpm_007 is silent"}]
     text = shown(overview(status_of(states={"bpm": {"7": "s"}}, events=events), "here"))

@@ -298,6 +298,8 @@ def children(state: Path) -> dict[str, psutil.Process]:
     readings = re.search(r'kind = "tcp"\nport = (\d+)', (state / "demo.toml").read_text())
     assert api
     assert readings
+    # Where the account of the server cannot reach the folder, its data lies elsewhere.
+    folders = [str(state), *(str(path.resolve()) for path in state.rglob("postgresql"))]
     marks = {
         "daemon": f"run {state}",
         "sender": f"--port {readings[1]} ",
@@ -310,7 +312,7 @@ def children(state: Path) -> dict[str, psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
         for name, mark in marks.items():
-            if mark in words and (name != "database" or str(state) in words):
+            if mark in words and (name != "database" or any(folder in words for folder in folders)):
                 found[name] = process
     return found
 

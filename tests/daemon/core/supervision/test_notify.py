@@ -19,7 +19,7 @@ from tests.support.service_manager import Ear
 pytestmark = pytest.mark.slow
 
 STOPPER = str(Path(__file__).parents[3] / "support" / "stopped_threads.py")
-STUCK = "journal's thread of group bpm"
+STUCK = "journal's keeper of group bpm"
 
 
 @pytest.fixture(params=["path", "abstract"])

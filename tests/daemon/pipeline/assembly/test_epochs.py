@@ -192,6 +192,21 @@ def test_the_order_in_which_triggers_open_does_not_matter() -> None:
         assert [last[number] for number in numbers.tolist()] == (np.diff(numbers, prepend=19) - 1).tolist()
 
 
+def test_counts_that_were_not_given_out_before_the_end_are_right_after_a_restart() -> None:
+    before = make()
+    blocks = before.receive(of(7, whole(GROUP, 5)), None, at(0))
+    blocks += before.receive(of(7, make_block(GROUP, [(105, 3)])), None, at(1))
+    blocks += before.close_due(at(1 + TIMEOUT))
+    for trigger in (6, 7, 8):
+        blocks += before.receive(of(7, whole(GROUP, trigger)), None, at(2 + TIMEOUT))
+    rows = {int(row["trigger"]): row for block in blocks for part in (block.ledger, block.revised) for row in part}
+    history = np.array([rows[trigger] for trigger in sorted(rows)])
+    assert history["skipped"].tolist() != [0, 0, 0, 0, 96]
+    after = make(runs=Runs(1, {7: 1}), history=history, epochs={7})
+    (block,) = after.close_due(at(0))
+    assert {int(row["trigger"]): int(row["skipped"]) for row in block.revised}[105] == 96
+
+
 def test_a_gap_that_was_divided_is_told_before_its_run_is_forgotten() -> None:
     assembly = make()
     blocks = assembly.receive(of(7, whole(GROUP, 1, 10, 20)), None, at(0))

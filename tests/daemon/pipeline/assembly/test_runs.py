@@ -264,7 +264,8 @@ def test_a_mad_instrument_cannot_fill_the_memory() -> None:
         run_of(assembly, 21 + k)
     assert assembly.held <= 1100
     assembly.close_due(at(100 + TIMEOUT))
-    assert assembly.counts.aside == {"ahead": 4000}
+    assert assembly.counts.aside == {"ahead": 1024}
+    assert assembly.counts.refused == {"no_room_aside": 4000 - 1024}
     assert assembly.run == 1
 
 

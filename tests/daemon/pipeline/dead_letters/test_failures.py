@@ -185,6 +185,7 @@ async def test_what_was_set_aside_is_kept_by_reason_and_no_database_gets_it(tmp_
     await letters.keep(letters.address([(part, reason.name) for part, reason in aside_parts(block)], 4))
     await keep(letters, 5, block_of(7, 1))
     assert letters.amount == Amount(blocks=3, triggers=1, readings=3 + 12)
+    assert letters.aside_readings == 3
     assert letters.of_block(4) == {(ASIDE, AsideReason.AHEAD), (ASIDE, AsideReason.OLDER)}
     assert not letters.has((ASIDE, AsideReason.AHEAD))
     # They hold up nothing that comes after them.
@@ -194,6 +195,7 @@ async def test_what_was_set_aside_is_kept_by_reason_and_no_database_gets_it(tmp_
     assert (outcome.committed, outcome.readings, outcome.rejected) == (1, 12, 0)
     for found in (letters, opened(tmp_path)):
         assert [letter.is_aside for letter in found.pending] == [True, True]
+        assert (found.aside_readings, found.aside_since_ns) == (3, found.pending[0].kept_ns)
         older, ahead = (found.read(letter) for letter in found.pending)
         assert older.aside is not None
         assert ahead.aside is not None
@@ -201,6 +203,7 @@ async def test_what_was_set_aside_is_kept_by_reason_and_no_database_gets_it(tmp_
         assert ahead.aside.readings["trigger"].tolist() == [100, 102]
         assert found.pending[1].reason == "AHEAD"
     assert (await letters.discard()).readings == 3
+    assert (letters.aside_readings, letters.aside_since_ns) == (0, None)
     assert opened(tmp_path).pending == []
 
 

@@ -1,0 +1,101 @@
+"""Alarms of gaps: readings that are lost, trigger numbers that never came, readings for no trigger that is known."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from dashboard.alarms.alarm import Alarm, Cause, Severity
+from dashboard.alarms.limits import WITHIN, Known, lasting
+from schemas.api.status import LATELY_S, GroupStatus, Status
+
+LATELY = f"in the last {lasting(LATELY_S)}"
+
+HOWS = {"sender": "senders no longer had {:,}", "datagrams": "about {:,} in datagrams"}
+"""How readings got lost, by the names of the status."""
+
+
+def lost(status: Status, known: Known) -> Iterator[Alarm]:
+    """Readings are proven lost. Critical but for datagrams, of which a network may lose some."""
+    over = _over(_all_lost(status), "lost_readings", Cause.LOST, status, known)
+    if not over:
+        return
+    recent = [status.groups[name].readings.lost_lately for name in over]
+    hows = {how: sum(group[how].count for group in recent if how in group) for how in HOWS}
+    yield Alarm(
+        cause=Cause.LOST,
+        severity=Severity.CRITICAL if hows["sender"] else Severity.WARNING,
+        text=f"Readings lost on their way {LATELY}: {_named(over)}"
+        f" ({', '.join(HOWS[how].format(count) for how, count in hows.items() if count)})",
+        fix="See what kept the senders away for longer than they can hold readings, or let them hold more."
+        if hows["sender"]
+        else "See whether the network or `receive_buffer_kib` is too small for the datagrams, or send over TCP.",
+        extent=sum(over.values()),
+        began_s=_earliest_s(one.since_ns for group in recent for one in group.values()),
+    )
+
+
+def _all_lost(status: Status) -> dict[str, int]:
+    return {
+        name: sum(recent.count for recent in group.readings.lost_lately.values())
+        for name, group in status.groups.items()
+    }
+
+
+def skipped(status: Status, known: Known) -> Iterator[Alarm]:
+    """Trigger numbers were left out: no reading of them came from any instrument."""
+    recent = {name: group.triggers.skipped_lately for name, group in status.groups.items()}
+    counts = {name: one.count for name, one in recent.items()}
+    over = _over(counts, "skipped_triggers", Cause.SKIPPED, status, known)
+    if over:
+        yield Alarm(
+            cause=Cause.SKIPPED,
+            severity=Severity.WARNING,
+            text=f"Trigger numbers that never came, {LATELY}: {_named(over)}",
+            fix="Look at the timing system, and at what all senders have in common. The events name the numbers; "
+            "`/api/v1/groups/GROUP/gaps` lists all.",
+            extent=sum(over.values()),
+            began_s=_earliest_s(recent[name].since_ns for name in over),
+        )
+
+
+def aside(status: Status, known: Known) -> Iterator[Alarm]:
+    """Readings were set aside, and nobody has dealt with them. A warning: they are kept."""
+    counts = {name: group.dead_letters.aside for name, group in status.groups.items()}
+    over = _over(counts, "aside_readings", Cause.ASIDE, status, known)
+    if over:
+        why = _reasons(status.groups[name] for name in over)
+        yield Alarm(
+            cause=Cause.ASIDE,
+            severity=Severity.WARNING,
+            text=f"Readings set aside, as they are for no trigger that is known: {_named(over)}{why}",
+            fix="`triggerlog dead-letters list FILE` tells why: look at their trigger numbers, clocks and epochs. "
+            "`dead-letters export` writes them to a file, `discard` deletes them.",
+            extent=sum(over.values()),
+            began_s=_earliest_s(status.groups[name].dead_letters.aside_since_ns for name in over),
+        )
+
+
+def _reasons(groups: Iterable[GroupStatus]) -> str:
+    """Why, as far as it happened since the daemon started."""
+    counts: dict[str, int] = {}
+    for group in groups:
+        for reason, count in group.readings.aside.items():
+            counts[reason] = counts.get(reason, 0) + count
+    parts = [f"{reason} {count:,}" for reason, count in counts.items() if count > 0]
+    return f" ({', '.join(parts)} since the start)" if parts else ""
+
+
+def _over(counts: Mapping[str, int], limit: str, cause: Cause, status: Status, known: Known) -> dict[str, int]:
+    """The groups at their limit or over it; of an alarm in force those that are not well within it."""
+    least = status.limits.get(limit)
+    if least is None:
+        return {}
+    return {
+        name: count for name, count in counts.items() if count and count >= least * (WITHIN if cause in known else 1)
+    }
+
+
+def _named(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _earliest_s(times_ns: Iterable[int | None]) -> float | None:
+    return min((time_ns / 1e9 for time_ns in times_ns if time_ns is not None), default=None)

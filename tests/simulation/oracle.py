@@ -1,0 +1,224 @@
+"""The oracle: it knows every reading that was made, and compares what the daemon said and what there is with it."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from schemas.batch import Stream
+from schemas.ledger import unpack_missing
+from schemas.readings import Array
+from tests.simulation.disk import Drive
+from tests.simulation.machine import Crate, Machine, Reading, is_mark
+from tests.simulation.plan import Settings
+from tests.simulation.store import RecordingStore
+
+SHOWN = 4
+"""Readings that a finding names."""
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """What must not be. kind: by which findings are counted; text: with the readings."""
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+@dataclass
+class Oracle:
+    """What is true, and what was found.
+
+    drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database, or to
+    their sender. taken_back: what the database has had, and lost. older_database: it was put back, and knows less of
+    sessions.
+    """
+
+    settings: Settings
+    machine: Machine
+    store: RecordingStore
+    drives: Sequence[Drive]
+    findings: list[Finding] = field(default_factory=list)
+    may_be_lost: set[int] = field(default_factory=set)
+    older_database: bool = False
+    taken_back: set[int] = field(default_factory=set)
+    acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)  # by crate: its start, and so many readings
+
+    def find(self, kind: str, text: str) -> None:
+        """Note a finding, the first ten of a kind."""
+        if sum(finding.kind == kind for finding in self.findings) < 10:
+            self.findings.append(Finding(kind, text))
+
+    # --- while it runs ------------------------------------------------------------------------------------------
+
+    def see_acknowledged(self, crate: Crate, done: int) -> None:
+        """The first `done` readings of the crate's newest stream are acknowledged to it now."""
+        before = self.acknowledged_of(crate)
+        if done <= before:
+            return
+        self.acknowledged[crate.number] = len(crate.streams), done
+        self._see_kept(crate.streams[-1][before:done], *self.settings.crates[crate.number])
+
+    def acknowledged_of(self, crate: Crate) -> int:
+        """So many readings of its newest stream are acknowledged."""
+        stream, done = self.acknowledged.get(crate.number, (0, 0))
+        return done if stream == len(crate.streams) else 0
+
+    def see_resumed(self, crate: Crate, resume: int) -> None:
+        """A daemon that has just started goes on there: it must have what lies before.
+
+        It needs not be durable again, where a process was killed and the machine was not: the crate still holds it.
+        """
+        before = self.acknowledged_of(crate)
+        taken = [reading for reading in crate.streams[-1][before:resume] if not self._is_stored(reading.mark)]
+        written = {mark for drive in self.drives for mark in drive.written_marks(is_mark)}
+        absent = [reading for reading in taken if reading.mark not in written]
+        if absent:
+            self.find("resumed behind what is there", _named(absent))
+
+    def see_forgotten(self, crate: Crate) -> None:
+        """The crate starts again, and has lost what is not acknowledged: only its sender had promised it."""
+        if crate.streams:
+            self.may_be_lost.update(reading.mark for reading in crate.streams[-1][self.acknowledged_of(crate) :])
+
+    def _see_kept(self, readings: Sequence[Reading], ack: str, has_session: bool) -> None:
+        absent = [reading for reading in readings if not self._is_stored(reading.mark)]
+        if not absent:
+            return
+        durable = self._durable_marks(only_dead_letters=ack == "committed")
+        absent = [reading for reading in absent if reading.mark not in durable]
+        if absent and (not has_session or self.older_database):
+            times = self._times()
+            absent = [reading for reading in absent if times[reading.key] == 1]
+        if absent:
+            where = "in the database" if ack == "committed" else "on the disk"
+            self.find(f"acknowledged, and not {where}", _named(absent))
+
+    def _is_stored(self, mark: int) -> bool:
+        return self.store.marks[mark] > 0 or mark in self.taken_back or mark in self.may_be_lost
+
+    def _durable_marks(self, *, only_dead_letters: bool) -> set[int]:
+        """Marks in what a power cut now could not take."""
+        found: set[int] = set()
+        for drive in self.drives:
+            for path, inode in drive.durable_inodes():
+                if not only_dead_letters or "dead-letters" in path.parts:
+                    found |= inode.durable_marks(is_mark)
+        return found
+
+    def see_taken_back(self, marks: Iterable[int], *, for_good: bool) -> None:
+        """The database lost these again; for_good: nobody promised that they would come back."""
+        self.taken_back.update(marks)
+        self.older_database = True
+        if for_good:
+            self.may_be_lost.update(marks)
+
+    # --- at the end ---------------------------------------------------------------------------------------------
+
+    def see_end(self, dead: Counter[int]) -> None:
+        """All is healed and drained. dead: how often each mark is in the dead letters."""
+        (kept,) = self.store._groups.values()
+        rows, ledger = kept.everything(), kept.rows()
+        self._see_each_once(Counter(rows["mark"].tolist()), dead)
+        self._see_values(rows)
+        self._see_runs(rows)
+        self._see_ledger(rows, ledger)
+        self._see_gaps(ledger, dead)
+        self._see_account(rows, ledger, kept.positions)
+
+    def _see_each_once(self, stored: Counter[int], dead: Counter[int]) -> None:
+        times = self._times()
+        for crate in self.machine.crates:
+            _, has_session = self.settings.crates[crate.number]
+            sent = [r for r in crate.sent if r.mark not in self.may_be_lost]
+            if not has_session or self.older_database:
+                # The two cannot be told apart.
+                sent = [r for r in sent if times[r.key] == 1]
+            lost = [r for r in sent if not stored[r.mark] and not dead[r.mark]]
+            if lost:
+                self.find("lost", f"{len(lost)} of {len(crate.sent)} of crate {crate.number}: {_named(lost)}")
+            twice = [r for r in crate.sent if stored[r.mark] > 1]
+            if twice and (has_session or self.settings.epochs):
+                self.find("stored twice", f"{len(twice)} of crate {crate.number}: {_named(twice)}")
+            aside = [r for r in crate.sent if stored[r.mark] and dead[r.mark]]
+            if aside and has_session and self.settings.epochs:
+                self.find("stored and a dead letter", f"{len(aside)} of crate {crate.number}: {_named(aside)}")
+
+    def _times(self) -> Counter[tuple[int, int, int]]:
+        """How often each key was given to a reading: an instrument with wrong numbers gives one twice."""
+        return Counter(reading.key for reading in self.machine.readings.values())
+
+    def _see_values(self, rows: Array) -> None:
+        for row in rows:
+            reading = self.machine.readings.get(int(row["mark"]))
+            if reading is None:
+                self.find("nobody sent it", f"{row}")
+            elif (reading.trigger, reading.instrument) != (int(row["trigger"]), int(row["instrument"])):
+                self.find("stored as another", f"{reading} as {row}")
+
+    def _see_runs(self, rows: Array) -> None:
+        """One start of the timing system is one run. Without epochs that is a guess, and no promise."""
+        if not (self.settings.epochs):
+            return
+        readings = self.machine.readings
+        marks = zip(rows["mark"].tolist(), rows["run"].tolist(), strict=True)
+        pairs = {(readings[mark].start, run) for mark, run in marks if mark in readings}
+        for k, name in ((0, "start of the timing system in two runs"), (1, "run of two starts of the timing system")):
+            for value, times in sorted(Counter(pair[k] for pair in pairs).items()):
+                if times > 1:
+                    self.find(name, f"{value}: {sorted(pair for pair in pairs if pair[k] == value)}")
+
+    def _see_ledger(self, rows: Array, ledger: Array) -> None:
+        instruments = self.settings.instruments
+        there = Counter((int(r["run"]), int(r["trigger"]), int(r["instrument"])) for r in rows)
+        for key, times in there.items():
+            if times > 1:
+                self.find("two readings of one key", f"{key}")
+        said: set[tuple[int, int, int]] = set()
+        for row in ledger:
+            missing = unpack_missing(row["missing"], instruments)
+            key = int(row["run"]), int(row["trigger"])
+            said |= {(*key, int(i)) for i in np.flatnonzero(~missing)}
+            if int(row["arrived"]) != int((~missing).sum()):
+                self.find("the ledger's count is not its bitmap", f"{key}: {row['arrived']}")
+        for name, keys in (
+            ("the ledger has it, the data does not", said - set(there)),
+            ("the data has it, the ledger does not", set(there) - said),
+        ):
+            if keys:
+                self.find(name, f"{len(keys)}: {sorted(keys)[:SHOWN]}")
+
+    def _see_gaps(self, ledger: Array, dead: Counter[int]) -> None:
+        """What a row calls skipped is what lies between it and the one before; a rejected trigger was not skipped."""
+        if not self.settings.epochs or self.older_database:
+            return  # what the database lost again was closed, and not skipped
+        rejected = {self.machine.readings[mark].trigger for mark in dead}
+        for run in np.unique(ledger["run"]).tolist():
+            rows = np.sort(ledger[ledger["run"] == run], order="trigger")
+            for before, row in itertools.pairwise(rows):
+                low, high, skipped = int(before["trigger"]), int(row["trigger"]), int(row["skipped"])
+                between = high - low - 1
+                if not between - sum(low < trigger < high for trigger in rejected) <= skipped <= between:
+                    self.find("the gap is not what was skipped", f"run {run}, {low} to {high}: {skipped}")
+
+    def _see_account(self, rows: Array, ledger: Array, positions: dict[Stream, Any]) -> None:
+        readings = sum(position.readings for position in positions.values())
+        triggers = sum(position.triggers for position in positions.values())
+        if readings != len(rows):
+            self.find("the account is not the rows", f"{readings} readings, and there are {len(rows)}")
+        if triggers != len(ledger):
+            self.find("the account is not the ledger", f"{triggers} triggers, and there are {len(ledger)}")
+
+
+def _named(readings: Sequence[Reading]) -> str:
+    first = ", ".join(
+        f"(start {r.start}, trigger {r.trigger}, instrument {r.instrument}, mark {r.mark & 0xFFFFFF})"
+        for r in readings[:SHOWN]
+    )
+    return f"{len(readings)} readings: {first}"

@@ -1,0 +1,255 @@
+"""A plan: all that a simulated run does, drawn beforehand from one seed, as plain data.
+
+Network, disk, store, machine and daemon draw from streams of random numbers of their own, here and while the plan is
+played, so that taking one event out leaves the others as they are.
+"""
+
+import dataclasses
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+Value = int | float | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What happens `at_s` seconds after the beginning. kind: a method of `world.Events`; settings: its arguments."""
+
+    at_s: float
+    kind: str
+    settings: dict[str, Value] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        settings = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return f"{self.at_s:.4f} s: {self.kind}({settings})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What stays the same during a run.
+
+    rate: triggers a second. epochs: whether readings carry the timing system's epoch. clocks_ms: how far the
+    instruments' clocks are apart at most. missing: part of the readings that never come. crates: for each sender what
+    it waits for (`committed`, `spooled`), and whether it has a session. in_parts: the database writes without
+    transactions. risk_ms: how much an asynchronous database may lose; 0 is a synchronous one.
+    """
+
+    instruments: int
+    crates: tuple[tuple[str, bool], ...]
+    rate: float
+    duration_s: float
+    first_trigger: int
+    epochs: bool
+    clocks_ms: float
+    missing: float
+    timeout_ms: float
+    window: int
+    in_parts: bool
+    risk_ms: float
+    segment_bytes: int
+    waiting_mib: float
+    kept: float
+    torn: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Settings and events of one run."""
+
+    seed: int
+    settings: Settings
+    events: tuple[Event, ...]
+
+    def without(self, indices: set[int]) -> Self:
+        """The same plan without these events."""
+        events = tuple(event for k, event in enumerate(self.events) if k not in indices)
+        return dataclasses.replace(self, events=events)
+
+    def stream(self, name: str) -> random.Random:
+        """Random numbers for one purpose."""
+        return random.Random(f"{self.seed} {name}")
+
+    def to_json(self) -> str:
+        """As text, to be committed."""
+        tree = dataclasses.asdict(self)
+        return json.dumps(tree, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote."""
+        tree = json.loads(text)
+        settings = tree["settings"] | {"crates": tuple((ack, session) for ack, session in tree["settings"]["crates"])}
+        events = tuple(Event(**event) for event in tree["events"])
+        return cls(seed=tree["seed"], settings=Settings(**settings), events=events)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What the senders of the plans to be drawn can do."""
+
+    epochs: bool = True
+    sessions: bool = True
+
+
+def draw(seed: int, protocol: Protocol = Protocol()) -> Plan:
+    """Draw a plan."""
+    settings = _settings(random.Random(f"{seed} settings"), protocol)
+    events = [
+        *_drawn(seed, "daemon", settings, DAEMON, 4),
+        *_drawn(seed, "network", settings, NETWORK, 5),
+        *_drawn(seed, "disk", settings, DISK, 3),
+        *_drawn(seed, "store", settings, STORE, 4),
+        *_drawn(seed, "machine", settings, MACHINE, 4),
+    ]
+    return Plan(seed=seed, settings=settings, events=tuple(sorted(events, key=lambda event: event.at_s)))
+
+
+def _settings(rng: random.Random, protocol: Protocol) -> Settings:
+    epochs = protocol.epochs and rng.random() < 0.8
+    crates = rng.randint(2, 4)
+    has_sessions = rng.random() < 0.8
+    return Settings(
+        instruments=rng.randint(crates, 8),
+        crates=tuple(
+            (
+                rng.choice(("committed", "committed", "spooled")),
+                protocol.sessions and has_sessions and rng.random() < 0.9,
+            )
+            for _ in range(crates)
+        ),
+        rate=rng.choice((10.0, 20.0, 40.0)),
+        duration_s=rng.uniform(6.0, 10.0),
+        first_trigger=rng.choice((0, 1, 1000, 1 << 40)),
+        epochs=epochs,
+        clocks_ms=rng.choice((0.0, 2.0, 2.0, 20.0)),
+        missing=rng.choice((0.0, 0.0, 0.02)),
+        timeout_ms=rng.choice((100.0, 300.0, 500.0)),
+        window=rng.choice((128, 1024, 1024)),
+        in_parts=rng.random() < 0.3,
+        risk_ms=rng.choice((0.0, 0.0, 0.0, 600.0)),
+        segment_bytes=rng.choice((4_000, 20_000, 1 << 20)),
+        waiting_mib=rng.choice((0.01, 256.0, 256.0)),
+        kept=rng.choice((0.0, 0.4, 0.8)),
+        torn=rng.choice((0.0, 0.2)),
+    )
+
+
+Draw = Callable[[random.Random, Settings], dict[str, Value]]
+
+
+def _drawn(seed: int, stream: str, settings: Settings, kinds: dict[str, Draw], most: int) -> Iterator[Event]:
+    """Events of one stream; each has random numbers of its own."""
+    rng = random.Random(f"{seed} {stream}")
+    for k in range(rng.randint(0, most)):
+        own = random.Random(f"{seed} {stream} {k}")
+        kind = own.choice(list(kinds))
+        at_s = own.uniform(0.2, settings.duration_s)
+        yield Event(at_s=at_s, kind=kind, settings=kinds[kind](own, settings))
+
+
+def _death(rng: random.Random, _: Settings) -> dict[str, Value]:
+    """When it dies: so many disk calls, or steps, after the event's moment."""
+    what = rng.choice(("disk", "disk", "step", "now"))
+    count = 0 if what == "now" else rng.randint(0, 40)
+    return {"what": what, "count": count, "down_s": rng.choice((0.05, 0.5, 3.0))}
+
+
+def _crate(rng: random.Random, settings: Settings) -> int:
+    return rng.randrange(len(settings.crates))
+
+
+def _for_s(rng: random.Random, *lengths: float) -> float:
+    return rng.choice(lengths) * rng.uniform(0.5, 1.0)
+
+
+DAEMON: dict[str, Draw] = {
+    "kill": _death,
+    "kill_again": _death,
+    "cut_power": _death,
+    "kill_then_cut_power": lambda rng, s: {**_death(rng, s), "down_s": 0.05, "after_s": _for_s(rng, 0.1, 0.5, 1.5)},
+    "restart": lambda rng, _: {"down_s": rng.choice((0.0, 0.5))},
+    "move": lambda rng, s: {**_death(rng, s), "power": rng.randint(0, 1)},
+}
+
+NETWORK: dict[str, Draw] = {
+    "cut": lambda rng, s: {
+        "crate": _crate(rng, s),
+        "nbytes": rng.randint(1, 400),
+        "notice_s": _for_s(rng, 0.0, 0.1, 3.0),
+        "other_s": _for_s(rng, 0.0, 0.1, 3.0),
+    },
+    "cut_acknowledgements": lambda rng, s: {"crate": _crate(rng, s), "nbytes": rng.randint(1, 64)},
+    "stale": lambda rng, s: {"crate": _crate(rng, s), "notice_s": _for_s(rng, 0.1, 3.0, 40.0)},
+    "partition": lambda rng, s: {"crate": _crate(rng, s), "for_s": _for_s(rng, 0.3, 2.0, 8.0)},
+    "delay": lambda rng, s: {
+        "crate": _crate(rng, s),
+        "delay_s": rng.choice((0.01, 0.2, 1.0)),
+        "for_s": _for_s(rng, 1.0, 3.0),
+    },
+    "slow_all": lambda rng, s: {"jitter_s": rng.choice((0.02, 0.3)), "for_s": _for_s(rng, 1.0, 3.0)},
+}
+
+DISK: dict[str, Draw] = {
+    "fail": lambda rng, _: {
+        "call": rng.choice(("sync", "sync", "append", "create", "sync_folder", "replace", "remove", "any")),
+        "times": rng.choice((1, 1, 2, 30)),
+        "skip": rng.randint(0, 6),
+        "short": rng.choice((0.0, 0.5, 0.9)),
+    },
+    "fail_sync_then_cut_power": lambda rng, _: {
+        "times": rng.choice((1, 2)),
+        "skip": rng.randint(0, 6),
+        "after_s": _for_s(rng, 0.3, 1.5),
+    },
+    "slow": lambda rng, _: {"delay_s": rng.choice((0.02, 0.5)), "for_s": _for_s(rng, 0.5, 3.0)},
+    "full": lambda rng, _: {"room": rng.choice((0, 100, 2_000)), "for_s": _for_s(rng, 0.5, 3.0)},
+}
+
+STORE: dict[str, Draw] = {
+    "outage": lambda rng, _: {"for_s": _for_s(rng, 0.1, 1.0, 5.0)},
+    "crash": lambda rng, _: {
+        "moment": rng.choice(("before", "in", "in", "after")),
+        "part": rng.random(),
+        "down_s": _for_s(rng, 0.0, 0.5, 3.0),
+        "daemon_too": int(rng.random() < 0.3),
+        "lost_s": rng.random(),
+    },
+    "lose": lambda rng, _: {"part": rng.random(), "down_s": _for_s(rng, 0.1, 1.0)},
+    "fall_back": lambda rng, _: {
+        "age_s": _for_s(rng, 0.2, 2.0),
+        "down_s": _for_s(rng, 0.2, 1.0),
+        "while_down": rng.randint(0, 1),
+    },
+    "reject": lambda rng, _: {
+        "modulus": rng.choice((7, 20)),
+        "remainder": rng.randrange(7),
+        "for_s": _for_s(rng, 0.5, 2.0),
+    },
+    "retry": lambda rng, _: {},
+}
+
+MACHINE: dict[str, Draw] = {
+    "restart_numbers": lambda rng, _: {
+        "first": rng.choice(("zero", "same", "near", "far")),
+        "by": rng.randint(1, 60),
+        "pause_s": rng.choice((0.0, 0.3, 2.0)),
+    },
+    "jump": lambda rng, _: {"by": rng.choice((1, 3, 40, 500, 5_000))},
+    "clock": lambda rng, s: {
+        "instrument": rng.randrange(s.instruments),
+        "off_ms": rng.choice((-3_600_000.0, -30.0, 30.0, 3_600_000.0)),
+        "for_s": _for_s(rng, 0.5, 10.0),
+    },
+    "dead": lambda rng, s: {"instrument": rng.randrange(s.instruments), "for_s": _for_s(rng, 0.5, 10.0)},
+    "wrong_number": lambda rng, s: {
+        "instrument": rng.randrange(s.instruments),
+        "by": rng.choice((-3, 1, 100, 10_000)),
+        "for_s": rng.choice((0.01, 0.2)),
+    },
+    "restart_crate": lambda rng, s: {"crate": _crate(rng, s)},
+    "stop_crate": lambda rng, s: {"crate": _crate(rng, s), "for_s": _for_s(rng, 0.5, 4.0)},
+}
+"""Events by the stream from which they are drawn, each with what draws its settings."""

@@ -1,0 +1,40 @@
+"""Plans, and how they shrink."""
+
+from tests.simulation.plan import DAEMON, DISK, MACHINE, NETWORK, STORE, Plan, draw
+from tests.simulation.shrinking import shrink
+
+
+def test_a_plan_is_the_same_for_the_same_seed_and_survives_as_text() -> None:
+    for seed in range(1, 30):
+        plan = draw(seed)
+        assert plan == draw(seed)
+        assert Plan.from_json(plan.to_json()) == plan
+    assert draw(1) != draw(2)
+
+
+def test_all_kinds_of_events_are_drawn() -> None:
+    drawn = {event.kind for seed in range(1, 300) for event in draw(seed).events}
+    assert drawn == set(DAEMON) | set(NETWORK) | set(DISK) | set(STORE) | set(MACHINE)
+
+
+def test_taking_an_event_out_leaves_the_others() -> None:
+    plan = next(plan for plan in map(draw, range(1, 100)) if len(plan.events) > 5)
+    assert plan.without({1}).events == (plan.events[0], *plan.events[2:])
+    assert plan.without({1}).stream("network 1").random() == plan.stream("network 1").random()
+    assert plan.stream("network 1").random() != plan.stream("disk 1").random()
+
+
+def test_a_failing_plan_shrinks_to_what_it_needs() -> None:
+    plan = next(plan for plan in map(draw, range(1, 100)) if len(plan.events) > 8)
+    wanted = (plan.events[2], plan.events[6])
+    asked: list[Plan] = []
+
+    def fails(smaller: Plan) -> bool:
+        asked.append(smaller)
+        return all(event in smaller.events for event in wanted)
+
+    small = shrink(plan, fails)
+    assert small.events == wanted
+    assert small.settings.missing == 0.0
+    assert small.settings.duration_s <= wanted[1].at_s + 0.6
+    assert len(asked) < 200

@@ -1,0 +1,524 @@
+"""The world: one run of a plan, from the first trigger until all is healed, drained and compared."""
+
+import asyncio
+import contextvars
+import errno
+import gc
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from daemon.client.sender import Sender, SenderError
+from schemas.batch import Batch, Durability
+from schemas.wire import Ack, Answer
+from tests.simulation.daemon import PORT, SimulatedDaemon, dead_marks, patched
+from tests.simulation.disk import Drive, Fault
+from tests.simulation.loop import START_NS, Life, Stuck, VirtualLoop, run_in, virtual_loop
+from tests.simulation.machine import Crate, Machine, from_address, run_crate
+from tests.simulation.network import Network
+from tests.simulation.oracle import Finding, Oracle
+from tests.simulation.outside import outside_of
+from tests.simulation.plain_sender import PlainSender
+from tests.simulation.plan import Event, Plan
+from tests.simulation.store import Client, Database, Moment, Rejection, marks_of
+
+DRAINED_WITHIN_S = 240.0
+"""In virtual time: what is not settled so long after the last fault never will be."""
+
+HOSTS = 2
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a plan. digest: of all that happened, the same for the same plan."""
+
+    findings: tuple[Finding, ...]
+    digest: str
+    readings: int
+    lives: int
+    trace: tuple[str, ...]
+
+
+@dataclass
+class Host:
+    """A host on which the daemon may run."""
+
+    name: str
+    drive: Drive
+    has_run: bool = False
+
+
+class World:
+    """All that there is in one run."""
+
+    def __init__(self, plan: Plan, loop: VirtualLoop) -> None:
+        settings = plan.settings
+        self.plan, self.loop = plan, loop
+        self.machine = Machine(plan, loop)
+        self.network = Network(loop, lambda address, number: plan.stream(f"network {address} {number}"))
+        self.hosts = [Host(f"host {k}", Drive(rng=plan.stream(f"disk {k}"))) for k in range(HOSTS)]
+        for host in self.hosts:
+            host.drive.kept, host.drive.torn = settings.kept, settings.torn
+        group = self.machine.group
+        self.database = Database(loop, {group.name: group}, plan.stream("store"), in_parts=settings.in_parts)
+        self.oracle = Oracle(settings, self.machine, self.database.store, [host.drive for host in self.hosts])
+        self.at_host = 0
+        self.daemon: SimulatedDaemon | None = None
+        self.life: Life | None = None
+        self.lives = 0
+        self.failed_starts = 0
+        self.is_held = False  # nobody starts a daemon but the end
+        self._resumed_in: dict[int, int] = {}  # by crate: the life of the daemon that it resumed in last
+        self.trace: list[str] = []
+        self._rng = plan.stream("daemon")
+        self._context = contextvars.copy_context()
+        self.committed_here: set[int] = set()  # by the life that goes on
+        self.database.on_commit = self._committed
+
+    def note(self, text: str) -> None:
+        """Add to the trace."""
+        self.trace.append(f"{(self.loop.now_ns - START_NS) / 1e9:.6f} {text}")
+
+    def _committed(self, batch: Batch) -> None:
+        self.note(f"commit {batch.position.sequence} {len(batch.ledger)} {len(batch.late)} {len(batch.revised)}")
+        if self.plan.settings.risk_ms:
+            self.committed_here.update(marks_of(batch))
+
+    # --- daemons ------------------------------------------------------------------------------------------------
+
+    def start_daemon(self) -> None:
+        """Begin a life on the present host."""
+        host = self.hosts[self.at_host]
+        host.has_run = True
+        self.lives += 1
+        self.committed_here.clear()
+        life = self.life = Life(f"{host.name}, life {self.lives}")
+        self.note(f"start {life.name}")
+        client = Client(self.database, life, self.plan.stream(f"client {self.lives}"))
+        outside = outside_of(self.loop, host.drive, life, self.plan.stream(f"outside {self.lives}"))
+
+        def begin() -> "asyncio.Task[None]":
+            self.daemon = SimulatedDaemon(
+                settings=self.plan.settings,
+                group=self.machine.group,
+                client=client,
+                network=self.network,
+                outside=outside,
+            )
+            return self.loop.create_task(self.daemon.serve())
+
+        task = run_in(life, begin)
+        life.on_death(lambda: self._died(life))
+        task.add_done_callback(lambda done: self._ended(life, done), context=self._context)
+
+    def _died(self, life: Life) -> None:
+        self.note(f"dead {life.name} after {life.disk_calls} disk calls")
+        self.network.daemon_died(life, lambda: self._rng.choice((0.0, 0.001, 0.5)) * self._rng.random())
+        self.loop.call_soon(life.bury, context=self._context)
+
+    def _ended(self, life: Life, task: "asyncio.Task[None]") -> None:
+        """The process ended by itself: in order, or because it could not go on."""
+        if life.is_dead:
+            return
+        error = task.exception()
+        life.kill()
+        if error is None:
+            return
+        self.failed_starts += 1
+        self.note(f"failed {error!r}")
+        if not isinstance(error, OSError) and "cannot be used" not in str(error):
+            self.oracle.find("the daemon failed", f"{error!r}")
+        self.start_later(1.0)
+
+    def start_later(self, after_s: float) -> None:
+        """As a service manager does."""
+        self.loop.call_later(after_s, self._start_if_none, context=self._context)
+
+    def _start_if_none(self) -> None:
+        if not self.is_held and (self.life is None or self.life.is_dead):
+            self.start_daemon()
+
+    async def stop_daemon(self) -> None:
+        """End it in order, and wait for that."""
+        life, daemon = self.life, self.daemon
+        if life is None or daemon is None or life.is_dead:
+            return
+        ended = asyncio.Event()
+        life.on_death(ended.set)
+        daemon.stop.set()
+        await ended.wait()
+
+    def take_back(self, gone: list[int]) -> None:
+        """The database lost what it had acknowledged asynchronously: it comes again, if the daemon stays alive."""
+        self.note(f"gone {len(gone)}")
+        self.oracle.see_taken_back(gone, for_good=False)
+        life = self.life
+        here = set(gone) & self.committed_here
+        self.oracle.may_be_lost |= set(gone) - here
+        if life is None or life.is_dead:
+            self.oracle.may_be_lost |= here
+        else:
+            life.on_death(lambda: self._lose_with_both(here))
+
+    def _lose_with_both(self, gone: set[int]) -> None:
+        self.oracle.may_be_lost |= {mark for mark in gone if self.database.store.marks[mark] < 1}
+
+    # --- the run ------------------------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """Run the plan, heal, drain, and compare."""
+        self.start_daemon()
+        crates = [from_address(crate.address, lambda c=crate: self._send(c)) for crate in self.machine.crates]
+        events = Events(self)
+        for event in self.plan.events:
+            self.loop.call_at((START_NS + event.at_s * 1e9) / 1e9, events.happen, event)
+        await self.machine.run()
+        self.note("heal")
+        self._heal()
+        try:
+            async with asyncio.timeout(DRAINED_WITHIN_S):
+                await self._drain(crates)
+        except TimeoutError:
+            waiting = self.daemon.pipeline.waiting if self.daemon and self.daemon.pipeline else None
+            left = [len(crate.sent) - self.oracle.acknowledged_of(crate) for crate in self.machine.crates]
+            self.oracle.find("never drained", f"{waiting}; unacknowledged by crate: {left}")
+            for task in crates:
+                task.cancel()
+            await asyncio.gather(*crates, return_exceptions=True)
+        self._compare()
+
+    def _heal(self) -> None:
+        self.database.heal()
+        for host in self.hosts:
+            host.drive.faults.clear()
+            host.drive.capacity, host.drive.delay_s = 1 << 40, 0.0
+        for crate in self.machine.crates:
+            conditions = self.network.conditions(crate.address)
+            conditions.is_cut, conditions.delay_s, conditions.jitter_s = False, 0.0002, 0.0005
+            crate.stopped_until_ns = 0
+
+    async def _drain(self, crates: "list[asyncio.Task[None]]") -> None:
+        for task in crates:
+            await task
+        for k in range(HOSTS):
+            where = (self.at_host + k) % HOSTS
+            if self.hosts[where].has_run:
+                await self._drain_host(where)
+
+    async def _drain_host(self, where: int) -> None:
+        """Let the daemon of a host commit what it has, and end."""
+        self.is_held = where != self.at_host
+        if where != self.at_host:
+            await self.stop_daemon()
+            self.at_host = where
+        self.is_held = False
+        while True:
+            self._start_if_none()
+            if self.daemon is not None and self.daemon.waits_for_nothing:
+                break
+            await asyncio.sleep(0.05)
+        self.is_held = True
+        await self.stop_daemon()
+
+    async def _send(self, crate: Crate) -> None:
+        """Run a crate: it sends all of its readings, through restarts of its own."""
+        is_over = False
+        while not is_over:
+            crate.restart.clear()
+            sender = await self._connect(crate)
+            self._resumed_in[crate.number] = self.lives
+            self._watch_acknowledgements(crate, sender)
+            sending = self.loop.create_task(run_crate(crate, self.machine, self.loop, sender))
+            restart = self.loop.create_task(crate.restart.wait())
+            await asyncio.wait([sending, restart], return_when=asyncio.FIRST_COMPLETED)
+            is_over = sending.done()
+            if is_over:
+                await self._say_goodbye(crate, sender, sending)
+            else:
+                self.oracle.see_forgotten(crate)
+            for task in (sending, restart):
+                task.cancel()
+            await asyncio.gather(sending, restart, return_exceptions=True)
+            await sender.close()
+
+    async def _say_goodbye(self, crate: Crate, sender: Sender | PlainSender, sending: "asyncio.Task[None]") -> None:
+        error = sending.exception()
+        if error is not None:
+            self.oracle.find("a sender failed", f"crate {crate.number}: {error!r}")
+        elif sender.refused:
+            self.oracle.find("refused", f"{sender.refused} of crate {crate.number}")
+
+    async def _connect(self, crate: Crate) -> Sender | PlainSender:
+        ack, has_session = self.plan.settings.crates[crate.number]
+        name, level = f"crate-{crate.number}", Ack.COMMITTED if ack == "committed" else Ack.SPOOLED
+        rng = self.plan.stream(f"session {crate.number} {len(crate.streams)}")
+        while True:
+            try:
+                if not has_session:
+                    return await PlainSender.connect("daemon", PORT, "bpm", sender=name, ack=level)
+                return await Sender.connect("daemon", PORT, "bpm", sender=name, ack=level, reconnect=True, rng=rng)
+            except SenderError:
+                await asyncio.sleep(0.2)
+
+    def _watch_acknowledgements(self, crate: Crate, sender: Sender | PlainSender) -> None:
+        """Have the oracle look at each acknowledgement at the moment when the sender believes it."""
+        take, check = sender.acknowledgements, sender.check
+
+        def acknowledgements(frames: bytes) -> None:
+            take(frames)
+            self.note(f"acknowledged {crate.number} {sender.acknowledged}")
+            self.oracle.see_acknowledged(crate, sender.acknowledged)
+
+        def checked(answer: Answer) -> None:
+            check(answer)
+            self.note(f"resume {crate.number} {answer.resume}")
+            if answer.resume is not None and self.lives != self._resumed_in.get(crate.number):
+                self._resumed_in[crate.number] = self.lives
+                self.oracle.see_resumed(crate, answer.resume)
+
+        sender.acknowledgements, sender.check = acknowledgements, checked  # type: ignore[method-assign]
+
+    def _compare(self) -> None:
+        dead: Counter[int] = Counter()
+        for host in self.hosts:
+            if host.has_run:
+                dead += dead_marks(self.machine.group, host.drive, self.loop)
+            if host.drive.idle_syncs_most > 200:
+                self.oracle.find("goes round", f"{host.drive.idle_syncs_most} syncs in a row with nothing to write")
+        self.oracle.see_end(dead)
+        for failure in self.loop.failures:
+            self.oracle.find("a callback failed", failure)
+
+
+class Events:
+    """What events do, by their kinds."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def happen(self, event: Event) -> None:
+        """Let an event happen now."""
+        self._world.note(f"event {event.kind} {event.settings}")
+        getattr(self, f"_{event.kind}")(**event.settings)
+
+    # --- the daemon ---------------------------------------------------------------------------------------------
+
+    def _die(self, what: str, count: int, down_s: float, then: Callable[[], None]) -> None:
+        world, life = self._world, self._world.life
+        if life is None or life.is_dead:
+            return
+
+        def dead() -> None:
+            then()
+            world.start_later(down_s)
+
+        life.on_death(dead)
+        if what == "now":
+            life.kill()
+        else:
+            life.kill_after(what, count)
+
+    def _kill(self, what: str, count: int, down_s: float) -> None:
+        self._die(what, count, down_s, lambda: None)
+
+    _kill_again = _kill
+
+    def _cut_power(self, what: str, count: int, down_s: float) -> None:
+        host = self._world.hosts[self._world.at_host]
+        self._die(what, count, down_s, host.drive.cut_power)
+
+    def _kill_then_cut_power(self, what: str, count: int, down_s: float, after_s: float) -> None:
+        """What the first life left, and the second believes, is put to the test."""
+        life = self._world.life
+        self._kill(what, count, down_s)
+        if life is not None and not life.is_dead:
+            life.on_death(lambda: self._later(after_s, lambda: self._cut_power("now", 0, 0.5)))
+        else:
+            self._later(after_s, lambda: self._cut_power("now", 0, 0.5))
+
+    def _restart(self, down_s: float) -> None:
+        world = self._world
+
+        async def restart() -> None:
+            await world.stop_daemon()
+            world.start_later(down_s)
+
+        world.loop.create_task(restart())
+
+    def _move(self, what: str, count: int, down_s: float, power: int) -> None:
+        world = self._world
+        host = world.hosts[world.at_host]
+
+        def move() -> None:
+            if power:
+                host.drive.cut_power()
+            world.at_host = (world.at_host + 1) % HOSTS
+
+        self._die(what, count, down_s, move)
+
+    # --- the network --------------------------------------------------------------------------------------------
+
+    def _address(self, crate: int) -> str:
+        return self._world.machine.crates[crate].address
+
+    def _cut(self, crate: int, nbytes: int, notice_s: float, other_s: float) -> None:
+        for end in self._world.network.of(self._address(crate)):
+            end.cut_after, end.notices_s = nbytes, (notice_s, other_s)
+
+    def _cut_acknowledgements(self, crate: int, nbytes: int) -> None:
+        for end in self._world.network.of(self._address(crate)):
+            assert end.other is not None
+            end.other.cut_after = nbytes
+
+    def _stale(self, crate: int, notice_s: float) -> None:
+        """The sender's end is reset; what is under way to the daemon still arrives, which learns of it later."""
+        network = self._world.network
+        for end in network.of(self._address(crate)):
+            assert end.other is not None
+            self._world.loop.call_soon(end.other.lose, ConnectionResetError("stale"), context=end.other._context)
+            later = self._world.loop.time() + notice_s
+            self._world.loop.call_at(later, end.lose, ConnectionResetError("stale"), context=end._context)
+
+    def _partition(self, crate: int, for_s: float) -> None:
+        network = self._world.network
+        conditions = network.conditions(self._address(crate))
+        conditions.is_cut = True
+        for end in network.of(self._address(crate)):
+            network.cut(end, "no way", for_s * 0.7, for_s)
+        self._later(for_s, lambda: setattr(conditions, "is_cut", False))
+
+    def _delay(self, crate: int, delay_s: float, for_s: float) -> None:
+        conditions = self._world.network.conditions(self._address(crate))
+        conditions.delay_s = delay_s
+        self._later(for_s, lambda: setattr(conditions, "delay_s", 0.0002))
+
+    def _slow_all(self, jitter_s: float, for_s: float) -> None:
+        for crate in self._world.machine.crates:
+            conditions = self._world.network.conditions(crate.address)
+            conditions.jitter_s = jitter_s
+            self._later(for_s, lambda c=conditions: setattr(c, "jitter_s", 0.0005))
+
+    def _later(self, after_s: float, what: Callable[[], None]) -> None:
+        self._world.loop.call_later(after_s, what)
+
+    # --- the disk -----------------------------------------------------------------------------------------------
+
+    def _fail(self, call: str, times: int, skip: int, short: float) -> None:
+        drive = self._world.hosts[self._world.at_host].drive
+        drive.faults.append(Fault(call, times, skip, errno.EIO, short))
+
+    def _fail_sync_then_cut_power(self, times: int, skip: int, after_s: float) -> None:
+        self._fail("sync", times, skip, 0.0)
+        self._later(after_s, lambda: self._cut_power("now", 0, 0.5))
+
+    def _slow(self, delay_s: float, for_s: float) -> None:
+        drive = self._world.hosts[self._world.at_host].drive
+        drive.delay_s = delay_s
+        self._later(for_s, lambda: setattr(drive, "delay_s", 0.0))
+
+    def _full(self, room: int, for_s: float) -> None:
+        drive = self._world.hosts[self._world.at_host].drive
+        drive.capacity = drive.used() + room
+        self._later(for_s, lambda: setattr(drive, "capacity", 1 << 40))
+
+    # --- the database -------------------------------------------------------------------------------------------
+
+    def _outage(self, for_s: float) -> None:
+        self._world.database.be_down(for_s)
+
+    def _crash(self, moment: str, part: float, down_s: float, daemon_too: int, lost_s: float) -> None:
+        world = self._world
+
+        def then() -> None:
+            self._lose(lost_s, down_s)
+            if daemon_too and world.life is not None and not world.life.is_dead:
+                world.life.on_death(lambda: world.start_later(down_s))
+                world.life.kill()
+
+        world.database.crash_at_commit(Moment(moment), part, down_s, then)
+
+    def _lose(self, part: float, down_s: float) -> None:
+        """The server crashes: an asynchronous one loses what it acknowledged last."""
+        world = self._world
+        world.database.be_down(down_s)
+        risk_ms = world.plan.settings.risk_ms
+        if risk_ms:
+            to_ns = world.loop.now_ns - int(part * risk_ms * 1e6)
+            gone = world.database.store.take_back(to_ns, Durability.ASYNC)
+            world.take_back(gone)
+
+    def _fall_back(self, age_s: float, down_s: float, while_down: int) -> None:
+        """A backup is put back; what is not in the journal any more is lost, and no promise covers it."""
+        world = self._world
+        world.database.be_down(down_s)
+        gone = world.database.store.take_back(world.loop.now_ns - int(age_s * 1e9))
+        world.note(f"gone {len(gone)}")
+        world.oracle.see_taken_back(gone, for_good=True)
+        if while_down and world.life is not None and not world.life.is_dead:
+            world.life.on_death(lambda: world.start_later(down_s))
+            world.life.kill()
+
+    def _reject(self, modulus: int, remainder: int, for_s: float) -> None:
+        database = self._world.database
+        until_ns = self._world.loop.now_ns + int(for_s * 1e9)
+        database.rejections.append(Rejection(modulus=modulus, remainder=remainder % modulus, until_ns=until_ns))
+
+    def _retry(self) -> None:
+        world = self._world
+        if world.daemon is not None and world.life is not None and not world.life.is_dead:
+            daemon = world.daemon
+            run_in(world.life, lambda: world.loop.create_task(daemon.retry()))
+
+    # --- the machine --------------------------------------------------------------------------------------------
+
+    def _restart_numbers(self, first: str, by: int, pause_s: float) -> None:
+        self._world.machine.restart_numbers(first, by, pause_s)
+
+    def _jump(self, by: int) -> None:
+        self._world.machine.jump(by)
+
+    def _clock(self, instrument: int, off_ms: float, for_s: float) -> None:
+        self._world.machine.clock(instrument, off_ms, for_s)
+
+    def _dead(self, instrument: int, for_s: float) -> None:
+        self._world.machine.dead(instrument, for_s)
+
+    def _wrong_number(self, instrument: int, by: int, for_s: float) -> None:
+        self._world.machine.wrong_number(instrument, by, for_s)
+
+    def _restart_crate(self, crate: int) -> None:
+        self._world.machine.crates[crate].restart.set()
+
+    def _stop_crate(self, crate: int, for_s: float) -> None:
+        self._world.machine.crates[crate].stopped_until_ns = self._world.loop.now_ns + int(for_s * 1e9)
+
+
+# What is imported stays: a collection that walks through it would take longer than some plans do.
+gc.freeze()
+
+
+def play(plan: Plan) -> Result:
+    """Play a plan; what it does is the same each time."""
+    logging.disable(logging.CRITICAL)
+    # No collector runs in between, whose moment would be another each time.
+    gc.collect()
+    gc.disable()
+    try:
+        with virtual_loop() as loop, patched(loop, plan.stream("pauses")):
+            world = World(plan, loop)
+            try:
+                loop.run_until_complete(world.play())
+            except Stuck as error:
+                world.oracle.find("stuck", str(error))
+            if world.life is not None:
+                world.life.kill()
+                world.life.bury()
+    finally:
+        gc.enable()
+        logging.disable(logging.NOTSET)
+    digest = hashlib.sha256("\n".join(world.trace).encode()).hexdigest()[:16]
+    return Result(
+        tuple(sorted(world.oracle.findings)), digest, len(world.machine.readings), world.lives, tuple(world.trace)
+    )
