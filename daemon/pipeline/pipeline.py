@@ -155,9 +155,11 @@ class Pipeline:
         What of them is stored, or in the journal, is found by its epoch, trigger and instrument. Called before anything
         else comes in.
         """
+        self._assembly.was_acknowledged = True
         for block in blocks:
             self._handle(self._assembly.take_again(readings_of(block), self._now()), rearm=False)
         self._handle(self._assembly.flush(self._now()), rearm=False)
+        self._assembly.was_acknowledged = False
         self._backlog.drop_others()
 
     # --- for sources --------------------------------------------------------------------------------------------
@@ -236,6 +238,7 @@ class Pipeline:
         """Look after the instruments, a few times a second: report which fell silent, and which are out of step."""
         self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), self._now().monotonic_ns)
         self._assembly.sessions.tidy(self._now())
+        self._assembly.sets_aside = self._dead_letters.room > 0
         self._skipped_lately.note(self._assembly.counts.skipped, self._now())
 
     def announce_run(self, epoch: int) -> int | None:

@@ -67,6 +67,9 @@ class Assembly:
     set aside, and comes out as such. Every method that may close triggers returns the closed blocks to commit, in
     order; each is one of the receipts'.
 
+    sets_aside: whether the dead letters have room. was_acknowledged: what comes is acknowledged already, and nothing of
+        it may be refused.
+
     runs: numbers the runs of all groups.
     history: ledger rows of the newest runs as the store has them, ascending, so that a restarted daemon merges late
         readings and recognises doubles as if it had never stopped.
@@ -93,6 +96,7 @@ class Assembly:
         self.receipts = Receipts()
         self.sessions = Sessions(self.receipts, sessions, stored, is_uncertain=is_uncertain)
         self.sets_aside = True
+        self.was_acknowledged = False
         self._timeout_ns = timeout_ns
         self._max_open = max_open
         self._slice = min(SLICE, window // 4)
@@ -413,7 +417,7 @@ class Assembly:
         """Let readings that can be put nowhere go on with the next closed block, as such."""
         if not len(block):
             return
-        fits = self._unplaced.fits(block, run, reason) if self.sets_aside else np.zeros(len(block), bool)
+        fits = self._fit_aside(block, run, reason)
         if not fits.all():
             self._refuse("no_room_aside", origin[~fits])
             block, origin = block[fits], origin[fits]
@@ -423,6 +427,15 @@ class Assembly:
         self._unplaced.set_aside(block, run, reason)
         name = reason.name.lower()
         self.counts.aside[name] = self.counts.aside.get(name, 0) + len(block)
+
+    def _fit_aside(self, block: Array, run: int, reason: AsideReason) -> Array:
+        """Which readings may be set aside: bool, shape (n,)."""
+        if self.was_acknowledged:
+            return np.ones(len(block), bool)
+        if self.sets_aside:
+            return self._unplaced.fits(block, run, reason)
+        # What an epoch proves to belong to its trigger goes to the database, and not to the dead letters.
+        return np.asarray((block["epoch"] != 0) & (reason is AsideReason.OLDER and run > 0))
 
     def _accept_near(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         far = (run.window.slots(block["trigger"]) == UNKNOWN) & run.progress.is_far(block["trigger"])

@@ -1,8 +1,16 @@
 """The pipeline of a group: timeouts, backpressure, runs, and what it says of them."""
 
 import asyncio
+from pathlib import Path
 
-from tests.support.pipelines import eventually, logging_to_memory
+import numpy as np
+
+from backends.memory.store import MemoryStore
+from daemon.pipeline.assembly import Origin
+from schemas.batch import Aside, ClosedBlock
+from schemas.ledger import ledger_dtype
+from schemas.states import AsideReason
+from tests.support.pipelines import eventually, journaling, logging_to_memory
 from tests.support.readings import make_block, make_group, whole
 
 GROUP = make_group()
@@ -76,3 +84,45 @@ async def test_groups_that_notice_a_restart_one_after_the_other_share_its_run() 
         assert found == {"bpm": 2, "toroid": 2}
         assert logger.pipelines["bpm"].announce_run(8) == 3
         assert logger.pipelines["toroid"].announce_run(8) == 3
+
+
+async def test_nothing_is_refused_of_what_was_acknowledged_before_however_much_it_is(tmp_path: Path) -> None:
+    """Readings of a journal that comes back, without an epoch: what becomes of them cannot be proven, and is kept."""
+    async with journaling(MemoryStore({"bpm": GROUP}), GROUP, tmp_path) as pipeline:
+        readings = make_block(GROUP, [(trigger, 1) for trigger in range(3000)])
+        block = ClosedBlock(
+            readings=np.empty((0, GROUP.size), GROUP.record),
+            present=np.empty((0, GROUP.size), bool),
+            ledger=np.empty(0, ledger_dtype(GROUP.size)),
+            late=np.empty(0, GROUP.record),
+            late_of=np.empty(0, np.intp),
+            revised=np.empty(0, ledger_dtype(GROUP.size)),
+            aside=Aside(
+                readings=readings,
+                run=np.zeros(3000, np.int32),
+                reason=np.full(3000, AsideReason.AMBIGUOUS, np.uint8),
+            ),
+        )
+        pipeline.take_again([block])
+        await eventually(lambda: pipeline.figures().dead_letters.readings == 3000)
+        assert pipeline.figures().refused == {}
+
+
+async def test_with_the_dead_letters_full_is_refused_by_name_what_would_be_one(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path, assembly={"window": 256, "max_open": 64}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        pipeline._dead_letters._quota_bytes = 0
+        pipeline.look()
+        blocks = [whole(GROUP, *range(start, start + 50)) for start in range(1, 1001, 50)]
+        for block in blocks:
+            block["epoch"] = 7
+            pipeline.receive(block)
+        conflict, older = make_block(GROUP, [(1000, 1)]), make_block(GROUP, [(5, 1)])
+        conflict["epoch"] = older["epoch"] = 7
+        pipeline.receive(conflict, Origin.of(pipeline.connect(spooled=False, session=1).column, 0, 1))
+        pipeline.receive(older)
+        assert pipeline.figures().refused == {"no_room_aside": 1}
+        await eventually(lambda: pipeline.figures().committed.placed == 1)
+        pipeline._dead_letters._quota_bytes = 2**20
+        pipeline.look()
+        assert pipeline._assembly.sets_aside
