@@ -7,6 +7,7 @@ callbacks and tasks that begin in its context belong to it, and none of them run
 import asyncio
 import contextvars
 import heapq
+import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -220,7 +221,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         life = context.get("life") or LIFE.get()
         if isinstance(error, Killed) or (life is not None and life.is_dead):
             return
-        self.failures.append(f"{context.get('message')}: {error!r}")
+        where = "" if error is None else "".join(traceback.format_tb(error.__traceback__)[-3:])
+        self.failures.append(f"{context.get('message')}: {error!r}\n{where}")
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **settings: Any) -> "asyncio.Task[Any]":

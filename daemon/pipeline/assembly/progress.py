@@ -52,8 +52,7 @@ class Progress:
         """
         arrived = history["arrived"]
         row = history[np.flatnonzero(2 * arrived >= arrived.max())[-1]]
-        self._newest = int(history["trigger"][-1])
-        self.front = int(row["trigger"])
+        self._newest = self.front = int(row["trigger"])
         self._trigger[:] = row["trigger"]
         is_together = 0 <= row["last_ns"] - row["time_ns"] < ONE_MOMENT_NS
         self._time_ns[:] = row["last_ns"] if is_together else row["time_ns"]
