@@ -201,7 +201,7 @@ class Receipts:
         first = np.minimum(self._slots.min(axis=0), np.minimum(self._next, self._strays))
         for _, block in self._blocks.firsts():
             np.minimum(first[: len(block)], block, out=first[: len(block)])
-        return np.minimum(first, self._received)
+        return np.asarray(np.minimum(first, self._received))
 
     def _count_refusals(self, done: Array) -> None:
         for column, owed in list(self._owed.items()):
