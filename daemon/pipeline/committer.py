@@ -314,7 +314,7 @@ class Committer:
         # In order: what comes late for a trigger is committed after it.
         following = [part for part, key in parts if key not in kept and self._dead_letters.has(key)]
         others = [part for part, key in parts if key not in kept and not self._dead_letters.has(key)]
-        if len(parts) == 1 and reason is not None:
+        if len(parts) == len(others) == 1 and reason is not None:
             rejected = [(0, reason)]
         else:
             rejected = await self._rejected(others, waiting)

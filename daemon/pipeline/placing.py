@@ -161,6 +161,7 @@ def _new_triggers(group: InstrumentGroup, run: int, block: Array, now: Instant) 
         nothing = np.empty((0, size), group.record), np.empty((0, size), bool), np.empty(0, ledger_dtype(size))
         return *nothing, 0
     pool = Pool(group, len(triggers))
+    pool.missing_slots(len(triggers))  # it grows to have them
     slots = pool.take(run, triggers, now.utc_ns, now.monotonic_ns)
     taken, _ = pool.scatter(slots[slot_of], block)
     pool.last_received[slots] = now.utc_ns

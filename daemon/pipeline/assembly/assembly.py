@@ -411,6 +411,10 @@ class Assembly:
     def _refuse(self, reason: str, origin: Origin) -> None:
         count = len(origin.column)
         self.receipts.refuse(origin)
+        if self.sessions.has_any(origin):
+            # Acknowledged with a closed block, even an empty one: after a restart the session has to go on behind it.
+            self.receipts.wait_in_next_block(origin)
+            self._unplaced.is_awaited = True
         self.counts.refused[reason] = self.counts.refused.get(reason, 0) + count
 
     def _set_aside(self, block: Array, origin: Origin, run: int, reason: AsideReason) -> None:

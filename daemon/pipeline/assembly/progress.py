@@ -85,14 +85,15 @@ class Progress:
         self._trigger[ahead] = newest[ahead]
         self._time_ns[ahead] = times[rows[ahead], np.flatnonzero(ahead)]
         self._newest = max(self._newest, int(triggers[-1]))
-        active = self._trigger[self._trigger >= self._newest - self._half]
+        # After a start the newest may be a wrong number, far beyond where the instruments are.
+        active = self._trigger[self._trigger >= self._trigger.max() - self._half]
         self.front = int(np.partition(active, len(active) // 2)[len(active) // 2])
 
     def active(self) -> int:
         """How many instruments took part in this run lately; all of them before its first trigger."""
         if self._newest == NEVER:
             return len(self._trigger)
-        return int((self._trigger >= self._newest - self._half).sum())
+        return int((self._trigger >= self._trigger.max() - self._half).sum())
 
     def heard_after(self, other: "Progress") -> Array:
         """Which instruments were heard here later than there: bool, shape (instruments,)."""

@@ -89,6 +89,7 @@ class Sessions:
         self._settled = np.empty(0, np.int64)  # as given out last, by column of the receipts
         self._received = np.empty(0, np.int64)
         self._doubt = np.empty(0, np.int64)
+        self._is_session = np.empty(0, bool)
 
     def __len__(self) -> int:
         return len(self._idle) + len(self._column_of)
@@ -127,6 +128,7 @@ class Sessions:
         resume = max(first, known.settled)
         column = self._take_column(resume, doubt=known.received, spooled=spooled)
         self._column_of[session] = column
+        self._is_session[column] = True
         self._hold_back(session, column, spooled=spooled)
         self._is_laid_out = False
         return Joined(column=column, resume=resume, lost=resume - known.settled)
@@ -137,6 +139,8 @@ class Sessions:
         self._doubt = np.pad(self._doubt, (0, more))
         self._settled = np.pad(self._settled, (0, more))
         self._received = np.pad(self._received, (0, more))
+        self._is_session = np.pad(self._is_session, (0, more))
+        self._is_session[column] = False
         self._doubt[column] = doubt
         self._settled[column] = self._received[column] = -1
         return column
@@ -219,6 +223,10 @@ class Sessions:
 
     def _upto(self, column: int) -> int:
         return max(int(self._doubt[column]), int(self._receipts.come()[column]))
+
+    def has_any(self, origin: Origin) -> bool:
+        """Whether any of these readings is one of a session."""
+        return bool(self._column_of) and bool(self._is_session[origin.column[origin.column >= 0]].any())
 
     def is_new(self, origin: Origin) -> Array:
         """Which readings have numbers that never came before: bool, shape (n,)."""

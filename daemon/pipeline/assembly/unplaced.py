@@ -22,6 +22,7 @@ class Unplaced:
         self._group = group
         self._merged: list[Merged] = []
         self._aside: list[tuple[Array, int, AsideReason]] = []
+        self.is_awaited = False  # a closed block has to come, whatever is in it
         self._left = np.full(group.size, A_SECOND, np.int32)
         self._refilled_ns = -SECOND_NS
 
@@ -50,7 +51,7 @@ class Unplaced:
     @property
     def is_empty(self) -> bool:
         """Whether nothing has to be given out; doubles alone have not."""
-        return not self._aside and not any(len(merged.revised) for merged in self._merged)
+        return not self.is_awaited and not self._aside and not any(len(merged.revised) for merged in self._merged)
 
     def merge(self, merged: Merged) -> None:
         """Take readings that came late."""
@@ -85,7 +86,7 @@ class Unplaced:
         )
         if more:
             closed = merge([closed, *(self._late_alone(merged) for merged in more)])
-        self._merged, self._aside = [], []
+        self._merged, self._aside, self.is_awaited = [], [], False
         return closed
 
     def _late_alone(self, merged: Merged) -> ClosedBlock:

@@ -363,3 +363,30 @@ async def test_a_database_that_lost_everything_is_told_apart_from_one_without_a_
         assert await logger.store.position("bpm") == JournalPosition(sequence=3, triggers=1, readings=5)
         assert (pipeline.figures().lost.readings, pipeline.figures().committed.readings) == (10, 5)
         assert "10 readings are lost" in logger.events.newest()[0].text
+
+
+async def test_what_is_late_for_a_dead_letter_that_the_database_lost_too_follows_it(tmp_path: Path) -> None:
+    """It is placed as a trigger of its own then, and rejected by itself."""
+
+    def send(*readings: tuple[int, int]) -> None:
+        block = make_block(GROUP, readings)
+        block["epoch"] = 7
+        logger.pipelines["bpm"].receive(block)
+
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.__class__ = Picky
+        send(*((n, i) for n in (1, 2) for i in range(5)))
+        send(*((3, i) for i in range(4)))
+        await eventually(lambda: pipeline.figures().committed.dead_triggers == 1)
+        kept = logger.store._groups["bpm"]
+        kept.positions[Stream.JOURNAL] = JournalPosition(sequence=0)
+        kept.ledger.clear()
+        kept.readings.clear()
+        send(*((4, i) for i in range(5)))
+        await eventually(lambda: pipeline.figures().lost.readings > 0)
+        await eventually(lambda: pipeline.waiting.triggers == 0)
+        send((3, 4))
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 2)
+        send(*((5, i) for i in range(5)))
+        await eventually(lambda: pipeline.waiting.triggers == 0)

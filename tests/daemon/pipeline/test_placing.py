@@ -185,3 +185,9 @@ async def test_a_reading_of_another_run_whose_trigger_is_old_is_a_dead_letter_an
         await eventually(lambda: pipeline.figures().waiting.blocks == 0)
         assert unaccounted(pipeline) == 0
         assert (pipeline.figures().duplicate, pipeline.figures().aside) == (0, {"older": 1})
+
+
+def test_any_number_of_skipped_triggers_is_placed_at_once() -> None:
+    nothing = np.empty(0, ledger_dtype(GROUP.size))
+    block, doubles, _ = place(GROUP, 4, epoch_7(make_block(GROUP, [(n, 1) for n in range(1000)])), nothing, NOW)
+    assert (block.triggers, int(block.present.sum()), doubles) == (1000, 1000, 0)

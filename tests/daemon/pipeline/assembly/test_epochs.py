@@ -293,3 +293,14 @@ def test_what_was_out_of_reach_once_stays_so_though_the_front_goes_back() -> Non
     progress = assembly._runs.current.progress
     progress.front = front - 200
     assert progress.is_far(np.array([100, front - 127, front])).tolist() == [True, False, True]
+
+
+def test_a_wrong_number_far_ahead_before_a_restart_breaks_nothing_after_it() -> None:
+    before = make()
+    blocks = before.receive(of(7, whole(GROUP, 1, 2)), None, at(0))
+    blocks += before.receive(of(7, whole(GROUP, 100)), None, at(1))
+    rows = rows_of(blocks)
+    rows["arrived"][-1] = 1
+    rows["trigger"][-1] = 400
+    after = make(history=rows, runs=Runs(1, {7: 1}))
+    assert closed(after.receive(of(7, whole(GROUP, 3)), None, at(2))) == [(7, 1, 3, 5)]

@@ -218,3 +218,17 @@ def test_sessions_in_doubt_that_nobody_goes_on_with_keep_no_new_one_out(is_uncer
     # The first one is forgotten: what it sends again may have come before.
     again = sessions.connect(1, first=0, spooled=False, now=at(0))
     assert not sessions.is_new(Origin.of(again.column, 0, 1)).any()
+
+
+def test_what_is_refused_is_acknowledged_only_when_a_restart_would_know_of_it() -> None:
+    """Else the sender, which no longer has it, is told after a crash that it was lost."""
+    first = make()
+    column = join(first).column
+    blocks = first.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    blocks += first.receive(epoch_7(make_block(GROUP, [(2, 99)])), Origin.of(column, 5, 1), at(1))
+    assert first.receipts.acknowledged()[0][column] == 0
+    first.receipts.committed(len(blocks))
+    assert first.receipts.acknowledged()[0][column] == 6
+    assert first.receipts.acknowledged()[1][column] == 1
+    joined = join(make(DurableState().after(blocks).sessions), first=6)
+    assert (joined.resume, joined.lost) == (6, 0)
