@@ -16,7 +16,6 @@ from daemon.pipeline.assembly import AssemblyCounts
 from daemon.pipeline.gather import WAIT_S
 from daemon.sources.tcp import TcpSource
 from daemon.sources.tcp.connection import Connection
-from daemon.sources.tcp.sessions import connected
 from daemon.sources.udp import UdpSource
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
@@ -276,7 +275,7 @@ def _nothing_left(logger: Logger, source: TcpSource) -> None:
     assert not any(source._columns.values())
     assert not any(source._again.values())
     for name, pipeline in logger.pipelines.items():
-        assert not connected(pipeline)
+        assert not pipeline.connections
         pipeline.look()  # which takes back the columns of sessions that nobody goes on with
         receipts, counts = pipeline._assembly.receipts, pipeline.figures().assembled
         assert len(receipts._free) == len(set(receipts._free)) == len(receipts._received)

@@ -19,7 +19,7 @@ from tests.support.batches import answers, batch_of, group_of
 __all__ = ["database", "make", "rng"]
 
 GROUP = group_of(size=5)
-WITHIN_S = 30
+WITHIN_S = 60
 # Of two transactions that wait for each other InnoDB ends the one that has changed less.
 MUCH = "INSERT INTO {schema}.much SELECT seq FROM {schema}.seq_1_to_5000"
 WAITING = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
@@ -75,7 +75,7 @@ async def is_ended(store: MysqlStore, batch: Batch, rival: Rival, first: str, th
 async def test_a_deadlock_at_the_readings(
     make: Make, rng: np.random.Generator, layout: Any, bulk: bool, rival: Rival
 ) -> None:
-    store = make(GROUP, layout, bulk)
+    store = make(GROUP, layout, bulk, command_timeout_s=2 * WITHIN_S)
     await store.open()
     first = batch_of(GROUP, 1, some(GROUP, 1, 2, rng))
     second = batch_of(GROUP, 2, some(GROUP, 3, 2, rng))
@@ -93,7 +93,7 @@ async def test_a_deadlock_at_the_readings(
 async def test_a_deadlock_before_the_position_moves(
     make: Make, rng: np.random.Generator, layout: Any, bulk: bool, rival: Rival
 ) -> None:
-    store = make(GROUP, layout, bulk)
+    store = make(GROUP, layout, bulk, command_timeout_s=2 * WITHIN_S)
     await store.open()
     first = batch_of(GROUP, 1, some(GROUP, 1, 2, rng))
     await store.commit(first)

@@ -38,7 +38,7 @@ def differing(findings: Findings) -> Verdict:
 
 def status(committed: int, *, at_start: int = 0, off_by: int = 0) -> GroupStatus:
     """A group that has committed so many readings."""
-    group = group_status("bpm", 12, {**FIGURES, "off_by": off_by, "wave": False}, 1)
+    group = group_status("bpm", 12, {**FIGURES, "off_by": off_by, "wave": False}, 1, 0)
     change = committed - group.readings.committed
     readings = group.readings.model_copy(
         update={"committed": committed, "received": group.readings.received + change, "account_at_start": at_start}
