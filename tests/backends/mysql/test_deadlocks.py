@@ -22,7 +22,11 @@ GROUP = group_of(size=5)
 WITHIN_S = 60
 # Of two transactions that wait for each other InnoDB ends the one that has changed less.
 MUCH = "INSERT INTO {schema}.much SELECT seq FROM {schema}.seq_1_to_5000"
-WAITING = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+WAITING = (
+    "SELECT COUNT(*) FROM information_schema.INNODB_LOCK_WAITS AS waits JOIN information_schema.INNODB_TRX AS mine"
+    " ON waits.blocking_trx_id = mine.trx_id WHERE mine.trx_mysql_thread_id = CONNECTION_ID()"
+)
+"""How many wait for this connection; other tests may leave some that wait for others."""
 LAST = "(SELECT * FROM {schema}.bpm WHERE time_ns > 0 FOR UPDATE)"
 """Locks the table of readings, and where the next ones go."""
 POSITION = "(SELECT * FROM {schema}.positions FOR UPDATE)"
