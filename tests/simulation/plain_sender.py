@@ -5,7 +5,7 @@ from collections import deque
 
 from daemon.client.sender.connection import Connection, SenderError, greet
 from schemas.readings import Array
-from schemas.wire import Ack, Answer, Greeting, newest_acknowledgement
+from schemas.wire import Ack, Answer, Greeting, ProtocolError, newest_acknowledgement
 
 MOST_KEPT = 4096
 
@@ -81,7 +81,7 @@ class PlainSender:
         while self._connection is None:
             try:
                 connection = await greet(self, self._host, self._port, self._greeting, timeout_s=5.0, tls=None)
-            except (SenderError, OSError):
+            except (SenderError, ProtocolError, OSError):
                 await asyncio.sleep(0.3)
                 continue
             self._base = self.acknowledged
