@@ -1,13 +1,15 @@
 """What flows from assembly to a store: closed blocks, and batches of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, InstrumentGroup, join
 from schemas.sessions import NO_SESSIONS
+from schemas.states import AsideReason
 
 
 class Durability(StrEnum):
@@ -71,6 +73,27 @@ class Aside:
     readings: Array
     run: Array
     reason: Array
+
+    def __getitem__(self, part: Array) -> "Aside":
+        return Aside(readings=self.readings[part], run=self.run[part], reason=self.reason[part])
+
+    @classmethod
+    def of(cls, readings: Array, run: Array | int, reason: AsideReason) -> "Aside":
+        """Readings that are set aside for one reason."""
+        shape = len(readings)
+        runs = np.broadcast_to(np.asarray(run, np.int32), shape)
+        return cls(readings=readings, run=runs, reason=np.full(shape, reason, np.uint8))
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Aside]") -> "Aside | None":
+        """All of these, in their order; None of none."""
+        if not parts:
+            return None
+        return cls(
+            readings=join([part.readings for part in parts]),
+            run=np.concatenate([part.run for part in parts]),
+            reason=np.concatenate([part.reason for part in parts]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

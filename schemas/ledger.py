@@ -1,5 +1,6 @@
 """The ledger: one row a trigger that says what arrived, what came late or twice, and what is missing."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -43,6 +44,14 @@ def ledger_dtype(instruments: int) -> np.dtype[Any]:
             ("missing", "u1", (bitmap_bytes(instruments),)),
         ]
     )
+
+
+def own_rows(parts: Sequence[Array], instruments: int) -> Array:
+    """Ledger rows that may be changed, of one or more answers of a store."""
+    found = np.concatenate(parts)
+    rows = np.zeros(len(found), ledger_dtype(instruments))
+    rows[:] = found
+    return rows
 
 
 def pack_missing(present: Array) -> Array:

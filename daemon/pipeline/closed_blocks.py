@@ -66,8 +66,7 @@ def aside_parts(block: ClosedBlock) -> list[tuple[ClosedBlock, AsideReason]]:
         return []
     parts = []
     for reason in np.unique(block.aside.reason).tolist():
-        mine = block.aside.reason == reason
-        aside = Aside(readings=block.aside.readings[mine], run=block.aside.run[mine], reason=block.aside.reason[mine])
+        aside = block.aside[block.aside.reason == reason]
         parts.append((replace(nothing_of(block), aside=aside), AsideReason(reason)))
     return parts
 
@@ -85,18 +84,8 @@ def merge(blocks: Sequence[ClosedBlock]) -> ClosedBlock:
         late=late,
         late_of=late_of,
         revised=revised,
-        aside=_merge_aside([block.aside for block in blocks if block.aside is not None]),
+        aside=Aside.joined([block.aside for block in blocks if block.aside is not None]),
         sessions=np.concatenate([block.sessions for block in blocks]),
-    )
-
-
-def _merge_aside(parts: Sequence[Aside]) -> Aside | None:
-    if not parts:
-        return None
-    return Aside(
-        readings=join([part.readings for part in parts]),
-        run=np.concatenate([part.run for part in parts]),
-        reason=np.concatenate([part.reason for part in parts]),
     )
 
 

@@ -34,7 +34,7 @@ from daemon.pipeline.placing import (
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
-from schemas.ledger import ledger_dtype
+from schemas.ledger import own_rows
 from schemas.queries import LedgerRows, LedgerTail
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
@@ -412,7 +412,7 @@ class Committer:
             except StoreUnavailable as error:
                 await self._wait_for_store(error, backoff)
         self._note(None)
-        known = with_rows_of(within, run, triggers, _as_ledger(rows, self._group))
+        known = with_rows_of(within, run, triggers, own_rows(rows, self._group.size))
         return place(self._group, run, readings, known, self._clock.now())
 
     async def _keep_aside(self, waiting: Waiting) -> None:
@@ -505,10 +505,3 @@ def _apart(blocks: list[Waiting]) -> list[list[Waiting]]:
         else:
             parts[-1].append(waiting)
     return [part for part in parts if part]
-
-
-def _as_ledger(rows: list[Array], group: InstrumentGroup) -> Array:
-    found = np.concatenate(rows)
-    ledger = np.zeros(len(found), ledger_dtype(group.size))
-    ledger[:] = found
-    return ledger

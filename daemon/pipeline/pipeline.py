@@ -183,11 +183,6 @@ class Pipeline:
         return self._assembly.wanted
 
     @property
-    def newest(self) -> int | None:
-        """The highest trigger number closed in this run."""
-        return self._assembly.newest
-
-    @property
     def is_full(self) -> bool:
         """Whether the backlog is at its limit, so that sources hold back."""
         return self._backlog.is_full

@@ -15,7 +15,7 @@ from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
 from daemon.pipeline.assembly.window import missing_in, note_late
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype
-from schemas.readings import Array, InstrumentGroup, join
+from schemas.readings import Array, InstrumentGroup
 from schemas.sessions import NO_SESSIONS
 from schemas.states import AsideReason
 
@@ -47,13 +47,7 @@ def to_place(block: ClosedBlock) -> Array:
 
 def without(block: ClosedBlock, gone: Array) -> ClosedBlock:
     """The block without some of what it sets aside; gone: bool, shape (n,)."""
-    aside = block.aside
-    if aside is None or gone.all():
-        return replace(block, aside=None)
-    return replace(
-        block,
-        aside=Aside(readings=aside.readings[~gone], run=aside.run[~gone], reason=aside.reason[~gone]),
-    )
+    return replace(block, aside=None if block.aside is None or gone.all() else block.aside[~gone])
 
 
 def late_to_place(block: ClosedBlock) -> ClosedBlock:
@@ -63,34 +57,17 @@ def late_to_place(block: ClosedBlock) -> ClosedBlock:
     """
     if not len(block.revised):
         return block
-    none = block.late[:0]
-    aside = block.aside or Aside(readings=none, run=np.empty(0, np.int32), reason=np.empty(0, np.uint8))
-    return replace(
-        block,
-        late=none,
-        late_of=block.late_of[:0],
-        revised=block.revised[:0],
-        aside=Aside(
-            readings=join([aside.readings, block.late]),
-            run=np.concatenate([aside.run, block.revised["run"][block.late_of]]),
-            reason=np.concatenate([aside.reason, np.full(len(block.late), AsideReason.OLDER, np.uint8)]),
-        ),
-    )
+    late = Aside.of(block.late, block.revised["run"][block.late_of], AsideReason.OLDER)
+    return replace(_also_aside(block, late), late=block.late[:0], late_of=block.late_of[:0], revised=block.revised[:0])
 
 
 def also_ambiguous(block: ClosedBlock, readings: Array) -> ClosedBlock:
     """The block with these set aside, too: nothing proves that they belong where their run and number say."""
-    if not len(readings):
-        return block
-    aside = block.aside or Aside(readings=readings[:0], run=np.empty(0, np.int32), reason=np.empty(0, np.uint8))
-    return replace(
-        block,
-        aside=Aside(
-            readings=join([aside.readings, readings]),
-            run=np.concatenate([aside.run, np.zeros(len(readings), np.int32)]),
-            reason=np.concatenate([aside.reason, np.full(len(readings), AsideReason.AMBIGUOUS, np.uint8)]),
-        ),
-    )
+    return _also_aside(block, Aside.of(readings, 0, AsideReason.AMBIGUOUS)) if len(readings) else block
+
+
+def _also_aside(block: ClosedBlock, more: Aside) -> ClosedBlock:
+    return replace(block, aside=Aside.joined([more] if block.aside is None else [block.aside, more]))
 
 
 def place(group: InstrumentGroup, run: int, block: Array, rows: Array, now: Instant) -> tuple[ClosedBlock, int, Array]:

@@ -80,7 +80,7 @@ class Life:
         if len(self._tasks) > 256:
             self._tasks = [task for task in self._tasks if not task.done()]
 
-    def bury(self) -> None:
+    def close_tasks(self) -> None:
         """Close the tasks of a dead life, in the order in which they began, so that no collector does it at random."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:

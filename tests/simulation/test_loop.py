@@ -73,7 +73,7 @@ def test_a_life_ends_at_any_of_its_steps_and_nothing_of_it_runs_after_that(step:
             await asyncio.sleep(20)
             assert life.is_dead
             assert not task.done()
-            life.bury()
+            life.close_tasks()
 
         loop.run_until_complete(main())
     # Between two steps of the task there is one of its timer.

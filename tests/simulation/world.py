@@ -116,7 +116,7 @@ class World:
     def _died(self, life: Life) -> None:
         self.note(f"dead {life.name} after {life.disk_calls} disk calls")
         self.network.daemon_died(life, lambda: self._rng.choice((0.0, 0.001, 0.5)) * self._rng.random())
-        self.loop.call_soon(life.bury, context=self._context)
+        self.loop.call_soon(life.close_tasks, context=self._context)
 
     def _ended(self, life: Life, task: "asyncio.Task[None]") -> None:
         """The process ended by itself: in order, or because it could not go on."""
@@ -514,7 +514,7 @@ def play(plan: Plan) -> Result:
                 world.oracle.find("stuck", str(error))
             if world.life is not None:
                 world.life.kill()
-                world.life.bury()
+                world.life.close_tasks()
     finally:
         gc.enable()
         logging.disable(logging.NOTSET)

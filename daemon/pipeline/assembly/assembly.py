@@ -276,8 +276,7 @@ class Assembly:
             reason = AsideReason.OLDER if is_older else AsideReason.EPOCH
             self._set_aside(block, origin, self._runs.number_of(epoch) if is_older else 0, reason)
             return
-        slots = run.window.slots(block["trigger"])
-        far = (slots == UNKNOWN) & run.progress.is_far(block["trigger"])
+        far = self._are_far(run, block)
         if far.any():
             older = far & run.progress.is_older(block["trigger"])
             self._set_aside(block[older], origin[older], run.run, AsideReason.OLDER)
@@ -285,6 +284,11 @@ class Assembly:
             self._hold(run, block[ahead], origin[ahead], now, out)
             block, origin = block[~far], origin[~far]
         self._accept(run, block, origin, now, out)
+
+    def _are_far(self, run: OpenRun, block: Array) -> Array:
+        """Which readings are of triggers outside the window, and of none that is remembered: bool, shape (n,)."""
+        far = run.progress.is_far(block["trigger"])
+        return far & (run.window.slots(block["trigger"]) == UNKNOWN) if far.any() else far
 
     def _run_of(self, epoch: int, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
         """The open run of an epoch, which may begin here; None of one that is over, or may have none."""
@@ -442,7 +446,7 @@ class Assembly:
         return np.asarray((block["epoch"] != 0) & (reason is AsideReason.OLDER and run > 0))
 
     def _accept_near(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
-        far = (run.window.slots(block["trigger"]) == UNKNOWN) & run.progress.is_far(block["trigger"])
+        far = self._are_far(run, block)
         if far.any():
             behind = far & run.progress.is_older(block["trigger"])
             self._set_aside(block[behind], origin[behind], run.run, AsideReason.OLDER)

@@ -6,7 +6,7 @@ from daemon.pipeline.assembly.window import Merged
 from daemon.pipeline.closed_blocks import merge
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype
-from schemas.readings import Array, InstrumentGroup, join
+from schemas.readings import Array, InstrumentGroup
 from schemas.states import AsideReason
 
 A_SECOND = 1024
@@ -21,7 +21,7 @@ class Unplaced:
     def __init__(self, group: InstrumentGroup) -> None:
         self._group = group
         self._merged: list[Merged] = []
-        self._aside: list[tuple[Array, int, AsideReason]] = []
+        self._aside: list[Aside] = []
         self.is_awaited = False  # a closed block has to come, whatever is in it
         self._left = np.full(group.size, A_SECOND, np.int32)
         self._refilled_ns = -SECOND_NS
@@ -64,7 +64,7 @@ class Unplaced:
 
     def set_aside(self, block: Array, run: int, reason: AsideReason) -> None:
         """Take readings that belong to no trigger."""
-        self._aside.append((block.copy(), run, reason))
+        self._aside.append(Aside.of(block.copy(), run, reason))
 
     def closed_block(self, readings: Array, present: Array, ledger: Array, sessions: Array) -> ClosedBlock:
         """The closed block of these triggers, with all that was collected."""
@@ -81,7 +81,7 @@ class Unplaced:
             late=first.late,
             late_of=first.late_of,
             revised=first.revised,
-            aside=self._all_aside(),
+            aside=Aside.joined(self._aside),
             sessions=sessions,
         )
         if more:
@@ -98,14 +98,4 @@ class Unplaced:
             late=merged.late,
             late_of=merged.late_of,
             revised=merged.revised,
-        )
-
-    def _all_aside(self) -> Aside | None:
-        if not self._aside:
-            return None
-        counts = [len(block) for block, _, _ in self._aside]
-        return Aside(
-            readings=join([block for block, _, _ in self._aside]),
-            run=np.repeat(np.array([run for _, run, _ in self._aside], np.int32), counts),
-            reason=np.repeat(np.array([reason for _, _, reason in self._aside], np.uint8), counts),
         )

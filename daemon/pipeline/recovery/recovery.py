@@ -17,7 +17,7 @@ from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecove
 from daemon.pipeline.recovery.history import heard_last, history_of
 from schemas.batch import ClosedBlock, JournalPosition, Stream
 from schemas.config import Config
-from schemas.ledger import ledger_dtype
+from schemas.ledger import own_rows
 from schemas.queries import LedgerTail
 from schemas.readings import Array, InstrumentGroup
 
@@ -109,10 +109,7 @@ async def _ledger_tail(store: Store, group: InstrumentGroup, most: int, runs: Co
     last = int(newest["run"][-1]) if len(newest) else 1
     others = {run for run in heard_last(runs) if run < last} or ({last - 1} if last > 1 else set())
     tails = [await store.ask(LedgerTail(group=group, most=most, run=run)) for run in sorted(others)]
-    found = np.concatenate([*tails, newest])
-    tail = np.zeros(len(found), ledger_dtype(group.size))
-    tail[:] = found
-    return tail
+    return own_rows([*tails, newest], group.size)
 
 
 @dataclass(kw_only=True)
