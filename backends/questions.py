@@ -8,6 +8,7 @@ from schemas.queries import (
     Aggregate,
     InstrumentReadings,
     LedgerEnds,
+    LedgerNeighbours,
     LedgerRow,
     LedgerRows,
     LedgerTail,
@@ -25,7 +26,7 @@ from schemas.queries import (
 )
 from schemas.readings import Array
 
-_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | SkippedTriggers
+_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | LedgerNeighbours | SkippedTriggers
 _OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
 
 
@@ -39,7 +40,7 @@ class Questions(ABC):
                 return await self._totals(query)
             case Means() | Aggregate():
                 return await self._figures(query)
-            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | SkippedTriggers():
+            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | LedgerNeighbours() | SkippedTriggers():
                 return await self._of_ledger(query)
             case _:
                 return await self._of_readings(query)
@@ -55,6 +56,8 @@ class Questions(ABC):
             case LedgerRows():
                 rows = await self._ledger_rows(query.run, np.unique(np.array(query.triggers, np.int64)))
                 return np.asarray(rows[np.argsort(rows["trigger"])])
+            case LedgerNeighbours():
+                return await self._ledger_neighbours(query.run, query.trigger)
             case SkippedTriggers():
                 return await self._skipped(query)
 
@@ -103,6 +106,10 @@ class Questions(ABC):
     @abstractmethod
     async def _ledger_rows(self, run: int, triggers: Array) -> Array:
         """The ledger rows of triggers (int64, ascending, each once), in any order."""
+
+    @abstractmethod
+    async def _ledger_neighbours(self, run: int, trigger: int) -> Array:
+        """The ledger rows right below and right above a trigger number, ascending."""
 
     @abstractmethod
     async def _skipped(self, query: SkippedTriggers) -> Array:

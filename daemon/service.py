@@ -22,8 +22,9 @@ from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line
+from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import recover_group, refuse_unknown_groups, runs_of
+from daemon.pipeline.recovery import InStore, ask_store, recover_group, refuse_unknown_groups, runs_of
 from daemon.sources.base import Source
 from daemon.sources.kinds import make_source, tls_contexts
 from daemon.telemetry.status.reporter import Reporter
@@ -39,6 +40,9 @@ from schemas.states import DaemonState
 COMMIT_WITHIN_S = 20.0
 """How long the end of the service waits for the database. What is not committed then is reported, and senders that got
 no acknowledgement still have it."""
+
+STORE_WITHIN_S = 1.0
+"""A database that answers within this time is asked before anything is received: then nothing has to be kept twice."""
 
 STOP_MORE_S = COMMIT_WITHIN_S + 10.0
 CLOSE_WITHIN_S = 70.0
@@ -57,7 +61,7 @@ class Addresses:
 async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambda addresses: None) -> None:
     """Run the daemon until SIGTERM or SIGINT; SIGHUP reads the configuration again.
 
-    ready: called once readings are taken.
+    ready: called when readings are taken, and again when they are committed, if the database answered later.
 
     Raises:
         CommandFailed: the database cannot be used as configured, an address is taken, another daemon uses the state
@@ -82,7 +86,7 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambd
 class Service:
     """The daemon: a store, a pipeline a group, sources, workloads, and the API that reports on them.
 
-    pipelines: by group; empty until the store is open.
+    intakes: by group, from the beginning. pipelines: by group; empty until the store is open.
     """
 
     def __init__(self, loaded: LoadedConfig, notifier: Notifier | None = None, outside: Outside | None = None) -> None:
@@ -90,6 +94,7 @@ class Service:
         self._outside = outside or Outside.real()
         self.events = events = Events()
         self.groups = {section.name: section.group() for section in config.groups}
+        self.intakes: dict[str, Intake] = {}
         self.pipelines: dict[str, Pipeline] = {}
         self._sources: list[Source] = []
         self._state_dir = loaded.state_dir
@@ -111,6 +116,7 @@ class Service:
             config,
             report,
             events,
+            intakes=self.intakes,
             pipelines=self.pipelines,
             sources=self._sources,
             workloads=self.workloads.status,
@@ -131,6 +137,7 @@ class Service:
         self._api = api_server(self, loaded)
         self._serving: asyncio.Task[None] | None = None
         self._stop: asyncio.Event | None = None
+        self._ready: Callable[[Addresses], None] = lambda addresses: None
         self._failure: str | None = None
         self._background: list[asyncio.Task[None]] = []
         self._committing: list[asyncio.Task[None]] = []
@@ -150,13 +157,10 @@ class Service:
     # --- startup, serve, shutdown -------------------------------------------------------------------------------
 
     async def serve(self, tasks: asyncio.TaskGroup, stop: asyncio.Event, ready: Callable[[Addresses], None]) -> None:
-        """Start up, run until `stop`, and shut down; ready: called once readings are taken."""
-        self._stop = stop
+        """Start up, run until `stop`, and shut down; ready: as in the function `serve`."""
+        self._stop, self._ready = stop, ready
         try:
             await self.startup(tasks, stop)
-            if not stop.is_set():
-                self._notifier.ready(status_line(self._status()))
-                ready(self.addresses)
             await stop.wait()
         finally:
             await self.shutdown()
@@ -173,24 +177,33 @@ class Service:
             self._stop.set()
 
     async def startup(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
-        """Open the API first, which shows what the rest waits for; then the store, the pipelines, and the sources."""
+        """Open the API first, which shows what the rest waits for; then the store, the pipelines, and the sources.
+
+        Where a journal is kept, and the store does not answer at once, the sources are not kept waiting for it.
+        """
         self._serving = tasks.create_task(self._api.serve(), name="api")
         self._start(tasks, "status stream", self.stream.run())
         self._start(tasks, "supervision", self._supervision.run())
-        if not await self._store_watch.open(stop):
+        await self._open_intakes()
+        in_store = await self._find_store(stop)
+        if in_store is None:
             return
+        self.reporter.state = DaemonState.STARTING
         self._start(tasks, "store watch", self._store_watch.run())
         await self.workloads.open()
-        await self._make_pipelines()
+        await self._make_pipelines(in_store)
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
-        await self._start_sources()
+        if not await self._catch_up(stop):
+            return
+        if not self._sources:
+            await self._start_sources()
         self.reporter.state = DaemonState.RUNNING
+        self._say_ready("taking readings")
         self._start(tasks, "reloads", self._reloader.run(self.reload_wanted))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
         gc.freeze()
-        self.events.info(f"taking readings at {', '.join(self.addresses.sources)}; API at {self._api.address}")
         for name, task in self.workloads.tasks().items():
             self._start(tasks, name, task)
         await self.workloads.run_configured()
@@ -206,6 +219,8 @@ class Service:
         for pipeline in self.pipelines.values():
             pipeline.end()
         await self._finish_committing()
+        for intake in self.intakes.values():
+            await intake.end()
         self._notifier.extend(CLOSE_WITHIN_S)
         for source in self._sources:
             await source.close()
@@ -222,10 +237,59 @@ class Service:
 
     # --- pipelines and sources ----------------------------------------------------------------------------------
 
-    async def _make_pipelines(self) -> None:
+    async def _open_intakes(self) -> None:
+        for name, group in self.groups.items():
+            self.intakes[name] = await open_intake(
+                group, self.config, self._state_dir, self.events, outside=self._outside
+            )
+            self.intakes[name].start()
+
+    async def _find_store(self, stop: asyncio.Event) -> dict[str, InStore] | None:
+        """What the store has, as soon as it answers; None when `stop` came first. May start the sources before."""
+        away = asyncio.Event()
+        opening = asyncio.create_task(
+            self._store_watch.open(stop, self._ask_store, away=away, is_taking=lambda: bool(self._sources))
+        )
+        waiting = asyncio.create_task(away.wait())
+        try:
+            if self.config.journal.max_mib:
+                await asyncio.wait([opening, waiting], timeout=STORE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+                if not opening.done() and not stop.is_set():
+                    self.reporter.state = DaemonState.STORE_AWAY
+                    await self._start_sources()
+                    self._say_ready("taking readings into the intake's log until the database answers,")
+            return await opening
+        finally:
+            opening.cancel()
+            waiting.cancel()
+            await asyncio.gather(opening, waiting, return_exceptions=True)
+
+    async def _catch_up(self, stop: asyncio.Event) -> bool:
+        """Let what the intakes' logs hold go on; False when `stop` came first: the next start does it then."""
+        catching_up = asyncio.create_task(self._catch_up_each())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([catching_up, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not catching_up.done():
+                return False
+            await catching_up
+            return True
+        finally:
+            catching_up.cancel()
+            stopping.cancel()
+            await asyncio.gather(catching_up, stopping, return_exceptions=True)
+
+    async def _catch_up_each(self) -> None:
+        for name, intake in self.intakes.items():
+            await intake.catch_up(self.pipelines[name])
+
+    async def _ask_store(self) -> dict[str, InStore]:
+        return {name: await ask_store(self.store, group, self.config) for name, group in self.groups.items()}
+
+    async def _make_pipelines(self, in_store: dict[str, InStore]) -> None:
         recovered = {
             name: await recover_group(
-                self.store, group, self.config, self._state_dir, self.events, outside=self._outside
+                in_store[name], group, self.config, self._state_dir, self.events, outside=self._outside
             )
             for name, group in self.groups.items()
         }
@@ -243,13 +307,17 @@ class Service:
                 clock=self._outside.clock,
                 availability_changed=self.reporter.look_at_store,
                 superseded=partial(self._give_up, section.name),
+                pinned=self.intakes[section.name].stretches,
             )
+            if recovered[section.name].was_elsewhere:
+                await self.intakes[section.name].doubt()
             self.pipelines[section.name].take_again(recovered[section.name].again)
         self._note_risk()
 
     async def _start_sources(self) -> None:
+        """Take readings from now on."""
         for index, section in enumerate(self.config.sources):
-            source = make_source(section, self.pipelines, self.events, self._tls[index])
+            source = make_source(section, self.intakes, self.events, self._tls[index])
             try:
                 await source.start()
             except OSError as error:
@@ -258,6 +326,11 @@ class Service:
                     f"({reason_of(error)}); stop what uses it, or give another port"
                 ) from None
             self._sources.append(source)
+
+    def _say_ready(self, taking: str) -> None:
+        self.events.info(f"{taking} at {', '.join(self.addresses.sources)}; API at {self._api.address}")
+        self._notifier.ready(status_line(self._status()))
+        self._ready(self.addresses)
 
     async def _finish_committing(self) -> None:
         if not self._committing:
@@ -280,7 +353,7 @@ class Service:
 
     def _parts(self) -> list[Part]:
         """What has to move while the daemon runs, for the watchdog."""
-        pipelines = (part for pipeline in self.pipelines.values() for part in pipeline.parts())
+        pipelines = (part for each in (self.pipelines, self.intakes) for way in each.values() for part in way.parts())
         return [*pipelines, *(part for source in self._sources for part in source.parts())]
 
     def _change(self, config: Config) -> None:
@@ -290,5 +363,7 @@ class Service:
         self.workloads.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)
+        for intake in self.intakes.values():
+            intake.change(config)
         for source, section in zip(self._sources, config.sources, strict=True):
             source.change(section)

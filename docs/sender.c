@@ -62,8 +62,8 @@ static int read_line(char *line, size_t size) { /* byte by byte: acknowledgement
 static int join_session(char **argv) { /* 0 when it may be tried again */
     char line[16384];
     int n = snprintf(line, sizeof line, "TRIGGERLOG/1 group=%s sender=example-in-c ack=committed", argv[3]);
-    n += snprintf(line + n, sizeof line - (size_t)n, " session=%llu first=%llu\n", (unsigned long long)session,
-                  (unsigned long long)done);
+    n += snprintf(line + n, sizeof line - (size_t)n, " session=%llu first=%llu next=%llu\n",
+                  (unsigned long long)session, (unsigned long long)done, (unsigned long long)made);
     if (!dial(argv[1], argv[2]) || send(fd, line, (size_t)n, MSG_NOSIGNAL) != n || !read_line(line, sizeof line) ||
         !strncmp(line, "ERROR timeout ", 14) || !strncmp(line, "ERROR stopping ", 15) ||
         !strncmp(line, "ERROR too-many-connections ", 27)) return hang_up();

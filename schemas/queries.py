@@ -125,6 +125,18 @@ class LedgerRows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LedgerNeighbours:
+    """The ledger rows of a run right below and right above a trigger number, in ascending order; of an end, only one.
+
+    Only for whoever writes them: they need not be of one snapshot.
+    """
+
+    group: InstrumentGroup
+    run: int
+    trigger: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class SkippedTriggers:
     """The ledger rows with skipped > 0 and start_ns <= time_ns < end_ns, newest first, at most `most`."""
 
@@ -233,6 +245,7 @@ Selection = (
     | LedgerTail
     | LedgerEnds
     | LedgerRows
+    | LedgerNeighbours
     | SkippedTriggers
     | TriggersReadings
     | Snapshot

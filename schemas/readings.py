@@ -90,6 +90,15 @@ def record_dtype(channels: Sequence[Channel]) -> np.dtype[Any]:
     )
 
 
+def field_bits(record: np.dtype[Any]) -> Array:
+    """Which bits of a record's words belong to its fields, and not to the padding: int64, shape (itemsize // 8,)."""
+    mask = np.zeros(record.itemsize, np.uint8)
+    assert record.fields is not None
+    for dtype, offset, *_ in record.fields.values():
+        mask[offset : offset + dtype.itemsize] = 0xFF
+    return mask.view(np.int64)
+
+
 def words(block: Array) -> Array:
     """View a C-contiguous block of shape (..., ) as 64-bit words of shape (..., itemsize // 8), without a copy."""
     return block.view(np.int64).reshape(*block.shape, block.dtype.itemsize // 8)

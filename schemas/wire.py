@@ -59,7 +59,7 @@ DATAGRAM_HEADER: np.dtype[Any] = np.dtype(
 
 _FRAME = struct.Struct("<QQ")  # ACKNOWLEDGEMENT for a single frame
 _FIRST_WORD = f"TRIGGERLOG/{VERSION}"
-_KEYS = ("group", "sender", "session", "first", "ack", "instrument")
+_KEYS = ("group", "sender", "session", "first", "next", "ack", "instrument")
 _GROUP = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _SENDER = re.compile(rf"[A-Za-z0-9_.-]{{1,{SENDER_MAX}}}")
 _INSTRUMENT = re.compile(r"[!-~]{1,64}")
@@ -105,7 +105,8 @@ class Ack(StrEnum):
     """Which acknowledgements a sender wants."""
 
     COMMITTED = "committed"  # frames as the store acknowledges
-    SPOOLED = "spooled"  # frames as the journal has it on the disk
+    SPOOLED = "spooled"  # frames as the journal has the closed trigger on the disk
+    RECEIVED = "received"  # frames as the intake's log has the reading on the disk, its trigger open or not
     NONE = "none"  # nothing flows back; the default, for a sender that never reads
 
 
@@ -114,7 +115,8 @@ class Greeting:
     """What a sender says first: group, a free name for itself, acknowledgements, the one instrument it serves.
 
     session: number of the session that this connection begins or resumes; None is no session. first: number of the
-    first record of the session that the sender still holds.
+    first record of the session that the sender still holds. next: number of the first record that it has not sent on
+    any connection yet; None where it does not say.
     """
 
     group: str
@@ -123,6 +125,7 @@ class Greeting:
     instrument: str | None = None
     session: int | None = None
     first: int = 0
+    next: int | None = None
 
     def line(self) -> bytes:
         """Build the line as sent; raises ProtocolError when it would be refused."""
@@ -131,6 +134,7 @@ class Greeting:
             "sender": self.sender,
             "session": self.session,
             "first": self.first or None,
+            "next": self.next,
             "ack": self.ack.value,
             "instrument": self.instrument,
         }
@@ -356,7 +360,8 @@ def _greeting_of(pairs: Mapping[str, str]) -> Greeting:
     _fits(pairs, "instrument", _INSTRUMENT, "the instrument's name, 1 to 64 printable ASCII characters")
     if pairs.get("ack", "none") not in tuple(Ack):
         raise ProtocolError(
-            ErrorCode.BAD_GREETING, f"ack={_quoted(pairs['ack'])} is not known; use committed, spooled or none"
+            ErrorCode.BAD_GREETING,
+            f"ack={_quoted(pairs['ack'])} is not known; use committed, spooled, received or none",
         )
     _check_session(pairs)
     return Greeting(
@@ -366,19 +371,25 @@ def _greeting_of(pairs: Mapping[str, str]) -> Greeting:
         instrument=pairs.get("instrument"),
         session=int(pairs["session"]) if "session" in pairs else None,
         first=int(pairs.get("first", "0")),
+        next=int(pairs["next"]) if "next" in pairs else None,
     )
 
 
 def _check_session(pairs: Mapping[str, str]) -> None:
-    for key, most in (("session", NUMBER_MAX), ("first", RECORD_NUMBER_MAX)):
+    for key, most in (("session", NUMBER_MAX), ("first", RECORD_NUMBER_MAX), ("next", RECORD_NUMBER_MAX)):
         if key in pairs and not _is_number(pairs[key], 0, most):
             raise ProtocolError(
                 ErrorCode.BAD_GREETING, f"{key}={_quoted(pairs[key])} is not a number from 0 to {most}; send one"
             )
     if "session" not in pairs:
-        if "first" in pairs:
-            raise ProtocolError(ErrorCode.BAD_GREETING, "first= without a session; add session=<number> and a sender")
+        for key in ("first", "next"):
+            if key in pairs:
+                raise ProtocolError(
+                    ErrorCode.BAD_GREETING, f"{key}= without a session; add session=<number> and a sender"
+                )
         return
+    if int(pairs.get("next", NUMBER_MAX)) < int(pairs.get("first", 0)):
+        raise ProtocolError(ErrorCode.BAD_GREETING, "next= is below first=; send the number after the last record sent")
     if "sender" not in pairs:
         raise ProtocolError(ErrorCode.BAD_GREETING, "a session needs the name of its sender; add sender=<name>")
     if pairs.get("ack", "none") == Ack.NONE:

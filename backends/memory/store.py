@@ -17,6 +17,7 @@ from schemas.queries import (
     Aggregate,
     InstrumentReadings,
     LedgerEnds,
+    LedgerNeighbours,
     LedgerRow,
     LedgerRows,
     LedgerTail,
@@ -33,7 +34,7 @@ from schemas.queries import (
 )
 from schemas.readings import Array, InstrumentGroup
 
-_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | SkippedTriggers
+_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | LedgerNeighbours | SkippedTriggers
 _OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
 
 NOT_DURABLE = DurabilityInForce(words="NOT durable: in the memory of this process", risk_ms=math.inf)
@@ -133,7 +134,7 @@ class MemoryStore:
                 reducer = reducer_of(query)
                 reducer.add(kept.everything())
                 return reducer.answer()
-            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | SkippedTriggers():
+            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | LedgerNeighbours() | SkippedTriggers():
                 return _ledger(kept.rows(), query)
             case _:
                 return _readings(kept, query)
@@ -202,6 +203,10 @@ def _ledger(rows: Array, query: _OfLedger) -> Array:
             return np.asarray(found[-1:] if query.run is None else found[found["run"] == query.run])
         case LedgerRows():
             return np.asarray(rows[(rows["run"] == query.run) & np.isin(rows["trigger"], query.triggers)])
+        case LedgerNeighbours():
+            of_run = rows[rows["run"] == query.run]
+            below, above = of_run[of_run["trigger"] < query.trigger], of_run[of_run["trigger"] > query.trigger]
+            return np.concatenate([below[-1:], above[:1]])
         case SkippedTriggers():
             found = rows[(rows["skipped"] > 0) & _within(rows, query)]
             return np.asarray(found[np.argsort(-found["time_ns"], kind="stable")][: query.most])

@@ -70,6 +70,14 @@ def ledger_of_triggers(tables: GroupTables, run: int, triggers: Sequence[int]) -
     return sa.select(*ledger_columns(tables)).where(ledger.run == run, ledger.trigger_id.in_(triggers))
 
 
+def ledger_neighbours(tables: GroupTables, run: int, trigger: int) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """Select the ledger row of a run right below a trigger number, and the one right above it."""
+    ledger = tables.ledger.c
+    of_run = sa.select(*ledger_columns(tables)).where(ledger.run == run).limit(1)
+    below = of_run.where(ledger.trigger_id < trigger).order_by(ledger.trigger_id.desc())
+    return below, of_run.where(ledger.trigger_id > trigger).order_by(ledger.trigger_id)
+
+
 def skipped_triggers(tables: GroupTables, query: SkippedTriggers) -> sa.Select[Any]:
     """Select the ledger rows of triggers that follow a gap, newest first."""
     ledger = tables.ledger.c

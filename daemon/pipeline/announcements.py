@@ -82,10 +82,11 @@ class Announcements:
         )
 
     def lost_by_sender(self, readings: int) -> None:
-        """A sender went on behind readings that never came, and that it has no more."""
+        """A sender went on behind readings of which nothing is known here, and that it has no more."""
         self._events.warning_seldom(
             f"lost by senders of {self._group}",
-            f"group {self._group}: a sender no longer has {readings} readings that were never received; they are lost",
+            f"group {self._group}: a sender no longer has {readings} readings that are not here; they are lost, unless"
+            " another state folder has them",
         )
 
     def backpressure(self, is_full: bool) -> None:

@@ -116,6 +116,7 @@ class Backlog:
         self._settled_here = 0  # blocks that closed in this process
         self._recovered_left = recovered.blocks
         self._again_upto = position  # what came again at the start has numbers up to here
+        self._released = position
         self._hold_s = 0.0
         self._held: deque[_Revocable] = deque()
 
@@ -123,6 +124,16 @@ class Backlog:
     def first_here(self) -> int:
         """The number of the first block that closed in this process."""
         return self._first
+
+    @property
+    def last(self) -> int:
+        """The number of the last block that was put."""
+        return self._last
+
+    @property
+    def safe_upto(self) -> int:
+        """The blocks up to this number are on the disk, or in the database where it cannot lose them."""
+        return max(self._released, 0 if self._journal is None else self._journal.state.synced)
 
     @property
     def waiting(self) -> Amount:
@@ -281,6 +292,8 @@ class Backlog:
         last = None
         while self._held and (self._held[0].until_s <= now or self._journal is None):
             last = self._held.popleft().number
+        if last is not None:
+            self._released = last
         if last is not None and self._journal is not None:
             self._journal.trim(last)
             self._states.forget(last, in_database_of=self._journal.id)

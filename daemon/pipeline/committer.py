@@ -21,22 +21,18 @@ from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, nothing_o
 from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.placer import Placer, apart
 from daemon.pipeline.placing import (
-    TRIGGERS_AT_ONCE,
     Placed,
-    also_ambiguous,
     late_to_place,
-    place,
     to_place,
-    with_rows_of,
     without,
 )
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
-from schemas.ledger import own_rows
-from schemas.queries import LedgerRows, LedgerTail
-from schemas.readings import Array, InstrumentGroup, join
+from schemas.queries import LedgerNeighbours, LedgerRows, LedgerTail
+from schemas.readings import Array, InstrumentGroup
 from schemas.states import AsideReason
 
 DIVIDE_AFTER = 2
@@ -92,6 +88,8 @@ class Committer:
     settled: called with the number of blocks that are committed (or kept as dead letters) now, of those that closed in
     this process.
     availability_changed: called when `problem` comes or goes, however short it was.
+    placed: called with a run and triggers of it that were skipped and are there now; returns how many numbers were
+        skipped right before each as assembly knows it, -1 where it does not.
     superseded: called when the database turns out to be at the position of a journal that this one does not follow.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
     journal: the id of the journal that numbers are of.
@@ -113,6 +111,7 @@ class Committer:
         settled: Callable[[int], None],
         availability_changed: Callable[[], None],
         superseded: Callable[[OtherJournal], None],
+        placed: Callable[[int, Array], Array],
         account: JournalPosition | None = None,
         journal: int = 0,
     ) -> None:
@@ -139,6 +138,7 @@ class Committer:
         self._settled = settled
         self._availability_changed = availability_changed
         self._superseded = superseded
+        self._placer = Placer(group, clock, ask=self._ask, note=placed)
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
         self._follows: JournalPosition | None = self._acknowledged
 
@@ -172,7 +172,7 @@ class Committer:
         while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
             try:
-                for together in _apart([self._believed(waiting) for waiting in blocks]):
+                for together in apart([self._believed(waiting) for waiting in blocks]):
                     await self._commit(await self._placed(together))
             except CommitsLost as error:
                 try:
@@ -371,49 +371,24 @@ class Committer:
     async def _placed(self, blocks: list[Waiting]) -> list[Waiting]:
         """Keep what assembly set aside; what the ledger of the database can place goes where that says.
 
-        blocks: as `_apart` divides them.
+        blocks: as `apart` divides them.
         """
-        blocks = [*blocks[:-1], await self._with_placed(blocks[-1])]
+        blocks = [*blocks[:-1], await self._placer.with_placed(blocks[-1])]
         for waiting in blocks:
             await self._keep_aside(waiting)
         return blocks
 
-    async def _with_placed(self, last: Waiting) -> Waiting:
-        chosen = to_place(last.block)
-        if last.block.aside is None or not chosen.any():
-            return last
-        readings, runs = last.block.aside.readings[chosen], last.block.aside.run[chosen]
-        parts, doubles, odd = [without(last.block, chosen)], 0, [readings[:0]]
-        for run in np.unique(runs).tolist():
-            block, there, others = await self._place(run, readings[runs == run], last.block)
-            parts.append(block)
-            doubles += there
-            odd.append(others)
-        parts[0] = also_ambiguous(parts[0], join(odd))
-        block = merge(parts)
-        placed = Placed(
-            # The others were late, and count as set aside where they are that now.
-            aside=len(readings) - sum(map(len, odd)) - (last.readings - readings_in(last.block)),
-            doubles=doubles,
-            triggers=block.triggers - last.block.triggers,
-            readings=readings_in(block) - last.readings,
-        )
-        return replace(last, block=block, readings=readings_in(block), placed=placed)
-
-    async def _place(self, run: int, readings: Array, within: ClosedBlock) -> tuple[ClosedBlock, int, Array]:
-        """Place readings of one run; within: the block that they are committed with, whose own rows are newer."""
-        triggers = np.unique(readings["trigger"])
-        backoff, rows = self._backoff(), list[Array]()
-        while len(rows) * TRIGGERS_AT_ONCE < len(triggers):
-            start = len(rows) * TRIGGERS_AT_ONCE
-            some = tuple(triggers[start : start + TRIGGERS_AT_ONCE].tolist())
+    async def _ask(self, query: LedgerRows | LedgerNeighbours) -> Array:
+        """Ask the store, again for as long as it is not available."""
+        backoff = self._backoff()
+        while True:
             try:
-                rows.append(await self._store.ask(LedgerRows(group=self._group, run=run, triggers=some)))
+                rows = await self._store.ask(query)
             except StoreUnavailable as error:
                 await self._wait_for_store(error, backoff)
-        self._note(None)
-        known = with_rows_of(within, run, triggers, own_rows(rows, self._group.size))
-        return place(self._group, run, readings, known, self._clock.now())
+            else:
+                self._note(None)
+                return rows
 
     async def _keep_aside(self, waiting: Waiting) -> None:
         """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""
@@ -491,17 +466,3 @@ class Committer:
         self.problem = problem
         if is_news:
             self._availability_changed()
-
-
-def _apart(blocks: list[Waiting]) -> list[list[Waiting]]:
-    """Blocks to commit together: one with readings to be placed is alone.
-
-    What it finds in the ledger must not lack what comes before it.
-    """
-    parts: list[list[Waiting]] = [[]]
-    for waiting in blocks:
-        if to_place(waiting.block).any():
-            parts += [[waiting], []]
-        else:
-            parts[-1].append(waiting)
-    return [part for part in parts if part]

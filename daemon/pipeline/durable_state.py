@@ -139,19 +139,20 @@ class States:
 
 def _changed(sessions: Array, changes: Array) -> Array:
     """Put changes in place of what they change; of one session the last counts."""
-    at = np.searchsorted(sessions["session"], changes["session"])
-    if len(sessions):
-        known = sessions["session"][np.minimum(at, len(sessions) - 1)] == changes["session"]
-        if known.all() and (changes["settled"] != GONE).all() and len(np.unique(at)) == len(at):
-            changed = sessions.copy()
-            changed[at] = changes
-            return changed
-    by_key = {row[0]: row for row in [*sessions.tolist(), *changes.tolist()]}
-    return np.array(sorted(row for row in by_key.values() if row[1] != GONE), SESSION)
+    goes_on = changes["settled"] != GONE
+    if len(changes) == len(sessions) and goes_on.all() and (changes["session"] == sessions["session"]).all():
+        return changes  # every session goes on, as with each trigger while all instruments send
+    both = np.concatenate([sessions, changes])
+    order = np.argsort(both["session"], kind="stable")
+    keys = both["session"][order]
+    last = both[order[np.append(keys[1:] != keys[:-1], True)]]
+    return np.asarray(last[last["settled"] != GONE])
 
 
 def _with_runs(runs: dict[int, int], ledger: Array) -> dict[int, int]:
     """The runs with those of closed triggers at the end, that with the most of them last."""
+    if (ledger["epoch"] == next(reversed(runs), 0)).all():
+        return runs
     found, counts = np.unique(ledger[["epoch", "run"]], return_counts=True)
     heard = [(epoch, run) for epoch, run in found[np.argsort(counts, kind="stable")].tolist() if epoch]
     if heard == list(runs.items())[-len(heard) :]:

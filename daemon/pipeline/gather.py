@@ -1,7 +1,7 @@
 """Gathering: the bytes of many connections become one block, without a copy in between.
 
 Connections of a group receive into one buffer, one behind the other, whole records only. What has gathered is handed
-to the pipeline as one `numpy.frombuffer`: at once when it may complete a trigger, else after two milliseconds, so that
+to the intake as one `numpy.frombuffer`: at once when it may complete a trigger, else after two milliseconds, so that
 a hundred instruments that send one reading each cost a few steps a trigger and not a hundred.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import Origin
-from daemon.pipeline.pipeline import Pipeline
+from daemon.pipeline.intake import Intake
 
 BUFFER = 4 * 2**20
 """Bytes that gather before they have to be handed on: 75,000 readings of four float64 channels."""
@@ -29,11 +29,11 @@ NOBODY = -1
 class Gather:
     """The receive buffer of one group."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, intake: Intake) -> None:
         self.received = 0
         self.handed = 0
-        self._pipeline = pipeline
-        self._record = pipeline.group.record
+        self._intake = intake
+        self._record = intake.group.record
         self._buffer = bytearray(BUFFER)
         self._view = memoryview(self._buffer)
         self._end = 0
@@ -84,12 +84,12 @@ class Gather:
         self._turn_bytes = 0
 
     def part(self) -> Part:
-        """Whether what has gathered goes on to the pipeline, for the watchdog."""
-        name = f"readings gathered for group {self._pipeline.group.name}"
+        """Whether what has gathered goes on to the intake, for the watchdog."""
+        name = f"readings gathered for group {self._intake.group.name}"
         return Part(name=name, steps=self.handed, is_busy=bool(self._chunks))
 
     def flush(self) -> None:
-        """Hand what has gathered to the pipeline."""
+        """Hand what has gathered to the intake."""
         self._cancel()
         if not self._chunks:
             return
@@ -97,9 +97,9 @@ class Gather:
         origin = self._origin()
         self._chunks = []
         self._end = 0
-        self._pipeline.receive(block, origin)
+        self._intake.receive(block, origin)
         self.handed += len(block)
-        self._wanted = self._pipeline.wanted * self._record.itemsize
+        self._wanted = self._intake.wanted * self._record.itemsize
 
     def _plan(self) -> None:
         if self._soon is not None:

@@ -2,13 +2,15 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Sequence
+
+import numpy as np
 
 from backends.base import OtherJournal, Store
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
 from daemon.core.outside import Clock
+from daemon.core.outside.clock import Instant
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.assembly import Assembly, Joined, Origin, Runs
@@ -20,10 +22,14 @@ from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Instruments
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.lately import Lately
+from daemon.pipeline.placing import to_place, without
 from daemon.pipeline.recovery import RecoveredGroup
 from schemas.batch import ClosedBlock, Durability, Layout
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
+
+MOST_LOST = 2**62
+"""A sender that greets with forged numbers must not have counts grow beyond what programs can read."""
 
 
 class Pipeline:
@@ -33,8 +39,8 @@ class Pipeline:
 
     availability_changed: called when the store goes away or comes back, as commits show it.
     superseded: called when the store is at the position of another journal: this process can commit nothing more.
-    instruments: how each instrument is. connections: for sources: which connection has each session, by
-    `schemas.sessions.session_key`; a newer one takes the place of the older, whichever source it comes in by.
+    pinned: sessions of which the intake's log may hold something.
+    instruments: how each instrument is.
     """
 
     def __init__(
@@ -51,9 +57,9 @@ class Pipeline:
         clock: Clock,
         availability_changed: Callable[[], None] = lambda: None,
         superseded: Callable[[OtherJournal], None] = lambda error: None,
+        pinned: Container[int] = (),
     ) -> None:
         self.group = group
-        self.connections: dict[int, Any] = {}
         self._now = clock.now
         self.layout = layout
         self.durability = durability
@@ -75,7 +81,11 @@ class Pipeline:
             epochs=recovered.state.runs,
             sessions=recovered.state.sessions,
             stored=recovered.stored.sessions,
+            claimed=recovered.claimed,
             is_uncertain=bool(recovered.again),
+            letters=recovered.letters,
+            placing=recovered.placing,
+            pinned=pinned,
         )
         self._backlog = Backlog(
             recovered.journal,
@@ -104,11 +114,13 @@ class Pipeline:
             settled=self._settled,
             availability_changed=availability_changed,
             superseded=superseded,
+            placed=self._placed,
             account=recovered.position,
             journal=0 if recovered.journal is None else recovered.journal.id,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None
+        self._has_ended = False
         self._on_settled: list[Callable[[], None]] = []
         self._on_full: list[Callable[[bool], None]] = []
 
@@ -119,8 +131,8 @@ class Pipeline:
         self.instruments.change(config.alarms)
         self._backlog.change_limits(
             max_memory=_bytes(config.committer.max_waiting_mib),
-            max_journal=_bytes(config.journal.max_mib),
-            segment=_bytes(config.journal.segment_mib),
+            max_journal=config.journal.max_bytes,
+            segment=config.journal.segment_bytes,
         )
         self._assembly.change_timeout(int(config.assembly.timeout_ms * 1e6))
         self._arm_again()
@@ -135,6 +147,7 @@ class Pipeline:
         """Close the open triggers and let `run` return when all is committed."""
         self._disarm()
         self._handle(self._assembly.flush(self._now()), rearm=False)
+        self._has_ended = True
         self._backlog.end()
 
     async def close(self, within_s: float) -> None:
@@ -152,26 +165,47 @@ class Pipeline:
     def take_again(self, blocks: Iterable[ClosedBlock]) -> None:
         """Take the readings of closed blocks that belong to no history: of a journal that comes back, behind a hole.
 
-        What of them is stored, or in the journal, is found by its epoch, trigger and instrument. Called before anything
-        else comes in.
+        What of them is stored, or in the journal, is found by its epoch, trigger and instrument. What can be placed
+        nowhere stays set aside: where its place is taken, nothing proves that it is by the same reading. Called before
+        anything else comes in.
         """
-        self._assembly.was_acknowledged = True
-        for block in blocks:
-            self._handle(self._assembly.take_again(readings_of(block), self._now()), rearm=False)
-        self._handle(self._assembly.flush(self._now()), rearm=False)
-        self._assembly.was_acknowledged = False
+        with self._assembly.taking_again():
+            for block in blocks:
+                gone = to_place(block)
+                self._handle(self._assembly.take_again(readings_of(without(block, ~gone)), self._now()), rearm=False)
+                aside = without(block, gone).aside
+                if aside is not None:
+                    self._handle(self._assembly.set_aside_again(aside, self._now()), rearm=False)
+            self._handle(self._assembly.flush(self._now()), rearm=False)
         self._backlog.drop_others()
 
-    # --- for sources --------------------------------------------------------------------------------------------
+    # --- for the intake, and for sources by way of it -----------------------------------------------------------
 
-    def receive(self, block: Array, origin: Origin | None = None) -> None:
-        """Take readings: record dtype, shape (n,); the block's memory may be used again afterwards."""
+    def receive(self, block: Array, origin: Origin | None = None, moment: Instant | None = None) -> None:
+        """Take readings: record dtype, shape (n,); the block's memory may be used again afterwards.
+
+        moment: when they came; now if it is not given.
+        """
         run = self._assembly.run
-        self._handle(self._assembly.receive(block, origin, self._now()))
+        self._handle(self._assembly.receive(block, origin, self._now() if moment is None else moment))
         if self._assembly.run != run:
             self._announcements.run_restarted(run, self._assembly.run)
         if self._on_settled and self._assembly.receipts.owes_refusals:
             self._report_settled()
+
+    def came_beyond(self, session: int, readings: int) -> None:
+        """Take note of readings taken by `take_readings_again` with numbers beyond a gap in their session."""
+        self._assembly.sessions.came_beyond(session, readings)
+
+    def take_readings_again(self, readings: Array, origin: Origin, moment: Instant, *, own: Origin) -> None:
+        """Take readings of which nothing but they themselves tells whether they came before; see `receive`.
+
+        origin: whose they are; their sender may send them again, and is acknowledged nothing here. own: the numbers by
+            which they are followed until closed blocks have them.
+        """
+        self._assembly.sessions.doubt(origin)
+        with self._assembly.taking_again():
+            self._handle(self._assembly.take_again(readings, moment, own))
 
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
@@ -199,24 +233,51 @@ class Pipeline:
 
     def note_lost(self, readings: int, reason: str) -> None:
         """Count readings that are proven lost on their way here."""
-        self._lost[reason] = self._lost.get(reason, 0) + readings
+        self._lost[reason] = min(MOST_LOST, self._lost.get(reason, 0) + readings)
         self._lost_lately.setdefault(reason, Lately()).note(self._lost[reason], self._now())
 
-    def connect(self, *, spooled: bool, session: int | None = None, first: int = 0) -> Joined:
+    def connect(self, *, spooled: bool, session: int | None = None, first: int = 0, upto: int | None = None) -> Joined:
         """Let a sender that wants acknowledgements begin, or go on with its session.
 
         spooled: the journal is enough for it. session: `schemas.sessions.session_key`; first: the number of the first
-        reading that the sender still has.
+        reading that the sender still has; upto: that of the first one that it has not sent yet, if it says so.
 
         Raises:
             ProtocolError: there are too many sessions.
         """
-        joined = self._assembly.sessions.connect(session, first=first, spooled=spooled, now=self._now())
+        joined = self._assembly.sessions.connect(session, first=first, upto=upto, spooled=spooled, now=self._now())
         self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
         if joined.lost:
             self.note_lost(joined.lost, "sender")
             self._announcements.lost_by_sender(joined.lost)
         return joined
+
+    def keeps(self, column: int, after: int | None) -> None:
+        """Let the intake's log be enough for a sender, or not; see `Receipts.keeps`."""
+        self._assembly.receipts.keeps(column, after)
+        self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
+
+    def kept(self, column: int, upto: int) -> None:
+        """Take note of how far the intake's log has a sender's readings on the disk."""
+        self._assembly.receipts.kept(column, upto)
+
+    def come(self, columns: Array) -> Array:
+        """The number after the last reading received of each of these columns: int64, shape (columns,)."""
+        return np.asarray(self._assembly.receipts.come()[columns])
+
+    def have_closed(self, upto: dict[int, int]) -> bool:
+        """Whether closed blocks say of these sessions that all below these numbers is settled."""
+        return self._assembly.sessions.have_said(upto)
+
+    @property
+    def last_block(self) -> int:
+        """The number of the last closed block."""
+        return self._backlog.last
+
+    @property
+    def safe_upto(self) -> int:
+        """The closed blocks up to this number are on the disk, or in the database where it cannot lose them."""
+        return self._backlog.safe_upto
 
     def disconnect(self, column: int, *, ended: bool = False) -> None:
         """Take note that a sender is gone; ended: it said goodbye, and everything of it is acknowledged."""
@@ -232,8 +293,9 @@ class Pipeline:
     def look(self) -> None:
         """Look after the instruments, a few times a second: report which fell silent, and which are out of step."""
         self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), self._now().monotonic_ns)
+        self._handle(self._assembly.tell_sessions(self._now()))
         self._assembly.sessions.tidy(self._now())
-        self._assembly.sets_aside = self._dead_letters.room > 0
+        self._assembly.let_set_aside(self._dead_letters.room > 0)
         self._skipped_lately.note(self._assembly.counts.skipped, self._now())
 
     def announce_run(self, epoch: int) -> int | None:
@@ -373,6 +435,13 @@ class Pipeline:
         self._note_recovered()
         self._assembly.receipts.committed(blocks)
         self._report_settled()
+
+    def _placed(self, run: int, triggers: Array) -> Array:
+        if self._has_ended:  # assembly gives out no ledger rows any more
+            return np.full(len(triggers), -1, np.int64)
+        skipped = self._assembly.take_placed(run, triggers)
+        self._handle([])  # it may have some to give out now
+        return skipped
 
     def _note_recovered(self) -> None:
         """Let on what the journal held at the start as soon as that is safe."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from daemon.core.supervision.progress_watch import Part
-from daemon.pipeline.pipeline import Pipeline
+from daemon.pipeline.intake import Intake
 from schemas.api.status import SourceStatus
 
-Pipelines = Mapping[str, Pipeline]
+Intakes = Mapping[str, Intake]
 
 
 class Source(Protocol):
@@ -21,7 +21,7 @@ class Source(Protocol):
         """
 
     async def stop(self) -> None:
-        """Receive nothing more; what was received is with the pipelines when this returns."""
+        """Receive nothing more; what was received is with the intakes when this returns."""
 
     async def close(self) -> None:
         """Say the last acknowledgements and let go of all connections; the pipelines have committed what they had."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from daemon.core.configuration import LoadedConfig
 from daemon.core.monitoring.events import Events
-from daemon.sources.base import Pipelines, Source
+from daemon.sources.base import Intakes, Source
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
 from daemon.sources.tcp.tls import context_of
@@ -32,12 +32,12 @@ class SourceKind:
 
     settings: its section of the configuration, which also tells where it listens.
     tls: what it speaks in place of plain text, by its settings; raises ConfigError where a file cannot be used.
-    make: takes its settings, the pipelines, what it speaks, and where to report in one line what was turned away.
+    make: takes its settings, the intakes, what it speaks, and where to report in one line what was turned away.
     """
 
     settings: type[config.SourceSection]
     metrics: tuple[SourceMetric, ...]
-    make: Callable[[Any, Pipelines, ssl.SSLContext | None, Callable[[str], None]], Source]
+    make: Callable[[Any, Intakes, ssl.SSLContext | None, Callable[[str], None]], Source]
     tls: Callable[[Any, LoadedConfig, str], ssl.SSLContext | None] = lambda section, loaded, field: None
 
 
@@ -58,18 +58,18 @@ KINDS: Mapping[str, SourceKind] = {
     "tcp": SourceKind(
         settings=config.TcpSource,
         metrics=(CONNECTIONS, BYTES),
-        make=lambda section, pipelines, tls, report: TcpSource(section, pipelines, tls=tls, report=report),
+        make=lambda section, intakes, tls, report: TcpSource(section, intakes, tls=tls, report=report),
         tls=context_of,
     ),
     "udp": SourceKind(
         settings=config.UdpSource,
         metrics=(CONNECTIONS, BYTES, LOST_DATAGRAMS),
-        make=lambda section, pipelines, tls, report: UdpSource(section, pipelines, report=report),
+        make=lambda section, intakes, tls, report: UdpSource(section, intakes, report=report),
     ),
     "simulated": SourceKind(
         settings=config.SimulatedSource,
         metrics=(CONNECTIONS, BYTES),
-        make=lambda section, pipelines, tls, report: SimulatedSource(section, pipelines),
+        make=lambda section, intakes, tls, report: SimulatedSource(section, intakes),
     ),
 }
 """By the `kind` of a section."""
@@ -87,8 +87,6 @@ def tls_contexts(loaded: LoadedConfig) -> list[ssl.SSLContext | None]:
     ]
 
 
-def make_source(
-    section: config.Source, pipelines: Pipelines, events: Events, tls: ssl.SSLContext | None = None
-) -> Source:
+def make_source(section: config.Source, intakes: Intakes, events: Events, tls: ssl.SSLContext | None = None) -> Source:
     """Make the source that a section of the configuration describes; tls: one of `tls_contexts`."""
-    return KINDS[section.kind].make(section, pipelines, tls, events.warning)
+    return KINDS[section.kind].make(section, intakes, tls, events.warning)

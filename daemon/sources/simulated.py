@@ -8,7 +8,8 @@ import time
 import numpy as np
 
 from daemon.core.supervision.progress_watch import Part
-from daemon.sources.base import Pipelines
+from daemon.pipeline.intake import Subscriber
+from daemon.sources.base import Intakes
 from schemas.api.status import SourceStatus
 from schemas.config import SimulatedSource as SimulatedConfig
 from schemas.readings import Array, InstrumentGroup
@@ -29,16 +30,16 @@ class SimulatedSource:
     epoch: of their timing system; None is that of the process.
     """
 
-    def __init__(self, config: SimulatedConfig, pipelines: Pipelines, *, epoch: int | None = None) -> None:
+    def __init__(self, config: SimulatedConfig, intakes: Intakes, *, epoch: int | None = None) -> None:
         self._config = config
         self._epoch = epoch
-        self._pipeline = pipelines[config.group]
+        self._intake = intakes[config.group]
         self._random = np.random.default_rng(config.seed)
         self._task: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
         self._received = 0
-        self._pipeline.subscribe(settled=lambda: None, full=self._full)
+        self._intake.subscribe(Subscriber(full=self._full))
 
     async def start(self) -> None:
         """Begin with trigger 1 of a new epoch, as a timing system does that was started with the daemon."""
@@ -63,7 +64,7 @@ class SimulatedSource:
             address=self._config.group,
             connections=1,
             received=self._received,
-            bytes=self._received * self._pipeline.group.record.itemsize,
+            bytes=self._received * self._intake.group.record.itemsize,
             refused={},
             lost_datagrams=0,
         )
@@ -84,12 +85,12 @@ class SimulatedSource:
         while True:
             await self._room.wait()
             await asyncio.sleep(max(0.0, due - loop.time()))
-            block = make_block(self._pipeline.group, trigger, at_once, self._config.rate, self._random)
+            block = make_block(self._intake.group, trigger, at_once, self._config.rate, self._random)
             block["epoch"] = epoch
             if self._config.missing:
                 block = block[self._random.random(len(block)) >= self._config.missing]
             self._received += len(block)
-            self._pipeline.receive(block)
+            self._intake.receive(block)
             trigger += at_once
             # After a pause the clock of the simulation starts afresh: real triggers do not come all at once either.
             due = max(due + at_once / self._config.rate, loop.time() - 1.0)

@@ -17,7 +17,9 @@ def alarms(status: Status, known: Known = frozenset()) -> list[Alarm]:
     known: keys of those in force already, which go later than they came.
     """
     found = [
-        alarm for cause in (_store, _rejected, _held_back, _durability, _desynchronised) for alarm in cause(status)
+        alarm
+        for cause in (_store, _rejected, _unwritten, _held_back, _durability, _desynchronised)
+        for alarm in cause(status)
     ]
     found += [alarm for limit in LIMITS for alarm in limit(status, known)]
     return sorted(found, key=lambda alarm: alarm.severity)
@@ -60,6 +62,10 @@ def _store(status: Status) -> Iterator[Alarm]:
 
 
 def _waiting(status: Status) -> str:
+    if status.intakes and not status.groups:
+        readings = sum(intake.waiting for intake in status.intakes.values())
+        log_mib = sum(intake.log_mib for intake in status.intakes.values())
+        return f"in the intake's log ({readings:,} readings, {log_mib:,.0f} MiB)"
     triggers = sum(group.triggers.waiting for group in status.groups.values())
     journal = sum(group.journal_mib for group in status.groups.values())
     memory = sum(group.backlog_mib for group in status.groups.values())
@@ -90,6 +96,22 @@ def _rejected(status: Status) -> Iterator[Alarm]:
             text=f"{dead:,} readings were rejected by the database for good",
             fix="They are kept in the state folder; the last events say why.",
             extent=dead,
+        )
+
+
+def _unwritten(status: Status) -> Iterator[Alarm]:
+    """The journal, or the intake's log, cannot be written: with the database away, too, nothing is safe any more."""
+    journals = {name: group.journal_problem for name, group in status.groups.items() if group.journal_problem}
+    logs = {name: intake.problem for name, intake in status.intakes.items() if intake.problem}
+    problems = list(dict.fromkeys([*journals.values(), *logs.values()]))
+    if problems:
+        yield Alarm(
+            cause=Cause.JOURNAL,
+            severity=Severity.WARNING if status.store.available else Severity.CRITICAL,
+            text=f"The journal takes nothing ({', '.join({**journals, **logs})}): {'; '.join(problems)}",
+            fix="Make room (`journal.max_mib`, the disk of the state folder), or repair the disk; it is tried again "
+            "each second. Until then nothing is acknowledged as `spooled` or `received` before the database has it.",
+            after_s=limits.AFTER_S,
         )
 
 

@@ -55,7 +55,7 @@ class TriggerCounts(Model):
     account_at_start: int = Field(description="committed before the daemon started, by the store's account then")
     waiting: int = Field(description="closed, not yet committed (the backlog)")
     newest: int | None = Field(description="the highest trigger number closed in this run")
-    skipped: int = Field(description="trigger numbers between those of a run that no trigger was closed for")
+    skipped: int = Field(description="trigger numbers between those of a run that no trigger was closed for until now")
     skipped_lately: Recent = Field(default=Recent(), description="those of them that were noticed lately")
     rate: float = Field(description="triggers closed a second")
     commit_rate: float = Field(description="triggers committed a second")
@@ -158,6 +158,9 @@ class GroupStatus(Model):
     slips: list[Slip] = Field(description="these instruments, the first 100 of them")
     backlog_mib: float = Field(description="memory held by readings that wait for the store")
     journal_mib: float = Field(description="disk held by the journal")
+    journal_problem: str | None = Field(
+        default=None, description="why nothing can be written to the journal now, in one line; it is tried again"
+    )
     full_in_s: float | None = Field(
         description="how long what comes in now would find room if the database took nothing any more, in seconds: in "
         "the journal, up to its limit or the end of its disk's free space; without a journal, in memory. null while "
@@ -295,6 +298,17 @@ class DiskStatus(Model):
     free_bytes: int = Field(description="what is free for a process that is not root's")
 
 
+class IntakeStatus(Model):
+    """What a group's intake keeps on the disk, beside the journal: readings whose triggers are not closed yet."""
+
+    waiting: int = Field(
+        description="readings received since the start, while the database has not answered since then: what they "
+        "belong to is found out when it does, and they are in no other count before"
+    )
+    log_mib: float = Field(description="disk held by the intake's log")
+    problem: str | None = Field(default=None, description="why it takes nothing now, in one line; it is tried again")
+
+
 class Status(Model):
     """The whole daemon."""
 
@@ -306,7 +320,8 @@ class Status(Model):
     version: str
     state: DaemonState
     store: StoreStatus
-    groups: dict[str, GroupStatus]
+    groups: dict[str, GroupStatus] = Field(description="empty until the database has answered once")
+    intakes: dict[str, IntakeStatus] = Field(default_factory=dict, description="by group, where a journal is kept")
     sources: list[SourceStatus]
     readers: dict[str, ReaderStatus] = Field(default_factory=dict, description="reader workloads, by name")
     governor: GovernorStatus | None = None

@@ -71,12 +71,24 @@ class JournalConfig(Section):
         default=4096.0,
         ge=0,
         le=16_777_216,
-        description="Most that a journal may hold, in MiB; 0 keeps none: then only memory is there to wait in. With it "
+        description="Most that a journal may hold, in MiB, and beside it the intake's log (what is acknowledged as "
+        "`received`, and what comes before the database has answered); 0 keeps neither: then only memory is there to "
+        "wait in, and nothing is taken before the database answers. With it "
         "full TCP senders are held back and datagrams are refused.",
     )
     segment_mib: float = Field(
         default=64.0, ge=1, le=4096, description="Size of its files, in MiB; each goes once the database has all of it."
     )
+
+    @property
+    def max_bytes(self) -> int:
+        """`max_mib` in bytes."""
+        return int(self.max_mib * 2**20)
+
+    @property
+    def segment_bytes(self) -> int:
+        """`segment_mib` in bytes."""
+        return int(self.segment_mib * 2**20)
 
 
 class AlarmConfig(Section):

@@ -8,7 +8,7 @@ import numpy as np
 from backends.base import Store
 from schemas.batch import Batch
 from schemas.ledger import ledger_dtype
-from schemas.queries import LedgerRows, SkippedTriggers, Totals
+from schemas.queries import LedgerNeighbours, LedgerRows, SkippedTriggers, Totals
 from schemas.readings import InstrumentGroup
 from tests.backends.test_store_contract import EVER, Make, make, now_and_then, opened, rng
 from tests.support.batches import batch_of, group_of, readings_of
@@ -43,6 +43,21 @@ async def test_ledger_rows_of_some_triggers(make: Make, opened: Any, rng: np.ran
     found = await store.ask(LedgerRows(group=group, run=2, triggers=(5, 2, 1)))
     np.testing.assert_array_equal(found, other.ledger[:2])
     assert not len(await store.ask(LedgerRows(group=group, run=3, triggers=(1,))))
+
+
+async def test_ledger_rows_next_to_a_trigger(make: Make, opened: Any, rng: np.random.Generator) -> None:
+    group = group_of(size=3, dtypes=("int16",))
+    store: Store = await opened(make(group))
+    empty = await store.ask(LedgerNeighbours(group=group, run=1, trigger=1))
+    assert (empty.shape, empty.dtype) == ((0,), ledger_dtype(3))
+
+    batch = batch_with_gaps(group, 2, [0, 3, 0, 2**40, 0], rng, run=2)
+    for each in (batch_with_gaps(group, 1, [0, 0], rng, run=1), batch, batch_with_gaps(group, 3, [9], rng, run=3)):
+        await store.commit(each)
+    for trigger in (0, 1, 3, 5, 6, 10, int(batch.ledger["trigger"][-1]), 2**61):
+        found = await store.ask(LedgerNeighbours(group=group, run=2, trigger=trigger))
+        below, above = batch.ledger["trigger"] < trigger, batch.ledger["trigger"] > trigger
+        np.testing.assert_array_equal(found, np.concatenate([batch.ledger[below][-1:], batch.ledger[above][:1]]))
 
 
 async def test_triggers_after_a_gap(make: Make, opened: Any, rng: np.random.Generator) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.client.sender import Sender
+from daemon.service import Service
 from schemas.readings import Array
 from tests.support.processes import Running, free_port, running, triggerlog, until
 
@@ -263,10 +264,10 @@ async def test_a_daemon_may_start_before_its_database(tmp_path: Path, state_dir:
     with configured(tmp_path, dsn) as file:
         file.write_text(file.read_text().replace("[api]\nport = 0", f"[api]\nport = {port}"))
         with running("run", str(file)) as run:
-            await asyncio.to_thread(run.until_said, "the database is away, no readings are taken yet")
+            await asyncio.to_thread(run.until_said, "the database is away, readings are kept in the intake")
             async with httpx.AsyncClient(verify=False, trust_env=False, timeout=60) as client:
                 answer = await client.get(f"http://127.0.0.1:{port}/ready")
-            assert (answer.status_code, answer.json()["status"]) == (503, "starting")
+            assert (answer.status_code, answer.json()["status"]) == (503, "store_away")
             try:
                 await server.start()
                 daemon = await asyncio.to_thread(Daemon, run)
@@ -292,3 +293,19 @@ async def test_two_daemons_do_not_share_a_state_folder_or_a_port(
         assert answer.returncode == 1
         assert f"sources[0]: cannot listen on 127.0.0.1:{daemon.port} (address already in use)" in answer.stderr
         assert "Traceback" not in answer.stderr + second.stderr
+
+
+async def test_the_end_does_not_wait_for_a_log_that_cannot_go_on() -> None:
+    """With its disk, or the database, away again a daemon could not be stopped."""
+
+    class Stuck:
+        async def catch_up(self, pipeline: object) -> None:
+            await asyncio.Event().wait()
+
+    service = Service.__new__(Service)
+    service.intakes, service.pipelines = {"bpm": Stuck()}, {"bpm": None}
+    stop = asyncio.Event()
+    catching_up = asyncio.create_task(service._catch_up(stop))
+    await asyncio.sleep(0)
+    stop.set()
+    assert not await asyncio.wait_for(catching_up, 20)

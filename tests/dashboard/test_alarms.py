@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dashboard.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
-from schemas.api.status import Shortfall, Status
+from schemas.api.status import IntakeStatus, Shortfall, Status
 from schemas.states import DaemonState
 from tests.page.served import snapshot
 from tests.page.visits import STATUS
@@ -175,12 +175,36 @@ def test_a_backlog_is_an_alarm_once_it_lasts_and_goes_well_within_its_limit() ->
     assert keys(waiting=1500, wave=False, available=False) == ["store"]
 
 
+def test_a_journal_that_cannot_be_written_is_said_though_the_database_is_well() -> None:
+    def with_problem(*, available: bool) -> Status:
+        known = status(available=available)
+        group = known.groups["bpm"].model_copy(update={"journal_problem": "the disk of /state is full"})
+        intakes = {"bpm": IntakeStatus(waiting=0, log_mib=1.0, problem="the intake's log cannot be written: EIO")}
+        return known.model_copy(update={"groups": {"bpm": group}, "intakes": intakes})
+
+    (alarm,) = alarms(with_problem(available=True))
+    assert (alarm.key, alarm.severity) == ("journal", Severity.WARNING)
+    assert "(bpm): the disk of /state is full; the intake's log cannot be written: EIO" in alarm.text
+    away = {alarm.key: alarm for alarm in alarms(with_problem(available=False))}
+    assert away["journal"].severity is Severity.CRITICAL
+
+
 @pytest.mark.parametrize(("full_in_s", "severity"), [(1700, Severity.WARNING), (500, Severity.CRITICAL), (1900, None)])
 def test_a_journal_that_fills_tells_how_soon_it_is_full(full_in_s: float, severity: Severity | None) -> None:
     away = {"available": False, "full_in_s": float(full_in_s), "journal_mib": 40.0}
     found = {alarm.key: alarm for alarm in alarms(status(**away))}
     assert (found["filling"].severity if "filling" in found else None) is severity
     assert "filling" not in keys(full_in_s=float(full_in_s), drained_in_s=0.0)
+
+
+def test_what_came_before_the_database_answered_is_in_the_alarm() -> None:
+    intakes = {"bpm": IntakeStatus(waiting=2400, log_mib=12.0), "blm": IntakeStatus(waiting=80, log_mib=1.0)}
+    before = status(available=False).model_copy(
+        update={"groups": {}, "intakes": intakes, "state": DaemonState.STORE_AWAY}
+    )
+    (alarm,) = [alarm for alarm in alarms(before) if alarm.key == "store"]
+    assert alarm.severity is Severity.CRITICAL
+    assert alarm.fix.startswith("Readings wait in the intake's log (2,480 readings, 13 MiB);")
 
 
 # --- gaps ---------------------------------------------------------------------------------------------------------

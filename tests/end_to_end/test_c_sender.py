@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from daemon.pipeline.assembly.sessions import KEPT_S, MOST
+from daemon.pipeline.assembly.sessions import KEPT_S, MOST_SESSIONS
 from schemas.wire import (
     NUMBER_MAX,
     RECORD_NUMBER_MAX,
@@ -86,7 +86,9 @@ async def test_the_c_sender_sends_everything_and_waits_for_it(sender: Path) -> N
         (connection,) = listener.connections
         records = connection.records
     session = connection.greeting.session
-    assert connection.greeting == Greeting(group="bpm", sender="example-in-c", ack=Ack.COMMITTED, session=session)
+    assert connection.greeting == Greeting(
+        group="bpm", sender="example-in-c", ack=Ack.COMMITTED, session=session, next=0
+    )
     assert session is not None
     assert np.all(records["epoch"] == 17)
     assert np.array_equal(records["trigger"], np.repeat(np.arange(1, 501), 120))
@@ -175,16 +177,19 @@ async def test_the_python_example_runs(tmp_path) -> None:
 
 def test_the_limits_shown_are_those_in_force() -> None:
     text = " ".join(PROTOCOL.split())
-    assert f"more than {MOST} in the group" in text
-    assert f"none of {MOST} sessions" in text
+    assert f"more than {MOST_SESSIONS} in the group" in text
+    assert f"none of {MOST_SESSIONS} sessions" in text
     assert f"forgotten after {KEPT_S // 86_400} days" in text
     assert (NUMBER_MAX, RECORD_NUMBER_MAX) == (2**63 - 1, 2**62 - 1)
     assert "the session that this connection begins or resumes, 0 to 2^63 - 1 |" in text
     assert "that the sender still holds, 0 to 2^62 - 1 |" in text
+    assert "that was not sent on any connection yet, `first` to 2^62 - 1 |" in text
 
 
 def test_the_bytes_shown_are_those_on_the_wire() -> None:
-    greeting = Greeting(group="bpm", sender="crate-07", session=SESSION, ack=Ack.COMMITTED, instrument="bpm_007")
+    greeting = Greeting(
+        group="bpm", sender="crate-07", session=SESSION, ack=Ack.COMMITTED, instrument="bpm_007", next=0
+    )
     assert hexed("greeting") == greeting.line()
     assert parse_greeting(hexed("greeting")) == greeting
     answer = replace(answer_greeting(greeting, {"bpm": BPM}), resume=0)
@@ -193,7 +198,7 @@ def test_the_bytes_shown_are_those_on_the_wire() -> None:
     record = np.array([(4711, new_year, 7, 17, 1.5, -0.25, 2.0, 0.0)], BPM.record).tobytes()
     assert hexed("record") == record
     assert newest_acknowledgement(hexed("acknowledgement")) == Acknowledgement(done=1, refused=0)
-    assert shown("text greeting-again").encode() == replace(greeting, first=1).line()
+    assert shown("text greeting-again").encode() == replace(greeting, first=1, next=5).line()
     assert shown("text answer-again").encode() == replace(answer, resume=3).line()
     assert newest_acknowledgement(hexed("acknowledgement-again")) == Acknowledgement(done=5, refused=0)
     assert hexed("datagram") == datagram_header(group="bpm", sequence=0, count=1, record_size=56) + record

@@ -211,7 +211,7 @@ async def tcp_session(steps: Iterable[Step]) -> None:
     """Let hostile connections do their steps while a good one sends; everything has to be right afterwards."""
     async with logging_to_memory(GROUP, OTHER, **SETTINGS) as logger:
         source = TcpSource(
-            TcpConfig(kind="tcp", port=0, acknowledge_every_ms=0, max_connections=3, max_ungreeted=2), logger.pipelines
+            TcpConfig(kind="tcp", port=0, acknowledge_every_ms=0, max_connections=3, max_ungreeted=2), logger.intakes
         )
         good = Good(source)
         hostile: dict[int, Hostile] = {}
@@ -275,7 +275,7 @@ def _nothing_left(logger: Logger, source: TcpSource) -> None:
     assert not any(source._columns.values())
     assert not any(source._again.values())
     for name, pipeline in logger.pipelines.items():
-        assert not pipeline.connections
+        assert not logger.intakes[name].connections
         pipeline.look()  # which takes back the columns of sessions that nobody goes on with
         receipts, counts = pipeline._assembly.receipts, pipeline.figures().assembled
         assert len(receipts._free) == len(set(receipts._free)) == len(receipts._received)
@@ -292,7 +292,7 @@ def _turned_away(counts: AssemblyCounts) -> int:
 async def udp_session(datagrams: Iterable[tuple[int, bytes]]) -> None:
     """Take datagrams, each from one of a few ports, between those of a good sender."""
     async with logging_to_memory(GROUP, **SETTINGS) as logger:
-        source = UdpSource(UdpConfig(kind="udp", port=0), logger.pipelines)
+        source = UdpSource(UdpConfig(kind="udp", port=0), logger.intakes)
         hostile = iter(datagrams)
         received = 0
         for number, trigger in enumerate(GOOD_TRIGGERS):

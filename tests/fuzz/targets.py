@@ -81,7 +81,7 @@ def _one_line(error: ProtocolError) -> None:
 def _greetings() -> Iterator[bytes]:
     yield Greeting(group="bpm", sender="crate-07", ack=Ack.COMMITTED, instrument="bpm_001").line()
     yield Greeting(group="toroid", ack=Ack.SPOOLED).line()
-    yield Greeting(group="toroid", sender="a", session=2**63 - 1, first=12, ack=Ack.SPOOLED).line()
+    yield Greeting(group="toroid", sender="a", session=2**63 - 1, first=12, next=40, ack=Ack.SPOOLED).line()
     yield b"TRIGGERLOG/2 group=bpm\r\n"
     yield answer_greeting(Greeting(group="bpm", instrument="bpm_002"), {"bpm": GROUP}).line()
     yield ProtocolError("timeout", "no greeting within 5 s; send it first").line()

@@ -59,7 +59,8 @@ greetings = st.builds(
     ack=st.sampled_from([Ack.COMMITTED, Ack.SPOOLED]),
     instrument=st.none() | instruments,
     session=numbers,
-    first=st.integers(0, RECORD_NUMBER_MAX),
+    first=st.integers(0, 1000),
+    next=st.none() | st.integers(1000, RECORD_NUMBER_MAX),
 )
 channels = st.lists(
     st.builds(
@@ -117,7 +118,7 @@ def test_a_datagram_survives_the_wire(group: str, sequence: int, count: int, siz
 
 TROUBLE = """
     TRIGGERLOG/1 TRIGGERLOG/2 OK ERROR group=bpm group= = ack=all ack=spooled sender=a session=1 session=-1 session=
-    first=7 first=9223372036854775808 resume=3 resume=9223372036854775808 resume=x
+    first=7 first=9223372036854775808 next=0 next=7 next=-1 resume=3 resume=9223372036854775808 resume=x
     instrument=7 record=56 record=8 record=-1 bad-greeting
     instruments=120 fields= fields=trigger:i8@0,trigger:i8@0 \x00 \x7f \xe9
     fields=trigger:i8@0,time_ns:i8@4,instrument:u4@16,epoch:u4@20
@@ -202,10 +203,10 @@ def test_the_daemon_answers_with_layout_and_number() -> None:
         (
             b"TRIGGERLOG/1 group=bpm colour=red",
             "unknown-key",
-            "group, sender, session, first, ack, instrument",
+            "group, sender, session, first, next, ack, instrument",
         ),
         (b"TRIGGERLOG/1 group=bpm sender=a/b", "bad-greeting", "letters, digits"),
-        (b"TRIGGERLOG/1 group=bpm ack=later", "bad-greeting", "use committed, spooled or none"),
+        (b"TRIGGERLOG/1 group=bpm ack=later", "bad-greeting", "use committed, spooled, received or none"),
         (b"TRIGGERLOG/1 group=bpm session=1 ack=committed", "bad-greeting", "add sender=<name>"),
         (b"TRIGGERLOG/1 group=bpm sender=a session=1", "bad-greeting", "add ack=committed"),
         (b"TRIGGERLOG/1 group=bpm sender=a session=1 ack=none", "bad-greeting", "add ack=committed"),
@@ -216,6 +217,12 @@ def test_the_daemon_answers_with_layout_and_number() -> None:
             b"TRIGGERLOG/1 group=bpm sender=a session=9223372036854775808 ack=spooled",
             "bad-greeting",
             "is not a number from 0 to 9223372036854775807",
+        ),
+        (b"TRIGGERLOG/1 group=bpm sender=a next=0 ack=committed", "bad-greeting", "add session=<number>"),
+        (
+            b"TRIGGERLOG/1 group=bpm sender=a session=1 first=3 next=2 ack=spooled",
+            "bad-greeting",
+            "next= is below first=",
         ),
         (
             b"TRIGGERLOG/1 group=bpm sender=a session=0 first=4611686018427387904 ack=spooled",
@@ -235,9 +242,9 @@ def test_a_bad_greeting_is_told_its_fix(line: bytes, code: str, fix: str) -> Non
 
 
 def test_a_session_is_told_where_it_goes_on() -> None:
-    line = b"TRIGGERLOG/1 group=bpm sender=a session=9223372036854775807 first=12 ack=spooled\n"
+    line = b"TRIGGERLOG/1 group=bpm sender=a session=9223372036854775807 first=12 next=12 ack=spooled\n"
     greeting = parse_greeting(line)
-    assert (greeting.session, greeting.first) == (NUMBER_MAX, 12)
+    assert (greeting.session, greeting.first, greeting.next) == (NUMBER_MAX, 12, 12)
     assert greeting.line() == line
     answer = replace(answer_greeting(greeting, {"bpm": BPM}), resume=17)
     assert b" resume=17 fields=" in answer.line()

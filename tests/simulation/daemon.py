@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import daemon.core.monitoring.events as events_module
@@ -16,9 +17,13 @@ import daemon.web.backoff as backoff_module
 from backends.base import OtherJournal, StoreUnavailable
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
+from daemon.pipeline.assembly import Joined
+from daemon.pipeline.assembly.sessions import ALL
+from daemon.pipeline.closed_blocks import ASIDE
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import RecoveredGroup, recover_group, runs_of
+from daemon.pipeline.recovery import InStore, ask_store, recover_group, runs_of
 from daemon.sources.tcp.source import TcpSource
 from schemas.batch import Durability, Layout
 from schemas.config import Config, JournalConfig
@@ -106,7 +111,10 @@ class SimulatedListening:
 
 
 class SimulatedDaemon:
-    """A daemon from its start to its end. stop: set to end it in order."""
+    """A daemon from its start to its end.
+
+    stop: set to end it in order. joined: called with a session and how many of its readings the daemon calls lost.
+    """
 
     def __init__(
         self,
@@ -116,12 +124,15 @@ class SimulatedDaemon:
         client: Client,
         network: Network,
         outside: Outside,
+        joined: Callable[[int, int], None],
     ) -> None:
+        self._note_joined = joined
         self.stop = asyncio.Event()
         self.events = Events()
         self.pipeline: Pipeline | None = None
         self.is_serving = False
-        self._is_superseded = False
+        self._is_superseded = self._is_listening = False
+        self._committing: list[asyncio.Task[None]] = []
         self._settings, self._group, self._client, self._network = settings, group, client, network
         self._outside = outside
         self._config = config_of(settings)
@@ -129,10 +140,37 @@ class SimulatedDaemon:
     async def serve(self) -> None:
         """Start up, serve until `stop`, and shut down."""
         self._outside.disk.make_folder(STATE)
+        self._outside.disk.sync_folder(STATE.parent)
         self._outside.disk.lock(STATE / "lock")
-        recovered = await self._recover()
-        if recovered is None:
-            return
+        intake = await open_intake(self._group, self._config, STATE, self.events, outside=self._outside)
+        intake.start()
+        source = TcpSource(
+            self._config.sources[0],
+            {"bpm": intake},
+            listening=lambda make, **_: SimulatedListening(self._network, make),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._watch(intake))
+            in_store = await self._find_store(source)
+            if in_store is not None:
+                await self._commit(tasks, in_store, intake, source)
+            await source.stop()
+            if self.pipeline is not None:
+                self.pipeline.end()
+                await asyncio.wait(self._committing, timeout=20.0)
+                for committing in self._committing:
+                    committing.cancel()
+                await asyncio.gather(*self._committing, return_exceptions=True)
+                await self.pipeline.close(20.0)
+            await intake.end()
+            await source.close()
+            watching.cancel()
+        if self._is_superseded:
+            raise RuntimeError("the journal cannot be used: the database is at another one's position")
+
+    async def _commit(self, tasks: asyncio.TaskGroup, in_store: InStore, intake: Intake, source: TcpSource) -> None:
+        """Go on from what the last life left, and commit until `stop`."""
+        recovered = await recover_group(in_store, self._group, self._config, STATE, self.events, outside=self._outside)
         pipeline = self.pipeline = Pipeline(
             self._group,
             self._config,
@@ -144,51 +182,66 @@ class SimulatedDaemon:
             events=self.events,
             clock=self._outside.clock,
             superseded=self._give_up,
+            pinned=intake.stretches,
         )
+        self._watch_sessions(pipeline)
+        if recovered.was_elsewhere:
+            await intake.doubt()
         pipeline.take_again(recovered.again)
         pipeline.note_risk(self._settings.risk_ms)
-        source = TcpSource(
-            self._config.sources[0],
-            {"bpm": pipeline},
-            listening=lambda make, **_: SimulatedListening(self._network, make),
-        )
-        async with asyncio.TaskGroup() as tasks:
-            committing = tasks.create_task(pipeline.run())
-            watching = tasks.create_task(self._watch(pipeline))
-            await source.start()
-            self.is_serving = True
-            await self.stop.wait()
-            await source.stop()
-            pipeline.end()
-            await asyncio.wait([committing], timeout=20.0)
-            committing.cancel()
-            await asyncio.gather(committing, return_exceptions=True)
-            await pipeline.close(20.0)
-            await source.close()
-            watching.cancel()
-        if self._is_superseded:
-            raise RuntimeError("the journal cannot be used: the database is at another one's position")
+        self._committing.append(tasks.create_task(pipeline.run()))
+        await intake.catch_up(pipeline)
+        if not self._is_listening:
+            await self._listen(source)
+        self.is_serving = True
+        await self.stop.wait()
+
+    async def _listen(self, source: TcpSource) -> None:
+        self._is_listening = True
+        await source.start()
+
+    def _watch_sessions(self, pipeline: Pipeline) -> None:
+        connect = pipeline.connect
+
+        def watched(*, session: int | None = None, **settings: Any) -> Joined:
+            known = None if session is None else pipeline._assembly.sessions._idle.get(session)
+            joined = connect(session=session, **settings)
+            # Where nobody knows what came of its session, all is called lost that may be.
+            if session is not None and joined.lost and (known is None or known.received != ALL):
+                self._note_joined(session, joined.lost)
+            return joined
+
+        pipeline.connect = watched  # type: ignore[method-assign]
+
+    @property
+    def lost_commits(self) -> int | None:
+        """How many readings that it committed it calls lost with the database; None where it has not noticed any."""
+        committer = None if self.pipeline is None else self.pipeline._committer
+        return None if committer is None or not committer._has_lost else committer.lost.readings
 
     def _give_up(self, error: OtherJournal) -> None:
         self._is_superseded = True
         self.stop.set()
 
-    async def _recover(self) -> RecoveredGroup | None:
+    async def _find_store(self, source: TcpSource) -> InStore | None:
         while not self.stop.is_set():
             try:
                 await self._client.open()
-                return await recover_group(
-                    self._client, self._group, self._config, STATE, self.events, outside=self._outside
-                )
+                return await ask_store(self._client, self._group, self._config)
             except StoreUnavailable:
+                if not self._is_listening:
+                    await self._listen(source)
                 await asyncio.sleep(0.2)
         return None
 
-    async def _watch(self, pipeline: Pipeline) -> None:
+    async def _watch(self, intake: Intake) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            pipeline.look()
-            pipeline.parts()
+            intake.look()
+            intake.parts()
+            if self.pipeline is not None:
+                self.pipeline.look()
+                self.pipeline.parts()
 
     async def retry(self) -> None:
         """Offer the dead letters again, as an operator does."""
@@ -204,17 +257,20 @@ class SimulatedDaemon:
         return self.pipeline is not None and self.is_serving and not self.pipeline.waiting.blocks
 
 
-def dead_marks(group: InstrumentGroup, drive: Drive, loop: VirtualLoop) -> Counter[int]:
-    """How often each reading is among the dead letters of a drive."""
+def dead_letters_on(
+    group: InstrumentGroup, drive: Drive, loop: VirtualLoop
+) -> tuple[Counter[int], set[tuple[int, int]]]:
+    """How often each reading is among the dead letters of a drive, and the triggers that were rejected."""
     letters = DeadLetters(
         folder_of(STATE, group.name), group, outside_of(loop, drive, Life("reader"), random.Random(1))
     )
     letters.open()
     found: Counter[int] = Counter()
+    rejected = {letter.key for letter in letters.pending if letter.key[0] != ASIDE}
     for letter in letters.pending:
         block = letters.read(letter)
         found.update(block.readings[block.present]["mark"].tolist())
         found.update(block.late["mark"].tolist())
         if block.aside is not None:
             found.update(block.aside.readings["mark"].tolist())
-    return found
+    return found, rejected

@@ -1,6 +1,7 @@
 """Mutants: each takes one protection out of a copy of the sources, and seeds are run until one finds it.
 
 `python -m tests.simulation.mutants` runs all of them, or those that are named, and exits with 1 where one is not found.
+Each is tried with the seed that is noted with it, and where that does not find it, with the seeds from 1 on.
 """
 
 import argparse
@@ -22,20 +23,25 @@ COPIED = ("backends", "daemon", "schemas", "tests/simulation", "tests/__init__.p
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A change of the sources. text: found just once in the file; to: what stands there instead."""
+    """A change of the sources.
+
+    text: found just once in the file; to: what stands there instead. seed: one that finds it.
+    """
 
     name: str
     file: str
     text: str
     to: str
+    seed: int
 
 
 MUTANTS = (
     Mutant(
         name="believe what an earlier life wrote without a sync",
         file="daemon/pipeline/journal/journal.py",
-        text='            segment.is_durable = int(segment.records["sequence"].max(initial=0)) <= synced\n',
-        to="            segment.is_durable = True\n",
+        text=".max(initial=0)) <= synced\n",
+        to=".max(initial=0)) <= 2**62\n",
+        seed=679,
     ),
     Mutant(
         name="sync the same file again after a failed sync",
@@ -52,114 +58,161 @@ MUTANTS = (
             "                self._is_dirty = False\n"
             "                raise\n"
         ),
+        seed=156,
     ),
     Mutant(
         name="do not sync the name of a segment",
         file="daemon/pipeline/journal/segment.py",
         text=("            self._disk.sync_folder(self.path.parent)\n            self._is_named = True\n"),
         to="            self._is_named = True\n",
+        seed=4,
     ),
     Mutant(
         name="do not sync the names of the journal's folders",
         file="daemon/pipeline/journal/journal.py",
-        text=(
-            "        self._disk.make_folder(self._folder)\n"
-            "        # An earlier process may have made it, and ended before it was on the disk.\n"
-            "        self._disk.sync_folder(self._folder.parent.parent)\n"
-            "        self._disk.sync_folder(self._folder.parent)\n"
-            "        self._take_lock()\n"
-        ),
-        to=("        self._disk.make_folder(self._folder)\n        self._take_lock()\n"),
+        text="        make_folder(self._disk, self._folder)\n",
+        to="        self._disk.make_folder(self._folder)\n",
+        seed=58,
     ),
     Mutant(
         name="do not sync dead letters",
         file="daemon/pipeline/dead_letters/folder.py",
         text=("            writer.append(records)\n            writer.sync()\n"),
         to="            writer.append(records)\n",
+        seed=4,
     ),
     Mutant(
         name="acknowledge as spooled what is written and not synced",
         file="daemon/pipeline/backlog.py",
         text="        self._spooled(max(0, state.synced + 1 - self._first - self._settled_here))\n",
         to="        self._spooled(max(0, state.written + 1 - self._first - self._settled_here))\n",
+        seed=95,
     ),
     Mutant(
         name="believe what lies behind a hole of the journal",
         file="daemon/pipeline/journal/chain.py",
         text="    is_whole: Array = follows <= before\n",
         to="    is_whole: Array = follows <= before.max(initial=2**62)\n",
+        seed=87,
     ),
     Mutant(
         name="trim a journal by the position of another one",
         file="daemon/pipeline/journal/chain.py",
         text="    held = position.sequence if position is not None and position.journal == journal else 0\n",
         to="    held = position.sequence if position is not None else 0\n",
+        seed=179,
     ),
     Mutant(
         name="take a journal for history that does not lead on",
         file="daemon/pipeline/recovery/recovery.py",
         text="    leads_on = _leads_on(journal.id, noted, position)\n",
         to="    leads_on = True\n",
+        seed=10,
     ),
     Mutant(
         name="do not take the readings of loose and foreign blocks again",
         file="daemon/pipeline/recovery/recovery.py",
         text="    again = [*journal.read_loose(), *journal.read_foreign()]\n",
         to="    again = list[ClosedBlock]()\n",
+        seed=126,
     ),
     Mutant(
         name="commit a batch again whose number is there",
         file="backends/base.py",
         text=("    if is_ours and found.sequence >= to.sequence:\n        return True\n"),
         to=("    if is_ours and found.sequence > to.sequence:\n        return True\n"),
+        seed=119,
     ),
     Mutant(
         name="do not see that the database is behind",
         file="backends/base.py",
         text="        raise CommitsLost(found)\n",
         to="        return False\n",
+        seed=2,
     ),
     Mutant(
         name="hold nothing of what an asynchronous database may lose",
         file="daemon/pipeline/committer.py",
         text="HOLD_TIMES * risk_ms / 1e3)\n",
         to="0.0)\n",
+        seed=223,
     ),
     Mutant(
         name="write in parts without a note",
         file="tests/simulation/store.py",
         text="TAKES_OUT = True\n",
         to="TAKES_OUT = False\n",
+        seed=3,
     ),
     Mutant(
         name="do not fence the older connection of a session",
         file="daemon/sources/tcp/source.py",
         text=("            if older is not None:\n                older.fence()\n"),
         to=("            if older is not None:\n                pass\n"),
+        seed=31,
     ),
     Mutant(
         name="go on with a session where it was received, not settled",
         file="daemon/pipeline/assembly/sessions.py",
         text="        resume = max(first, known.settled)\n",
         to="        resume = max(first, known.settled, known.received)\n",
+        seed=6,
     ),
     Mutant(
         name="take a conflict for a double",
-        file="daemon/pipeline/assembly/assembly.py",
-        text=("        new = self.sessions.is_new(origin)\n        double ="),
-        to=("        new = self.sessions.is_new(origin) & False\n        double ="),
+        file="daemon/pipeline/assembly/sessions.py",
+        text="        new[wanted] = origin.sequence[wanted] >= self._doubt[origin.column[wanted]]\n",
+        to="        new[wanted] = False\n",
+        seed=55,
     ),
     Mutant(
         name="forget what is set aside",
-        file="daemon/pipeline/assembly/assembly.py",
-        text="        self._set_aside(block[new], origin[new], run.run, AsideReason.CONFLICT)\n",
+        file="daemon/pipeline/assembly/triggers.py",
+        text="        self.set_aside(block[new], origin[new], run.run, AsideReason.CONFLICT)\n",
         to="",
+        seed=33,
     ),
     Mutant(
         name="one run for all epochs",
         file="daemon/pipeline/assembly/assembly.py",
         text=('        epochs = block["epoch"]\n        if (epochs == epochs[:1]).all():\n'),
         to=('        block["epoch"] = 0\n        epochs = block["epoch"]\n        if (epochs == epochs[:1]).all():\n'),
+        seed=10,
+    ),
+    Mutant(
+        name="acknowledge as received what is written and not synced",
+        file="daemon/pipeline/intake_log/keeper.py",
+        text="                self._log.append(together)\n                self._log.sync()\n",
+        to="                self._log.append(together)\n",
+        seed=2,
+    ),
+    Mutant(
+        name="trim the intake's log when its readings are closed, and not safe",
+        file="daemon/pipeline/intake_log/stretches.py",
+        text="            if closing.safe_upto < stretch.closed_at:\n                break\n",
+        to="",
+        seed=8,
+    ),
+    Mutant(
+        name="forget a session of which the intake's log holds something",
+        file="daemon/pipeline/assembly/sessions.py",
+        text="        elif ended and session not in self._pinned:\n",
+        to="        elif ended:\n",
+        seed=204,
+    ),
+    Mutant(
+        name="believe of the intake's log what another daemon calls settled",
+        file="daemon/pipeline/intake/replay.py",
+        text="        again = is_gap | is_settled if self._number <= self._doubtful_upto else is_gap\n",
+        to="        again = is_gap\n",
+        seed=7,
+    ),
+    Mutant(
+        name="count on the numbers of loose blocks that were taken again",
+        file="daemon/pipeline/recovery/recovery.py",
+        text="    if recovery.loose.blocks:\n        journal.renew()\n",
+        to="",
+        seed=1,
     ),
 )
 
@@ -192,11 +245,12 @@ def run(mutant: Mutant, seeds: int, jobs: int, skip: set[int]) -> str | None:
     """
     with tempfile.TemporaryDirectory(prefix="triggerlog-mutant-") as name:
         copy_with(mutant, Path(name))
-        while True:
-            found = _first_finding(Path(name), f"--seeds {seeds} --jobs {jobs}", skip)
-            if found is None or not run_seed(int(found[1])).findings:
-                return None if found is None else found[0]
-            skip.add(int(found[1]))
+        for arguments in (f"--from {mutant.seed} --seeds 1 --jobs 1", f"--seeds {seeds} --jobs {jobs}"):
+            while (found := _first_finding(Path(name), arguments, skip)) is not None:
+                if not run_seed(int(found[1])).findings:
+                    return found[0]
+                skip.add(int(found[1]))
+        return None
 
 
 def _first_finding(tree: Path, arguments: str, skip: set[int]) -> re.Match[str] | None:

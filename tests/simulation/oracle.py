@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,9 @@ from tests.simulation.disk import Drive
 from tests.simulation.machine import Crate, Machine, Reading, is_mark
 from tests.simulation.plan import Settings
 from tests.simulation.store import RecordingStore
+
+Key = tuple[int, int]
+"""Run and number of a trigger."""
 
 SHOWN = 4
 """Readings that a finding names."""
@@ -37,7 +40,7 @@ class Oracle:
 
     drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database, or to
     their sender. taken_back: what the database has had, and lost. older_database: it was put back, and knows less of
-    sessions.
+    sessions. stored_from: by mark, the host whose daemon committed it last.
     """
 
     settings: Settings
@@ -48,6 +51,7 @@ class Oracle:
     may_be_lost: set[int] = field(default_factory=set)
     older_database: bool = False
     taken_back: set[int] = field(default_factory=set)
+    stored_from: dict[int, int] = field(default_factory=dict)
     acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)  # by crate: its start, and so many readings
 
     def find(self, kind: str, text: str) -> None:
@@ -112,6 +116,31 @@ class Oracle:
                     found |= inode.durable_marks(is_mark)
         return found
 
+    def see_declared_lost(self, crate: Crate, lost: int, drive: Drive) -> None:
+        """A daemon with this drive says that so many readings are not here, and that the crate has them no more.
+
+        What is on another host it cannot know of. By an older database it knows only up to where all of a session is
+        there, and not which readings beyond: the figure is an upper bound then (docs/promise.md).
+        """
+        if self.older_database:
+            return
+        written = drive.written_marks(is_mark)
+        gone = [r for r in crate.streams[-1][: self.acknowledged_of(crate)] if r.mark not in written]
+        gone = [r for r in gone if self.store.marks[r.mark] < 1]
+        if lost > len(gone):
+            self.find(
+                "called lost, and there", f"{lost} of crate {crate.number}, and only these are not: {_named(gone)}"
+            )
+
+    def see_lost_commits(self, declared: int | None, gone: Collection[int]) -> None:
+        """What a daemon that has committed all it has calls lost of that; gone: what the database lost of that."""
+        if declared is None:
+            return
+        dead = self._durable_marks(only_dead_letters=True)  # it came again, and was rejected
+        lost = [mark for mark in gone if self.store.marks[mark] < 1 and mark not in dead]
+        if not len(lost) <= declared <= len(gone):
+            self.find("the lost commits are others", f"{declared}, and {len(lost)} of {len(gone)} did not come again")
+
     def see_taken_back(self, marks: Iterable[int], *, for_good: bool) -> None:
         """The database lost these again; for_good: nobody promised that they would come back."""
         self.taken_back.update(marks)
@@ -121,18 +150,22 @@ class Oracle:
 
     # --- at the end ---------------------------------------------------------------------------------------------
 
-    def see_end(self, dead: Counter[int]) -> None:
-        """All is healed and drained. dead: how often each mark is in the dead letters."""
+    def see_end(self, dead_of: Sequence[Counter[int]], rejected: Collection[Key] = ()) -> None:
+        """All is healed and drained.
+
+        dead_of: by host, how often each mark is in its dead letters. rejected: the triggers that were rejected.
+        """
         (kept,) = self.store._groups.values()
         rows, ledger = kept.everything(), kept.rows()
-        self._see_each_once(Counter(rows["mark"].tolist()), dead)
+        self._see_each_once(Counter(rows["mark"].tolist()), dead_of)
         self._see_values(rows)
         self._see_runs(rows)
         self._see_ledger(rows, ledger)
-        self._see_gaps(ledger, dead)
+        self._see_gaps(ledger, rejected)
         self._see_account(rows, ledger, kept.positions)
 
-    def _see_each_once(self, stored: Counter[int], dead: Counter[int]) -> None:
+    def _see_each_once(self, stored: Counter[int], dead_of: Sequence[Counter[int]]) -> None:
+        dead: Counter[int] = sum(dead_of, Counter())
         times = self._times()
         for crate in self.machine.crates:
             _, has_session = self.settings.crates[crate.number]
@@ -147,9 +180,17 @@ class Oracle:
             # Without an epoch wrong numbers and wrong clocks may deceive the vote for a run: docs/promise.md says so.
             if twice and self.settings.epochs:
                 self.find("stored twice", f"{len(twice)} of crate {crate.number}: {_named(twice)}")
-            aside = [r for r in crate.sent if stored[r.mark] and dead[r.mark]]
+            aside = [r for r in crate.sent if stored[r.mark] and self._is_dead_where_stored(r.mark, dead_of)]
             if aside and has_session and self.settings.epochs:
                 self.find("stored and a dead letter", f"{len(aside)} of crate {crate.number}: {_named(aside)}")
+
+    def _is_dead_where_stored(self, mark: int, dead_of: Sequence[Counter[int]]) -> bool:
+        """Whether a stored reading is a dead letter of the host that stored it.
+
+        Where a host dies before it has acknowledged a dead letter, the sender sends the reading again, and another
+        host, which cannot know of the letter, may store it: docs/promise.md says so.
+        """
+        return any(dead[mark] for host, dead in enumerate(dead_of) if self.stored_from.get(mark, host) == host)
 
     def _times(self) -> Counter[tuple[int, int, int]]:
         """How often each key was given to a reading: an instrument with wrong numbers gives one twice."""
@@ -195,17 +236,20 @@ class Oracle:
             if keys:
                 self.find(name, f"{len(keys)}: {sorted(keys)[:SHOWN]}")
 
-    def _see_gaps(self, ledger: Array, dead: Counter[int]) -> None:
-        """What a row calls skipped is what lies between it and the one before; a rejected trigger was not skipped."""
+    def _see_gaps(self, ledger: Array, rejected: Collection[Key]) -> None:
+        """What a row calls skipped is what lies between it and the trigger closed before it.
+
+        A rejected one was closed, and what was skipped below that is in the row that it took along; but a daemon on
+        another host knows nothing of it. Where what came of a trigger later was rejected, that has its newer row.
+        """
         if not self.settings.epochs or self.older_database:
             return  # what the database lost again was closed, and not skipped
-        rejected = {self.machine.readings[mark].trigger for mark in dead}
         for run in np.unique(ledger["run"]).tolist():
             rows = np.sort(ledger[ledger["run"] == run], order="trigger")
             for before, row in itertools.pairwise(rows):
                 low, high, skipped = int(before["trigger"]), int(row["trigger"]), int(row["skipped"])
-                between = high - low - 1
-                if not between - sum(low < trigger < high for trigger in rejected) <= skipped <= between:
+                closed = max((trigger for of, trigger in rejected if of == run and low < trigger < high), default=low)
+                if (run, high) not in rejected and skipped not in (high - closed - 1, high - low - 1):
                     self.find("the gap is not what was skipped", f"run {run}, {low} to {high}: {skipped}")
 
     def _see_account(self, rows: Array, ledger: Array, positions: dict[Stream, Any]) -> None:

@@ -13,6 +13,12 @@ from typing import Self
 
 Value = int | float | str
 
+RECEIVED = 0.3
+"""Part of the senders that wait for `received`."""
+
+DARK_FROM = 1_000_000
+"""In the plans of seeds from here on daemons start, and die, while the database is away."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
@@ -33,8 +39,8 @@ class Settings:
 
     rate: triggers a second. epochs: whether readings carry the timing system's epoch. clocks_ms: how far the
     instruments' clocks are apart at most. missing: part of the readings that never come. crates: for each sender what
-    it waits for (`committed`, `spooled`), and whether it has a session. in_parts: the database writes without
-    transactions. risk_ms: how much an asynchronous database may lose; 0 is a synchronous one.
+    it waits for (`committed`, `spooled`, `received`), and whether it has a session. in_parts: the database writes
+    without transactions. risk_ms: how much an asynchronous database may lose; 0 is a synchronous one.
     """
 
     instruments: int
@@ -96,13 +102,15 @@ class Protocol:
 
 def draw(seed: int, protocol: Protocol = Protocol()) -> Plan:
     """Draw a plan."""
-    settings = _settings(random.Random(f"{seed} settings"), protocol)
+    settings = _with_received(_settings(random.Random(f"{seed} settings"), protocol), random.Random(f"{seed} received"))
     events = [
         *_drawn(seed, "daemon", settings, DAEMON, 4),
         *_drawn(seed, "network", settings, NETWORK, 5),
         *_drawn(seed, "disk", settings, DISK, 3),
         *_drawn(seed, "store", settings, STORE, 4),
         *_drawn(seed, "machine", settings, MACHINE, 4),
+        *_drawn(seed, "at once", settings, AT_ONCE, 1),
+        *(_dark(random.Random(f"{seed} dark"), settings) if seed >= DARK_FROM else ()),
     ]
     return Plan(seed=seed, settings=settings, events=tuple(sorted(events, key=lambda event: event.at_s)))
 
@@ -137,6 +145,12 @@ def _settings(rng: random.Random, protocol: Protocol) -> Settings:
     )
 
 
+def _with_received(settings: Settings, rng: random.Random) -> Settings:
+    """Let some of the senders wait for no more than `received`."""
+    crates = (("received" if rng.random() < RECEIVED else ack, has_session) for ack, has_session in settings.crates)
+    return dataclasses.replace(settings, crates=tuple(crates))
+
+
 Draw = Callable[[random.Random, Settings], dict[str, Value]]
 
 
@@ -148,6 +162,16 @@ def _drawn(seed: int, stream: str, settings: Settings, kinds: dict[str, Draw], m
         kind = own.choice(list(kinds))
         at_s = own.uniform(0.2, settings.duration_s)
         yield Event(at_s=at_s, kind=kind, settings=kinds[kind](own, settings))
+
+
+def _dark(rng: random.Random, settings: Settings) -> Iterator[Event]:
+    """A long outage, in which daemons die one after the other: of these no life but the last sees the database."""
+    at_s, for_s = rng.uniform(0.2, 0.6) * settings.duration_s, rng.uniform(2.0, 8.0)
+    yield Event(at_s=at_s, kind="outage", settings={"for_s": for_s})
+    for _ in range(rng.randint(1, 4)):
+        kind = rng.choice(("kill", "kill", "cut_power", "restart", "move"))
+        died_s = min(at_s + rng.uniform(0.0, for_s), settings.duration_s)
+        yield Event(at_s=died_s, kind=kind, settings=DAEMON[kind](rng, settings) | {"down_s": rng.choice((0.05, 0.5))})
 
 
 def _death(rng: random.Random, _: Settings) -> dict[str, Value]:
@@ -252,4 +276,16 @@ MACHINE: dict[str, Draw] = {
     "restart_crate": lambda rng, s: {"crate": _crate(rng, s)},
     "stop_crate": lambda rng, s: {"crate": _crate(rng, s), "for_s": _for_s(rng, 0.5, 4.0)},
 }
-"""Events by the stream from which they are drawn, each with what draws its settings."""
+
+AT_ONCE: dict[str, Draw] = {
+    "kill_in_outage": lambda rng, _: {
+        "count": rng.randint(0, 12),
+        "down_s": rng.choice((0.05, 0.5)),
+        "outage_s": _for_s(rng, 2.0, 5.0),
+        "power_after_s": _for_s(rng, 0.3, 1.5),
+    },
+    "die_starting": lambda rng, _: {"count": rng.randint(0, 16), "down_s": rng.choice((0.05, 0.5))},
+    "cut_power_in_commit": lambda rng, _: {"part": rng.random(), "down_s": _for_s(rng, 0.1, 1.0)},
+}
+"""Events by the stream from which they are drawn, each with what draws its settings; here such as need several faults
+within a moment, which hardly ever meet by chance."""

@@ -83,7 +83,7 @@ def found(plant: Callable[[Scene], object], dead: Counter[int] | None = None) ->
         scene = Scene(loop)
         loop.run_until_complete(scene.make())
         plant(scene)
-        scene.oracle.see_end(dead or Counter())
+        scene.oracle.see_end([dead or Counter()])
         return {finding.kind for finding in scene.oracle.findings}
 
 
@@ -106,6 +106,46 @@ def miscount(scene: Scene) -> None:
 
 def skip(scene: Scene) -> None:
     scene.kept.ledger[max(scene.kept.ledger)]["skipped"] = 5
+
+
+def test_what_is_called_lost_is_compared_with_what_is_there() -> None:
+    with virtual_loop() as loop:
+        scene = Scene(loop)
+        loop.run_until_complete(scene.make())
+        oracle, (crate, *_) = scene.oracle, scene.machine.crates
+        oracle.see_acknowledged(crate, 5)
+        gone = [reading.mark for reading in crate.streams[-1][:3]]
+        scene.store.marks.subtract(gone[:2])
+        oracle.see_declared_lost(crate, 2, scene.drive)
+        oracle.see_lost_commits(None, gone)
+        for declared in (2, 3):
+            oracle.see_lost_commits(declared, gone)
+        assert not oracle.findings
+        oracle.see_declared_lost(crate, 3, scene.drive)
+        for declared in (1, 4):
+            oracle.see_lost_commits(declared, gone)
+        kinds = [finding.kind for finding in oracle.findings]
+        assert kinds == ["called lost, and there", *["the lost commits are others"] * 2]
+
+
+def test_a_gap_below_a_rejected_trigger_is_in_the_row_that_it_took_along() -> None:
+    with virtual_loop() as loop:
+        scene = Scene(loop)
+        loop.run_until_complete(scene.make())
+        run, low, high = 1, 1 << 20, (1 << 20) + 4
+        rows = np.zeros(2, ledger_dtype(4))
+        rows["run"], rows["trigger"] = run, [low, high]
+        for skipped, rejected, is_wrong in (
+            (3, [], False),
+            (0, [], True),
+            (0, [high - 1], False),
+            (1, [low + 1], True),
+            (0, [high], False),
+        ):
+            rows["skipped"][1] = skipped
+            scene.oracle.findings.clear()
+            scene.oracle._see_gaps(rows, [(run, trigger) for trigger in rejected])
+            assert bool(scene.oracle.findings) is is_wrong, (skipped, rejected)
 
 
 def test_it_finds_nothing_where_all_is_right() -> None:
@@ -134,12 +174,25 @@ def test_a_dead_letter_is_no_loss_and_one_that_is_stored_too_is_wrong() -> None:
         scene = Scene(loop)
         loop.run_until_complete(scene.make())
         first = int(scene.kept.everything()["mark"][0])
-        scene.oracle.see_end(Counter([first]))
+        scene.oracle.see_end([Counter([first])])
         assert {finding.kind for finding in scene.oracle.findings} == {"stored and a dead letter"}
         scene.oracle.findings.clear()
         remove_reading(scene)
-        scene.oracle.see_end(Counter([first]))
+        scene.oracle.see_end([Counter([first])])
         assert "lost" not in {finding.kind for finding in scene.oracle.findings}
+
+
+@pytest.mark.parametrize(("letters_at", "kinds"), [(0, {"stored and a dead letter"}), (1, set())])
+def test_of_a_dead_letter_another_host_cannot_know(letters_at: int, kinds: set[str]) -> None:
+    with virtual_loop() as loop:
+        scene = Scene(loop)
+        loop.run_until_complete(scene.make())
+        first = int(scene.kept.everything()["mark"][0])
+        scene.oracle.stored_from[first] = 0
+        dead: list[Counter[int]] = [Counter(), Counter()]
+        dead[letters_at][first] = 1
+        scene.oracle.see_end(dead)
+        assert {finding.kind for finding in scene.oracle.findings} == kinds
 
 
 @pytest.mark.parametrize(

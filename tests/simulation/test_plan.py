@@ -1,6 +1,6 @@
 """Plans, and how they shrink."""
 
-from tests.simulation.plan import DAEMON, DISK, MACHINE, NETWORK, STORE, Plan, draw
+from tests.simulation.plan import AT_ONCE, DAEMON, DARK_FROM, DISK, MACHINE, NETWORK, STORE, Plan, draw
 from tests.simulation.shrinking import shrink
 
 
@@ -14,7 +14,7 @@ def test_a_plan_is_the_same_for_the_same_seed_and_survives_as_text() -> None:
 
 def test_all_kinds_of_events_are_drawn() -> None:
     drawn = {event.kind for seed in range(1, 300) for event in draw(seed).events}
-    assert drawn == set(DAEMON) | set(NETWORK) | set(DISK) | set(STORE) | set(MACHINE)
+    assert drawn == set(DAEMON) | set(NETWORK) | set(DISK) | set(STORE) | set(MACHINE) | set(AT_ONCE)
 
 
 def test_taking_an_event_out_leaves_the_others() -> None:
@@ -38,3 +38,11 @@ def test_a_failing_plan_shrinks_to_what_it_needs() -> None:
     assert small.settings.missing == 0.0
     assert small.settings.duration_s <= wanted[1].at_s + 0.6
     assert len(asked) < 200
+
+
+def test_in_plans_of_high_seeds_daemons_die_while_the_database_is_away() -> None:
+    for seed in range(DARK_FROM, DARK_FROM + 50):
+        events = draw(seed).events
+        away = [(event.at_s, event.at_s + event.settings["for_s"]) for event in events if event.kind == "outage"]
+        deaths = [event.at_s for event in events if event.kind in {"kill", "cut_power", "restart", "move"}]
+        assert any(start <= at_s <= end for start, end in away for at_s in deaths)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from daemon.client.sender import Sender, SenderError
 from schemas.batch import Batch, Durability
-from schemas.wire import Ack, Answer
-from tests.simulation.daemon import PORT, SimulatedDaemon, dead_marks, patched
+from schemas.sessions import session_key
+from schemas.wire import Ack, Answer, ProtocolError
+from tests.simulation.daemon import PORT, SimulatedDaemon, dead_letters_on, patched
 from tests.simulation.disk import Drive, Fault
 from tests.simulation.loop import START_NS, Life, Stuck, VirtualLoop, run_in, virtual_loop
 from tests.simulation.machine import Crate, Machine, from_address, run_crate
@@ -70,11 +71,14 @@ class World:
         self.lives = 0
         self.failed_starts = 0
         self.is_held = False  # nobody starts a daemon but the end
+        self._crate_of: dict[int, Crate] = {}  # by session
+        self.dies_starting: list[int] = []  # at which disk calls the next lives die that are not there yet
         self._resumed_in: dict[int, int] = {}  # by crate: the life of the daemon that it resumed in last
         self.trace: list[str] = []
         self._rng = plan.stream("daemon")
         self._context = contextvars.copy_context()
         self.committed_here: set[int] = set()  # by the life that goes on
+        self.gone_here: set[int] = set()  # of these, what the database lost again
         self.database.on_commit = self._committed
 
     def note(self, text: str) -> None:
@@ -83,8 +87,9 @@ class World:
 
     def _committed(self, batch: Batch) -> None:
         self.note(f"commit {batch.position.sequence} {len(batch.ledger)} {len(batch.late)} {len(batch.revised)}")
-        if self.plan.settings.risk_ms:
-            self.committed_here.update(marks_of(batch))
+        marks = marks_of(batch)
+        self.oracle.stored_from.update(dict.fromkeys(marks, self.at_host))
+        self.committed_here.update(marks)
 
     # --- daemons ------------------------------------------------------------------------------------------------
 
@@ -94,6 +99,7 @@ class World:
         host.has_run = True
         self.lives += 1
         self.committed_here.clear()
+        self.gone_here.clear()
         life = self.life = Life(f"{host.name}, life {self.lives}")
         self.note(f"start {life.name}")
         client = Client(self.database, life, self.plan.stream(f"client {self.lives}"))
@@ -106,12 +112,20 @@ class World:
                 client=client,
                 network=self.network,
                 outside=outside,
+                joined=self._joined,
             )
             return self.loop.create_task(self.daemon.serve())
 
+        if self.dies_starting:
+            life.kill_after("disk", self.dies_starting.pop(0))
+            life.on_death(lambda: self.start_later(0.2))
         task = run_in(life, begin)
         life.on_death(lambda: self._died(life))
         task.add_done_callback(lambda done: self._ended(life, done), context=self._context)
+
+    def _joined(self, session: int, lost: int) -> None:
+        self.note(f"lost {self._crate_of[session].number} {lost}")
+        self.oracle.see_declared_lost(self._crate_of[session], lost, self.hosts[self.at_host].drive)
 
     def _died(self, life: Life) -> None:
         self.note(f"dead {life.name} after {life.disk_calls} disk calls")
@@ -123,6 +137,8 @@ class World:
         if life.is_dead:
             return
         error = task.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
         life.kill()
         if error is None:
             return
@@ -156,6 +172,7 @@ class World:
         self.oracle.see_taken_back(gone, for_good=False)
         life = self.life
         here = set(gone) & self.committed_here
+        self.gone_here |= here
         self.oracle.may_be_lost |= set(gone) - here
         if life is None or life.is_dead:
             self.oracle.may_be_lost |= here
@@ -191,6 +208,7 @@ class World:
 
     def _heal(self) -> None:
         self.database.heal()
+        self.dies_starting.clear()
         for host in self.hosts:
             host.drive.faults.clear()
             host.drive.capacity, host.drive.delay_s = 1 << 40, 0.0
@@ -220,6 +238,7 @@ class World:
                 break
             await asyncio.sleep(0.05)
         self.is_held = True
+        self.oracle.see_lost_commits(self.daemon.lost_commits, self.gone_here)
         await self.stop_daemon()
 
     async def _send(self, crate: Crate) -> None:
@@ -252,18 +271,23 @@ class World:
 
     async def _connect(self, crate: Crate) -> Sender | PlainSender:
         ack, has_session = self.plan.settings.crates[crate.number]
-        name, level = f"crate-{crate.number}", Ack.COMMITTED if ack == "committed" else Ack.SPOOLED
+        name, level = f"crate-{crate.number}", Ack(ack)
         rng = self.plan.stream(f"session {crate.number} {len(crate.streams)}")
         while True:
             try:
                 if not has_session:
                     return await PlainSender.connect("daemon", PORT, "bpm", sender=name, ack=level)
                 return await Sender.connect("daemon", PORT, "bpm", sender=name, ack=level, reconnect=True, rng=rng)
-            except SenderError:
+            except (SenderError, ProtocolError):
                 await asyncio.sleep(0.2)
 
     def _watch_acknowledgements(self, crate: Crate, sender: Sender | PlainSender) -> None:
         """Have the oracle look at each acknowledgement at the moment when the sender believes it."""
+        if isinstance(sender, Sender):
+            greeting = sender._greeting
+            assert greeting.sender is not None
+            assert greeting.session is not None
+            self._crate_of[session_key(greeting.sender, greeting.session)] = crate
         take, check = sender.acknowledgements, sender.check
 
         def acknowledgements(frames: bytes) -> None:
@@ -281,13 +305,17 @@ class World:
         sender.acknowledgements, sender.check = acknowledgements, checked  # type: ignore[method-assign]
 
     def _compare(self) -> None:
-        dead: Counter[int] = Counter()
+        dead: list[Counter[int]] = []
+        rejected: set[tuple[int, int]] = set()
         for host in self.hosts:
+            marks, triggers = Counter[int](), set[tuple[int, int]]()
             if host.has_run:
-                dead += dead_marks(self.machine.group, host.drive, self.loop)
+                marks, triggers = dead_letters_on(self.machine.group, host.drive, self.loop)
+            dead.append(marks)
+            rejected |= triggers
             if host.drive.idle_syncs_most > 200:
                 self.oracle.find("goes round", f"{host.drive.idle_syncs_most} syncs in a row with nothing to write")
-        self.oracle.see_end(dead)
+        self.oracle.see_end(dead, rejected)
         for failure in self.loop.failures:
             self.oracle.find("a callback failed", failure)
 
@@ -357,6 +385,28 @@ class Events:
             world.at_host = (world.at_host + 1) % HOSTS
 
         self._die(what, count, down_s, move)
+
+    # --- several faults at once ---------------------------------------------------------------------------------
+
+    def _kill_in_outage(self, count: int, down_s: float, outage_s: float, power_after_s: float) -> None:
+        """With the database away only the journal has what one life wrote last, and the next one believes."""
+        self._outage(outage_s)
+        self._kill_then_cut_power("disk", count, down_s, power_after_s)
+
+    def _die_starting(self, count: int, down_s: float) -> None:
+        """The daemon moves to the other host, and dies at one of its first disk calls there."""
+        self._world.dies_starting.append(count)
+        self._move("now", 0, down_s, 0)
+
+    def _cut_power_in_commit(self, part: float, down_s: float) -> None:
+        """The database dies within a commit, and the daemon's host with it: what was on its way comes otherwise."""
+        world = self._world
+
+        def then() -> None:
+            world.database.be_down(down_s)
+            self._cut_power("now", 0, down_s)
+
+        world.database.crash_at_commit(Moment.IN, part, down_s, then)
 
     # --- the network --------------------------------------------------------------------------------------------
 
@@ -456,6 +506,7 @@ class Events:
         gone = world.database.store.take_back(world.loop.now_ns - int(age_s * 1e9))
         world.note(f"gone {len(gone)}")
         world.oracle.see_taken_back(gone, for_good=True)
+        world.gone_here |= set(gone) & world.committed_here
         if while_down and world.life is not None and not world.life.is_dead:
             world.life.on_death(lambda: world.start_later(down_s))
             world.life.kill()

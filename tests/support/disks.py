@@ -42,6 +42,11 @@ class FaultyDisk(SystemDisk):
     def kept(self, path: Path) -> _Kept:
         return self._files[path.stat().st_ino]
 
+    def keep(self, path: Path) -> None:
+        """Take a file that is there for one that is on the disk."""
+        self._files[path.stat().st_ino] = _Kept(synced=bytearray(path.read_bytes()))
+        self._names[path.parent][path.name] = path.stat().st_ino
+
     def create(self, path: Path) -> "FaultyFile":
         self.note("create", path)
         file = super().create(path)

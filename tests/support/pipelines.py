@@ -14,9 +14,10 @@ from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.assembly import Runs
 from daemon.pipeline.dead_letters import DeadLetters
+from daemon.pipeline.intake import Intake
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import RecoveredGroup, recover_group, runs_of
+from daemon.pipeline.recovery import RecoveredGroup, ask_store, recover_group, runs_of
 from schemas.batch import Durability, JournalPosition, Layout, Stream
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
@@ -32,6 +33,7 @@ class Logger:
     """Pipelines by group, and the store behind them."""
 
     pipelines: dict[str, Pipeline]
+    intakes: dict[str, Intake]
     store: MemoryStore
     events: Events
 
@@ -98,7 +100,10 @@ async def logging_to_memory(
         )
         for group in groups
     }
-    logger = Logger(pipelines=pipelines, store=store, events=events)
+    intakes = {group.name: Intake(group, clock=REAL.clock, rng=REAL.rng, events=events) for group in groups}
+    for name, intake in intakes.items():
+        await intake.catch_up(pipelines[name])
+    logger = Logger(pipelines=pipelines, intakes=intakes, store=store, events=events)
     running = asyncio.create_task(logger.run())
     try:
         yield logger
@@ -126,7 +131,7 @@ async def journaling(
         {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
     )
     events = Events()
-    recovered = await recover_group(store, group, config, folder, events, outside=REAL)
+    recovered = await recover_group(await ask_store(store, group, config), group, config, folder, events, outside=REAL)
     pipeline = Pipeline(
         group,
         config,

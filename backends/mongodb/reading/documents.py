@@ -53,6 +53,12 @@ def of_run(run: int) -> Filter:
     return _between(id_bytes(run, -(2**63)), id_bytes(run, 2**63 - 1))
 
 
+def neighbours(run: int, trigger: int) -> Iterator[tuple[Filter, Sort]]:
+    """Look for the ledger entry of a run right below a trigger number, and for the one right above it."""
+    yield _between(id_bytes(run, -(2**63)), id_bytes(run, trigger - 1)), NEWEST_FIRST
+    yield _between(id_bytes(run, trigger + 1), id_bytes(run, 2**63 - 1)), OLDEST_FIRST
+
+
 def skipped_triggers(start_ns: int, end_ns: int) -> Filter:
     """Look for the ledger entries of triggers that follow a gap."""
     return {"skipped": {"$gt": Int64(0)}, "time_ns": _times(start_ns, end_ns)}

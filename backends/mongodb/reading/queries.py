@@ -70,6 +70,9 @@ class MongodbQuestions(Questions):
     async def _ledger_rows(self, run: int, triggers: Array) -> Array:
         return await self._group.ledger_of_triggers(run, triggers)
 
+    async def _ledger_neighbours(self, run: int, trigger: int) -> Array:
+        return np.concatenate([await self._group.ledger(*each) for each in documents.neighbours(run, trigger)])
+
     async def _skipped(self, query: SkippedTriggers) -> Array:
         wanted = documents.skipped_triggers(query.start_ns, query.end_ns)
         return await self._group.ledger(wanted, documents.LATEST_FIRST, query.most)

@@ -6,6 +6,7 @@ import socket
 import ssl
 from typing import Protocol, cast
 
+from daemon.web.keepalive import Watch
 from schemas.wire import ACKNOWLEDGEMENT, ANSWER_MAX, Answer, Greeting, ProtocolError, parse_answer
 
 
@@ -41,12 +42,14 @@ class Connection(asyncio.Protocol):
     """
 
     transport: asyncio.WriteTransport
+    _watch: Watch
 
     def __init__(self, owner: Owner) -> None:
         loop = asyncio.get_running_loop()
         self._owner = owner
         self._rest = b""
         self._is_plain = True
+        self._is_silent = False
         self.paused = False
         self.answer: asyncio.Future[Answer] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
@@ -75,6 +78,11 @@ class Connection(asyncio.Protocol):
         self._is_plain = transport.get_extra_info("sslcontext") is None
         if self._is_plain:
             self.transport.set_write_buffer_limits(high=0)
+        self._watch = Watch(transport, self._vanished)
+
+    def _vanished(self) -> None:
+        self._is_silent = True
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Take the answer apart, then hand on whole acknowledgement frames."""
@@ -107,6 +115,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass the error to the waiter for the answer, and to the owner."""
         self.paused = False
+        self._watch.stop()
+        if self._is_silent:
+            exc = TimeoutError("its host does not answer any more")
         if not self.answer.done():
             why = "does it want TLS?" if self._is_plain else "does it trust this sender's certificate?"
             self.answer.set_exception(ConnectionResetError(f"it closed the connection without an answer ({why})"))

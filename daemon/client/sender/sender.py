@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from daemon.client.sender.connection import Connection, ConnectionLost, SenderError, greet
-from daemon.client.sender.kept import Kept
+from daemon.client.sender.stream import Stream
 from daemon.web.backoff import Backoff
 from schemas.readings import Array
 from schemas.wire import (
@@ -76,11 +76,7 @@ class Sender:
         self._keep_bytes = int(buffer_mib * 2**20)
         self._answer = Answer(group=greeting.group, record=np.dtype([]), instruments=0)
         self._connection: Connection | None = None
-        self._kept = Kept()
-        self._sent = 0  # records handed over
-        self._written = 0  # of these, given to a connection
-        self._done = 0  # of these, acknowledged
-        self._refused = self._refused_before = 0
+        self._stream = Stream()
         self._waiting: list[asyncio.Future[None]] = []
         self._failure: Exception | None = None
         self._closing = False
@@ -113,10 +109,12 @@ class Sender:
             port: its port for readings over TCP.
             group: the instrument group whose readings are sent.
             sender: a free name for this sender, [A-Za-z0-9_.-], at most 64 characters; shown by the daemon. With
-                `reconnect` it is made of the host's name and the process id unless it is given.
+                `reconnect` it is made of the host's name and the process id unless it is given: a name that is the
+                same each time the program starts lets the daemon forget the sessions of killed processes.
             instrument: name of the one instrument this sender serves; its number is in `instrument` afterwards.
             ack: what the daemon shall acknowledge: what is `COMMITTED` to the database; what is `SPOOLED`, on the
-                disk in its journal, which goes on while the database is away; or `NONE`.
+                disk in its journal, which goes on while the database is away; what is `RECEIVED`, on the disk before
+                its trigger is closed; or `NONE`.
             reconnect: open a session, connect again when the connection is lost, and send again what the daemon lacks.
             buffer_mib: with `reconnect`, how much may wait for its acknowledgement before `send` waits, in MiB.
             timeout_s: time for connecting and greeting, in seconds.
@@ -133,7 +131,7 @@ class Sender:
             raise ValueError("reconnect needs acknowledgements: without them nobody knows what to send again")
         greeting = Greeting(group=group, sender=sender, ack=ack, instrument=instrument)
         if reconnect:
-            greeting = replace(greeting, sender=sender or _own_name(), session=rng.getrandbits(63))
+            greeting = replace(greeting, sender=sender or _own_name(), session=rng.getrandbits(63), next=0)
         self = cls(host, port, greeting, reconnect=reconnect, buffer_mib=buffer_mib, tls=tls)
         self._tell = on_problem
         connection = await greet(self, host, port, greeting, timeout_s=timeout_s, tls=tls)
@@ -159,17 +157,17 @@ class Sender:
     @property
     def sent(self) -> int:
         """Readings handed over; those sent again after a reconnect count once."""
-        return self._sent
+        return self._stream.sent
 
     @property
     def acknowledged(self) -> int:
         """Readings that are committed, or dealt with for good: the first so many of those sent."""
-        return self._done
+        return self._stream.done
 
     @property
     def refused(self) -> int:
         """Readings that the daemon refused for good; they are among the acknowledged."""
-        return self._refused
+        return self._stream.refused
 
     async def send(self, block: Array) -> None:
         """Send a block of `record` dtype, shape (readings,); returns when the block may be written to again.
@@ -194,18 +192,16 @@ class Sender:
             raise SenderError(f"a block of {self._greeting.group} has 1 dimension and the dtype `record` of its sender")
         if not len(block):
             return
-        first, self._sent = self._sent, self._sent + len(block)
         data: bytes | memoryview
         if self._reconnects_itself:
             data = block.tobytes()
-            self._kept.add(first, self._sent, data)
-        elif self._tls is not None:
-            data = block.tobytes()  # what TLS cannot encrypt at once it keeps, and the caller may write to its block
+            is_next = self._stream.add(len(block), data)
         else:
-            data = np.ascontiguousarray(block).view(np.uint8).data
-        # While the records before it are being sent again, this block waits its turn among those kept.
-        if self._connection is not None and not self._connection.is_lost and self._written == first:
-            self._written = self._sent
+            # What TLS cannot encrypt at once it keeps, and the caller may write to its block.
+            data = block.tobytes() if self._tls is not None else np.ascontiguousarray(block).view(np.uint8).data
+            is_next = self._stream.add(len(block))
+        if is_next and self._connection is not None and not self._connection.is_lost:
+            self._stream.written = self._stream.sent
             self._connection.transport.write(data)
 
     @property
@@ -216,8 +212,8 @@ class Sender:
             connection is not None
             and not connection.paused
             and not connection.is_lost
-            and self._written == self._sent
-            and self._kept.nbytes <= self._keep_bytes
+            and self._stream.written == self._stream.sent
+            and self._stream.kept.nbytes <= self._keep_bytes
         )
 
     async def ready(self) -> None:
@@ -239,11 +235,11 @@ class Sender:
             raise SenderError("this sender asked for no acknowledgements; connect with ack=Ack.COMMITTED")
         try:
             async with asyncio.timeout(timeout_s):
-                await self._until(lambda: self._done == self._sent)
+                await self._until(lambda: self.acknowledged == self.sent)
         except TimeoutError:
-            left = self._sent - self._done
+            left = self.sent - self.acknowledged
             raise SenderError(
-                f"{left} of {self._sent} readings are not acknowledged after {timeout_s:g} s; "
+                f"{left} of {self.sent} readings are not acknowledged after {timeout_s:g} s; "
                 "the daemon's status says whether its database is away"
             ) from None
 
@@ -315,46 +311,36 @@ class Sender:
         Raises:
             ProtocolError: with another, or the answer does not say.
         """
-        if self._greeting.session is None:
-            return
-        if answer.resume is None:
-            raise _unusable("the answer does not say where the session goes on")
-        if not self._done <= answer.resume <= self._written:
-            raise _unusable(
-                f"the session goes on with record {answer.resume}; this sender holds {self._done} to {self._written}"
-            )
+        if self._greeting.session is not None:
+            self._stream.check(answer.resume)
 
     def acknowledgements(self, frames: bytes) -> None:
         """Take what the connection received after its answer."""
         newest = newest_acknowledgement(frames)
         if newest is None:
             return
-        if not self._done <= newest.done <= self._written:
-            self._fail(
-                _unusable(
-                    f"{newest.done} records are acknowledged; {self._done} were before, and {self._written} are sent"
-                )
-            )
-            return
-        self._done = newest.done
-        self._refused = self._refused_before + newest.refused
-        self._kept.drop(newest.done)
-        self.resumed()
+        try:
+            self._stream.acknowledge(newest)
+        except ProtocolError as error:
+            self._fail(error)
+        else:
+            self.resumed()
 
     def lost(self, connection: Connection, error: Exception | None) -> None:
         """Connect again if that was asked for, else let everything fail from now on."""
         if connection is not self._connection:
             return  # it failed before its greeting was answered: `greet` tells of it
         self._connection = None
-        self._refused_before = self._refused  # the next one counts from 0, and may do so with its answer
+        self._stream.begin_connection()  # here: the next one may acknowledge with its answer
         if self._failure is None and not self._closing:
             text = f"lost the connection to {self._host}:{self._port} ({error or 'closed by the daemon'})"
             if self._reconnects_itself:
                 self._say(f"{text}; connecting again")
                 self._again = asyncio.ensure_future(self._connect_again())
             else:
+                left = self.sent - self.acknowledged
                 self._failure = ConnectionLost(
-                    f"{text}; {self._sent - self._done} readings are not acknowledged: connect and send them again"
+                    f"{text}; {left} readings are not acknowledged: connect and send them again"
                 )
         self.resumed()
 
@@ -362,7 +348,7 @@ class Sender:
         backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             try:
-                greeting = replace(self._greeting, first=self._done)
+                greeting = replace(self._greeting, first=self.acknowledged, next=self.sent)
                 connection = await greet(self, self._host, self._port, greeting, timeout_s=5.0, tls=self._tls)
                 break
             except SenderError:
@@ -390,12 +376,11 @@ class Sender:
 
     async def _go_on(self, connection: Connection, resume: int) -> None:
         """Send the records from `resume` on; those before it are settled, or in the daemon's hands."""
+        stream = self._stream
         if self._connection is connection:
-            self.sent_again += self._written - resume
-            self._written = resume
-        while self._connection is connection and self._failure is None and self._written < self._sent:
-            data, self._written = self._kept.since(self._written), self._sent
-            connection.transport.write(data)
+            self.sent_again += stream.go_back(resume)
+        while self._connection is connection and self._failure is None and stream.written < stream.sent:
+            connection.transport.write(stream.rest())
             while connection.paused:
                 await self._woken()
         self.resumed()
@@ -414,7 +399,3 @@ class Sender:
 def _own_name() -> str:
     pid = f"-{os.getpid()}"
     return re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[: SENDER_MAX - len(pid)] + pid
-
-
-def _unusable(why: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.BAD_ANSWER, f"{why}; sender and daemon do not fit: update the older one")

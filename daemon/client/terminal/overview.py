@@ -11,7 +11,7 @@ from rich.text import Text
 
 from daemon.client.readers_table import readers_table
 from daemon.core.words import ms
-from schemas.api.status import Event, GroupStatus, Status, StoreStatus
+from schemas.api.status import Event, GroupStatus, IntakeStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
 from schemas.states import DaemonState, GovernorState
 
@@ -26,7 +26,15 @@ _SEVERITIES = {"info": "", "warning": "yellow", "error": "bold red"}
 
 def overview(status: Status, where: str) -> RenderableType:
     """Lay out a whole status: the daemon, its database, its groups and readers, refusals, the last events."""
-    parts: list[RenderableType] = [_header(status, where), _groups(status.groups)]
+    parts: list[RenderableType] = [_header(status, where)]
+    if status.groups:
+        parts.append(_groups(status.groups))
+    parts += [
+        Text(f"{name}: the journal is not written: {group.journal_problem}", "bold red")
+        for name, group in status.groups.items()
+        if group.journal_problem is not None
+    ]
+    parts += [_intake(name, intake) for name, intake in status.intakes.items() if intake.waiting or intake.problem]
     if status.readers:
         parts.append(readers_table(status.readers))
         if status.governor is not None and status.governor.state != GovernorState.OFF:
@@ -78,6 +86,14 @@ def _sources(status: Status) -> list[Text]:
         Text(f"{source.kind} {source.address}: {source.connections} connections, {source.received:,} readings", "dim")
         for source in status.sources
     ]
+
+
+def _intake(group: str, intake: IntakeStatus) -> Text:
+    waiting = f"{intake.waiting:,} readings wait for the database to answer, " if intake.waiting else ""
+    text = Text.assemble((f"{group}  ", "bold"), f"{waiting}{intake.log_mib:,.1f} MiB in the intake's log")
+    if intake.problem is not None:
+        text.append(f" · {intake.problem}", "bold red")
+    return text
 
 
 def _groups(groups: Mapping[str, GroupStatus]) -> Table:

@@ -1,19 +1,32 @@
 """Assembly: putting the readings of a trigger together. Pure: no asyncio, no clock of its own, no I/O.
 
-In come blocks of readings with the `origin` of each, out go closed blocks. `assembly` leads through the rest:
-`runs` numbers the runs of all groups and `open_runs` has those of this one; in each, `progress` tells which readings
-fit, and `strays` holds back those that do not. `pool` has the open triggers, `closing` makes their ledger rows,
-`window` has the closed ones, which late readings still find, and `unplaced` what belongs to them or to none.
-`receipts`, with `unsettled`, knows up to where each connection is settled, and `sessions` up to where each sender's
-stream is; `in_hand` shows the watch over instruments what is open.
+In come blocks of readings with the `origin` of each, out go closed blocks. `assembly` finds out which run readings
+are of: `runs` numbers the runs of all groups and `open_runs` has those of this one; in each, `progress` tells which
+readings fit, and `strays` holds back those that do not. `triggers` puts them into their triggers and closes these:
+`pool` has the open ones, `closing` makes their ledger rows, `window` has the closed ones, which late readings still
+find, and `unplaced` what belongs to them or to none. `earlier_letters` knows what is a dead letter when it comes
+again. `receipts`, with `unsettled`, knows up to where each connection is settled, and `sessions` up to where each
+sender's stream is; `in_hand` shows the watch over instruments what is open.
 """
 
-from daemon.pipeline.assembly.assembly import Assembly, AssemblyCounts
+from daemon.pipeline.assembly.assembly import Assembly
 from daemon.pipeline.assembly.in_hand import InHand
 from daemon.pipeline.assembly.open_runs import RUNS_MOST
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
-from daemon.pipeline.assembly.sessions import Joined
+from daemon.pipeline.assembly.sessions import MOST_SESSIONS, Joined
+from daemon.pipeline.assembly.triggers import AssemblyCounts
 
-__all__ = ["EPOCHS_MOST", "RUNS_MOST", "Assembly", "AssemblyCounts", "InHand", "Joined", "Origin", "Receipts", "Runs"]
+__all__ = [
+    "EPOCHS_MOST",
+    "MOST_SESSIONS",
+    "RUNS_MOST",
+    "Assembly",
+    "AssemblyCounts",
+    "InHand",
+    "Joined",
+    "Origin",
+    "Receipts",
+    "Runs",
+]

@@ -39,3 +39,9 @@ class OpenRun:
         """Go on from ledger rows, ascending, that an earlier process closed."""
         self.window.recall(history)
         self.progress.resume(history)
+
+    def leave(self, triggers: Array) -> None:
+        """Leave these triggers, int64, to the database: what is being placed there no row of the window tells."""
+        if len(triggers):
+            self.window.forget(triggers)
+            self.progress.leave(int(triggers.max()))

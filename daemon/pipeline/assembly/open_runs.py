@@ -55,7 +55,7 @@ class OpenRuns:
 
     def of_number(self, number: int) -> OpenRun:
         """The open run with this number."""
-        return next(run for run in self if run.run == number)
+        return self.current if self.current.run == number else next(run for run in self if run.run == number)
 
     def of_epoch(self, epoch: int) -> OpenRun | None:
         """The open run of an epoch."""

@@ -22,6 +22,12 @@ class Origin:
     def __getitem__(self, part: Array | slice) -> Self:
         return type(self)(self.column[part], self.sequence[part])
 
+    @property
+    def wanted(self) -> Self:
+        """Those whose connections want acknowledgements."""
+        wanted = self.column >= 0
+        return self if wanted.all() else self[wanted]
+
     @classmethod
     def of(cls, column: int, first: int, count: int) -> Self:
         """`count` readings in a row of one connection."""

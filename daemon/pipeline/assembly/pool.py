@@ -3,7 +3,7 @@
 import numpy as np
 
 from daemon.pipeline.assembly.window import first_of_each
-from schemas.readings import Array, InstrumentGroup, words
+from schemas.readings import Array, InstrumentGroup, field_bits, words
 
 FREE = np.iinfo(np.int64).max
 FIRST_SLOTS = 64
@@ -22,6 +22,7 @@ class Pool:
 
     def __init__(self, group: InstrumentGroup, most: int) -> None:
         self._record = group.record
+        self._bits = field_bits(group.record)
         self._most = most
         self._instruments = group.size
         self._words = np.zeros((0, group.size, group.record.itemsize // 8), np.int64)
@@ -85,8 +86,9 @@ class Pool:
         return np.asarray(self._words[slots, block["instrument"], _TIME_WORD] == block["time_ns"])
 
     def is_copy(self, slots: Array, block: Array) -> Array:
-        """Which readings their slots have of their instruments, byte for byte: bool, shape (n,)."""
-        return np.asarray((self._words[slots, block["instrument"]] == words(block)).all(axis=1))
+        """Which readings their slots have of their instruments, bit for bit but for padding: bool, shape (n,)."""
+        differ = (self._words[slots, block["instrument"]] ^ words(block)) & self._bits
+        return np.asarray(~differ.any(axis=1))
 
     def release(self, slots: Array) -> tuple[Array, Array]:
         """Copy out the readings and presence of these slots and free them.

@@ -39,6 +39,10 @@ class Progress:
         # Where a crate that catches up pulls the median down, what was out of reach stays so: it went elsewhere.
         self._low = max(self._low, trigger - self._half)
 
+    def leave(self, trigger: int) -> None:
+        """Let the window begin above this trigger at least."""
+        self._low = max(self._low, trigger + 1)
+
     @property
     def newest(self) -> int | None:
         """The highest trigger number closed."""

@@ -33,9 +33,11 @@ class Receipts:
         self._in_journal = 0  # so many of the oldest closed blocks are on the disk
         self._spooled = np.zeros(0, bool)
         self._most = np.full(0, SETTLED, np.int64)
+        self._kept_after = np.full(0, SETTLED, np.int64)
+        self._kept = np.zeros(0, np.int64)
         self._next = np.full(0, SETTLED, np.int64)
         self._strays = np.full(0, SETTLED, np.int64)
-        self._in_hand = np.full(0, SETTLED, np.int64)
+        self._in_hand: Origin | None = None  # what was received, and is not placed
         self._received = np.zeros(0, np.int64)
         self._refused = np.zeros(0, np.int64)
         self._owed: dict[int, deque[tuple[int, int]]] = {}  # by column: (highest sequence, readings) not in _refused
@@ -71,6 +73,18 @@ class Receipts:
         """Acknowledge no more of a column than this number: what is before it waits where no receipt knows of it."""
         self._most[column] = most
 
+    def keeps(self, column: int, after: int | None) -> None:
+        """Let it be enough for a column that the intake's log keeps its readings; None: it does not.
+
+        after: of readings below this number the log says nothing; it counts once these are acknowledged.
+        """
+        self._kept_after[column] = SETTLED if after is None else after
+        self._kept[column] = 0
+
+    def kept(self, column: int, upto: int) -> None:
+        """The log has the readings of a column on the disk up to this number."""
+        self._kept[column] = upto
+
     def disconnect(self, column: int) -> None:
         """Take the column back; what that connection sent goes on, but nobody waits for its receipt."""
         self._leaving.append(column)
@@ -91,14 +105,13 @@ class Receipts:
 
         Until `placed` says that each of them waits somewhere, or is refused, none of them counts as settled.
         """
-        wanted = origin.column >= 0
+        self._in_hand = origin = origin.wanted
         # Sequences ascend for each column, so the last one assigned is the highest.
-        self._received[origin.column[wanted]] = origin.sequence[wanted] + 1
-        _keep_smallest(self._in_hand, origin.column[wanted], origin.sequence[wanted])
+        self._received[origin.column] = origin.sequence + 1
 
     def placed(self) -> None:
         """Every reading received has its place."""
-        self._in_hand[:] = SETTLED
+        self._in_hand = None
 
     def come(self) -> Array:
         """The number after the last reading received: int64, shape (columns,)."""
@@ -109,7 +122,9 @@ class Receipts:
 
         slots: those of the open triggers, intp.
         """
-        first = np.minimum(np.minimum(self._next, self._strays), np.minimum(self._in_hand, self._received))
+        first = np.minimum(np.minimum(self._next, self._strays), self._received)
+        if self._in_hand is not None:
+            _keep_smallest(first, self._in_hand.column, self._in_hand.sequence)
         if len(slots):
             self._make_room(int(slots.max()))
             np.minimum(first, self._slots[slots].min(axis=0), out=first)
@@ -117,12 +132,12 @@ class Receipts:
 
     def refuse(self, origin: Origin) -> None:
         """These readings are settled by being refused."""
-        wanted = origin.column >= 0
-        columns, counts = np.unique(origin.column[wanted], return_counts=True)
+        origin = origin.wanted
+        columns, counts = np.unique(origin.column, return_counts=True)
         if not len(columns):
             return
         last = np.zeros(int(columns[-1]) + 1, np.int64)
-        last[origin.column[wanted]] = origin.sequence[wanted]  # sequences ascend: the highest lands last
+        last[origin.column] = origin.sequence  # sequences ascend: the highest lands last
         for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
             owed = self._owed.setdefault(column, deque())
             until, before = owed.pop() if len(owed) >= OWED_MOST else (-1, 0)
@@ -134,20 +149,20 @@ class Receipts:
         flat = self._slots.reshape(-1)
         columns = self._slots.shape[1]
         wanted = origin.column >= 0
-        key = slots[wanted].astype(np.int64) * columns + origin.column[wanted]
-        _keep_smallest(flat, key, origin.sequence[wanted])
+        if not wanted.all():
+            slots, origin = slots[wanted], origin[wanted]
+        _keep_smallest(flat, slots * np.int64(columns) + origin.column, origin.sequence)
 
     def wait_in_next_block(self, origin: Origin) -> None:
         """These readings belong to closed triggers: they are settled with the next closed block."""
-        wanted = origin.column >= 0
-        _keep_smallest(self._next, origin.column[wanted], origin.sequence[wanted])
+        origin = origin.wanted
+        _keep_smallest(self._next, origin.column, origin.sequence)
 
     def wait_as_strays(self, origins: Iterable[Origin]) -> None:
         """These, and no others, are the stray readings now."""
         self._strays[:] = SETTLED
         for origin in origins:
-            wanted = origin.column >= 0
-            _keep_smallest(self._strays, origin.column[wanted], origin.sequence[wanted])
+            _keep_smallest(self._strays, origin.wanted.column, origin.wanted.sequence)
         self._free_leaving()
 
     def close(self, slots: Array) -> None:
@@ -163,8 +178,8 @@ class Receipts:
 
     @property
     def wants_spooled(self) -> bool:
-        """Whether any connection waits for the journal and not for the database."""
-        return bool(self._spooled.any())
+        """Whether any connection waits for the journal, and neither for the database nor for the intake's log."""
+        return bool((self._spooled & (self._kept_after == SETTLED)).any())
 
     def committed(self, blocks: int) -> None:
         """The oldest so many closed blocks are committed."""
@@ -193,6 +208,7 @@ class Receipts:
                 np.minimum(not_in_journal[: len(block)], block, out=not_in_journal[: len(block)])
         first = np.where(self._spooled, not_in_journal, first)
         done = np.minimum(np.minimum(first, self._received), self._most)
+        done = np.where(done >= self._kept_after, np.maximum(done, np.minimum(self._kept, self._received)), done)
         self._count_refusals(done)
         return done, self._refused
 
@@ -220,7 +236,8 @@ class Receipts:
             self._owed.pop(column, None)
             self._received[column] = self._refused[column] = 0
             self._spooled[column] = False
-            self._most[column] = SETTLED
+            self._most[column] = self._kept_after[column] = SETTLED
+            self._kept[column] = 0
             self._free.append(column)
         self._leaving = staying
 
@@ -230,11 +247,12 @@ class Receipts:
         self._slots = np.pad(self._slots, ((0, 0), (0, more)), constant_values=SETTLED)
         self._next = np.pad(self._next, (0, more), constant_values=SETTLED)
         self._strays = np.pad(self._strays, (0, more), constant_values=SETTLED)
-        self._in_hand = np.pad(self._in_hand, (0, more), constant_values=SETTLED)
         self._received = np.pad(self._received, (0, more))
         self._refused = np.pad(self._refused, (0, more))
         self._spooled = np.pad(self._spooled, (0, more))
         self._most = np.pad(self._most, (0, more), constant_values=SETTLED)
+        self._kept_after = np.pad(self._kept_after, (0, more), constant_values=SETTLED)
+        self._kept = np.pad(self._kept, (0, more))
 
     def _make_room(self, slot: int) -> None:
         have = len(self._slots)

@@ -5,6 +5,7 @@ it is known by its numbers alone. Each closed block takes along what changed (`S
 database know of each session, with the readings themselves, what they hold of it.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +14,12 @@ from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.receipts import Receipts
 from schemas.readings import Array
-from schemas.sessions import GONE, NO_SESSIONS, SESSION
+from schemas.sessions import GONE, NO_SESSIONS, SESSION, is_private, may_be_of_one_sender
 from schemas.wire import ErrorCode, ProtocolError
 
 ALL = np.iinfo(np.int64).max
 
-MOST = 4096
+MOST_SESSIONS = 4096
 """Sessions remembered; of more, those go that were heard longest ago, such as are settled first."""
 
 KEPT_S = 30 * 86_400
@@ -30,7 +31,8 @@ class Joined:
     """A stream that may begin, or go on.
 
     column: of the receipts. resume: the number of the first reading that the connection sends. lost: so many readings
-    before that one were never received, and the sender has them no more.
+    before that one are nowhere here, and the sender has them no more; where nobody knows what came of its session, as
+    after the database was put back, they are those of which nobody knows.
     """
 
     column: int
@@ -51,6 +53,13 @@ class _Idle:
         """Whether something may have come that is not settled."""
         return self.settled < self.received
 
+    def lost_before(self, number: int) -> int:
+        """How many readings before this number are lost, if the sender has none of them any more."""
+        if self.received == ALL or number <= self.settled:
+            return max(0, number - self.settled)
+        # The first that is not settled is in no closed block. Those behind it may be, up to what was received.
+        return 1 + max(0, number - max(self.settled + 1, self.received))
+
 
 class Sessions:
     """The sessions of one group.
@@ -60,6 +69,8 @@ class Sessions:
         session sends may have come before.
     stored: what of it the database has. What is settled by the journal alone is not acknowledged as committed before
         `committed` says that the database has it, nor as spooled before `durable` says that it is on the disk.
+    claimed: up to where a journal calls sessions settled that lacks what was before: nothing of that is proven lost.
+    pinned: sessions of which the intake's log may hold something: they are not forgotten.
     """
 
     def __init__(
@@ -67,11 +78,16 @@ class Sessions:
         receipts: Receipts,
         recovered: Array = NO_SESSIONS,
         stored: Array = NO_SESSIONS,
+        claimed: Array = NO_SESSIONS,
         *,
         is_uncertain: bool = False,
+        pinned: Container[int] = (),
     ) -> None:
         self._receipts = receipts
+        self._pinned = pinned
+        self._ended: set[int] = set()  # without a connection, and nobody goes on with them
         self._stored = {int(row["session"]): int(row["settled"]) for row in stored}
+        self._claimed = {int(row["session"]): int(row["settled"]) for row in claimed}
         self._recovered = set(recovered["session"].tolist())
         self._told = set(self._recovered)  # what closed blocks have said so far is of these
         self._is_committed = self._is_durable = False
@@ -80,24 +96,31 @@ class Sessions:
         if is_uncertain:
             for idle in self._idle.values():
                 idle.received = ALL
+        # The next process may find nothing more to take again, and has to know all the same.
+        self._unsaid = list(self._idle) if is_uncertain else []
         self._column_of: dict[int, int] = {}
         self._left: set[int] = set()  # sessions with a column and no connection
+        self._beyond: dict[int, int] = {}
         self._gone: list[int] = []
         self._is_laid_out = False
         self._keys = np.empty(0, np.uint64)
         self._columns = np.empty(0, np.intp)
         self._settled = np.empty(0, np.int64)  # as given out last, by column of the receipts
         self._received = np.empty(0, np.int64)
+        self._begun = np.empty(0, np.int64)  # the first number that comes by this column
         self._doubt = np.empty(0, np.int64)
         self._is_session = np.empty(0, bool)
 
     def __len__(self) -> int:
         return len(self._idle) + len(self._column_of)
 
-    def connect(self, session: int | None, *, first: int, spooled: bool, now: Instant) -> Joined:
+    def connect(
+        self, session: int | None, *, first: int, spooled: bool, now: Instant, upto: int | None = None
+    ) -> Joined:
         """Begin a stream without a session, or go on with a session.
 
-        session: `schemas.sessions.session_key`. first: the first number that its sender still has.
+        session: `schemas.sessions.session_key`. first: the first number that its sender still has. upto: the first one
+            that it has not sent yet, if it says so: whatever else is not known, that one never came before.
 
         Raises:
             ProtocolError: there are too many sessions.
@@ -106,32 +129,42 @@ class Sessions:
             return Joined(column=self._take_column(0, doubt=ALL, spooled=spooled), resume=0)
         column = self._column_of.get(session)
         if column is None:
-            return self._begin(session, first=first, spooled=spooled, now=now)
+            return self._begin(session, first=first, upto=ALL if upto is None else upto, spooled=spooled)
         self._left.discard(session)
+        self._ended.discard(session)
         self._receipts.change(column, spooled=spooled)
         self._hold_back(session, column, spooled=spooled)
         resume = int(self._receipts.come()[column])
         if first <= resume:
             return Joined(column=column, resume=resume)
         self._receipts.skip(column, first)
-        return Joined(column=column, resume=first, lost=first - resume)
+        return Joined(column=column, resume=first, lost=max(0, first - resume - self._beyond.pop(session, 0)))
 
-    def _begin(self, session: int, *, first: int, spooled: bool, now: Instant) -> Joined:
+    def _begin(self, session: int, *, first: int, upto: int, spooled: bool) -> Joined:
         known = self._idle.pop(session, None)
+        self._ended.discard(session)
         if known is None:
-            self._make_room()
+            self._forget_earlier(session)
+            self._make_room(session)
             if session in self._gone:
                 self._gone.remove(session)
                 self._told.add(session)
             # Of one that goes on with a later number more was known once: nothing tells what of it came.
             known = _Idle(first, ALL if first or self._is_uncertain else 0, 0)
         resume = max(first, known.settled)
-        column = self._take_column(resume, doubt=known.received, spooled=spooled)
+        # Of a private one, what its sender sends again comes without a session, or with another one.
+        doubt = ALL if is_private(session) else min(known.received, max(resume, upto))
+        column = self._take_column(resume, doubt=doubt, spooled=spooled)
         self._column_of[session] = column
         self._is_session[column] = True
         self._hold_back(session, column, spooled=spooled)
         self._is_laid_out = False
-        return Joined(column=column, resume=resume, lost=resume - known.settled)
+        lost = min(known.lost_before(resume), resume - self._claimed.get(session, 0)) - self._beyond.pop(session, 0)
+        return Joined(column=column, resume=resume, lost=max(0, lost))
+
+    def came_beyond(self, session: int, readings: int) -> None:
+        """So many readings were taken by themselves, with numbers beyond a gap: if it proves a loss, not of these."""
+        self._beyond[session] = self._beyond.get(session, 0) + readings
 
     def _take_column(self, first: int, *, doubt: int, spooled: bool) -> int:
         column = self._receipts.connect(spooled=spooled, first=first)
@@ -139,10 +172,12 @@ class Sessions:
         self._doubt = np.pad(self._doubt, (0, more))
         self._settled = np.pad(self._settled, (0, more))
         self._received = np.pad(self._received, (0, more))
+        self._begun = np.pad(self._begun, (0, more))
         self._is_session = np.pad(self._is_session, (0, more))
         self._is_session[column] = False
         self._doubt[column] = doubt
         self._settled[column] = self._received[column] = -1
+        self._begun[column] = first
         return column
 
     def _hold_back(self, session: int, column: int, *, spooled: bool) -> None:
@@ -167,14 +202,24 @@ class Sessions:
         for session, column in self._column_of.items():
             self._hold_back(session, column, spooled=self._receipts.is_spooled(column))
 
-    def _make_room(self) -> None:
-        if len(self) < MOST:
+    def _forget_earlier(self, session: int) -> None:
+        """Forget what the same sender had before, as far as it is settled: a program that restarts begins another."""
+        for key in [key for key, idle in self._idle.items() if may_be_of_one_sender(key, session)]:
+            if not self._idle[key].is_in_doubt and key not in self._pinned:
+                self._forget(key)
+
+    def _make_room(self, session: int) -> None:
+        if len(self) < MOST_SESSIONS:
             return
-        oldest = min(self._idle, key=lambda key: (self._idle[key].is_in_doubt, self._idle[key].seen_s), default=None)
+        idle = [key for key in self._idle if key not in self._pinned]
+        oldest = min(idle, key=lambda key: (self._idle[key].is_in_doubt, self._idle[key].seen_s), default=None)
+        if oldest is None and session in self._pinned:
+            return  # what the intake's log holds is there
         if oldest is None:
             raise ProtocolError(
                 ErrorCode.TOO_MANY_CONNECTIONS,
-                f"{MOST} sessions of this group are not settled, and no more are taken; go on with an earlier session",
+                f"{MOST_SESSIONS} sessions of this group are not settled, and no more are taken; go on with an earlier"
+                " session",
             )
         if self._idle[oldest].is_in_doubt:
             self._is_uncertain = True  # it may come back, and begin with what came before
@@ -185,11 +230,13 @@ class Sessions:
         session = next((key for key, taken in self._column_of.items() if taken == column), None)
         if session is None:
             self._receipts.disconnect(column)
-        elif ended:
+        elif ended and session not in self._pinned:
             self._give_back(session)
             self._end(session)
         else:
             self._left.add(session)
+            if ended:
+                self._ended.add(session)
 
     def tidy(self, now: Instant) -> None:
         """Take back the columns of sessions that are not connected and wait for nothing, now and then."""
@@ -199,16 +246,22 @@ class Sessions:
             come = self._receipts.come()
             for session in list(self._left):
                 column = self._column_of[session]
-                if done[column] == come[column]:
+                if done[column] == come[column] == self._said(session):
                     received = self._upto(column)
                     self._idle[session] = _Idle(int(come[column]), received, now.utc_ns // 1_000_000_000)
                     self._give_back(session)
         too_old = now.utc_ns // 1_000_000_000 - KEPT_S
-        for session in [key for key, idle in self._idle.items() if idle.seen_s < too_old]:
+        for session in [key for key, idle in self._idle.items() if self._is_over(key, idle, too_old)]:
             self._forget(session)
+
+    def _is_over(self, session: int, idle: _Idle, too_old: int) -> bool:
+        is_over = idle.seen_s < too_old or session in self._ended or is_private(session)
+        return is_over and session not in self._pinned
 
     def _forget(self, session: int) -> None:
         del self._idle[session]
+        self._beyond.pop(session, None)
+        self._ended.discard(session)
         self._end(session)
 
     def _end(self, session: int) -> None:
@@ -226,7 +279,19 @@ class Sessions:
 
     def has_any(self, origin: Origin) -> bool:
         """Whether any of these readings is one of a session."""
-        return bool(self._column_of) and bool(self._is_session[origin.column[origin.column >= 0]].any())
+        return bool(self.are_of_any(origin).any())
+
+    def are_of_any(self, origin: Origin) -> Array:
+        """Which readings are of a session: bool, shape (n,)."""
+        if not self._column_of:
+            return np.zeros(len(origin.column), bool)
+        of_any = origin.column >= 0
+        of_any[of_any] = self._is_session[origin.column[of_any]]
+        return of_any
+
+    def doubt(self, origin: Origin) -> None:
+        """Take note that these readings were taken without their numbers: up to theirs no number proves one new."""
+        np.maximum.at(self._doubt, origin.column, origin.sequence + 1)
 
     def is_new(self, origin: Origin) -> Array:
         """Which readings have numbers that never came before: bool, shape (n,)."""
@@ -237,19 +302,42 @@ class Sessions:
         new[wanted] = origin.sequence[wanted] >= self._doubt[origin.column[wanted]]
         return new
 
+    def has_unsaid(self, slots: Array) -> bool:
+        """Whether more is settled than closed blocks have said, as after refusals; slots: those that are open, intp."""
+        at = np.fromiter(self._column_of.values(), np.intp, len(self._column_of))
+        said = np.maximum(self._settled[at], self._begun[at])
+        return bool((self._receipts.not_closed(slots)[at] > said).any())
+
+    def have_said(self, upto: dict[int, int]) -> bool:
+        """Whether closed blocks have said of these sessions that all below these numbers is settled."""
+        return all(self._said(session) >= number for session, number in upto.items())
+
+    def _said(self, session: int) -> int:
+        column = self._column_of.get(session)
+        if column is not None:
+            return max(int(self._settled[column]), int(self._begun[column]))
+        return self._idle[session].settled if session in self._idle else 0
+
     def changed(self, slots: Array, now: Instant) -> Array:
         """What changed since the last closed block: SESSION, shape (s,); slots: those of the open triggers, intp."""
+        if self._unsaid:
+            unsaid = [(key, self._idle[key]) for key in self._unsaid if key in self._idle]
+            self._unsaid = []
+            said = [(key, idle.settled, idle.received, idle.seen_s) for key, idle in unsaid]
+            return np.concatenate([np.array(said, SESSION), self.changed(slots, now)])
         if not self._column_of and not self._gone:
             return NO_SESSIONS
         if not self._is_laid_out:
-            self._keys = np.fromiter(self._column_of, np.uint64, len(self._column_of))
-            self._columns = np.fromiter(self._column_of.values(), np.intp, len(self._column_of))
+            # In the order of the table that these changes go into.
+            keys = sorted(self._column_of)
+            self._keys = np.array(keys, np.uint64)
+            self._columns = np.array([self._column_of[key] for key in keys], np.intp)
+            self._told.update(keys)
             self._is_laid_out = True
         at = self._columns
         settled = self._receipts.not_closed(slots)[at]
         received = np.maximum(self._receipts.come()[at], self._doubt[at])
         moved = (settled != self._settled[at]) | (received != self._received[at])
-        self._told.update(self._keys[self._settled[at] < 0].tolist())
         self._settled[at], self._received[at] = settled, received
         rows = np.empty(int(np.count_nonzero(moved)) + len(self._gone), SESSION)
         seen_s = now.utc_ns // 1_000_000_000

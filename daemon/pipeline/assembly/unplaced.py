@@ -1,5 +1,7 @@
 """What goes with the next closed block beside its triggers: late readings, revised rows, and what is set aside."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from daemon.pipeline.assembly.window import Merged
@@ -25,6 +27,11 @@ class Unplaced:
         self.is_awaited = False  # a closed block has to come, whatever is in it
         self._left = np.full(group.size, A_SECOND, np.int32)
         self._refilled_ns = -SECOND_NS
+        self._none = Merged(
+            late=np.empty(0, group.record),
+            late_of=np.empty(0, np.intp),
+            revised=np.empty(0, ledger_dtype(group.size)),
+        )
 
     def refill(self, monotonic_ns: int) -> None:
         """Let each instrument have its share again, if a second has passed."""
@@ -59,8 +66,7 @@ class Unplaced:
 
     def revise(self, rows: Array) -> None:
         """Take ledger rows in which nothing but counts changed."""
-        late = np.empty(0, self._group.record)
-        self._merged.append(Merged(late=late, late_of=np.empty(0, np.intp), revised=rows))
+        self._merged.append(replace(self._none, revised=rows))
 
     def set_aside(self, block: Array, run: int, reason: AsideReason) -> None:
         """Take readings that belong to no trigger."""
@@ -68,12 +74,7 @@ class Unplaced:
 
     def closed_block(self, readings: Array, present: Array, ledger: Array, sessions: Array) -> ClosedBlock:
         """The closed block of these triggers, with all that was collected."""
-        none = Merged(
-            late=np.empty(0, self._group.record),
-            late_of=np.empty(0, np.intp),
-            revised=np.empty(0, ledger_dtype(self._group.size)),
-        )
-        first, *more = [merged for merged in self._merged if len(merged.revised)] or [none]
+        first, *more = [merged for merged in self._merged if len(merged.revised)] or [self._none]
         closed = ClosedBlock(
             readings=readings,
             present=present,

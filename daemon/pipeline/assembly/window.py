@@ -1,6 +1,6 @@
 """The window: what is known of the triggers around the newest, open or closed."""
 
-from bisect import bisect_left, insort
+from bisect import bisect_right, insort
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,8 +43,12 @@ class Window:
         self._counting = np.zeros(size, bool)
         self._counted_upto = 0
         self._skipped = np.zeros(size, np.int64)
+        self._is_newly = np.zeros(size, bool)  # whether these numbers were found skipped in this process
         self._behind_gaps: list[int] = []  # known triggers with skipped numbers before them, ascending
         self._highest: int | None = None
+        self._lowest: int | None = None  # the first of the run, where it is known
+        self._more_skipped = 0
+        self._placed: dict[int, tuple[int, bool]] = {}  # numbers left out before them, and if that is newly so
 
     def slots(self, triggers: Array) -> Array:
         """The slot of each trigger, CLOSED or UNKNOWN: int32, shape (n,)."""
@@ -63,7 +67,7 @@ class Window:
         places = triggers & self._mask
         self._trigger[places] = triggers
         self._slot[places] = slots
-        ahead = 0 if self._highest is None else int(np.searchsorted(triggers, self._highest))
+        ahead = 0 if self._highest is None else int(np.searchsorted(triggers, self._highest, "right"))
         for trigger in triggers[:ahead].tolist():
             self._fill(trigger)
         if ahead < len(triggers):
@@ -72,39 +76,120 @@ class Window:
     def _skip(self, triggers: Array) -> None:
         """Count the numbers left out before these, which are higher than all before."""
         first = triggers[0] - 1 if self._highest is None else self._highest
-        skipped = np.diff(triggers, prepend=first) - 1
-        self._skipped[triggers & self._mask] = skipped
-        self._behind_gaps += triggers[skipped > 0].tolist()
+        if self._highest is None:
+            self._lowest = int(triggers[0])
+        places = triggers & self._mask
+        self._is_newly[places] = True
+        if triggers[-1] - first == len(triggers):
+            self._skipped[places] = 0  # no number is left out, as almost always
+        else:
+            skipped = np.diff(triggers, prepend=first) - 1
+            self._skipped[places] = skipped
+            self._behind_gaps += triggers[skipped > 0].tolist()
         self._highest = int(triggers[-1])
         if len(self._behind_gaps) > 2 * self.size:
             del self._behind_gaps[: -self.size]
 
     def _fill(self, trigger: int) -> None:
-        """A number that was left out has come after all: what it leaves of its gap is divided."""
-        at = bisect_left(self._behind_gaps, trigger)
-        above = self._behind_gaps[at] if at < len(self._behind_gaps) else None
+        """A number that was left out has come after all, and is open."""
+        before, is_newly = self._divide(trigger) or (0, True)
         place = trigger & self._mask
-        self._skipped[place] = 0
-        if above is None or self._trigger[above & self._mask] != above:
-            return
-        place_above = above & self._mask
+        self._skipped[place], self._is_newly[place] = before, is_newly
+        if before:
+            insort(self._behind_gaps, trigger)
+
+    def place(self, trigger: int) -> None:
+        """A number too old to be opened here comes to be a trigger elsewhere, if it is none yet.
+
+        `take_placed` says how many numbers were left out before it.
+        """
+        if self._highest is None or trigger > self._highest:
+            before, is_newly = 0 if self._highest is None else trigger - self._highest - 1, True
+            self._lowest = trigger if self._highest is None else self._lowest
+            self._highest = trigger
+        else:
+            divided = self._divide(trigger)
+            if divided is None:
+                return
+            before, is_newly = divided
+        if before:
+            insort(self._behind_gaps, trigger)
+        self._more_skipped += before * is_newly
+        self._placed[trigger] = before, is_newly
+        if len(self._placed) > self.size:
+            del self._placed[next(iter(self._placed))]
+
+    def take_placed(self, trigger: int) -> int | None:
+        """How many numbers were left out right before one that was placed; None where nothing is known of its gap."""
+        before, _ = self._placed.pop(trigger, (None, False))
+        return before
+
+    def _gap_before(self, trigger: int) -> tuple[int, bool] | None:
+        """How many numbers were left out before a trigger, and whether that is news of this process, if it is known."""
+        place = trigger & self._mask
+        if self._trigger[place] == trigger:
+            return int(self._skipped[place]), bool(self._is_newly[place])
+        return self._placed.get(trigger)
+
+    def _divide(self, trigger: int) -> tuple[int, bool] | None:
+        """Take a number out of its gap, and what lies below it in there, too.
+
+        Returns how many that are, and whether they were found skipped in this process; None where no gap is known that
+        it lies in.
+        """
+        at = bisect_right(self._behind_gaps, trigger)
+        above = self._behind_gaps[at] if at < len(self._behind_gaps) else None
+        gap = None if above is None else self._gap_before(above)
+        if above is None or gap is None or trigger < above - gap[0]:
+            return self._begin_lower(trigger)
         left = above - 1 - trigger
-        before = int(self._skipped[place_above]) - left - 1
-        if before < 0:
-            return
-        self._skipped[place_above] = left
+        self._set_skipped(above, left)
         if not left:
             del self._behind_gaps[at]
-        if before:
-            self._skipped[place] = before
-            insort(self._behind_gaps, trigger)
-        if self._slot[place_above] == CLOSED:
-            self._ledger["skipped"][place_above] = left
-            self._counting[place_above] = self.is_counting = True
+        return gap[0] - left - 1, gap[1]
+
+    def _begin_lower(self, trigger: int) -> tuple[int, bool] | None:
+        """Let the run begin with this number, if it is lower than its first: what lies between was left out."""
+        above = self._lowest
+        if above is None or trigger >= above:
+            return None
+        self._lowest = trigger
+        gap = self._gap_before(above)
+        if gap is None:
+            return None
+        if above - 1 > trigger and not gap[0]:
+            insort(self._behind_gaps, above)
+        self._set_skipped(above, above - 1 - trigger)
+        return 0, gap[1]
+
+    def _set_skipped(self, trigger: int, skipped: int) -> None:
+        """So many numbers were left out before a known trigger, as it turns out."""
+        if trigger in self._placed:
+            before, is_newly = self._placed[trigger]
+            self._more_skipped += (skipped - before) * is_newly
+            self._placed[trigger] = skipped, is_newly
+            return
+        place = trigger & self._mask
+        if self._slot[place] == CLOSED:
+            self._more_skipped += (skipped - int(self._skipped[place])) * bool(self._is_newly[place])
+            if self._ledger["skipped"][place] != skipped:
+                self._ledger["skipped"][place] = skipped
+                self._counting[place] = self.is_counting = True
+        self._skipped[place] = skipped
 
     def skipped(self, triggers: Array) -> Array:
         """How many numbers were left out right before these triggers: int64, shape (n,)."""
         return np.asarray(self._skipped[triggers & self._mask])
+
+    def newly_skipped(self, triggers: Array) -> int:
+        """How many numbers before these triggers, which close now, were found skipped in this process."""
+        places = triggers & self._mask
+        return int(self._skipped[places][self._is_newly[places]].sum())
+
+    def take_more_skipped(self) -> int:
+        """By how many more numbers were skipped than `newly_skipped` said since this was asked last; mostly less."""
+        more, self._more_skipped = self._more_skipped, 0
+        return more
 
     def close(self, ledger: Array) -> None:
         """These triggers are closed, with these ledger rows."""
@@ -129,6 +214,15 @@ class Window:
         self.is_counting = bool(changed.any())
         self._behind_gaps = triggers[skipped > 0].tolist()
         self._highest = int(triggers[-1])
+        self._lowest = int(triggers[0]) if len(triggers) < self.size else None
+
+    def forget(self, triggers: Array) -> None:
+        """Know nothing of these closed triggers any more."""
+        places = triggers & self._mask
+        places = places[self._trigger[places] == triggers]
+        self._trigger[places] = NO_TRIGGER
+        self._counting[places] = False
+        self.is_counting = bool(self._counting.any())
 
     def apart(self, block: Array) -> Array:
         """How far readings lie from their closed trigger in time, in ns: int64, shape (n,); FAR of one that is none."""

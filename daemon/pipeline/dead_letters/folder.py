@@ -12,7 +12,7 @@ from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_le
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord, counted_of, segment_head
 from daemon.pipeline.journal.identity import Identity
-from daemon.pipeline.journal.segment import SegmentWriter, path_of, paths_in
+from daemon.pipeline.journal.segment import SegmentWriter, make_folder, path_of, paths_in
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import InstrumentGroup
 
@@ -102,7 +102,7 @@ class DeadLetters:
 
         position: where the database is in the journal. retried: where it is in this folder, if it is this one's id that
         it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
-        from, if it is another than that of `position`.
+        from, if it is another than that of `position`; 0 where there is none.
 
         Raises:
             OSError: the folder cannot be read.
@@ -126,6 +126,8 @@ class DeadLetters:
             for letter in segment.letters:
                 is_held = segment.folder == self.id and letter.serial <= self._retried and not letter.is_aside
                 self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_held)
+        # Without a journal no block comes again, and its number is that of another one in this process.
+        self._of_block = {block: keys for block, keys in self._of_block.items() if block[0]}
         serials = [letter.serial for segment in found for letter in segment.letters]
         self._next = max(self._identity.next, self._retried + 1, *(serial + 1 for serial in serials))
         return [segment for segment in found if segment.is_other or segment.damaged]
@@ -234,6 +236,14 @@ class DeadLetters:
         found = (self._read_whole(letter) for letter in list(self.to_retry)[-most:])
         return [block for block in found if block is not None]
 
+    def read_newest(self, most_bytes: int) -> list[ClosedBlock]:
+        """Read the newest of all that is pending, at most so many bytes, without what is damaged; raises OSError."""
+        newest = list(reversed(self._pending.values()))
+        sizes = itertools.accumulate(letter.end - letter.start for letter in newest)
+        count = sum(1 for _ in itertools.takewhile(lambda size: size <= most_bytes, sizes))
+        found = (self._read_whole(letter) for letter in newest[:count])
+        return [block for block in found if block is not None]
+
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def address(self, parts: Sequence[tuple[ClosedBlock, str]], number: int) -> list[tuple[Letter, ClosedBlock]]:
@@ -310,10 +320,7 @@ class DeadLetters:
         if self._writer is not None and self._writer.nbytes > SEGMENT_BYTES:
             self._end_segment()
         if self._writer is None:
-            self._disk.make_folder(self._folder)
-            # An earlier process may have made it, and ended before it was on the disk.
-            self._disk.sync_folder(self._folder.parent.parent)
-            self._disk.sync_folder(self._folder.parent)
+            make_folder(self._disk, self._folder)
             self._identity.choose()
         self._identity.take(last)
         if self._writer is None:

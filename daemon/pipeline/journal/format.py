@@ -186,12 +186,12 @@ def encode(
     counts = np.array([(len(block.ledger), *(len(amount) for amount in amounts))], COUNTS)
     parts = [counts, block.ledger, pack_missing(block.present), readings, block.late]
     parts += [block.late_of.astype("<i4"), block.revised, *aside, block.sessions]
-    body = [buffer for part in parts for buffer in _padded(part)]
+    body = [buffer for part in parts for buffer in padded(part)]
     checksum = length = 0
     for buffer in body:
         checksum, length = zlib.crc32(buffer, checksum), length + len(buffer)
     numbers = (sequence, follows, synced)
-    return [_header(numbers, length, checksum, group_checksum(group)), *body]
+    return [record_header(numbers, length, checksum, group_checksum(group)), *body]
 
 
 def parse_header(data: bytes | memoryview, magic: int = RECORD_MAGIC) -> Header:
@@ -248,7 +248,7 @@ def decode(body: bytes | memoryview, group: InstrumentGroup) -> ClosedBlock:
         name: int(value) for name, value in zip(COUNTS.names or (), np.frombuffer(body, COUNTS, 1)[0], strict=True)
     }
     rows, missing_bytes = ledger_dtype(group.size), -(-group.size // 8)
-    taken = _Taken(body, COUNTS.itemsize)
+    taken = Parts(body, COUNTS.itemsize)
     ledger = taken.take(rows, counts["triggers"])
     missing = taken.take(np.dtype(np.uint8), counts["triggers"] * missing_bytes).reshape(-1, missing_bytes)
     there = taken.take(group.record, counts["readings"])
@@ -282,7 +282,7 @@ def _placed(there: Array, present: Array, group: InstrumentGroup) -> Array:
     return readings
 
 
-def _aside(taken: "_Taken", group: InstrumentGroup, count: int) -> Aside | None:
+def _aside(taken: "Parts", group: InstrumentGroup, count: int) -> Aside | None:
     if not count:
         return None
     readings = taken.take(group.record, count)
@@ -290,14 +290,15 @@ def _aside(taken: "_Taken", group: InstrumentGroup, count: int) -> Aside | None:
     return Aside(readings=readings, run=run, reason=taken.take(np.dtype(np.uint8), count))
 
 
-class _Taken:
-    """Goes through a body, part by part."""
+class Parts:
+    """Goes through a body, part by part, each beginning at a multiple of 8 bytes."""
 
     def __init__(self, body: bytes | memoryview, start: int) -> None:
         self._body = body
         self._at = start
 
     def take(self, dtype: np.dtype[Any], count: int) -> Array:
+        """The next part: shape (count,); raises BadRecord where the body ends before."""
         if self._at + dtype.itemsize * count > len(self._body):
             raise BadRecord("its parts are longer than it is")
         part = np.frombuffer(self._body, dtype, count=count, offset=self._at)
@@ -305,6 +306,7 @@ class _Taken:
         return part
 
     def end(self) -> None:
+        """See that there are no more; raises BadRecord."""
         if self._at != len(self._body):
             raise BadRecord("it is longer than its parts")
 
@@ -312,16 +314,20 @@ class _Taken:
 def framed(sequence: int, text: bytes, group: InstrumentGroup, magic: int) -> bytes:
     """Lay out a text as a record of another kind; it is padded with spaces."""
     body = text + b" " * (-len(text) % 8)
-    return _header((sequence, 0, 0), len(body), zlib.crc32(body), group_checksum(group), magic) + body
+    return record_header((sequence, 0, 0), len(body), zlib.crc32(body), group_checksum(group), magic) + body
 
 
-def _header(numbers: tuple[int, int, int], length: int, checksum: int, group: int, magic: int = RECORD_MAGIC) -> bytes:
+def record_header(
+    numbers: tuple[int, int, int], length: int, checksum: int, group: int, magic: int = RECORD_MAGIC
+) -> bytes:
+    """Build a record's header; numbers: `sequence`, `follows` and `synced` as in `Header`."""
     header = np.array([(magic, 0, checksum, group, *numbers, length)], RECORD)
     header["header_checksum"] = zlib.crc32(header.tobytes()[_CHECKED_FROM:])
     return header.tobytes()
 
 
-def _padded(part: Array) -> Iterator[Buffer]:
+def padded(part: Array) -> Iterator[Buffer]:
+    """The bytes of a part, without copying them, and those that bring it to a multiple of 8."""
     if part.nbytes:
         yield np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
         if part.nbytes % 8:

@@ -34,6 +34,16 @@ class Identity:
         while not self.id:
             self.id = self._outside.rng.getrandbits(63)
 
+    def renew(self) -> None:
+        """Take another id, and go on with the numbers; when it returns the disk knows. Raises OSError."""
+        before, self.id = self.id, 0
+        self.choose()
+        try:
+            self._outside.disk.replace(self._path, f"{self.id} {self.next}\n".encode())
+        except OSError:
+            self.id = before
+            raise
+
     def take(self, number: int) -> None:
         """Take a number, and all below it; when it returns the disk knows. Raises OSError."""
         if number >= self.next:

@@ -10,7 +10,6 @@ Everything here blocks, and is called from one thread at a time; the event loop 
 import errno
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,26 +19,24 @@ from backends.folder_lock import FolderInUse
 from daemon.core.outside import Lock, Outside
 from daemon.core.outside.disk import Buffer
 from daemon.pipeline.journal.chain import Chain, follow
-from daemon.pipeline.journal.format import BadRecord, encode, group_checksum, segment_head
+from daemon.pipeline.journal.format import encode, group_checksum, segment_head
+from daemon.pipeline.journal.found import JournalRecovery, amount_of, foreign, journal_of
 from daemon.pipeline.journal.identity import Identity
+from daemon.pipeline.journal.sealed import Sealed, SealedSegment, size_of
 from daemon.pipeline.journal.segment import (
     ENDING,
     INDEX,
-    NO_RECORDS,
     Damage,
     Scan,
     SegmentWriter,
-    checked,
+    make_folder,
     path_of,
     paths_in,
-    read,
     scan,
+    set_aside,
 )
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array, InstrumentGroup
-
-DAMAGED = "damaged"
-"""Folder beside the segments for what could not be read."""
 
 LOCK = "lock"
 
@@ -52,79 +49,6 @@ class JournalError(Exception):
 
 class JournalFull(Exception):
     """There is no room: the limit is reached, or the disk is full. What was to be appended is not in the journal."""
-
-
-@dataclass(kw_only=True)
-class Amount:
-    """How much waits somewhere."""
-
-    blocks: int = 0
-    triggers: int = 0
-    readings: int = 0
-
-    def change(self, triggers: int, readings: int, blocks: int) -> None:
-        """Add, or take away what is negative."""
-        self.triggers += triggers
-        self.readings += readings
-        self.blocks += blocks
-
-    def plus(self, other: "Amount") -> "Amount":
-        """Both together."""
-        return Amount(
-            blocks=self.blocks + other.blocks,
-            triggers=self.triggers + other.triggers,
-            readings=self.readings + other.readings,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Foreign:
-    """A segment of another journal. journal: its id; 0 where the head is not whole."""
-
-    path: Path
-    journal: int
-    amount: Amount
-
-
-@dataclass(frozen=True, kw_only=True)
-class JournalRecovery:
-    """What was found at the start.
-
-    amount: what the database lacks. damages: what could not be read, and is set aside in `copies`.
-    loose: whole records behind a hole: what they follow, from one number to another (`hole`), is lost. foreign:
-    segments of other journals. Both are left where they are; see `read_loose` and `read_foreign`.
-    state: what the head of the newest segment of the history holds; with the blocks above `state_at` it is how things
-    are. newest_state: what the head of the newest segment of this journal holds, history or not.
-    problem: why what was found is not surely on the disk, else None; syncing tries again.
-    """
-
-    amount: Amount
-    damages: tuple[Damage, ...]
-    copies: tuple[Path, ...]
-    loose: Amount
-    hole: tuple[int, int] | None
-    foreign: tuple[Foreign, ...]
-    state: bytes
-    state_at: int
-    newest_state: bytes
-    problem: str | None
-
-
-@dataclass(kw_only=True, eq=False)
-class _Segment:
-    """A segment that is not written any more.
-
-    records: those still to be committed; loose: those behind a hole; INDEX. writer: while syncing its file is enough to
-    have it on the disk; if it is neither that nor `is_durable`, it has to be written anew.
-    """
-
-    path: Path
-    head: bytes
-    nbytes: int
-    records: Array
-    loose: Array = field(default_factory=lambda: NO_RECORDS)
-    writer: SegmentWriter | None = None
-    is_durable: bool = False
 
 
 class Journal:
@@ -148,9 +72,7 @@ class Journal:
         segment_bytes: int,
         state: Callable[[int], bytes] = lambda first: b"",
     ) -> None:
-        self.nbytes = 0
         self.next = 1
-        self.unreadable: list[Damage] = []
         self.outside = outside
         self._disk = outside.disk
         self._folder = folder
@@ -158,21 +80,31 @@ class Journal:
         self._state = state
         self._identity = Identity(folder, outside)
         self.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
-        self._sealed: list[_Segment] = []
+        self._sealed = Sealed(outside.disk, folder, group)
         self._foreign: list[Scan] = []
+        self._unsure: list[Scan] = []  # of these, what is not surely on the disk
         self._writer: SegmentWriter | None = None
         self._written: deque[tuple[int, ...]] = deque()  # as INDEX
         self._head = segment_head(group, 0)
         self._is_dirty = False  # something was appended since the last sync
         self._last = 0  # the last number that was written, or that the database has
         self._synced = 0
-        self._missing: list[int] = []  # could not be read again when they had to be written anew
         self._lock: Lock | None = None
 
     @property
     def id(self) -> int:
         """Which journal a position belongs to; not 0 once it is open."""
         return self._identity.id
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its segments together, without those of other journals."""
+        return self._sealed.nbytes + (0 if self._writer is None else self._writer.nbytes)
+
+    @property
+    def unreadable(self) -> list[Damage]:
+        """Records that were whole at the start, and are not any more."""
+        return self._sealed.unreadable
 
     @property
     def room(self) -> int:
@@ -203,10 +135,7 @@ class Journal:
             JournalError: another process has the journal, or it holds readings of a group laid out otherwise.
             OSError: the folder cannot be used.
         """
-        self._disk.make_folder(self._folder)
-        # An earlier process may have made it, and ended before it was on the disk.
-        self._disk.sync_folder(self._folder.parent.parent)
-        self._disk.sync_folder(self._folder.parent)
+        make_folder(self._disk, self._folder)
         self._take_lock()
         try:
             return self._recover(position)
@@ -232,7 +161,7 @@ class Journal:
         self._identity.choose()
         found = self._scan()
         damages = [damage for each in found for damage in each.damages]
-        copies = [self._set_aside(damage) for damage in damages]
+        copies = [set_aside(self._disk, self._folder, damage) for damage in damages]
         own = [each for each in found if each.head is not None and each.head.journal == self.id]
         self._foreign = [each for each in found if each not in own and (each.head is not None or len(each.records))]
         chain = follow(own, self.id, position)
@@ -240,12 +169,12 @@ class Journal:
         self._number(found, position)
         self._take_over(found, own, chain)
         return JournalRecovery(
-            amount=_amount(chain.whole),
+            amount=amount_of(chain.whole),
             damages=tuple(damages),
             copies=tuple(copies),
-            loose=_amount(chain.loose),
+            loose=amount_of(chain.loose),
             hole=chain.hole,
-            foreign=tuple(map(_foreign, self._foreign)),
+            foreign=tuple(map(foreign, self._foreign)),
             state=chain.state,
             state_at=chain.state_at,
             newest_state=next((each.head.state for each in reversed(own) if each.head is not None), b""),
@@ -281,9 +210,9 @@ class Journal:
         for each, whole, loose in zip(own, chain.whole, chain.loose, strict=True):
             if len(whole) or len(loose):
                 kept.add(each.path)
-                self.nbytes += each.nbytes
                 head = self._disk.read(each.path, 0, each.head.nbytes if each.head else 0)
-                self._sealed.append(_Segment(path=each.path, head=head, nbytes=each.nbytes, records=whole, loose=loose))
+                segment = SealedSegment(path=each.path, head=head, nbytes=each.nbytes, records=whole, loose=loose)
+                self._sealed.add(segment)
         for each in found:
             if each.path not in kept:
                 self._disk.remove(each.path)
@@ -296,19 +225,16 @@ class Journal:
         What a record says was synced when it was written is on the disk; the rest is written anew.
         """
         for segment in self._sealed:
-            segment.is_durable = int(segment.records["sequence"].max(initial=0)) <= synced
+            segment.is_durable = int(segment.found["sequence"].max(initial=0)) <= synced
+        for each in self._foreign:
+            known = max(other.synced for other in self._foreign if journal_of(other) == journal_of(each))
+            if int(each.records["sequence"].max(initial=0)) > known:
+                self._unsure.append(each)
         try:
             self.sync()
         except OSError as error:
             return f"what was found in the journal cannot be put on the disk: {error}"
         return None
-
-    def _set_aside(self, damage: Damage) -> Path:
-        folder = self._folder / DAMAGED
-        self._disk.make_folder(folder)
-        target = folder / f"{damage.path.stem}-{damage.start}.bin"
-        self._disk.replace(target, self._disk.read(damage.path, damage.start, damage.end))
-        return target
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -327,7 +253,7 @@ class Journal:
         assert first >= self.next, "a number is never used twice"
         last = first + len(blocks) - 1
         records = [self._encode(number, block, first) for number, block in enumerate(blocks, first)]
-        size = sum(_size(record) for record in records)
+        size = sum(size_of(record) for record in records)
         if size > self.room:
             raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
         try:
@@ -344,10 +270,9 @@ class Journal:
             raise
         self._is_dirty = True
         for number, block, record in zip(range(first, last + 1), blocks, records, strict=True):
-            follows, end = self._last, start + _size(record)
+            follows, end = self._last, start + size_of(record)
             self._written.append((number, follows, start, end, block.triggers, readings_in(block)))
             self._last, start = number, end
-        self.nbytes += size
         self.next = last + 1
         return last
 
@@ -361,13 +286,12 @@ class Journal:
         if self._writer is None:
             self._head = segment_head(self._group, self.id, self._last, self._state(first))
             self._writer = SegmentWriter(self._disk, path_of(self._folder, first), self._head)
-            self.nbytes += self._writer.nbytes
         return self._writer
 
-    def _seal(self) -> _Segment:
+    def _seal(self) -> SealedSegment:
         """Let the segment that is written grow no more; it is on the disk as soon as its file is synced."""
         assert self._writer is not None
-        segment = _Segment(
+        segment = SealedSegment(
             path=self._writer.path,
             head=self._head,
             nbytes=self._writer.nbytes,
@@ -375,33 +299,27 @@ class Journal:
             writer=self._writer,
             is_durable=not self._is_dirty,
         )
-        self._sealed.append(segment)
+        self._sealed.add(segment)
         self._writer, self._written, self._is_dirty = None, deque(), False
         return segment
 
     def _end_segment(self) -> None:
         """Seal the segment that is written after a failure: what of it was not synced has to be written anew."""
         if self._written:
-            self._close_file(self._seal())
+            self._seal().close()
         elif self._writer is not None:
             self._drop_segment()
-
-    def _close_file(self, segment: _Segment) -> None:
-        writer, segment.writer = segment.writer, None
-        if writer is not None:
-            writer.close()
 
     def _drop_segment(self) -> None:
         assert self._writer is not None
         writer, self._writer, self._is_dirty = self._writer, None, False
-        self.nbytes -= writer.nbytes
         writer.close()
         self._disk.remove(writer.path)
 
     @property
     def is_durable(self) -> bool:
-        """Whether all that is to be committed is on the disk."""
-        return not self._is_dirty and all(segment.is_durable for segment in self._sealed if len(segment.records))
+        """Whether all that is to be committed, or taken again, is on the disk."""
+        return not self._is_dirty and not self._unsure and self._sealed.is_durable
 
     def sync(self) -> int:
         """Wait until all that was appended is on the disk; return up to which number it is.
@@ -409,9 +327,11 @@ class Journal:
         Raises:
             OSError: it may not be; it is tried again with the next call, by writing it anew.
         """
-        for segment in self._sealed:
-            if len(segment.records) and not segment.is_durable:
-                self._sync_sealed(segment)
+        self._sealed.sync()
+        while self._unsure:
+            path = self._unsure[-1].path
+            self._disk.replace(path, self._disk.read(path, 0, self._unsure[-1].nbytes))
+            self._unsure.pop()
         if self._writer is not None and self._is_dirty:
             try:
                 self._writer.sync()
@@ -419,44 +339,8 @@ class Journal:
                 self._end_segment()
                 raise
             self._is_dirty = False
-        self._synced = min([self.next - 1, *(number - 1 for number in self._missing)])
+        self._synced = min([self.next - 1, *(number - 1 for number in self._sealed.missing)])
         return self._synced
-
-    def _sync_sealed(self, segment: _Segment) -> None:
-        if segment.writer is None:
-            self._rewrite(segment)
-        else:
-            try:
-                segment.writer.sync()
-            finally:
-                self._close_file(segment)
-        segment.is_durable = True
-
-    def _rewrite(self, segment: _Segment) -> None:
-        """Write a segment anew, with what is still wanted of it, from what can be read."""
-        data = memoryview(self._disk.read(segment.path, 0, segment.nbytes))
-        parts: list[Buffer] = [segment.head]
-        records = self._moved(segment, segment.records, data, parts)
-        lost = np.setdiff1d(segment.records["sequence"], records["sequence"])
-        loose = self._moved(segment, segment.loose, data, parts)
-        self._disk.replace(segment.path, b"".join(parts))
-        self._close_file(segment)
-        self._missing += lost.tolist()
-        segment.records, segment.loose = records, loose
-        self.nbytes += _size(parts) - segment.nbytes
-        segment.nbytes = _size(parts)
-
-    def _moved(self, segment: _Segment, records: Array, data: memoryview, parts: list[Buffer]) -> Array:
-        """Put records behind the other parts; return those that are whole, with where they are then."""
-        at, moved = _size(parts), []
-        for number, follows, start, end, *rest in records.tolist():
-            if not _is_whole(data[start:end]):
-                self._note_damage(segment.path, start, end)
-                continue
-            parts.append(data[start:end])
-            moved.append((number, follows, at, at + end - start, *rest))
-            at += end - start
-        return np.array(moved, INDEX)
 
     # --- reading and trimming -----------------------------------------------------------------------------------
 
@@ -475,7 +359,7 @@ class Journal:
                 if found and taken + end - start > most_bytes:
                     return found
                 taken += end - start
-                block = self._read(path, start, end)
+                block = self._sealed.read(path, start, end)
                 if block is not None:
                     found.append((sequence, block))
         return found
@@ -490,20 +374,8 @@ class Journal:
                     break
                 left -= record[4]
                 wanted.append((path, record))
-        blocks = (self._read(path, start, end) for path, (_, _, start, end, *_) in reversed(wanted))
+        blocks = (self._sealed.read(path, start, end) for path, (_, _, start, end, *_) in reversed(wanted))
         return [block for block in blocks if block is not None]
-
-    def _read(self, path: Path, start: int, end: int) -> ClosedBlock | None:
-        try:
-            return read(self._disk, path, start, end, self._group)
-        except BadRecord:
-            self._note_damage(path, start, end)
-            return None
-
-    def _note_damage(self, path: Path, start: int, end: int) -> None:
-        damage = Damage(path=path, start=start, end=end, is_torn=False)
-        self._set_aside(damage)
-        self.unreadable.append(damage)
 
     def _in_order(self) -> Iterator[tuple[Path, Array]]:
         for segment in self._sealed:
@@ -518,13 +390,7 @@ class Journal:
             OSError: a segment cannot be removed.
         """
         self._last, self.next = max(self._last, position), max(self.next, position + 1)
-        self._missing = [number for number in self._missing if number > position]
-        for segment in list(self._sealed):
-            segment.records = segment.records[segment.records["sequence"] > position]
-            if len(segment.records):
-                break
-            if not len(segment.loose):
-                self._remove(segment)
+        self._sealed.trim(position)
         while self._written and self._written[0][0] <= position:
             self._written.popleft()
         if self._writer is not None and not self._written:
@@ -532,25 +398,25 @@ class Journal:
             if self._writer.nbytes >= self._segment_bytes:
                 self._drop_segment()
 
-    def _remove(self, segment: _Segment) -> None:
-        # What the database has needs not to reach the disk here, and once it has no name it does not.
-        self._disk.remove(segment.path)
-        self._sealed.remove(segment)
-        self.nbytes -= segment.nbytes
-        self._close_file(segment)
-
     # --- what is not this journal's history ---------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Take another id: to a later start all that was found here is another journal's, until it is dropped.
+
+        What is loose goes through assembly again under higher numbers: a position at these must not count for it.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self._identity.renew()
 
     def loosen(self) -> None:
         """Take all that was found for loose: it is not certain that it leads on from where the database is."""
-        for segment in self._sealed:
-            segment.loose = np.concatenate([segment.records, segment.loose])
-            segment.records = NO_RECORDS
+        self._sealed.loosen()
 
     def read_loose(self) -> Iterator[ClosedBlock]:
         """Read the blocks behind a hole, in order; raises OSError."""
-        for segment in list(self._sealed):
-            yield from self._read_each(segment.path, segment.loose)
+        return self._sealed.read_loose()
 
     def drop_loose(self) -> None:
         """Let go of the blocks behind a hole.
@@ -558,19 +424,12 @@ class Journal:
         Raises:
             OSError: they are still there.
         """
-        for segment in list(self._sealed):
-            if len(segment.loose) and len(segment.records):
-                segment.loose = NO_RECORDS
-                self._rewrite(segment)
-                segment.is_durable = True
-            elif len(segment.loose):
-                self._remove(segment)
-        self._disk.sync_folder(self._folder)
+        self._sealed.drop_loose()
 
     def read_foreign(self) -> Iterator[ClosedBlock]:
         """Read the blocks of other journals, each journal's in order; raises OSError."""
-        for each in sorted(self._foreign, key=_journal_of):
-            yield from self._read_each(each.path, each.records)
+        for each in sorted(self._foreign, key=journal_of):
+            yield from self._sealed.read_each(each.path, each.records)
 
     def drop_foreign(self) -> None:
         """Remove the segments of other journals.
@@ -578,16 +437,11 @@ class Journal:
         Raises:
             OSError: some are still there.
         """
+        self._unsure.clear()
         while self._foreign:
             self._disk.remove(self._foreign[-1].path)
             self._foreign.pop()
         self._disk.sync_folder(self._folder)
-
-    def _read_each(self, path: Path, records: Array) -> Iterator[ClosedBlock]:
-        for _, _, start, end, *_ in records.tolist():
-            block = self._read(path, start, end)
-            if block is not None:
-                yield block
 
     def close(self) -> None:
         """Put what was appended on the disk, and give the folder back; a segment that holds nothing more goes.
@@ -602,35 +456,6 @@ class Journal:
                 self.sync()
         finally:
             if self._writer is not None:
-                self._close_file(self._seal())
-            for segment in self._sealed:
-                self._close_file(segment)
+                self._seal()
+            self._sealed.close()
             self._release()
-
-
-def _is_whole(data: memoryview) -> bool:
-    try:
-        checked(data)
-    except BadRecord:
-        return False
-    return True
-
-
-def _size(buffers: Sequence[Buffer]) -> int:
-    return sum(len(buffer) for buffer in buffers)
-
-
-def _amount(parts: Sequence[Array]) -> Amount:
-    return Amount(
-        blocks=sum(len(records) for records in parts),
-        triggers=sum(int(records["triggers"].sum()) for records in parts),
-        readings=sum(int(records["readings"].sum()) for records in parts),
-    )
-
-
-def _journal_of(found: Scan) -> int:
-    return 0 if found.head is None else found.head.journal
-
-
-def _foreign(found: Scan) -> Foreign:
-    return Foreign(path=found.path, journal=_journal_of(found), amount=_amount([found.records]))

@@ -10,7 +10,6 @@ All that it does happens in `step`, which `Outside.workers` calls: in a thread o
 
 import asyncio
 import itertools
-import logging
 import math
 import threading
 from collections import deque
@@ -19,12 +18,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from daemon.core.outside import Stepper
 from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.journal.beside import Attempt, Beside
 from daemon.pipeline.journal.journal import Journal, JournalFull
 from schemas.batch import ClosedBlock
-
-log = logging.getLogger(__name__)
 
 Blocks = list[tuple[int, ClosedBlock]]
 
@@ -44,9 +41,6 @@ SYNC_WITHIN_S = 5.0
 ROOM_EVERY_S = 5.0
 """Time between two looks at the free space of the disk, which others use as well."""
 
-AGAIN_S = 1.0
-"""After so long what failed is tried again: a full disk may have room by then."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class JournalState:
@@ -64,20 +58,6 @@ class JournalState:
     problem: str | None
 
 
-class _Attempt:
-    """Something that is tried again a while after it failed. problem: why it failed, until it does not."""
-
-    def __init__(self) -> None:
-        self.problem: str | None = None
-        self.not_before_s = -math.inf
-
-    def failed(self, problem: str, now_s: float) -> None:
-        self.problem, self.not_before_s = problem, now_s + AGAIN_S
-
-    def succeeded(self) -> None:
-        self.problem, self.not_before_s = None, -math.inf
-
-
 class JournalKeeper:
     """Hands closed blocks to a journal.
 
@@ -90,7 +70,7 @@ class JournalKeeper:
         self._report_change = changed
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._stepper: Stepper | None = None
+        self._beside = Beside(journal.outside.workers, "the journal's keeper", self.step, self._give_up)
         self._pending: deque[ClosedBlock] = deque()
         self._pending_bytes = 0
         self._reads: deque[tuple[int, int, Future[Blocks]]] = deque()
@@ -98,7 +78,7 @@ class JournalKeeper:
         self._trim_to = 0
         self._drop_others_at: int | None = None
         self._is_ended = False
-        self._writing, self._syncing, self._trimming = _Attempt(), _Attempt(), _Attempt()
+        self._writing, self._syncing, self._trimming = Attempt(), Attempt(), Attempt()
         self._written = self._synced = 0
         # What an earlier process left and may not be on the disk is to be there as soon as may be.
         self._sync_at = math.inf if journal.is_durable else -math.inf
@@ -111,7 +91,6 @@ class JournalKeeper:
             written=0, synced=0, nbytes=journal.nbytes, room=journal.free_room(), problem=problem
         )
         self._timer: asyncio.TimerHandle | None = None
-        self._asked = self._answered = 0
 
     def _now(self) -> float:
         return self._clock.now().monotonic_ns / 1e9
@@ -138,22 +117,15 @@ class JournalKeeper:
 
     def start(self) -> None:
         """Let the steps begin."""
-        self._stepper = self._journal.outside.workers.begin("journal", self._step_or_end)
+        self._beside.start()
 
     def change_limits(self, *, max_bytes: int, segment_bytes: int) -> None:
         """Let the journal hold so much from now on."""
         self._journal.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
 
     def part(self, name: str) -> Part:
-        """How the steps go, for the watchdog; asks for a sign of life, which the next look sees."""
-        part = Part(name=name, steps=self._answered, is_busy=self._asked > self._answered)
-        self._asked += 1
-        self._wake()
-        return part
-
-    def _wake(self) -> None:
-        if self._stepper is not None:
-            self._stepper.wake()
+        """How the steps go, for the watchdog."""
+        return self._beside.part(name)
 
     def put(self, blocks: Sequence[ClosedBlock]) -> None:
         """Keep blocks; in the order in which they come they get the journal's next numbers."""
@@ -168,7 +140,7 @@ class JournalKeeper:
     def sync_at_once(self, wanted: bool) -> None:
         """Whether a sender waits for what is put to be on the disk."""
         self._syncs_at_once = wanted
-        self._wake()
+        self._beside.wake()
 
     def trim(self, position: int) -> None:
         """The database has everything up to this number; what of it is not written yet needs no writing."""
@@ -195,7 +167,7 @@ class JournalKeeper:
 
     def _request_write(self) -> None:
         self._is_write_due = True
-        self._wake()
+        self._beside.wake()
 
     def _take_first(self) -> None:
         self._pending_bytes -= self._pending.popleft().nbytes
@@ -212,7 +184,7 @@ class JournalKeeper:
         future: Future[Blocks] = Future()
         with self._lock:
             self._reads.append((after, most_bytes, future))
-        self._wake()
+        self._beside.wake()
         return await asyncio.wrap_future(future)
 
     async def end(self) -> None:
@@ -224,21 +196,10 @@ class JournalKeeper:
         if self._timer is not None:
             self._timer.cancel()
         self._is_ended = True
-        if self._stepper is not None:
-            self._stepper.wake()
-            await self._stepper.ended()
+        await self._beside.ended()
         await self._journal.outside.workers.call(self._journal.close)
 
     # --- beside the event loop ----------------------------------------------------------------------------------
-
-    def _step_or_end(self) -> float | None:
-        try:
-            return self.step()
-        except Exception as error:
-            # A defect; what is committed from memory goes on without a journal.
-            log.exception("the journal's keeper ended")
-            self._give_up(f"the journal's keeper ended: {error}")
-            return None
 
     def step(self) -> float | None:
         """Do what is due; return after how many seconds the next step is due, None after the last."""
@@ -248,7 +209,7 @@ class JournalKeeper:
         with self._lock:
             blocks, reads, first = list(self._pending), list(self._reads), self._next
             self._reads.clear()
-            trim_to, is_ended, asked = self._trim_to, self._is_ended, self._asked
+            trim_to, is_ended, asked = self._trim_to, self._is_ended, self._beside.asked
             self._is_write_due, self._is_writing = False, True
         self._trim(trim_to, now_s)
         self._write(first, blocks, now_s, is_last=is_ended)
@@ -256,11 +217,11 @@ class JournalKeeper:
         self._report()
         for after, most_bytes, future in reads:
             self._answer(future, after, most_bytes)
-        self._answered = asked
+        self._beside.answer(asked)
         return None if is_ended else self._rest_s(self._now())
 
     def _is_due(self, now_s: float) -> bool:
-        return self._rest_s(now_s) <= 0 or bool(self._reads) or self._is_ended or self._asked > self._answered
+        return self._rest_s(now_s) <= 0 or bool(self._reads) or self._is_ended or self._beside.is_asked
 
     def _rest_s(self, now_s: float) -> float:
         """How long nothing is due that comes by itself."""
@@ -328,6 +289,7 @@ class JournalKeeper:
                 self._syncing.succeeded()
 
     def _give_up(self, problem: str) -> None:
+        """What is committed from memory goes on without a journal."""
         with self._lock:
             reads = list(self._reads)
             self._reads.clear()

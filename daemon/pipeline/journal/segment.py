@@ -1,7 +1,7 @@
 """Segments: the files of a journal. One is written at a time, from its beginning; the others are only read."""
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup
 
 ENDING = ".journal"
+
+DAMAGED = "damaged"
+"""Folder beside the segments for what could not be read."""
 
 INDEX: np.dtype[Any] = np.dtype(
     [(name, "<i8") for name in ("sequence", "follows", "start", "end", "triggers", "readings")]
@@ -98,6 +101,23 @@ class SegmentWriter:
         self._file.close()
 
 
+def make_folder(disk: Disk, folder: Path) -> None:
+    """Make a group's folder, which is on the disk under its names when this returns; raises OSError."""
+    disk.make_folder(folder)
+    # An earlier process may have made it, and ended before it was on the disk.
+    disk.sync_folder(folder.parent.parent)
+    disk.sync_folder(folder.parent)
+
+
+def set_aside(disk: Disk, folder: Path, damage: Damage) -> Path:
+    """Copy a damaged stretch of a segment in a group's folder to where it stays; return where. Raises OSError."""
+    aside = folder / DAMAGED
+    disk.make_folder(aside)
+    target = aside / f"{damage.path.stem}-{damage.start}.bin"
+    disk.replace(target, disk.read(damage.path, damage.start, damage.end))
+    return target
+
+
 def paths_in(disk: Disk, folder: Path, ending: str = ENDING) -> list[Path]:
     """The segments in a folder, in the order of their first numbers."""
     return [folder / name for name in disk.names(folder) if name.endswith(ending) and name[: -len(ending)].isdigit()]
@@ -111,8 +131,6 @@ def path_of(folder: Path, first: int, ending: str = ENDING) -> Path:
 def scan(disk: Disk, path: Path) -> Scan:
     """Go through a segment and check every record.
 
-    Behind a damaged stretch the next whole record is looked for at every multiple of 8 bytes.
-
     Raises:
         OSError: it cannot be read.
     """
@@ -124,22 +142,17 @@ def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview) -> Scan:
     records: list[tuple[int, ...]] = []
     groups: set[int] = set()
     damages: list[Damage] = []
-    head = _head(data)
-    at = good_until = head.nbytes if head else 0
+    head = head_of(data)
+    good_until = head.nbytes if head else 0
     synced = 0
-    while at < len(data):
-        header = _whole_record(data, at)
-        if header is None:
-            at = _next_candidate(view, at + 8)
-            continue
+    for header, at, body in whole_records(view, data, good_until):
         if at > good_until:
             damages.append(Damage(path=path, start=good_until, end=at, is_torn=False))
-        body = at + RECORD.itemsize
-        triggers, readings, _ = counted(data[body : body + header.length])
-        records.append((header.sequence, header.follows, at, body + header.length, triggers, readings))
+        good_until = body + header.length
+        triggers, readings, _ = counted(data[body:good_until])
+        records.append((header.sequence, header.follows, at, good_until, triggers, readings))
         groups.add(header.group_checksum)
         synced = max(synced, header.synced)
-        at = good_until = body + header.length
     if good_until < len(data):
         damages.append(Damage(path=path, start=good_until, end=len(data), is_torn=True))
     return Scan(
@@ -153,16 +166,34 @@ def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview) -> Scan:
     )
 
 
-def _head(data: memoryview) -> Head | None:
+def whole_records(
+    view: mmap.mmap | bytes, data: memoryview, at: int, magic: int = RECORD_MAGIC
+) -> Iterator[tuple[Header, int, int]]:
+    """The whole records of a segment from an offset on: the header of each, where it begins, and where its body does.
+
+    Behind a damaged stretch the next one is looked for at every multiple of 8 bytes.
+    """
+    while at < len(data):
+        header = _whole_record(data, at, magic)
+        if header is None:
+            at = _next_candidate(view, at + 8, magic.to_bytes(4, "little"))
+            continue
+        body = at + RECORD.itemsize
+        yield header, at, body
+        at = body + header.length
+
+
+def head_of(data: memoryview) -> Head | None:
+    """The head of a segment; None where it is not whole."""
     try:
         return parse_segment_head(data)
     except BadRecord:
         return None
 
 
-def _whole_record(data: memoryview, at: int) -> Header | None:
+def _whole_record(data: memoryview, at: int, magic: int) -> Header | None:
     try:
-        header = parse_header(data[at : at + RECORD.itemsize])
+        header = parse_header(data[at : at + RECORD.itemsize], magic)
         body = at + RECORD.itemsize
         check_body(header, data[body : body + header.length])
     except BadRecord:
@@ -170,12 +201,9 @@ def _whole_record(data: memoryview, at: int) -> Header | None:
     return header
 
 
-_MAGIC_BYTES = RECORD_MAGIC.to_bytes(4, "little")
-
-
-def _next_candidate(view: mmap.mmap | bytes, at: int) -> int:
+def _next_candidate(view: mmap.mmap | bytes, at: int, magic: bytes) -> int:
     """The next multiple of 8 at which a record may begin, or the end."""
-    while (found := view.find(_MAGIC_BYTES, at)) >= 0:
+    while (found := view.find(magic, at)) >= 0:
         if found % 8 == 0:
             return found
         at = found + 1

@@ -4,7 +4,7 @@
 something may still come late; `unknown_groups` finds what nobody would take over.
 """
 
-from daemon.pipeline.recovery.recovery import RecoveredGroup, recover_group, runs_of
+from daemon.pipeline.recovery.recovery import InStore, RecoveredGroup, ask_store, recover_group, runs_of
 from daemon.pipeline.recovery.unknown_groups import refuse_unknown_groups
 
-__all__ = ["RecoveredGroup", "recover_group", "refuse_unknown_groups", "runs_of"]
+__all__ = ["InStore", "RecoveredGroup", "ask_store", "recover_group", "refuse_unknown_groups", "runs_of"]

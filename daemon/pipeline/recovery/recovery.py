@@ -11,18 +11,24 @@ from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside
 from daemon.pipeline.assembly import Runs
+from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery
+from daemon.pipeline.placing import to_place
 from daemon.pipeline.recovery.history import heard_last, history_of
-from schemas.batch import ClosedBlock, JournalPosition, Stream
+from schemas.batch import Aside, ClosedBlock, JournalPosition, Stream
 from schemas.config import Config
 from schemas.ledger import own_rows
 from schemas.queries import LedgerTail
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, InstrumentGroup, join
+from schemas.sessions import NO_SESSIONS
 
 _ALL = 2**62
 """Bytes; what is read is what one segment holds."""
+
+LETTERS_BYTES = 64 * 2**20
+"""Dead letters whose readings are known when they come again, the newest: older ones were settled long ago."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +37,10 @@ class RecoveredGroup:
 
     history: ledger rows of the newest runs, ascending. position: up to where the database has it. journal,
     dead_letters: opened; no journal where none is kept. amount: what the journal has and the database lacks. again:
-    closed blocks that are no history of it; their readings go through assembly again.
+    closed blocks that are no history of it; their readings go through assembly again. letters: readings that
+    are dead letters, or are to become some with what the journal has beyond the position; record dtype, shape (n,).
+    placing: what is set aside there to be placed.
+    claimed: sessions as the journal says, without proof that it has all before.
     stored, state: sessions, and runs of epochs, as they are in the database, and after all of that. states: what the
     journal asks for them.
     """
@@ -42,9 +51,20 @@ class RecoveredGroup:
     amount: Amount
     dead_letters: DeadLetters
     again: Sequence[ClosedBlock] = ()
+    letters: Array | None = None
+    placing: Aside | None = None
     stored: DurableState = field(default_factory=DurableState)
     state: DurableState = field(default_factory=DurableState)
     states: States = field(default_factory=States)
+    claimed: Array = field(default_factory=lambda: NO_SESSIONS)
+
+    @property
+    def was_elsewhere(self) -> bool:
+        """Whether a daemon with another state folder wrote to the database last.
+
+        What of a sender it never got, and this folder has, it took for lost.
+        """
+        return self.journal is not None and self.position.journal not in (0, self.journal.id)
 
     @property
     def held(self) -> int:
@@ -63,40 +83,67 @@ def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
     return Runs(max(newest, default=None), epochs)
 
 
+@dataclass(frozen=True, kw_only=True)
+class InStore:
+    """What the database has of one group. tail: ledger rows of the newest runs, ascending.
+
+    position, retried: of this logger's journal, and of its dead letters. state: what is kept beside `position`.
+    """
+
+    tail: Array
+    position: JournalPosition
+    retried: JournalPosition
+    state: DurableState
+
+
+async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InStore:
+    """Ask the database for what it has of a group; raises StoreUnavailable."""
+    position = await store.position(group.name) or JournalPosition(sequence=0)
+    retried = await store.position(group.name, Stream.DEAD_LETTERS) or JournalPosition(sequence=0)
+    state = DurableState.decode(position.state)
+    tail = await _ledger_tail(store, group, config.assembly.window, state.runs.values())
+    return InStore(tail=tail, position=position, retried=retried, state=state)
+
+
 async def recover_group(
-    store: Store, group: InstrumentGroup, config: Config, state_dir: Path, events: Events, *, outside: Outside
+    in_store: InStore,
+    group: InstrumentGroup,
+    config: Config,
+    state_dir: Path,
+    events: Events,
+    *,
+    outside: Outside,
 ) -> RecoveredGroup:
-    """Ask the store, open the journal and the dead letters, and report what was found.
+    """Open the journal and the dead letters, and report what was found.
 
     Raises:
-        StoreUnavailable: the database does not answer.
         CommandFailed: the journal, or the dead letters, cannot be used.
     """
     most = config.assembly.window
-    position = await store.position(group.name) or JournalPosition(sequence=0)
-    retried = await store.position(group.name, Stream.DEAD_LETTERS) or JournalPosition(sequence=0)
-    stored = DurableState.decode(position.state)
-    tail = await _ledger_tail(store, group, most, stored.runs.values())
+    position, stored = in_store.position, in_store.state
     found = _InJournal(state=stored, states=States(stored, position))
     if config.journal.max_mib:
         found = await _open_journal(group, config, state_dir, position, outside)
     if found.recovery is not None:
         _report_journal(group.name, found.recovery, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
-    unreadable, rejected = await outside.workers.call(
-        _open_dead_letters, dead_letters, position, retried, found.journal, most
+    unreadable, rejected, letters = await outside.workers.call(
+        _open_dead_letters, dead_letters, position, in_store.retried, found.journal, most
     )
     _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
     return RecoveredGroup(
-        history=history_of(tail, [*rejected, *found.newest], most, heard_last(found.state.runs.values())),
+        history=history_of(in_store.tail, [*rejected, *found.newest], most, heard_last(found.state.runs.values())),
         position=position,
         journal=found.journal,
         amount=found.amount,
         dead_letters=dead_letters,
         again=found.again,
+        letters=_readings_in(letters, found.newest, group),
+        placing=Aside.joined([block.aside[to_place(block)] for block in found.newest if block.aside is not None]),
         stored=stored,
         state=found.state,
         states=found.states,
+        claimed=found.claimed,
     )
 
 
@@ -118,6 +165,7 @@ class _InJournal:
 
     state: DurableState
     states: States
+    claimed: Array = field(default_factory=lambda: NO_SESSIONS)
     journal: Journal | None = None
     recovery: JournalRecovery | None = None
     newest: Sequence[ClosedBlock] = ()
@@ -137,8 +185,8 @@ async def _open_journal(
         state_dir / "journal" / group.name,
         group,
         outside,
-        max_bytes=int(config.journal.max_mib * 2**20),
-        segment_bytes=int(config.journal.segment_mib * 2**20),
+        max_bytes=config.journal.max_bytes,
+        segment_bytes=config.journal.segment_bytes,
         state=states.before,
     )
     try:
@@ -158,17 +206,28 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
         recovery = replace(recovery, amount=Amount(), loose=recovery.amount.plus(recovery.loose))
         journal.loosen()
     again = [*journal.read_loose(), *journal.read_foreign()]
+    claimed = noted.further(DurableState().after(again))
     if not leads_on:
-        # What it says of sessions was acknowledged, and all that it holds comes again.
-        state = stored.further(noted).further(DurableState().after(again))
+        # What it calls settled is so with all the blocks before, and nobody knows of those.
+        state = DurableState(stored.sessions, stored.further(claimed).runs)
     elif position.journal == journal.id and position.sequence >= recovery.state_at:
         state = stored.after(block for _, block in journal.read(position.sequence, _ALL))
     else:
         noted = DurableState.decode(recovery.state) if recovery.state else stored
         state = noted.after(block for _, block in journal.read(recovery.state_at, _ALL))
+    if recovery.loose.blocks:
+        journal.renew()
     states.begin(state, position)
     newest = journal.read_last(most)
-    return _InJournal(state=state, states=states, journal=journal, recovery=recovery, newest=newest, again=again)
+    return _InJournal(
+        state=state,
+        states=states,
+        claimed=claimed.sessions,
+        journal=journal,
+        recovery=recovery,
+        newest=newest,
+        again=again,
+    )
 
 
 def _leads_on(journal: int, noted: DurableState, position: JournalPosition) -> bool:
@@ -184,13 +243,23 @@ def _leads_on(journal: int, noted: DurableState, position: JournalPosition) -> b
 
 def _open_dead_letters(
     letters: DeadLetters, position: JournalPosition, retried: JournalPosition, journal: Journal | None, most: int
-) -> tuple[list[Found], list[ClosedBlock]]:
-    """Open them; return what cannot be read, and the last ones: what comes late for them is to find its trigger."""
+) -> tuple[list[Found], list[ClosedBlock], list[ClosedBlock]]:
+    """Open them; return what cannot be read, the last that were rejected, and the newest of all.
+
+    What comes late for the rejected ones is to find its trigger.
+    """
     try:
-        number_of = None if journal is None else journal.id
-        return letters.open(position=position, retried=retried, journal=number_of), letters.read_last(most)
+        number_of = 0 if journal is None else journal.id
+        unreadable = letters.open(position=position, retried=retried, journal=number_of)
+        return unreadable, letters.read_last(most), letters.read_newest(LETTERS_BYTES)
     except OSError as error:
         raise CommandFailed(f"the dead letters cannot be used: {error}") from None
+
+
+def _readings_in(letters: Iterable[ClosedBlock], blocks: Iterable[ClosedBlock], group: InstrumentGroup) -> Array:
+    """The readings of dead letters, and those that blocks set aside, which become some."""
+    asides = [block.aside[~to_place(block)].readings for block in blocks if block.aside is not None]
+    return join([np.empty(0, group.record), *map(readings_of, letters), *asides])
 
 
 def _report_dead_letters(group: str, unreadable: list[Found], amount: Amount, events: Events) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 from daemon.core.outcome import CommandFailed
 from daemon.core.outside import Disk
 from daemon.pipeline.dead_letters.folder import pending_readings
+from daemon.pipeline.intake_log.log import INTAKE, readings_in
 from daemon.pipeline.journal.segment import paths_in, scan
 
 
 def unknown_groups(state_dir: Path, names: Collection[str], disk: Disk) -> list[tuple[Path, int]]:
-    """The folders of journals and dead letters of other groups than these, with how many readings each holds.
+    """The folders of other groups than these, with how many readings each holds: journals, intakes' logs, dead letters.
 
     Nothing is locked, and no database is asked: it may have some of them.
 
@@ -19,7 +20,8 @@ def unknown_groups(state_dir: Path, names: Collection[str], disk: Disk) -> list[
     """
     journals = ((folder, _in_journal(folder, disk)) for folder in _others(state_dir / "journal", names, disk))
     letters = ((folder, pending_readings(folder, disk)) for folder in _others(state_dir / "dead-letters", names, disk))
-    return [(folder, readings) for folder, readings in (*journals, *letters) if readings]
+    logs = ((folder, readings_in(folder, disk)) for folder in _others(state_dir / INTAKE, names, disk))
+    return [(folder, readings) for folder, readings in (*journals, *logs, *letters) if readings]
 
 
 def refuse_unknown_groups(state_dir: Path, names: Collection[str], disk: Disk) -> None:

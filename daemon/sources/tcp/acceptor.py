@@ -27,8 +27,6 @@ REST_S = 0.2
 SHUTDOWN_S = 2.0
 """Time for the other side's farewell in TLS."""
 
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
-
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -167,7 +165,6 @@ class Acceptor:
     async def _open(self, connection: Connection, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
-            _keep_alive(accepted)
             accepted.setblocking(False)
             await loop.connect_accepted_socket(lambda: connection, accepted, **self._settings)
         except OSError:  # the handshake failed; or without TLS: the other side is gone again
@@ -197,10 +194,3 @@ def _listening(family: int, address: Any) -> socket.socket:
         listening.listen(BACKLOG)
         undo.pop_all()
     return listening
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    """Let the kernel find out about senders that vanished without a word, within about 40 s."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from daemon.pipeline.gather import NOBODY, READ_MOST, Gather
+from daemon.web.keepalive import Watch
 from schemas.readings import InstrumentGroup
 from schemas.wire import (
     GREETING_MAX,
@@ -19,7 +20,7 @@ from schemas.wire import (
 )
 
 if TYPE_CHECKING:
-    from daemon.pipeline.pipeline import Pipeline
+    from daemon.pipeline.intake import Intake
 
 WRITE_MOST = 64 * 2**10
 """Bytes of acknowledgements that may wait for a sender that does not read them; the next one says it all anyway."""
@@ -33,7 +34,7 @@ class Listener(Protocol):
     """What a connection needs of the source that accepted it."""
 
     @property
-    def pipelines(self) -> "Mapping[str, Pipeline]":
+    def intakes(self) -> "Mapping[str, Intake]":
         """By group."""
 
     @property
@@ -88,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_goodbye = False
         self._listener = listener
         self._transport: asyncio.Transport | None = None
+        self._watch: Watch | None = None
         self._greeting = bytearray(GREETING_MAX)
         self._greeted = 0
         self._gather: Gather | None = None
@@ -108,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self.was_made = True
         self._transport = cast("asyncio.Transport", transport)
         self._is_tls = transport.get_extra_info("sslcontext") is not None
+        self._watch = Watch(transport, self.abort)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: D102
         if self._gather is None:
@@ -138,6 +141,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_lost = True
         self._stop_timer()
+        if self._watch is not None:
+            self._watch.stop()
         self._transport = None
         self._listener.left(self)
 
@@ -175,9 +180,14 @@ class Connection(asyncio.BufferedProtocol):
     def acknowledge(self, done: int, refused: int) -> bool:
         """Send the sender its acknowledgement, if it is new; return whether nothing is left to be sent for now.
 
-        Both count as `Pipeline.acknowledged` does.
+        Both count as `Intake.acknowledged` does.
         """
-        done, refused = max(done, self._first), refused - self._refused_before
+        # What is settled by what came before the daemon's start is not acknowledged before it is sent again.
+        is_ahead = done > self.next_record
+        done, refused = (
+            max(min(done, self.next_record), self._first, self._acknowledged[0]),
+            refused - self._refused_before,
+        )
         if self._transport is None or self._transport.is_closing():
             return True
         if (done, refused) != self._acknowledged:
@@ -186,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(Acknowledgement(done=done, refused=refused).frame())
             self._acknowledged = (done, refused)
         if not self.is_ended:
-            return True
+            return not is_ahead
         if done < self.next_record:
             return False
         self._transport.close()
@@ -223,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             greeting = parse_greeting(bytes(self._greeting[:end]))
             answer = answer_greeting(greeting, self._listener.groups)
-            _check_spooled(greeting, self._listener.pipelines[greeting.group])
+            _check_journal(greeting, self._listener.intakes[greeting.group])
             self._listener.admit(self, greeting)
         except ProtocolError as error:
             self._refuse(error)
@@ -289,9 +299,11 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = None
 
 
-def _check_spooled(greeting: Greeting, pipeline: "Pipeline") -> None:
-    if greeting.ack is Ack.SPOOLED and not pipeline.has_journal:
-        raise ProtocolError(ErrorCode.BAD_GREETING, "ack=spooled, and this daemon keeps no journal; use ack=committed")
+def _check_journal(greeting: Greeting, intake: "Intake") -> None:
+    if greeting.ack in (Ack.SPOOLED, Ack.RECEIVED) and not intake.has_journal:
+        raise ProtocolError(
+            ErrorCode.BAD_GREETING, f"ack={greeting.ack}, and this daemon keeps no journal; use ack=committed"
+        )
 
 
 def _end_of_line(greeting: bytearray, received: int) -> int | None:

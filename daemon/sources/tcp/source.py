@@ -10,7 +10,8 @@ import numpy as np
 
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.gather import NOBODY, Gather
-from daemon.sources.base import Pipelines
+from daemon.pipeline.intake import Subscriber
+from daemon.sources.base import Intakes
 from daemon.sources.limits import Networks, Refusals
 from daemon.sources.tcp.acceptor import Acceptor, MakesListening
 from daemon.sources.tcp.admission import Admission
@@ -38,15 +39,15 @@ class TcpSource:
     def __init__(
         self,
         config: TcpConfig,
-        pipelines: Pipelines,
+        intakes: Intakes,
         *,
         tls: ssl.SSLContext | None = None,
         report: Callable[[str], None] = lambda line: None,
         listening: MakesListening = Acceptor,
     ) -> None:
-        self.pipelines = pipelines
-        self.groups = {name: pipeline.group for name, pipeline in pipelines.items()}
-        self.gathers = {name: Gather(pipeline) for name, pipeline in pipelines.items()}
+        self.intakes = intakes
+        self.groups = {name: intake.group for name, intake in intakes.items()}
+        self.gathers = {name: Gather(intake) for name, intake in intakes.items()}
         self.handshake_timeout_s = config.handshake_timeout_s
         self._config = config
         self._address = f"{config.host}:{config.port}"
@@ -64,14 +65,21 @@ class TcpSource:
             handshake_timeout_s=config.handshake_timeout_s,
         )
         self._deserted = asyncio.Event()
-        self._columns: dict[str, dict[int, Connection]] = {name: {} for name in pipelines}
-        self._acknowledged: dict[str, Array] = {name: np.empty(0, np.int64) for name in pipelines}
-        self._again: dict[str, set[int]] = {name: set() for name in pipelines}
+        self._columns: dict[str, dict[int, Connection]] = {name: {} for name in intakes}
+        self._acknowledged: dict[str, Array] = {name: np.empty(0, np.int64) for name in intakes}
+        self._again: dict[str, set[int]] = {name: set() for name in intakes}
         self._every_s = config.acknowledge_every_ms / 1e3
         self._timer: asyncio.TimerHandle | None = None
         self._last_round = 0.0
-        for name, pipeline in pipelines.items():
-            pipeline.subscribe(settled=self.settled, full=partial(self._full, name))
+        for name, intake in intakes.items():
+            intake.subscribe(
+                Subscriber(
+                    settled=self.settled,
+                    full=partial(self._full, name),
+                    flush=self.gathers[name].flush,
+                    moved=partial(self._moved, name),
+                )
+            )
 
     async def start(self) -> None:
         """Listen."""
@@ -144,21 +152,21 @@ class TcpSource:
         Raises:
             ProtocolError: there are too many connections, or sessions, already.
         """
-        pipeline, key = self.pipelines[greeting.group], None
+        intake, key = self.intakes[greeting.group], None
         if greeting.session is not None:
             assert greeting.sender is not None
             key = session_key(greeting.sender, greeting.session)
-            older = pipeline.connections.get(key)
+            older = intake.connections.get(key)
             if older is not None:
                 older.fence()
         self._admission.check(connection)
         if greeting.ack is not Ack.NONE:
-            joined = pipeline.connect(spooled=greeting.ack is Ack.SPOOLED, session=key, first=greeting.first)
+            joined = intake.connect(ack=greeting.ack, session=key, first=greeting.first, upto=greeting.next)
             connection.column = joined.column
             if key is not None:
-                refused = int(pipeline.acknowledged()[1][joined.column])
+                refused = int(intake.acknowledged()[1][joined.column])
                 connection.join(key, first=greeting.first, resume=joined.resume, refused=refused)
-                pipeline.connections[key] = connection
+                intake.connections[key] = connection
         self._admission.greet(connection)
 
     def joined(self, connection: Connection) -> None:
@@ -169,7 +177,7 @@ class TcpSource:
             self._acknowledged[connection.group][connection.column : connection.column + 1] = -1
         if connection.session is not None:
             self.settled()  # perhaps all of it is, and nothing else would tell its sender
-        if self.pipelines[connection.group].is_full:
+        if self.intakes[connection.group].is_full:
             connection.pause(paused=True)
 
     def left(self, connection: Connection) -> None:
@@ -186,13 +194,13 @@ class TcpSource:
         self.gathers[connection.group].flush()
         if connection.column == NOBODY:
             return
-        pipeline, column = self.pipelines[connection.group], connection.column
+        intake, column = self.intakes[connection.group], connection.column
         connection.column = NOBODY
         del self._columns[connection.group][column]
         self._again[connection.group].discard(column)
         if connection.session is not None:
-            del pipeline.connections[connection.session]
-        pipeline.disconnect(column, ended=connection.is_goodbye)
+            del intake.connections[connection.session]
+        intake.disconnect(column, ended=connection.is_goodbye)
 
     def refuse(self, reason: str, address: str) -> None:
         """Count a connection, or a part of a record, that was turned away."""
@@ -229,7 +237,7 @@ class TcpSource:
             self._timer = loop.call_later(max(self._every_s, AGAIN_S), self._round)
 
     def _acknowledge(self, group: str, columns: dict[int, Connection]) -> None:
-        done, refused = self.pipelines[group].acknowledged()
+        done, refused = self.intakes[group].acknowledged()
         before, again = self._acknowledged[group], self._again[group]
         before = np.pad(before, (0, len(done) - len(before)), constant_values=-1)
         for column in {*np.flatnonzero(done != before).tolist(), *again}:
@@ -240,6 +248,15 @@ class TcpSource:
             if not connection.acknowledge(int(done[column]), int(refused[column])):
                 again.add(column)
         self._acknowledged[group] = done
+
+    def _moved(self, group: str, columns: dict[int, int]) -> None:
+        """The connections of a group have other columns now."""
+        connections, self._columns[group] = self._columns[group], {}
+        for before, connection in connections.items():
+            connection.column = columns[before]
+            self._columns[group][connection.column] = connection
+        self._again[group] = {columns[column] for column in self._again[group]}
+        self._acknowledged[group] = np.empty(0, np.int64)
 
     def _full(self, group: str, is_full: bool) -> None:
         for connection in self._admission.connections():

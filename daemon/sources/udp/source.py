@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.gather import NOBODY, Gather
-from daemon.sources.base import Pipelines
+from daemon.pipeline.intake import Subscriber
+from daemon.sources.base import Intakes
 from daemon.sources.limits import Networks, Refusals
 from daemon.sources.udp.datagram_numbers import DatagramNumbers
 from daemon.sources.udp.receiver import Address, MakesReceiving, Receiver
@@ -22,19 +23,21 @@ class UdpSource:
     def __init__(
         self,
         config: UdpConfig,
-        pipelines: Pipelines,
+        intakes: Intakes,
         *,
         report: Callable[[str], None] = lambda line: None,
         receiving: MakesReceiving = Receiver,
     ) -> None:
         self._config = config
-        self._pipelines = pipelines
-        self._gathers = {name: Gather(pipeline) for name, pipeline in pipelines.items()}
+        self._intakes = intakes
+        self._gathers = {name: Gather(intake) for name, intake in intakes.items()}
         self._address = f"{config.host}:{config.port}"
         self._bytes = 0
         self._networks = Networks(config.allow)
         self._refusals = Refusals(lambda: f"source udp {self._address}", report)
         self._numbers = DatagramNumbers()
+        for name, intake in intakes.items():
+            intake.subscribe(Subscriber(flush=self._gathers[name].flush))
         self._receiving = receiving(take=self._take, refuse=self._refusals.count)
 
     async def start(self) -> None:
@@ -87,15 +90,15 @@ class UdpSource:
         if gather is None:
             self._refusals.count("unknown-group", address[0])
             return
-        pipeline = self._pipelines[datagram.group]
-        if datagram.record_size != pipeline.group.record.itemsize:
+        intake = self._intakes[datagram.group]
+        if datagram.record_size != intake.group.record.itemsize:
             self._refusals.count("wrong-record-size", address[0])
             return
         lost = self._numbers.heard(address, datagram.sequence, datagram.count)
         if lost:
-            pipeline.note_lost(lost, "datagrams")
-        if pipeline.is_full:
-            pipeline.drop("backlog", datagram.count)
+            intake.note_lost(lost, "datagrams")
+        if intake.is_full:
+            intake.drop("backlog", datagram.count)
             return
         room = gather.space(b"")
         room[: len(datagram.records)] = datagram.records

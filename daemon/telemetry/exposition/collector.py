@@ -229,6 +229,22 @@ def _gauges(status: Status) -> Iterator[Metric]:
         yield family
     yield from _by_reason(status)
     yield from _slips(status)
+    yield from _intakes(status)
+
+
+def _intakes(status: Status) -> Iterator[Metric]:
+    nbytes = GaugeMetricFamily("triggerlog_intake_log_bytes", "Disk held by the intake's log.", labels=["group"])
+    waiting = GaugeMetricFamily(
+        "triggerlog_intake_waiting_readings",
+        "Readings in the intake's log since the start, until the database answers for the first time.",
+        labels=["group"],
+    )
+    problem = GaugeMetricFamily("triggerlog_intake_log_failed", "1 while the log takes nothing.", labels=["group"])
+    for name, intake in status.intakes.items():
+        nbytes.add_metric([name], intake.log_mib * 2**20)
+        waiting.add_metric([name], intake.waiting)
+        problem.add_metric([name], float(intake.problem is not None))
+    yield from (nbytes, waiting, problem)
 
 
 def _slips(status: Status) -> Iterator[Metric]:

@@ -14,6 +14,7 @@ from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Rates
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Finding
+from daemon.pipeline.intake import Intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.base import Source
 from daemon.telemetry.status.forecasts import drained_in_s, full_in_s
@@ -24,6 +25,7 @@ from schemas.api.status import (
     ExperimentStatus,
     GovernorStatus,
     GroupStatus,
+    IntakeStatus,
     Latency,
     ReaderStatus,
     ReadingCounts,
@@ -82,7 +84,7 @@ NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
 class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
-    pipelines, sources: they fill up while the daemon starts. state_dir: the folder whose disk is reported on.
+    intakes, pipelines, sources: they fill up while the daemon starts. state_dir: the folder whose disk is reported on.
     """
 
     def __init__(
@@ -91,12 +93,14 @@ class Reporter:
         store: StoreReport,
         events: Events,
         *,
+        intakes: Mapping[str, Intake],
         pipelines: Mapping[str, Pipeline],
         sources: Sequence[Source],
         workloads: Callable[[], WorkloadsStatus],
         state_dir: Path,
     ) -> None:
         self.pipelines = pipelines
+        self._intakes = intakes
         self.state = DaemonState.STARTING
         self._sources = sources
         self._workloads = workloads
@@ -139,6 +143,8 @@ class Reporter:
         """Take the counters for the rates."""
         moment = time.monotonic_ns()
         self.look_at_store()
+        for intake in self._intakes.values():
+            intake.look()
         for name, pipeline in self.pipelines.items():
             pipeline.look()
             figures = pipeline.figures()
@@ -188,6 +194,7 @@ class Reporter:
             state=DaemonState.STORE_AWAY if self.state is DaemonState.RUNNING and not store.available else self.state,
             store=store,
             groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
+            intakes={name: status for name, intake in self._intakes.items() if (status := _intake(intake)) is not None},
             sources=[source.status() for source in self._sources],
             readers=workloads.readers,
             experiment=workloads.experiment,
@@ -221,11 +228,19 @@ class Reporter:
             desynchronised_now=len(instruments.findings),
             slips=[_slip(pipeline.group, finding) for finding in instruments.findings[:SLIPS_LISTED]],
             journal_mib=figures.journal_bytes / 2**20,
+            journal_problem=figures.journal_problem,
             backlog_mib=figures.memory_bytes / 2**20,
             backpressure=figures.is_full,
             full_in_s=full_in_s(figures.room_bytes, figures.bytes_a_reading, rates.received),
             drained_in_s=drained_in_s(figures.waiting.readings, rates.received, rates.committed),
         )
+
+
+def _intake(intake: Intake) -> IntakeStatus | None:
+    log = intake.log_state
+    if log is None:
+        return None
+    return IntakeStatus(waiting=intake.waiting, log_mib=log.nbytes / 2**20, problem=log.problem)
 
 
 def _disk(folder: Path) -> DiskStatus | None:

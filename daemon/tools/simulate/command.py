@@ -38,8 +38,11 @@ def simulate(
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Its port.")] = _Defaults.port,
     protocol: Annotated[Literal["tcp", "udp"], typer.Option(help="Protocol of the source.")] = "tcp",
     ack: Annotated[
-        Literal["committed", "spooled"],
-        typer.Option(help="Acknowledge readings once they are in the database, or once they are in the journal."),
+        Literal["committed", "spooled", "received"],
+        typer.Option(
+            help="Acknowledge readings once they are in the database, once their trigger is in the journal, or once"
+            " they are on the disk, their trigger open or not."
+        ),
     ] = "committed",
     sessions: Annotated[
         bool,

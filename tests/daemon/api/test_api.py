@@ -93,6 +93,7 @@ async def served(
             CONFIG,
             report,
             logger.events,
+            intakes=logger.intakes,
             pipelines=logger.pipelines,
             sources=(),
             workloads=lambda: WorkloadsStatus(**workloads),

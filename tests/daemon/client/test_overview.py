@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 
 from daemon.client.terminal.overview import duration, overview
 from daemon.client.terminal.watch import absence
-from schemas.api.status import GovernorStatus, ReaderStatus, Shortfall, Status
+from schemas.api.status import GovernorStatus, IntakeStatus, ReaderStatus, Shortfall, Status
 from tests.page.served import snapshot
 
 
@@ -36,6 +36,16 @@ def test_the_figures_of_every_group_are_there() -> None:
     assert figure(text, "commit p50, p99 (ms)").split() == ["1.6,", "4.2", "1.6,", "4.2"]
     assert figure(text, "triggers open, waiting").split() == ["2,", "3", "2,", "3"]
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_waits_for_the_first_answer_of_the_database_is_said() -> None:
+    intake = IntakeStatus(waiting=2400, log_mib=0.5, problem="the intake's log cannot be written: the disk is full")
+    status = status_of().model_copy(update={"groups": {}, "intakes": {"bpm": intake}})
+    text = " ".join(shown(overview(status, "here")).split())
+    assert "bpm 2,400 readings wait for the database to answer, 0.5 MiB in the intake's log" in text
+    assert "cannot be written: the disk is full" in text
+    quiet = status.model_copy(update={"intakes": {"bpm": IntakeStatus(waiting=0, log_mib=0.1)}})
+    assert "intake" not in shown(overview(quiet, "here"))
 
 
 def test_readers_are_a_line_each_with_what_is_wrong() -> None:

@@ -7,7 +7,9 @@ from daemon.core.monitoring import events as monitored
 from daemon.core.monitoring.events import Events
 from daemon.core.words import utc
 from daemon.pipeline.announcements import Announcements
+from daemon.pipeline.pipeline import MOST_LOST
 from schemas.readings import Array
+from schemas.wire import RECORD_NUMBER_MAX
 from tests.support.pipelines import logging_to_memory
 from tests.support.readings import history_of, make_group, time_of, whole
 
@@ -89,3 +91,13 @@ async def test_a_pipeline_tells_a_gap_once_and_counts_it() -> None:
         figures = pipeline.figures()
         assert (figures.assembled.skipped, figures.skipped_lately.count) == (9, 9)
         assert figures.lost_lately["datagrams"].count == figures.lost_before["datagrams"] == 7
+
+
+async def test_forged_numbers_do_not_make_a_count_longer_than_64_bits() -> None:
+    async with logging_to_memory(GROUP) as logger:
+        pipeline = logger.pipelines["bpm"]
+        for session in range(1, 6):
+            pipeline.connect(spooled=False, session=session)
+            pipeline.connect(spooled=False, session=session, first=RECORD_NUMBER_MAX)
+        figures = pipeline.figures()
+        assert figures.lost_before["sender"] == figures.lost_lately["sender"].count == MOST_LOST < 2**63

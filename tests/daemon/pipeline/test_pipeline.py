@@ -9,12 +9,26 @@ from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype
+from schemas.readings import Array
 from schemas.states import AsideReason
 from tests.support.pipelines import eventually, journaling, logging_to_memory
 from tests.support.readings import make_block, make_group, whole
 
 GROUP = make_group()
 SMALL = {"max_batch_mib": 0.02, "max_waiting_mib": 0.04}
+
+
+def set_aside(readings: Array, reason: AsideReason) -> ClosedBlock:
+    """A closed block of nothing but readings that are set aside."""
+    return ClosedBlock(
+        readings=np.empty((0, GROUP.size), GROUP.record),
+        present=np.empty((0, GROUP.size), bool),
+        ledger=np.empty(0, ledger_dtype(GROUP.size)),
+        late=np.empty(0, GROUP.record),
+        late_of=np.empty(0, np.intp),
+        revised=np.empty(0, ledger_dtype(GROUP.size)),
+        aside=Aside.of(readings, 0, reason),
+    )
 
 
 async def test_incomplete_triggers_close_by_timeout_without_further_readings() -> None:
@@ -90,22 +104,27 @@ async def test_nothing_is_refused_of_what_was_acknowledged_before_however_much_i
     """Readings of a journal that comes back, without an epoch: what becomes of them cannot be proven, and is kept."""
     async with journaling(MemoryStore({"bpm": GROUP}), GROUP, tmp_path) as pipeline:
         readings = make_block(GROUP, [(trigger, 1) for trigger in range(3000)])
-        block = ClosedBlock(
-            readings=np.empty((0, GROUP.size), GROUP.record),
-            present=np.empty((0, GROUP.size), bool),
-            ledger=np.empty(0, ledger_dtype(GROUP.size)),
-            late=np.empty(0, GROUP.record),
-            late_of=np.empty(0, np.intp),
-            revised=np.empty(0, ledger_dtype(GROUP.size)),
-            aside=Aside(
-                readings=readings,
-                run=np.zeros(3000, np.int32),
-                reason=np.full(3000, AsideReason.AMBIGUOUS, np.uint8),
-            ),
-        )
-        pipeline.take_again([block])
+        pipeline.take_again([set_aside(readings, AsideReason.AMBIGUOUS)])
         await eventually(lambda: pipeline.figures().dead_letters.readings == 3000)
         assert pipeline.figures().refused == {}
+
+
+async def test_what_is_a_dead_letter_is_none_twice_and_not_stored_when_its_block_comes_again(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    ahead, conflict, other = (make_block(GROUP, [(trigger, 1)]) for trigger in (9, 1, 1))
+    stored = whole(GROUP, 1)
+    other["time_ns"] += 1
+    for block in (ahead, conflict, other, stored):
+        block["epoch"] = 7
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        pipeline.receive(stored.copy())
+        pipeline.take_again([set_aside(ahead, AsideReason.AHEAD), set_aside(conflict, AsideReason.CONFLICT)])
+        await eventually(lambda: pipeline.figures().dead_letters.readings == 2)
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        pipeline.take_again([set_aside(ahead, AsideReason.AHEAD), set_aside(other, AsideReason.CONFLICT)])
+        await eventually(lambda: pipeline.figures().dead_letters.readings == 3)
+        await eventually(lambda: not pipeline.waiting.blocks)
+        assert len(store._groups["bpm"].everything()) == GROUP.size
 
 
 async def test_with_the_dead_letters_full_is_refused_by_name_what_would_be_one(tmp_path: Path) -> None:
@@ -125,4 +144,4 @@ async def test_with_the_dead_letters_full_is_refused_by_name_what_would_be_one(t
         await eventually(lambda: pipeline.figures().committed.placed == 1)
         pipeline._dead_letters._quota_bytes = 2**20
         pipeline.look()
-        assert pipeline._assembly.sets_aside
+        assert pipeline._assembly._triggers.sets_aside

@@ -191,3 +191,32 @@ def test_any_number_of_skipped_triggers_is_placed_at_once() -> None:
     nothing = np.empty(0, ledger_dtype(GROUP.size))
     block, doubles, _ = place(GROUP, 4, epoch_7(make_block(GROUP, [(n, 1) for n in range(1000)])), nothing, NOW)
     assert (block.triggers, int(block.present.sum()), doubles) == (1000, 1000, 0)
+
+
+async def skipped_after_placing(first: list[int], then: list[int], *placed: list[int]) -> tuple[dict[int, int], int]:
+    """What the ledger says of triggers, and the status shows, once these have been placed, a list at a time."""
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline = logger.pipelines["bpm"]
+        for numbers in (first, *(then[k : k + 50] for k in range(0, len(then), 50))):
+            pipeline.receive(epoch_7(whole(GROUP, *numbers)))
+        await eventually(lambda: pipeline.figures().committed.triggers == len(first) + len(then))
+        for numbers in placed:
+            pipeline.receive(epoch_7(whole(GROUP, *numbers)))
+        every = sum(map(len, (first, then, *placed)))
+        await eventually(lambda: pipeline.figures().committed.triggers == every)
+        shown = pipeline.figures().assembled.skipped
+    rows = await logger.ledger(GROUP)
+    return {int(row["trigger"]): int(row["skipped"]) for row in rows if row["skipped"] or row["trigger"] < 60}, shown
+
+
+async def test_a_skipped_number_that_is_placed_divides_a_gap_that_assembly_has_forgotten() -> None:
+    found, _ = await skipped_after_placing([5, 20, 40], [*range(41, 1000)], [25, 22, 30], [28, 24], [2, 10])
+    gaps = {number: skipped for number, skipped in found.items() if skipped}
+    assert gaps == {5: 2, 10: 4, 20: 9, 22: 1, 24: 1, 28: 2, 30: 1, 40: 9}
+
+
+async def test_a_skipped_number_that_is_placed_divides_a_gap_that_assembly_knows() -> None:
+    """Numbers are skipped, since the machine jumped further than the window is long."""
+    found, shown = await skipped_after_placing([1, 2], [10_000], [4, 5, 9_000])
+    assert found == {1: 0, 2: 0, 4: 1, 5: 0, 9_000: 8994, 10_000: 999}
+    assert shown == 1 + 8994 + 999

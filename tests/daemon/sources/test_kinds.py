@@ -30,7 +30,7 @@ def test_what_a_section_calls_reloadable_is_a_field_that_reloads(section: type[S
 async def test_a_source_is_made_by_its_descriptor_and_its_status_has_its_metrics(kind: str) -> None:
     section = KINDS[kind].settings.model_validate({"kind": kind, **EXAMPLES[kind]})
     async with logging_to_memory(make_group()) as logger:
-        source: Source = make_source(section, logger.pipelines, Events())
+        source: Source = make_source(section, logger.intakes, Events())
         await source.start()
         try:
             status = source.status()

@@ -44,7 +44,7 @@ async def test_connections_may_come_from_anywhere() -> None:
         return made[-1]
 
     async with logging_to_memory(GROUP) as logger:
-        source = TcpSource(TcpConfig(kind="tcp", port=5), logger.pipelines, listening=listening)
+        source = TcpSource(TcpConfig(kind="tcp", port=5), logger.intakes, listening=listening)
         assert source.parts()[0].is_busy
         await source.start()
         assert not source.parts()[0].is_busy
@@ -65,7 +65,7 @@ async def test_datagrams_may_come_from_anywhere() -> None:
         return made[-1]
 
     async with logging_to_memory(GROUP) as logger:
-        source = UdpSource(UdpConfig(kind="udp", port=5), logger.pipelines, receiving=receiving)
+        source = UdpSource(UdpConfig(kind="udp", port=5), logger.intakes, receiving=receiving)
         await source.start()
         assert made[0].is_bound
         block = whole(GROUP, 1)

@@ -22,7 +22,7 @@ def simulated(**changes: object) -> SimulatedConfig:
 
 async def test_simulated_instruments_are_logged_like_any_others() -> None:
     async with logging_to_memory(GROUP, assembly={"timeout_ms": 20.0}) as logger:
-        source = SimulatedSource(simulated(missing=0.2), logger.pipelines)
+        source = SimulatedSource(simulated(missing=0.2), logger.intakes)
         await source.start()
         await eventually(lambda: logger.pipelines["bpm"].figures().committed.triggers >= 100)
         await source.stop()
@@ -36,12 +36,12 @@ async def test_each_start_is_a_new_epoch_and_waits_while_the_backlog_is_full() -
     limits = {"max_batch_mib": 0.01, "max_waiting_mib": 0.02}
     async with logging_to_memory(GROUP, committer=limits) as logger:
         pipeline = logger.pipelines["bpm"]
-        first = SimulatedSource(simulated(), logger.pipelines, epoch=8)
+        first = SimulatedSource(simulated(), logger.intakes, epoch=8)
         await first.start()
         await eventually(lambda: pipeline.figures().committed.triggers >= 10)
         await first.stop()
         logger.store.serving.clear()
-        second = SimulatedSource(simulated(), logger.pipelines, epoch=9)
+        second = SimulatedSource(simulated(), logger.intakes, epoch=9)
         await second.start()
         await eventually(lambda: pipeline.is_full)
         received = second.status().received
@@ -63,7 +63,7 @@ async def test_the_groups_of_a_process_have_the_same_epoch(monkeypatch: pytest.M
     epoch_of_process.cache_clear()
     async with logging_to_memory(GROUP, OTHER) as logger:
         for group in (GROUP, OTHER):
-            source = SimulatedSource(simulated(group=group.name), logger.pipelines)
+            source = SimulatedSource(simulated(group=group.name), logger.intakes)
             await source.start()
             await eventually(lambda name=group.name: logger.pipelines[name].figures().committed.triggers >= 2)
             await source.stop()

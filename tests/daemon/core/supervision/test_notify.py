@@ -146,6 +146,15 @@ def test_a_daemon_says_when_it_is_ready_how_it_is_and_when_it_stops(ear: Ear, st
 def test_a_daemon_without_its_database_waits_and_says_so(ear: Ear, tmp_path: Path) -> None:
     away = '\n[database]\ndsn = "postgresql://nobody@127.0.0.1:1/none"\n'
     with running("run", str(configured(tmp_path, away)), NOTIFY_SOCKET=ear.name, WATCHDOG_USEC="4000000") as run:
+        ear.until_heard("READY")
+        ear.until_heard("STATUS", "database away, readings wait: waits for the database")
+        ear.until_heard("WATCHDOG", times=3)
+        assert run.end(signal.SIGTERM) == 0, run.said
+
+
+def test_without_a_journal_it_is_not_ready_before_its_database(ear: Ear, tmp_path: Path) -> None:
+    away = '\n[database]\ndsn = "postgresql://nobody@127.0.0.1:1/none"\n\n[journal]\nmax_mib = 0\n'
+    with running("run", str(configured(tmp_path, away)), NOTIFY_SOCKET=ear.name, WATCHDOG_USEC="4000000") as run:
         ear.until_heard("STATUS", "starting: waits for the database")
         ear.until_heard("EXTEND_TIMEOUT_USEC", "60000000", times=3)
         ear.until_heard("WATCHDOG", times=3)
@@ -157,10 +166,10 @@ def test_the_watchdog_hears_nothing_while_the_pipeline_is_stuck(ear: Ear, state_
     """The journal's thread stands still as before a disk that hangs; the event loop and the database are well."""
     state_dir.mkdir(parents=True)
     with running("run", str(configured(state_dir)), NOTIFY_SOCKET=ear.name, WATCHDOG_USEC="2000000") as run:
-        ear.until_heard("READY")
+        run.until_said("taking readings at ")
         ear.until_heard("WATCHDOG", times=5)
         with stopped_threads(run.process.pid):
-            run.until_said(f"{STUCK} without progress for [0-9]+ s: the watchdog is not fed")
+            run.until_said(f"{STUCK} without progress for [0-9]+ s.*: the watchdog is not fed")
             fed = len(ear.heard("WATCHDOG"))
             # The loop goes on: the status is told again and again.
             silent_since = time.monotonic()

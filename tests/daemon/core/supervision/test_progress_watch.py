@@ -145,9 +145,9 @@ async def test_the_journals_keeper_answers_until_it_is_dead(tmp_path: Path) -> N
 async def test_sources_that_do_not_receive_are_stuck() -> None:
     async with logging_to_memory(GROUP) as logger:
         sources = (
-            TcpSource(TcpConfig(kind="tcp", port=0), logger.pipelines),
-            UdpSource(UdpConfig(kind="udp", port=0), logger.pipelines),
-            SimulatedSource(SimulatedConfig(kind="simulated", group="bpm"), logger.pipelines),
+            TcpSource(TcpConfig(kind="tcp", port=0), logger.intakes),
+            UdpSource(UdpConfig(kind="udp", port=0), logger.intakes),
+            SimulatedSource(SimulatedConfig(kind="simulated", group="bpm"), logger.intakes),
         )
         for source in sources:
             await source.start()
@@ -160,7 +160,7 @@ async def test_sources_that_do_not_receive_are_stuck() -> None:
 
 async def test_readings_that_have_gathered_are_work_until_they_are_handed_on() -> None:
     async with logging_to_memory(GROUP) as logger:
-        source = UdpSource(UdpConfig(kind="udp", port=0), logger.pipelines)
+        source = UdpSource(UdpConfig(kind="udp", port=0), logger.intakes)
         gather = source._gathers["bpm"]
         record = make_block(GROUP, [(1, 0)]).tobytes()
         gather.space(b"")[: len(record)] = record

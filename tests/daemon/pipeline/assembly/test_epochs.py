@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import EPOCHS_MOST, Assembly, Runs
-from schemas.batch import ClosedBlock
+from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array
 from schemas.states import AsideReason
 from tests.support.readings import START_NS, make_block, make_group, time_of, whole
@@ -192,6 +194,49 @@ def test_the_order_in_which_triggers_open_does_not_matter() -> None:
         assert [last[number] for number in numbers.tolist()] == (np.diff(numbers, prepend=19) - 1).tolist()
 
 
+def test_a_trigger_below_the_first_of_its_run_leaves_a_gap_behind_it() -> None:
+    assembly = make()
+    blocks = assembly.receive(of(7, whole(GROUP, 10)), None, at(0))
+    blocks += assembly.receive(of(7, whole(GROUP, 7)), None, at(1))
+    blocks += assembly.receive(of(7, whole(GROUP, 9)), None, at(1))
+    blocks += assembly.flush(at(2))
+    rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
+    assert {int(row["trigger"]): int(row["skipped"]) for row in rows} == {7: 0, 9: 1, 10: 0}
+    assert assembly.counts.skipped == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 100), st.booleans()), unique_by=lambda each: each[0], min_size=1, max_size=30))
+def test_what_is_skipped_is_what_no_trigger_is_there_for(numbers: list[tuple[int, bool]]) -> None:
+    """Whatever order they come in, and where some are too old, and placed by way of the database."""
+    assembly = make()
+    blocks = assembly.receive(of(7, whole(GROUP, 50)), None, at(0))
+    numbers = [each for each in numbers if each[0] != 50]
+    for number, is_placed in numbers:
+        if is_placed:
+            assembly._triggers._note_placed(1, np.array([number]))
+        else:
+            blocks += assembly.receive(of(7, whole(GROUP, number)), None, at(0))
+    blocks += assembly.flush(at(1))
+    rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
+    found = {int(row["trigger"]): int(row["skipped"]) for row in rows}
+    placed = np.array(sorted(number for number, is_placed in numbers if is_placed), np.int64)
+    found |= dict(zip(placed.tolist(), assembly.take_placed(1, placed).tolist(), strict=True))
+    known = sorted([50, *(number for number, _ in numbers)])
+    assert [found[number] for number in known] == [0, *(np.diff(known) - 1).tolist()]
+    assert assembly.counts.skipped == sum(np.diff(known) - 1)
+
+
+def test_what_an_earlier_process_skipped_is_not_shown_as_less() -> None:
+    rows = rows_of(make().receive(of(7, whole(GROUP, 1, 10)), None, at(0)))
+    after = make(runs=Runs(1, {7: 1}), history=rows, epochs={7})
+    after.receive(of(7, whole(GROUP, 5)), None, at(1))
+    assert after.counts.skipped == 0
+    after.receive(of(7, whole(GROUP, 13)), None, at(1))
+    after.receive(of(7, whole(GROUP, 12)), None, at(1))
+    assert after.counts.skipped == 1
+
+
 def test_counts_that_were_not_given_out_before_the_end_are_right_after_a_restart() -> None:
     before = make()
     blocks = before.receive(of(7, whole(GROUP, 5)), None, at(0))
@@ -304,3 +349,31 @@ def test_a_wrong_number_far_ahead_before_a_restart_breaks_nothing_after_it() -> 
     rows["trigger"][-1] = 400
     after = make(history=rows, runs=Runs(1, {7: 1}))
     assert closed(after.receive(of(7, whole(GROUP, 3)), None, at(2))) == [(7, 1, 3, 5)]
+
+
+def test_a_block_in_which_numbers_jump_closes_no_trigger_twice() -> None:
+    assembly = make()
+    assembly.receive(of(7, whole(GROUP, 1, 2)), None, at(0))
+    blocks = assembly.receive(of(7, make_block(GROUP, [(3, 0)])), None, at(1))
+    jumped = 3 + 20 * 256
+    both = np.concatenate([make_block(GROUP, [(3, 1)]), whole(GROUP, jumped)]).astype(GROUP.record)
+    blocks += assembly.receive(of(7, both), None, at(2))
+    blocks += assembly.receive(of(7, make_block(GROUP, [(3, 2)])), None, at(3)) + assembly.flush(at(4))
+    assert [each[2:] for each in closed(blocks)] == [(3, 2), (jumped, 5)]
+    assert [block.aside.reason.tolist() for block in blocks if block.aside is not None] == [[AsideReason.OLDER]]
+
+
+def test_what_is_late_for_a_trigger_that_an_earlier_block_is_still_to_be_placed_in_is_placed_too() -> None:
+    """The row that the database has now is not the one that it will have then."""
+    first = make()
+    first.receive(of(7, make_block(GROUP, [(5, 0)])), None, at(0))
+    rows = rows_of(first.close_due(at(TIMEOUT)) + first.receive(of(7, whole(GROUP, 6)), None, at(TIMEOUT)))
+    placing = Aside.of(of(7, make_block(GROUP, [(5, 1)])), 1, AsideReason.OLDER)
+    second = make(runs=Runs(1, {7: 1}), history=rows, epochs=(7,), placing=placing)
+    late, *counted = second.receive(of(7, make_block(GROUP, [(5, 2), (4, 2)])), None, at(TIMEOUT + 1))
+    assert not len(late.revised)
+    assert not any(len(block.late) for block in counted)
+    assert late.aside is not None
+    assert (late.aside.run.tolist(), late.aside.reason.tolist()) == ([1, 1], 2 * [AsideReason.OLDER])
+    second.receive(of(7, make_block(GROUP, [(6, 2), (7, 2)])), None, at(TIMEOUT + 2))
+    assert (second.held, second.counts.duplicate, second.counts.aside) == (1, 1, {"older": 2})

@@ -1,5 +1,7 @@
 """Sessions: up to where each is settled is said with every closed block, and is true of it and all before it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,11 +9,12 @@ from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
+from daemon.pipeline.assembly.earlier_letters import EarlierLetters
 from daemon.pipeline.assembly.receipts import Receipts
-from daemon.pipeline.assembly.sessions import MOST, Sessions
+from daemon.pipeline.assembly.sessions import ALL, MOST_SESSIONS, Sessions
 from daemon.pipeline.durable_state import DurableState
-from schemas.batch import ClosedBlock
-from schemas.readings import Array
+from schemas.batch import Aside, ClosedBlock
+from schemas.readings import Array, field_bits, words
 from schemas.sessions import GONE, SESSION, session_key
 from schemas.states import AsideReason
 from schemas.wire import ProtocolError
@@ -22,16 +25,19 @@ GROUP = make_group()
 KEY = session_key("crate", 5)
 
 
-def make(sessions: Array | None = None, history: Array | None = None) -> Assembly:
+def make(
+    sessions: Array | None = None, history: Array | None = None, *, max_open: int = 64, **recovered: Any
+) -> Assembly:
     runs = Runs(1, {7: 1}) if history is not None else Runs()
     return Assembly(
         GROUP,
         timeout_ns=TIMEOUT,
         window=256,
-        max_open=64,
+        max_open=max_open,
         runs=runs,
         history=history,
         sessions=np.empty(0, SESSION) if sessions is None else sessions,
+        **recovered,
     )
 
 
@@ -84,10 +90,14 @@ def test_after_a_crash_it_goes_on_behind_what_is_settled_and_nothing_is_stored_t
     assert second.held == 3
 
 
-def test_what_a_sender_no_longer_has_is_a_loss_with_its_number() -> None:
+@pytest.mark.parametrize(("first", "lost"), [(5, 0), (6, 1), (9, 1), (12, 1), (13, 2), (20, 9)])
+def test_what_a_sender_no_longer_has_is_a_loss_with_its_number(first: int, lost: int) -> None:
+    """5 is lost, 6 to 11 may be in closed blocks, and those from 12 on never came."""
     table = np.array([(KEY, 5, 12, START_NS // 1_000_000_000)], SESSION)
-    joined = join(make(table), first=9)
-    assert (joined.resume, joined.lost) == (9, 4)
+    joined = join(make(table), first=first)
+    assert (joined.resume, joined.lost) == (first, lost)
+    joined = join(make(table, is_uncertain=True), first=first)
+    assert joined.lost == first - 5
 
 
 def test_a_reading_that_is_new_and_whose_place_is_taken_is_a_conflict_and_kept() -> None:
@@ -139,11 +149,11 @@ def test_sessions_are_bounded_and_the_settled_ones_go_first() -> None:
     assembly = make(sessions)
     join(assembly, 100_000)
     assert join(assembly, 8).resume == 0
-    for key in range(100_001, 100_001 + MOST - 2):
+    for key in range(100_001, 100_001 + MOST_SESSIONS - 2):
         join(assembly, key)
     with pytest.raises(ProtocolError, match="too-many-connections"):
         join(assembly, 200_000)
-    assert len(assembly.sessions) == MOST
+    assert len(assembly.sessions) == MOST_SESSIONS
 
 
 def test_a_session_of_which_nobody_heard_for_a_month_is_forgotten() -> None:
@@ -194,6 +204,45 @@ def test_a_sender_that_comes_and_says_goodbye_without_end_fills_no_memory() -> N
     assert len(block.sessions) == 0
 
 
+def killed(assembly: Assembly, sender: str, number: int, tick: int) -> list[ClosedBlock]:
+    """A sender's process from its start with a new session until it is killed, with all of it committed."""
+    column = join(assembly, session_key(sender, number), tick=tick).column
+    blocks = assembly.receive(epoch_7(whole(GROUP, tick + 1)), Origin.of(column, 0, 5), at(tick))
+    assembly.sessions.disconnect(column)
+    assembly.receipts.committed(len(blocks))
+    assembly.sessions.tidy(at(tick))
+    return blocks
+
+
+def test_a_sender_that_is_killed_and_starts_again_without_end_leaves_one_session_behind() -> None:
+    assembly, state = make(), DurableState()
+    state = state.after(killed(assembly, "other", 0, 0))
+    for number in range(1, 2000):
+        state = state.after(killed(assembly, "crate", number, number))
+    assert {session_key("other", 0), session_key("crate", 1999)} == {*state.sessions["session"].tolist()} - {
+        session_key("crate", 1998)  # forgotten, which the next closed block says
+    }
+    assert len(assembly.sessions) == 2
+
+
+def test_senders_of_ever_other_names_leave_no_more_sessions_behind_than_are_remembered() -> None:
+    assembly, state = make(), DurableState()
+    for number in range(MOST_SESSIONS + 100):
+        state = state.after(killed(assembly, f"crate-{number}", number, number))
+    assert len(assembly.sessions) == MOST_SESSIONS
+    assert len(state.sessions) <= MOST_SESSIONS + 1
+    assert join(assembly, session_key("crate-5000", 1)).resume == 0
+
+
+def test_a_new_session_of_a_sender_leaves_its_earlier_one_in_doubt() -> None:
+    """Only the numbers of that one tell which of its readings came before."""
+    known = [(session_key("crate", 1), 3, 5, 0), (session_key("crate", 2), 5, 5, 0)]
+    assembly = make(np.array(known, SESSION))
+    join(assembly, session_key("crate", 3))
+    assert join(assembly, session_key("crate", 1)).resume == 3
+    assert len(assembly.sessions) == 2
+
+
 def test_what_is_only_in_the_journal_is_not_committed_for_a_session_that_asks_for_more_than_before() -> None:
     assembly = make()
     joined = assembly.sessions.connect(KEY, first=0, spooled=True, now=at(0))
@@ -211,10 +260,10 @@ def test_what_is_only_in_the_journal_is_not_committed_for_a_session_that_asks_fo
 
 @pytest.mark.parametrize("is_uncertain", [False, True])
 def test_sessions_in_doubt_that_nobody_goes_on_with_keep_no_new_one_out(is_uncertain: bool) -> None:
-    table = np.array([(key, 5, 12, key) for key in range(1, MOST + 1)], SESSION)
+    table = np.array([(key, 5, 12, key) for key in range(1, MOST_SESSIONS + 1)], SESSION)
     sessions = Sessions(Receipts(), table, is_uncertain=is_uncertain)
-    joined = sessions.connect(MOST + 1, first=0, spooled=False, now=at(0))
-    assert (joined.resume, len(sessions)) == (0, MOST)
+    joined = sessions.connect(MOST_SESSIONS + 1, first=0, spooled=False, now=at(0))
+    assert (joined.resume, len(sessions)) == (0, MOST_SESSIONS)
     # The first one is forgotten: what it sends again may have come before.
     again = sessions.connect(1, first=0, spooled=False, now=at(0))
     assert not sessions.is_new(Origin.of(again.column, 0, 1)).any()
@@ -232,3 +281,146 @@ def test_what_is_refused_is_acknowledged_only_when_a_restart_would_know_of_it() 
     assert first.receipts.acknowledged()[1][column] == 1
     joined = join(make(DurableState().after(blocks).sessions), first=6)
     assert (joined.resume, joined.lost) == (6, 0)
+
+
+def test_what_a_sender_had_not_sent_when_it_connected_is_not_in_doubt() -> None:
+    """Nobody knows what came of the session: the place is taken, and the reading is another one all the same."""
+    first = make()
+    blocks = first.receive(epoch_7(whole(GROUP, 1)), None, at(0))
+    table = np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION)
+    again = make(table, blocks[0].ledger, is_uncertain=True)
+    column = again.sessions.connect(KEY, first=5, upto=7, spooled=False, now=at(1)).column
+    readings = epoch_7(make_block(GROUP, [(1, 0), (1, 1), (1, 2)]))
+    block = again.receive(readings, Origin.of(column, 5, 3), at(1))[0]
+    assert block.aside is not None
+    assert block.aside.readings["instrument"].tolist() == [2]
+    assert block.aside.reason.tolist() == [AsideReason.CONFLICT]
+    assert again.counts.duplicate == 2
+
+
+def test_another_reading_for_a_place_in_an_open_trigger_is_a_conflict_though_its_session_is_in_doubt() -> None:
+    assembly = make(np.array([(KEY, 0, 12, START_NS // 1_000_000_000)], SESSION))
+    column = join(assembly).column
+    assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    readings = epoch_7(make_block(GROUP, [(2, 3), (2, 3), (2, 3)]))
+    readings["time_ns"][2] += 1
+    other = readings[2:].copy()
+    (block,) = assembly.receive(readings, Origin.of(column, 5, 3), at(1))
+    assert block.aside is not None
+    assert block.aside.readings.tolist() == other.tolist()
+    assert (assembly.counts.duplicate, assembly.held) == (1, 1)
+
+
+def test_what_is_acknowledged_with_closed_blocks_is_settled_by_them() -> None:
+    """Else the sender, which no longer has it, is told after a crash that it was lost."""
+    assembly = make(max_open=16)
+    column = join(assembly).column
+    blocks = assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    # More triggers than may be open: some close before the others have their places.
+    many = epoch_7(make_block(GROUP, [(number, 0) for number in range(2, 62)]))
+    blocks += assembly.receive(many, Origin.of(column, 5, 60), at(1))
+    assembly.receipts.committed(len(blocks))
+    assert assembly.receipts.acknowledged()[0][column] == 5 + 60 - 16
+    assert state_of(blocks) == {KEY: (5 + 60 - 16, 65)}
+
+
+def test_a_copy_is_one_whatever_the_padding_of_its_record_holds() -> None:
+    padding = ~field_bits(GROUP.record)
+    assert padding.any()
+    assembly = make()
+    column = join(assembly).column
+    assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    for sequence, bits in ((5, 0), (6, -1)):
+        block = epoch_7(make_block(GROUP, [(2, 3)]))
+        words(block)[:] = (words(block) & ~padding) | (padding & bits)
+        assert not assembly.receive(block, Origin.of(column, sequence, 1), at(1))
+    assert assembly.counts.duplicate == 1
+
+
+def test_that_nobody_knows_what_came_of_a_session_is_known_after_the_next_restart_too() -> None:
+    """The journal may have been taken again by then, and the sender connects only now."""
+    state = DurableState(np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION))
+    blocks = make(state.sessions, is_uncertain=True).take_again(epoch_7(whole(GROUP, 1)), at(0))
+    rows = np.concatenate([block.ledger for block in blocks])
+    again = make(state.after(blocks).sessions, rows)
+    column = join(again, first=5).column
+    again.receive(epoch_7(make_block(GROUP, [(1, 0)])), Origin.of(column, 5, 1), at(1))
+    assert (again.counts.duplicate, again.counts.aside) == (1, {})
+
+
+def test_a_dead_letter_that_its_session_sends_again_is_a_double() -> None:
+    """The session is settled only up to what was open when the daemon was killed."""
+    table = np.array([(KEY, 5, 12, START_NS // 1_000_000_000)], SESSION)
+    rows = make().receive(epoch_7(whole(GROUP, 1)), None, at(0))[0].ledger
+    letters = epoch_7(make_block(GROUP, [(2, 3), (2, 1)]))
+    assembly = make(table, rows, letters=letters)
+    column = join(assembly).column
+    other = epoch_7(make_block(GROUP, [(2, 0), (2, 1)], when=lambda _: START_NS + 5))
+    both = np.concatenate([letters, other]).astype(GROUP.record)
+    (block,) = assembly.receive(both, Origin.of(column, 5, 4), at(1))
+    assert (assembly.counts.duplicate, assembly.held, block.aside) == (2, 2, None)
+    assembly.sessions.committed()
+    assert assembly.receipts.acknowledged()[0][column] == 5
+    assembly.receipts.committed(1)
+    assert assembly.receipts.acknowledged()[0][column] == 7
+    assembly.receive(letters[:1], Origin.of(column, 12, 1), at(2))
+    assert (assembly.counts.duplicate, assembly.held) == (2, 3)
+
+
+def test_the_next_daemon_knows_of_sessions_in_doubt_that_did_not_come_back() -> None:
+    table = np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION)
+    assembly = make(table, is_uncertain=True)
+    blocks = assembly.receive(epoch_7(whole(GROUP, 1, 2)), None, at(0))
+    assert state_of(blocks) == {KEY: (5, ALL)}
+    assert not len(assembly.receive(epoch_7(whole(GROUP, 3)), None, at(1))[0].sessions)
+
+
+def test_a_letter_is_found_among_many_and_nothing_else() -> None:
+    readings = make_block(GROUP, [(trigger, instrument) for trigger in range(200) for instrument in range(5)])
+    letters = EarlierLetters(readings[:0])
+    assert not letters.have(readings).any()
+    letters.add(readings[::3].copy())
+    letters.add(readings[:1].copy())
+    assert letters.have(readings).nonzero()[0].tolist() == list(range(0, 1000, 3))
+    readings["time_ns"] += 1
+    assert not letters.have(readings).any()
+
+
+def test_a_copy_is_one_whatever_lies_between_its_fields() -> None:
+    """Between the last channel and the end of the record of this group there are 6 bytes."""
+    reading = epoch_7(make_block(GROUP, [(2, 3)]))
+    other = reading.copy()
+    other.view(np.uint8)[-1] ^= 0xFF
+    assert EarlierLetters(reading).have(other).all()
+    assembly = make()
+    column = join(assembly).column
+    assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    assembly.receive(reading, Origin.of(column, 5, 1), at(0))
+    assembly.receive(other, Origin.of(column, 6, 1), at(1))
+    assert (assembly.counts.duplicate, assembly.counts.aside) == (1, {})
+
+
+def test_what_was_taken_without_its_number_is_a_double_when_its_session_sends_it() -> None:
+    assembly = make()
+    column = join(assembly).column
+    assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
+    readings = epoch_7(whole(GROUP, 2))
+    assembly.sessions.doubt(Origin.of(column, 7, 5))
+    (block,) = assembly.take_again(readings, at(1))
+    assert state_of([block]) == {KEY: (5, 12)}
+    sent = np.concatenate([epoch_7(make_block(GROUP, [(3, 0), (3, 1)])), readings]).astype(GROUP.record)
+    assembly.receive(sent, Origin.of(column, 5, 7), at(2))
+    assert (assembly.counts.duplicate, assembly.counts.aside) == (5, {})
+    (block,) = assembly.receive(epoch_7(make_block(GROUP, [(2, 3)])), Origin.of(column, 12, 1), at(3))
+    assert block.aside is not None
+    assert block.aside.reason.tolist() == [AsideReason.CONFLICT]
+
+
+def test_what_is_taken_again_and_set_aside_is_a_double_when_its_session_sends_it() -> None:
+    assembly = make(np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION), is_uncertain=True)
+    assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
+    ahead = epoch_7(make_block(GROUP, [(1000, 3)]))
+    with assembly.taking_again():
+        assembly.set_aside_again(Aside.of(ahead, 0, AsideReason.AHEAD), at(1))
+    assembly.receive(ahead, Origin.of(join(assembly).column, 5, 1), at(2))
+    assert (assembly.counts.duplicate, assembly.counts.aside, assembly.held) == (1, {"ahead": 1}, 0)

@@ -15,6 +15,7 @@ from tests.support.batches import group_of, ledger_of, readings_of, with_late
 from tests.support.disks import REAL
 
 GROUP = group_of(size=12)
+JOURNAL = 7
 REASON = "value out of range (22003)"
 
 
@@ -58,7 +59,7 @@ def same(one: ClosedBlock, other: ClosedBlock) -> bool:
 
 async def kept(folder: Path, *blocks: tuple[int, ClosedBlock], group: InstrumentGroup = GROUP) -> DeadLetters:
     letters = DeadLetters(folder / "bpm", group, REAL)
-    letters.open()
+    letters.open(journal=JOURNAL)
     for number, block in blocks:
         await letters.keep(letters.address([(part, REASON) for part in split(block)], number))
     return letters
@@ -70,7 +71,7 @@ def id_of(folder: Path) -> int:
 
 def opened(folder: Path, **held: JournalPosition) -> DeadLetters:
     letters = DeadLetters(folder / "bpm", GROUP, REAL)
-    assert letters.open(**held) == []
+    assert letters.open(**held, journal=JOURNAL) == []
     return letters
 
 
@@ -95,6 +96,18 @@ async def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
         assert found.of_block(8) == set()
         assert found.concerns(20, late_of(own, 0))
         assert not found.concerns(20, late_of(block_of(4, 1), 0))
+
+
+async def test_without_a_journal_the_number_of_a_block_says_nothing_in_the_next_process(tmp_path: Path) -> None:
+    letters = DeadLetters(tmp_path / "bpm", GROUP, REAL)
+    letters.open()
+    await letters.keep(letters.address([(block_of(1, 1), REASON)], 5))
+    assert letters.of_block(5) == {(1, 1)}
+    again = DeadLetters(tmp_path / "bpm", GROUP, REAL)
+    again.open()
+    assert again.amount.triggers == 1
+    assert again.of_block(5) == set()
+    assert not again.concerns(5, block_of(2, 1))
 
 
 async def test_what_ends_in_the_middle_of_letters_that_were_kept_together_counts_for_nothing(tmp_path: Path) -> None:

@@ -150,6 +150,24 @@ def test_what_a_killed_process_did_not_sync_is_put_on_the_disk_at_the_start(tmp_
     assert list(after_power_cut(disk, folder, tmp_path / "after")) == list(range(first, first + 9))
 
 
+def test_what_is_behind_a_hole_is_put_on_the_disk_at_the_start_too(tmp_path: Path) -> None:
+    """It is taken again, and its senders go on behind it."""
+    disk, folder = FaultyDisk(), tmp_path / "bpm"
+    with opened(folder, disk, segment_bytes=3000) as (journal, _):
+        for number in range(1, 10):
+            journal.append([block_of(number)])
+    segments(folder)[1].unlink()
+    with opened(folder, disk) as (journal, recovered):
+        count = recovered.loose.blocks
+        assert count > 0
+        assert journal.is_durable
+    disk.after_power_cut(folder, tmp_path / "after")
+    journal = Journal(tmp_path / "after", GROUP, REAL, **ROOMY)
+    journal.open(None)
+    assert len(list(journal.read_loose())) == count
+    journal.close()
+
+
 def test_a_killed_process_that_could_not_sync_leaves_no_file_that_is_believed(tmp_path: Path) -> None:
     """After a sync that failed the system takes the file for written: syncing it again proves nothing."""
     disk, folder = FaultyDisk(), tmp_path / "bpm"

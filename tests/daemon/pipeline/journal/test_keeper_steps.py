@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from daemon.pipeline.journal import Journal
-from daemon.pipeline.journal.keeper import AGAIN_S, ROOM_EVERY_S, SYNC_WITHIN_S, JournalKeeper, JournalState
+from daemon.pipeline.journal.beside import AGAIN_S
+from daemon.pipeline.journal.keeper import ROOM_EVERY_S, SYNC_WITHIN_S, JournalKeeper, JournalState
 from tests.daemon.pipeline.journal.test_journal import GROUP, ROOMY, block_of
 from tests.support.disks import ByHand, FaultyDisk, StoppedClock, faulty
 

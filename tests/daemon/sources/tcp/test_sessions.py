@@ -9,10 +9,12 @@ import pytest
 
 from daemon.client.sender import Sender
 from daemon.pipeline.assembly import sessions as assembled_sessions
+from daemon.web import keepalive
 from schemas.wire import NUMBER_MAX, RECORD_NUMBER_MAX, parse_answer
 from tests.daemon.sources.tcp.test_tcp import Client, listening
 from tests.support.pipelines import Logger, eventually, logging_to_memory
 from tests.support.readings import make_block, make_group, whole
+from tests.support.vanishing import vanish
 
 GROUP = make_group()
 ON_BOTH_LOOPS = True
@@ -261,6 +263,28 @@ async def test_the_shipped_sender_loses_and_doubles_nothing_however_often_it_is_
         await eventually(lambda: len(logger.pipelines["bpm"]._assembly.sessions) == 0)
 
 
+@pytest.mark.parametrize("is_idle", [True, False])
+async def test_a_sender_whose_host_vanished_is_let_go(is_idle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is idle the kernel notices; with an acknowledgement under way the daemon has to look."""
+    hasty = {"IDLE_S": 1, "EVERY_S": 1, "PROBES": 2, "SILENT_S": 1, "LOOK_S": 3600.0 if is_idle else 0.05}
+    for name, value in hasty.items():
+        monkeypatch.setattr(keepalive, name, value)
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        client = await connect()
+        await resumed(client)
+        logger.store.serving.clear()
+        client.send(whole(GROUP, 1))
+        await eventually(lambda: source.status().received == 5)
+        vanish(client.writer.get_extra_info("socket"))
+        if not is_idle:
+            logger.store.serving.set()
+        await eventually(lambda: source.status().connections == 0)
+        logger.store.serving.set()
+        again = await connect()
+        assert await resumed(again) == 5
+        assert await frame(again) == (5, 0)
+
+
 async def test_the_highest_numbers_do_no_harm() -> None:
     async with logging_to_memory(GROUP) as logger, listening(logger) as (_, connect):
         hostile, good = await connect(), await connect()
@@ -273,7 +297,7 @@ async def test_the_highest_numbers_do_no_harm() -> None:
 
 
 async def test_too_many_sessions_are_refused_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembled_sessions, "MOST", 2)
+    monkeypatch.setattr(assembled_sessions, "MOST_SESSIONS", 2)
     async with logging_to_memory(GROUP, assembly=SLOW) as logger, listening(logger) as (source, connect):
         clients = [await connect() for _ in range(3)]
         for number, client in enumerate(clients[:2]):

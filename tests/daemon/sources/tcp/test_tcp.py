@@ -59,7 +59,7 @@ class Client:
 async def listening(
     logger: Logger, say: Callable[[str], None] = lambda line: None, **changes: object
 ) -> AsyncIterator[tuple[TcpSource, Callable]]:
-    source = TcpSource(TcpConfig.model_validate({"kind": "tcp", "port": 0, **changes}), logger.pipelines, report=say)
+    source = TcpSource(TcpConfig.model_validate({"kind": "tcp", "port": 0, **changes}), logger.intakes, report=say)
     await source.start()
     port = int(source.status().address.rpartition(":")[2])
     clients: list[Client] = []

@@ -37,7 +37,7 @@ def server(authority: Authority) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def listening(logger: Logger, tls: ssl.SSLContext, **changes: object) -> AsyncIterator[tuple[TcpSource, int]]:
-    source = TcpSource(TcpConfig.model_validate({"kind": "tcp", "port": 0, **changes}), logger.pipelines, tls=tls)
+    source = TcpSource(TcpConfig.model_validate({"kind": "tcp", "port": 0, **changes}), logger.intakes, tls=tls)
     await source.start()
     try:
         yield source, int(source.status().address.rpartition(":")[2])

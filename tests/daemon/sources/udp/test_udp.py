@@ -32,7 +32,7 @@ class Client:
 
 @asynccontextmanager
 async def listening(logger: Logger) -> AsyncIterator[tuple[UdpSource, Client]]:
-    source = UdpSource(UdpConfig(kind="udp", port=0), logger.pipelines)
+    source = UdpSource(UdpConfig(kind="udp", port=0), logger.intakes)
     await source.start()
     client = Client(int(source.status().address.rpartition(":")[2]))
     try:

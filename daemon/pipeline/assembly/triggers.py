@@ -1,0 +1,324 @@
+"""The triggers of a group, in all open runs: readings go in, and what is closed comes out in closed blocks."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly.closing import close_slots
+from daemon.pipeline.assembly.earlier_letters import EarlierLetters
+from daemon.pipeline.assembly.in_hand import DOUBLES_KEPT
+from daemon.pipeline.assembly.open_run import OpenRun
+from daemon.pipeline.assembly.open_runs import OpenRuns
+from daemon.pipeline.assembly.origin import Origin
+from daemon.pipeline.assembly.pool import Pool
+from daemon.pipeline.assembly.receipts import Receipts
+from daemon.pipeline.assembly.sessions import Sessions
+from daemon.pipeline.assembly.unplaced import Unplaced
+from daemon.pipeline.assembly.window import CLOSED, UNKNOWN
+from schemas.batch import ClosedBlock
+from schemas.readings import Array, InstrumentGroup, join
+from schemas.states import AsideReason
+
+COUNTS_EVERY_NS = 1_000_000_000
+COUNTS_MOST = 2048
+"""Ledger rows that changed by nothing but doubles are given out so often, and so many at once: a sender that goes round
+and round over thousands of closed triggers would else have them written faster than a database can."""
+
+NO_SLOTS = np.empty(0, np.intp)
+
+
+@dataclass(kw_only=True)
+class AssemblyCounts:
+    """Counts since the start. Readings: received = accepted + duplicate + refused + set aside + held back as strays.
+
+    aside: readings by the name of `AsideReason`, in small letters. missing: instruments, summed over the triggers that
+    closed incomplete. skipped: trigger numbers that no trigger was closed for; of what came after all, none.
+    """
+
+    received: int = 0
+    accepted: int = 0
+    late: int = 0
+    duplicate: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    aside: dict[str, int] = field(default_factory=dict)
+    opened: int = 0
+    complete: int = 0
+    incomplete: int = 0
+    missing: int = 0
+    skipped: int = 0
+
+
+class Triggers:
+    """Open and closed triggers; `Assembly` says of which run readings are.
+
+    What has closed is appended to `out`, in order. sets_aside: whether the dead letters have room. was_acknowledged:
+    what comes is acknowledged already, and nothing of it may be refused.
+    """
+
+    def __init__(
+        self,
+        group: InstrumentGroup,
+        *,
+        max_open: int,
+        runs: OpenRuns,
+        receipts: Receipts,
+        sessions: Sessions,
+        letters: EarlierLetters,
+    ) -> None:
+        self.counts = AssemblyCounts()
+        self.sets_aside = True
+        self.was_acknowledged = False
+        self.pool = Pool(group, max_open)
+        self.unplaced = Unplaced(group)
+        self.doubles = np.empty(0, group.record)
+        self.counts_due_ns = 0
+        self.receipts, self.sessions = receipts, sessions
+        self._max_open = max_open
+        self._runs = runs
+        self._letters = letters
+        self._touched: list[Array] = []
+        self._has_closed_early = False  # in this step, before its end
+        self._closed_beside: OpenRun | None = None  # a run that is not the current one, in which triggers closed
+
+    def refuse(self, reason: str, origin: Origin) -> None:
+        """Refuse readings, for a named reason."""
+        count = len(origin.column)
+        self.receipts.refuse(origin)
+        if self.sessions.has_any(origin):
+            # Acknowledged with a closed block, even an empty one: after a restart the session has to go on behind it.
+            self.receipts.wait_in_next_block(origin)
+            self.unplaced.is_awaited = True
+        self.counts.refused[reason] = self.counts.refused.get(reason, 0) + count
+
+    def set_aside(self, block: Array, origin: Origin, run: int, reason: AsideReason) -> None:
+        """Set readings aside, with their run if that is known, else 0."""
+        """Let readings that can be put nowhere go on with the next closed block, as such."""
+        if not len(block):
+            return
+        fits = self._fit_aside(block, run, reason)
+        if not fits.all():
+            self.refuse("no_room_aside", origin[~fits])
+            block, origin = block[fits], origin[fits]
+            if not len(block):
+                return
+        self.receipts.wait_in_next_block(origin)
+        self.unplaced.set_aside(block, run, reason)
+        if reason is AsideReason.OLDER and run and block["epoch"][0]:
+            self._note_placed(run, _distinct(block["trigger"]))
+        if self.was_acknowledged and not (reason is AsideReason.OLDER and run):
+            self._letters.add(block)  # its sender may still send it again
+        name = reason.name.lower()
+        self.counts.aside[name] = self.counts.aside.get(name, 0) + len(block)
+
+    def _fit_aside(self, block: Array, run: int, reason: AsideReason) -> Array:
+        """Which readings may be set aside: bool, shape (n,)."""
+        if self.was_acknowledged:
+            return np.ones(len(block), bool)
+        if self.sets_aside:
+            return self.unplaced.fits(block, run, reason)
+        # What an epoch proves to belong to its trigger goes to the database, and not to the dead letters.
+        return np.asarray((block["epoch"] != 0) & (reason is AsideReason.OLDER and run > 0))
+
+    def accept_near(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
+        """Accept readings that lie within the window, and set the others aside."""
+        far = self.are_far(run, block)
+        if far.any():
+            behind = far & run.progress.is_older(block["trigger"])
+            self.set_aside(block[behind], origin[behind], run.run, AsideReason.OLDER)
+            self.set_aside(block[far & ~behind], origin[far & ~behind], 0, AsideReason.AHEAD)
+        self.accept(run, block[~far], origin[~far], now, out)
+
+    def accept(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
+        """Put readings of a run into open triggers, opening those that are new, or merge them into closed ones."""
+        if not len(block):
+            return
+        triggers = np.ascontiguousarray(block["trigger"])
+        slots = self._slots(run, triggers, now, out)
+        if slots is None:  # more new triggers at once than may be open
+            half = len(block) // 2
+            self.accept(run, block[:half], origin[:half], now, out)
+            self.accept(run, block[half:], origin[half:], now, out)
+            return
+        forgotten = slots == UNKNOWN
+        if forgotten.any():
+            # Known a moment ago, its place was taken by a number a whole window ahead in the same block.
+            self.set_aside(block[forgotten], origin[forgotten], run.run, AsideReason.OLDER)
+            block, origin, slots = block[~forgotten], origin[~forgotten], slots[~forgotten]
+        closed = slots == CLOSED
+        if closed.any():
+            self.merge(run, block[closed], origin[closed], now)
+            block, origin, slots = block[~closed], origin[~closed], slots[~closed]
+        if len(block):
+            self._put(run, block, origin, slots, now)
+
+    def _slots(self, run: OpenRun, triggers: Array, now: Instant, out: list[ClosedBlock]) -> Array | None:
+        """The slot of each reading's trigger, opening those that are new; None if these are too many."""
+        slots = run.window.slots(triggers)
+        unknown = slots == UNKNOWN
+        if not unknown.any():
+            return slots
+        new = _distinct(triggers[unknown])
+        if len(new) > max(1, self._max_open // 2):
+            return None
+        self._open(run, new, now, out)
+        return run.window.slots(triggers)
+
+    def _open(self, run: OpenRun, triggers: Array, now: Instant, out: list[ClosedBlock]) -> None:
+        occupied = run.window.occupied(triggers)
+        if len(occupied):
+            self.close(occupied, now, out)
+        missing = self.pool.missing_slots(len(triggers))
+        if missing:
+            self.close(self.pool.oldest(missing), now, out)
+        if run.window.would_forget(triggers):
+            self.tell_counts(now, out, every=True)
+        run.window.open(triggers, self.pool.take(run.run, triggers, now.utc_ns, now.monotonic_ns))
+        self.counts.opened += len(triggers)
+        self.counts.skipped += run.window.take_more_skipped()
+
+    def _put(self, run: OpenRun, block: Array, origin: Origin, slots: Array, now: Instant) -> None:
+        """Put readings into open triggers; those that become complete are closed at the end of the step."""
+        taken, touched = self.pool.scatter(slots, block)
+        accepted = int(np.count_nonzero(taken))
+        waits = taken
+        if accepted < len(block):
+            others = np.flatnonzero(~taken)
+            same = self.pool.is_same(slots[others], block[others])
+            copies = self.pool.is_copy(slots[others], block[others])
+            double = self._are_doubles(run, block[others], origin[others], same, copies)
+            np.add.at(self.pool.duplicates, slots[others[double]], 1)
+            waits = taken.copy()
+            waits[others[double]] = True
+        self.receipts.wait_in_slots(slots[waits], origin[waits])
+        self.counts.accepted += accepted
+        self.pool.last_received[touched] = now.utc_ns
+        self._touched.append(touched)
+
+    def merge(self, run: OpenRun, block: Array, origin: Origin, now: Instant) -> None:
+        """Merge readings of closed triggers."""
+        keep = run.window.is_missing(block)
+        if not keep.all():
+            others = np.flatnonzero(~keep)
+            keep[others] = self._are_doubles(run, block[others], origin[others], run.window.is_within(block[others]))
+        self.receipts.wait_in_next_block(origin[keep])
+        merged = run.window.merge(block[keep], now.utc_ns)
+        self.counts.accepted += len(merged.late)
+        self.counts.late += len(merged.late)
+        self.unplaced.merge(merged)
+
+    def _are_doubles(
+        self, run: OpenRun, block: Array, origin: Origin, same_time: Array, copies: Array | None = None
+    ) -> Array:
+        """Which readings came before, of those whose place is taken; the others are set aside: bool, shape (n,).
+
+        An epoch, or the time, says which reading it is; but one whose number in its session is new is another, unless
+        it is a copy, byte for byte, of what is there. What is there of an open trigger came in this process, in which
+        no session repeats a number.
+        """
+        new = self.sessions.is_new(origin) if copies is None else self.sessions.are_of_any(origin) & ~copies
+        double = ((block["epoch"] != 0) | same_time) & ~new
+        self.set_aside(block[new], origin[new], run.run, AsideReason.CONFLICT)
+        odd = ~double & ~new
+        self.set_aside(block[odd], origin[odd], run.run, AsideReason.AMBIGUOUS)
+        self.counts.duplicate += int(np.count_nonzero(double))
+        self.doubles = join([self.doubles, block[-DOUBLES_KEPT:]])[-DOUBLES_KEPT:]
+        return np.asarray(double)
+
+    def are_far(self, run: OpenRun, block: Array) -> Array:
+        """Which readings are of triggers outside the window, and of none that is remembered: bool, shape (n,)."""
+        far = run.progress.is_far(block["trigger"])
+        return far & (run.window.slots(block["trigger"]) == UNKNOWN) if far.any() else far
+
+    def take_placed(self, run: int, triggers: Array) -> Array:
+        """How many numbers were skipped right before triggers, ascending, that the database has from now on.
+
+        Returns int64, shape (n,); -1 where nothing is known of their gap.
+        """
+        found = self._note_placed(run, triggers)  # an earlier process may have set them aside
+        if found is None:
+            return np.full(len(triggers), -1, np.int64)
+        skipped = [found.window.take_placed(trigger) for trigger in triggers.tolist()]
+        return np.array([-1 if each is None else each for each in skipped], np.int64)
+
+    def _note_placed(self, run: int, triggers: Array) -> OpenRun | None:
+        """Take note of triggers, ascending, that the database is to have, in the run, if it is open; return that."""
+        found = next((each for each in self._runs if each.run == run), None)
+        if found is not None:
+            for trigger in triggers.tolist():  # from below: what is left of a gap belongs to the trigger above
+                found.window.place(trigger)
+            self.counts.skipped += found.window.take_more_skipped()
+        return found
+
+    # --- closing ------------------------------------------------------------------------------------------------
+
+    def close_complete(self, now: Instant, out: list[ClosedBlock]) -> None:
+        """Close what has become complete, with all that is to go with the next closed block."""
+        touched = self._touched
+        slots = NO_SLOTS
+        if touched:
+            slots = self.pool.complete(touched[0] if len(touched) == 1 else np.unique(np.concatenate(touched)))
+            self._touched = []
+        self.close(slots, now, out)
+
+    def take_closed_beside(self) -> OpenRun | None:
+        """A run that is not the current one, in which triggers closed since this was asked last."""
+        run, self._closed_beside = self._closed_beside, None
+        return run
+
+    def end_step(self, now: Instant, out: list[ClosedBlock], before: int) -> None:
+        """Every reading has its place, and all blocks of this step are closed; before: so many were so before that."""
+        if self._has_closed_early and len(out) == before:
+            # The last block closed while readings had no place yet: what is settled with it was not known then.
+            rows = self.sessions.changed(self.pool.taken(), now)
+            out[-1] = replace(out[-1], sessions=np.concatenate([out[-1].sessions, rows]))
+        self._has_closed_early = False
+
+    def tell_counts(self, now: Instant, out: list[ClosedBlock], *, every: bool = False) -> None:
+        """Give out ledger rows in which doubles were counted: a few a second, whatever senders do; or `every` one."""
+        for run in self._runs:
+            while run.window.is_counting and (every or now.monotonic_ns >= self.counts_due_ns):
+                self.counts_due_ns = now.monotonic_ns + COUNTS_EVERY_NS
+                self.unplaced.revise(run.window.counted(COUNTS_MOST))
+                self.close(NO_SLOTS, now, out)
+
+    def close(self, slots: Array, now: Instant, out: list[ClosedBlock]) -> None:
+        """Close these slots and hand out one closed block, with all that waits to go with the next one."""
+        if not len(slots) and self.unplaced.is_empty:
+            return
+        if len(slots) > 1:
+            slots = slots[np.lexsort((self.pool.trigger[slots], self.pool.run[slots]))]
+        self.receipts.close(slots)
+        readings, present, ledger = close_slots(self.pool, slots, now)
+        if len(ledger):
+            self._note_closed(readings, present, ledger, now)
+        sessions = self.sessions.changed(self.pool.taken(), now)
+        out.append(self.unplaced.closed_block(readings, present, ledger, sessions))
+        self._has_closed_early = True
+
+    def _note_closed(self, readings: Array, present: Array, ledger: Array, now: Instant) -> None:
+        """Complete the ledger rows by what their runs know, which take note of them."""
+        numbers = ledger["run"]
+        is_one = numbers[0] == numbers[-1]
+        for number in numbers[:1].tolist() if is_one else np.unique(numbers).tolist():
+            run = self._runs.of_number(number)
+            mine = slice(None) if is_one else slice(*np.searchsorted(numbers, [number, number + 1]))
+            rows = ledger[mine]
+            rows["epoch"] = run.epoch
+            rows["skipped"] = run.window.skipped(rows["trigger"])
+            self.counts.skipped += run.window.newly_skipped(rows["trigger"])
+            run.window.close(rows)
+            run.progress.advance(rows["trigger"], readings["time_ns"][mine], present[mine], now.monotonic_ns)
+            if run is not self._runs.current:
+                self._closed_beside = run
+        missing = int((ledger["expected"] - ledger["arrived"]).sum())
+        incomplete = int(np.count_nonzero(ledger["arrived"] < ledger["expected"])) if missing else 0
+        self.counts.missing += missing
+        self.counts.incomplete += incomplete
+        self.counts.complete += len(ledger) - incomplete
+
+
+def _distinct(values: Array) -> Array:
+    """The distinct values, ascending. Neighbours are mostly equal, so most of the work is one comparison."""
+    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return np.unique(np.concatenate([values[:1], values[changes]]))

@@ -1,0 +1,488 @@
+"""Where sources put readings in: before there is a pipeline into the log alone, and afterwards into both."""
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from daemon.core.monitoring.events import Events
+from daemon.core.outside import Clock
+from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
+from daemon.pipeline.intake.replay import Replay
+from daemon.pipeline.intake_log import (
+    RUN,
+    IntakeFound,
+    IntakeKeeper,
+    IntakeLog,
+    IntakeState,
+    RunKind,
+    Stretches,
+)
+from daemon.pipeline.pipeline import Pipeline
+from schemas.config import Config
+from schemas.readings import Array, InstrumentGroup
+from schemas.sessions import PRIVATE
+from schemas.wire import Ack, ErrorCode, ProtocolError
+
+READ_MOST = 8 * 2**20
+"""Bytes of the log that are put through between two looks at whether there is room."""
+
+TURN = 256
+"""Records that are put through between two turns of the event loop."""
+
+AGAIN_S = 1.0
+
+
+@dataclass(slots=True)
+class _Stream:
+    """What the log has of a session from this process: all from `first` on, whose end is `next`.
+
+    before: all below it is safe without the log when it is acknowledged; 0 where it is safe in any case.
+    synced: what is on the disk ends there.
+    """
+
+    before: int
+    first: int
+    next: int
+    synced: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subscriber:
+    """What a source is told.
+
+    settled: acknowledgements may have moved on. full: backpressure begins (True) or ends. flush: hand on what gathered.
+    moved: connections have other columns from now on, by those they had.
+    """
+
+    settled: Callable[[], None] = lambda: None
+    full: Callable[[bool], None] = lambda is_full: None
+    flush: Callable[[], None] = lambda: None
+    moved: Callable[[dict[int, int]], None] = lambda columns: None
+
+
+class Intake:
+    """One group's way in, from the start of the daemon on.
+
+    Everything but `catch_up` and `end` is called on the event loop and returns at once.
+
+    log: opened, with what was `found` in it; None where no journal is kept: then nothing may come before `catch_up`.
+    connections: for sources: which connection has each session, by `schemas.sessions.session_key`; a newer one takes
+    the place of the older, whichever source it comes in by.
+    """
+
+    def __init__(
+        self,
+        group: InstrumentGroup,
+        *,
+        log: IntakeLog | None = None,
+        found: IntakeFound | None = None,
+        clock: Clock,
+        rng: random.Random,
+        events: Events,
+    ) -> None:
+        self.group = group
+        self.connections: dict[int, Any] = {}
+        self.waiting = 0  # readings that came before there was a pipeline
+        self._now = clock.now
+        self._clock = clock
+        self._rng = rng
+        self._events = events
+        self._pipeline: Pipeline | None = None
+        self._keeper = None if log is None else IntakeKeeper(log, self._on_log)
+        self._found_upto = 0 if log is None else log.next - 1
+        self._doubtful_upto = 0 if found is None else found.doubtful_upto
+        self.stretches = Stretches(() if found is None else found.sessions, self._found_upto)
+        self._streams: dict[int, _Stream] = {}
+        self._unsynced: deque[tuple[int, list[tuple[int, int]]]] = deque()
+        self._acks: dict[int, Ack] = {}  # by column
+        self._column_of: dict[int, int] = {}  # by session, of those who wait for the log
+        # Of each column the session whose readings are kept, and 0 where none are; the last is that of those for which
+        # nobody waits.
+        self._keys = np.zeros(1, np.uint64)
+        self._nobody_next = 0  # the number of the next reading for which nobody waits
+        self._nobody_key = self._private()
+        self._done = np.zeros(0, np.int64)  # by column, before there is a pipeline
+        # By column up to which number its connection sends, since the switch, what was settled before.
+        self._settled_upto: dict[int, int] = {}
+        self._keys[-1] = self._nobody_key
+        self._subscribers: list[Subscriber] = []
+        self._dropped: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        self._is_full = False
+        self._problem: str | None = None
+        self._has_room = asyncio.Event()
+        self._replayed = 0  # the last record that went through
+
+    def start(self) -> None:
+        """Let the log be written from now on."""
+        if self._keeper is not None:
+            self._keeper.start()
+
+    def change(self, config: Config) -> None:
+        """Take over what of a configuration can change while the daemon runs."""
+        if self._keeper is not None:
+            journal = config.journal
+            self._keeper.change_limits(max_bytes=journal.max_bytes, segment_bytes=journal.segment_bytes)
+
+    async def end(self) -> None:
+        """Put on the disk what came; nothing comes any more."""
+        self.look()  # what is in no log does not keep the next start from another layout of the group
+        if self._keeper is not None:
+            await self._keeper.end()
+
+    # --- for sources --------------------------------------------------------------------------------------------
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Tell a source from now on what happens."""
+        self._subscribers.append(subscriber)
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether senders may ask for `spooled`, and for `received`."""
+        return self._keeper is not None if self._pipeline is None else self._pipeline.has_journal
+
+    @property
+    def is_full(self) -> bool:
+        """Whether sources have to hold back."""
+        return self._is_full
+
+    @property
+    def wanted(self) -> int:
+        """With fewer readings than this nothing can become complete."""
+        return self.group.size if self._pipeline is None else self._pipeline.wanted
+
+    def drop(self, reason: str, count: int) -> None:
+        """Count readings that a source had to throw away."""
+        if self._pipeline is None:
+            self._dropped[reason] += count
+        else:
+            self._pipeline.drop(reason, count)
+
+    def note_lost(self, readings: int, reason: str) -> None:
+        """Count readings that are proven lost on their way here."""
+        if self._pipeline is None:
+            self._lost[reason] += readings
+        else:
+            self._pipeline.note_lost(readings, reason)
+
+    def receive(self, block: Array, origin: Origin | None = None) -> None:
+        """Take readings: record dtype, shape (n,); the block's memory may be used again afterwards.
+
+        A timestamp of 0 is replaced by the time of receipt, in place.
+        """
+        times = block["time_ns"]
+        if not times.all():
+            times[times == 0] = self._now().utc_ns
+        if self._pipeline is None:
+            self.waiting += len(block)
+            self._keep(block, Origin.of(-1, 0, len(block)) if origin is None else origin)
+            return
+        if origin is not None and self._settled_upto:
+            block, origin = self._without_settled(block, origin)
+        if origin is not None and self._keys.any():
+            self._keep(block, origin)
+        self._pipeline.receive(block, origin)
+
+    def connect(self, *, ack: Ack, session: int | None = None, first: int = 0, upto: int | None = None) -> Joined:
+        """Let a sender that wants acknowledgements begin, or go on with its session.
+
+        session: `schemas.sessions.session_key`; first: the number of the first reading that the sender still has; upto:
+        that of the first one that it has not sent yet, if it says so.
+
+        Raises:
+            ProtocolError: there are too many sessions.
+        """
+        key = session
+        if key is None and (self._pipeline is None or ack is Ack.RECEIVED):
+            key = self._private()
+        if self._pipeline is None:
+            assert key is not None
+            return self._join(key, ack, first, upto)
+        joined = self._pipeline.connect(spooled=ack is not Ack.COMMITTED, session=key, first=first, upto=upto)
+        self._note_column(joined.column, 0, ack)
+        self._pipeline.keeps(joined.column, None)
+        if ack is Ack.RECEIVED:
+            assert key is not None
+            stream = self._streams.get(key)
+            if stream is None or stream.next != joined.resume:
+                before = 0 if joined.resume == first else joined.resume
+                stream = self._streams[key] = _Stream(before, joined.resume, joined.resume, joined.resume)
+            self._note_column(joined.column, key, ack)
+            self._pipeline.keeps(joined.column, stream.before)
+            self._pipeline.kept(joined.column, stream.synced)
+            self._put_run(key, first, RunKind.JOINED)
+        return joined
+
+    def disconnect(self, column: int, *, ended: bool = False) -> None:
+        """Take note that a sender is gone; ended: it said goodbye, and everything of it is acknowledged."""
+        key = int(self._keys[column])
+        is_over = ended or bool(key & PRIVATE)
+        if key and is_over:
+            self._put_run(key, 0, RunKind.ENDED)
+            self._streams.pop(key, None)
+        self._column_of.pop(key, None)
+        self._keys[column] = 0
+        self._settled_upto.pop(column, None)
+        del self._acks[column]
+        if self._pipeline is not None:
+            self._pipeline.disconnect(column, ended=is_over)
+
+    def acknowledged(self) -> tuple[Array, Array]:
+        """Up to which number each column is settled, and how many of these were refused; see `Receipts`."""
+        if self._pipeline is None:
+            return self._done.copy(), np.zeros_like(self._done)
+        return self._pipeline.acknowledged()
+
+    def _without_settled(self, block: Array, origin: Origin) -> tuple[Array, Origin]:
+        wanted = np.ones(len(block), bool)
+        for column, upto in list(self._settled_upto.items()):
+            mine = origin.column == column
+            wanted &= ~mine | (origin.sequence >= upto)
+            if mine.any() and origin.sequence[mine][-1] >= upto - 1:
+                del self._settled_upto[column]
+        return block[wanted], origin[wanted]
+
+    # --- before there is a pipeline -----------------------------------------------------------------------------
+
+    def _join(self, key: int, ack: Ack, first: int, upto: int | None) -> Joined:
+        """Begin, or go on, without knowing what came before this process: it is sent once more, and found out later."""
+        if key not in self.stretches and len(self.stretches) >= MOST_SESSIONS:
+            raise ProtocolError(
+                ErrorCode.TOO_MANY_CONNECTIONS,
+                f"{MOST_SESSIONS} sessions of this group wait for the database, and no more are taken; connect again"
+                " when it is there",
+            )
+        stream = self._streams.get(key)
+        if stream is None or not stream.first <= first <= stream.next:
+            stream = self._streams[key] = _Stream(0, first, first, first)
+        column = next(k for k in range(len(self._acks) + 1) if k not in self._acks)
+        self._note_column(column, key, ack)
+        self._done = np.pad(self._done, (0, len(self._keys) - 1 - len(self._done)))
+        self._done[column] = stream.synced if ack is Ack.RECEIVED else first
+        if upto is not None:
+            self._put_run(key, upto, RunKind.SENT)
+        self._put_run(key, first, RunKind.JOINED)
+        return Joined(column=column, resume=stream.next)
+
+    def _note_column(self, column: int, key: int, ack: Ack) -> None:
+        self._acks[column] = ack
+        if ack is Ack.RECEIVED and key:
+            self._column_of[key] = column
+        if column >= len(self._keys) - 1:
+            self._keys = np.insert(self._keys, len(self._keys) - 1, np.zeros(column + 16, np.uint64))
+        self._keys[column] = key
+
+    def _private(self) -> int:
+        return PRIVATE | self._rng.getrandbits(63)
+
+    # --- the log ------------------------------------------------------------------------------------------------
+
+    def _keep(self, block: Array, origin: Origin) -> None:
+        """Keep the readings of those columns that are kept."""
+        keys, sequence = self._keys[origin.column], origin.sequence
+        wanted = keys != 0
+        if not wanted.all():
+            keys, sequence, block = keys[wanted], sequence[wanted], block[wanted]
+        if not len(block):
+            return
+        is_nobody = keys == self._nobody_key
+        if is_nobody.any():
+            sequence = sequence.copy()
+            count = int(np.count_nonzero(is_nobody))
+            sequence[is_nobody] = self._nobody_next + np.arange(count)
+            self._nobody_next += count
+        begins = np.flatnonzero((keys[1:] != keys[:-1]) | (sequence[1:] != sequence[:-1] + 1)) + 1
+        starts = np.concatenate([[0], begins])
+        runs = np.zeros(len(starts), RUN)
+        runs["session"], runs["first"] = keys[starts], sequence[starts]
+        runs["count"] = np.diff(np.append(starts, len(block)))
+        runs["kind"] = RunKind.READINGS
+        self._put(runs, block.copy())
+
+    def _put_run(self, key: int, first: int, kind: RunKind) -> None:
+        self._put(np.array([(key, first, 0, kind)], RUN), np.empty(0, self.group.record))
+
+    def _put(self, runs: Array, readings: Array) -> None:
+        assert self._keeper is not None
+        now = self._now()
+        number = self._keeper.put(now.utc_ns, runs, readings)
+        self.stretches.add(number, runs, now.monotonic_ns / 1e9)
+        moved = []
+        for key, first, count, kind in runs.tolist():
+            stream = self._streams.get(key)
+            if stream is not None and kind == RunKind.READINGS:
+                stream.next = first + count
+                moved.append((key, first + count))
+        self._unsynced.append((number, moved))
+        self._look_full()
+
+    def _on_log(self, state: IntakeState) -> None:
+        moved: set[int] = set()
+        while self._unsynced and self._unsynced[0][0] <= state.synced:
+            for key, upto in self._unsynced.popleft()[1]:
+                if key in self._streams:
+                    self._streams[key].synced = upto
+                    moved.add(key)
+        for key in moved & self._column_of.keys():
+            column, synced = self._column_of[key], self._streams[key].synced
+            if self._pipeline is None:
+                self._done[column] = synced
+            else:
+                self._pipeline.kept(column, synced)
+        self.stretches.gone(state.gone, tried=state.tried, skipped=state.skipped)
+        self._note_problem(state.problem)
+        self._look_full()
+        self._settled()
+
+    def _note_problem(self, problem: str | None) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            if problem is None:
+                self._events.info(f"group {self.group.name}: the intake's log is written again")
+            else:
+                self._events.error(
+                    f"group {self.group.name}: {problem}; who waits for `received` is answered when it is committed"
+                )
+
+    def look(self) -> None:
+        """Let go of what is safe elsewhere, a few times a second."""
+        if self._pipeline is not None and self._keeper is not None:
+            safe = self.stretches.safe(self._pipeline)
+            if safe:
+                self._keeper.trim(safe)
+                self._forget(safe)
+                self._look_full()
+
+    def _forget(self, number: int) -> None:
+        """Let go of what was noted of records up to this number, which may never be written now."""
+        while self._unsynced and self._unsynced[0][0] <= number:
+            self._unsynced.popleft()
+        for key in [key for key in self._streams if key not in self.stretches and key not in self._column_of]:
+            del self._streams[key]
+
+    # --- the pipeline -------------------------------------------------------------------------------------------
+
+    async def doubt(self) -> None:
+        """Another daemon may have taken for lost what the log holds: note that, before anything is committed.
+
+        It counts as settled in the database then, and yet goes through assembly.
+        """
+        self._doubtful_upto = self._found_upto
+        if self._keeper is not None and self._found_upto:
+            try:
+                await self._keeper.doubt()
+            except OSError as error:
+                self._events.error(f"group {self.group.name}: the intake's log cannot be written: {error}")
+
+    async def catch_up(self, pipeline: Pipeline) -> None:
+        """Give a pipeline what the log holds, and from then on what comes."""
+        replay = Replay(
+            pipeline,
+            self._clock,
+            self.stretches,
+            found_upto=self._found_upto,
+            doubtful_upto=self._doubtful_upto,
+            own=self._private(),
+        )
+        pipeline.subscribe(settled=self._settled, full=self._pipeline_full)
+        self._pipeline_full(pipeline.is_full)
+        if self._keeper is not None:
+            await self._replay(pipeline, replay, self._keeper)
+        for subscriber in self._subscribers:
+            subscriber.flush()
+        if self._keeper is not None:
+            for received in self._keeper.release():
+                if received.number > self._replayed:
+                    replay.take(received)
+        self._open(pipeline, replay)
+
+    async def _replay(self, pipeline: Pipeline, replay: Replay, keeper: IntakeKeeper) -> None:
+        """Put through what is on the disk, until the rest is in memory."""
+        is_retained = False
+        while True:
+            try:
+                found = await keeper.read(READ_MOST)
+            except OSError as error:
+                self._events.error(f"group {self.group.name}: the intake's log cannot be read: {error}")
+                await asyncio.sleep(AGAIN_S)
+                continue
+            for k, received in enumerate(found, 1):
+                replay.take(received)
+                self._replayed = received.number
+                if not k % TURN:
+                    await asyncio.sleep(0)
+            if is_retained and (not found or self._replayed >= keeper.first_waiting - 1):
+                return
+            if not is_retained and sum(received.nbytes for received in found) < READ_MOST:
+                keeper.retain()
+                is_retained = True
+            await self._has_room.wait()
+
+    def _open(self, pipeline: Pipeline, replay: Replay) -> None:
+        """Let the connections go on with the pipeline's columns."""
+        columns, acks, keys = {}, self._acks, self._keys
+        self._acks, self._keys, self._column_of = {}, np.zeros(1, np.uint64), {}
+        for column, ack in acks.items():
+            key = int(keys[column])
+            stream = self._streams[key]
+            replay.columns.pop(key, None)
+            joined = pipeline.connect(spooled=ack is not Ack.COMMITTED, session=key, first=stream.next)
+            columns[column] = joined.column
+            if joined.resume > stream.next:
+                self._settled_upto[joined.column] = joined.resume
+            self._note_column(joined.column, key if ack is Ack.RECEIVED else 0, ack)
+            if ack is Ack.RECEIVED:
+                pipeline.keeps(joined.column, stream.before)
+                pipeline.kept(joined.column, stream.synced)
+        for key, column in replay.columns.items():
+            pipeline.disconnect(column, ended=bool(key & PRIVATE))
+        for reason, count in self._dropped.items():
+            pipeline.drop(reason, count)
+        for reason, count in self._lost.items():
+            pipeline.note_lost(count, reason)
+        self._pipeline, self.waiting = pipeline, 0
+        if replay.readings:
+            self._events.info(
+                f"group {self.group.name}: {replay.readings} readings of the intake's log went through assembly"
+            )
+        for subscriber in self._subscribers:
+            subscriber.moved(columns)
+        self._look_full()
+
+    # --- what others are told -----------------------------------------------------------------------------------
+
+    @property
+    def log_state(self) -> IntakeState | None:
+        """How far the log is; None where there is none."""
+        return None if self._keeper is None else self._keeper.state
+
+    def parts(self) -> list[Part]:
+        """What of it has to move, for the watchdog."""
+        name = f"the keeper of the intake's log of group {self.group.name}"
+        return [] if self._keeper is None else [self._keeper.part(name)]
+
+    def _settled(self) -> None:
+        for subscriber in self._subscribers:
+            subscriber.settled()
+
+    def _pipeline_full(self, is_full: bool) -> None:
+        if is_full:
+            self._has_room.clear()
+        else:
+            self._has_room.set()
+        self._look_full()
+
+    def _look_full(self) -> None:
+        is_full = (self._keeper is not None and self._keeper.is_full) or (
+            self._pipeline is not None and self._pipeline.is_full
+        )
+        if is_full != self._is_full:
+            self._is_full = is_full
+            for subscriber in self._subscribers:
+                subscriber.full(is_full)

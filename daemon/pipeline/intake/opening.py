@@ -1,0 +1,35 @@
+"""Opening a group's intake, before the database is asked anything."""
+
+from pathlib import Path
+
+from daemon.core.monitoring.events import Events
+from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outside import Outside
+from daemon.pipeline.intake.intake import Intake
+from daemon.pipeline.intake_log import IntakeLog, folder_of
+from daemon.pipeline.journal import JournalError
+from schemas.config import Config
+from schemas.readings import InstrumentGroup
+
+
+async def open_intake(
+    group: InstrumentGroup, config: Config, state_dir: Path, events: Events, *, outside: Outside
+) -> Intake:
+    """Open the intake's log, where a journal is kept, and report what was found.
+
+    Raises:
+        CommandFailed: it cannot be used.
+    """
+    log, found = None, None
+    if config.journal.max_mib:
+        folder, journal = folder_of(state_dir, group.name), config.journal
+        log = IntakeLog(folder, group, outside, max_bytes=journal.max_bytes, segment_bytes=journal.segment_bytes)
+        try:
+            found = await outside.workers.call(log.open)
+        except JournalError as error:
+            raise CommandFailed(str(error)) from None
+        except OSError as error:
+            raise CommandFailed(f"the intake's log in {folder} cannot be used: {reason_of(error)}") from None
+        for copy in found.damaged:
+            events.error(f"group {group.name}: the intake's log is damaged; the bytes are kept in {copy}")
+    return Intake(group, log=log, found=found, clock=outside.clock, rng=outside.rng, events=events)

@@ -1,0 +1,103 @@
+"""Replay: what the intake's log holds goes through assembly, as if its senders sent it again.
+
+What lies behind a gap of its session, as after a power cut, is of those readings that its sender sends again, or of
+those before which the database lost something. It is taken by itself, as readings of a session of the daemon's own.
+"""
+
+import numpy as np
+
+from daemon.core.outside import Clock
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly import Origin
+from daemon.pipeline.intake_log import Received, RunKind, Stretches
+from daemon.pipeline.pipeline import Pipeline
+from schemas.readings import Array
+
+
+class Replay:
+    """Puts records through a pipeline, one after the other.
+
+    stretches: told which numbers the records up to `found_upto`, of an earlier process, have. doubtful_upto: another
+        daemon may have taken for lost, and so for settled, what records up to this number have.
+    own: the key of a session for what is taken by itself.
+    columns: of the receipts, by session.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, clock: Clock, stretches: Stretches, *, found_upto: int, doubtful_upto: int, own: int
+    ) -> None:
+        self._stretches = stretches
+        self._found_upto = found_upto
+        self._doubtful_upto = doubtful_upto
+        self._own = own
+        self._own_next = 0
+        self._number = 0  # of the record that is put through
+        self._sent: dict[int, int] = {}
+        self.columns: dict[int, int] = {}
+        self.readings = 0
+        self._pipeline = pipeline
+        self._clock = clock
+
+    def take(self, received: Received) -> None:
+        """Put through what came together, as of when it came."""
+        moment = Instant(received.received_ns, self._clock.now().monotonic_ns)
+        runs, readings = received.runs, received.readings
+        self.readings += len(readings)
+        self._number = received.number
+        if (runs["kind"] == RunKind.READINGS).all() and len(np.unique(runs["session"])) == len(runs):
+            self._put(runs, readings, moment)
+            return
+        ends = np.cumsum(runs["count"], dtype=np.int64)
+        for k, (session, first, count, kind) in enumerate(runs.tolist()):
+            if kind == RunKind.SENT:
+                # Of an earlier process it says nothing: what came after it may be in closed blocks by now.
+                if received.number > self._found_upto:
+                    self._sent[session] = first
+            elif kind == RunKind.JOINED:
+                self._join(session, first)
+            elif kind == RunKind.READINGS:
+                self._put(runs[k : k + 1], readings[ends[k] - count : ends[k]], moment)
+            elif session in self.columns:
+                self._pipeline.disconnect(self.columns.pop(session), ended=True)
+
+    def _join(self, session: int, first: int) -> int:
+        upto = self._sent.pop(session, None)
+        column = self._pipeline.connect(spooled=True, session=session, first=first, upto=upto).column
+        self.columns[session] = column
+        return column
+
+    def _put(self, runs: Array, readings: Array, moment: Instant) -> None:
+        """Readings of several sessions, one run of each."""
+        columns = [
+            self.columns[session] if session in self.columns else self._join(session, 0)
+            for session in runs["session"].tolist()
+        ]
+        come = self._pipeline.come(np.array(columns))
+        self._note(runs, come)
+        counts = runs["count"].astype(np.int64)
+        starts = np.cumsum(counts) - counts
+        within = np.arange(len(readings)) - np.repeat(starts, counts)
+        sequence = np.repeat(runs["first"], counts) + within
+        is_gap = np.repeat(runs["first"] > come, counts)
+        is_settled = sequence < np.repeat(come, counts)
+        is_new = ~is_gap & ~is_settled
+        again = is_gap | is_settled if self._number <= self._doubtful_upto else is_gap
+        origin = Origin(np.repeat(np.array(columns, np.int32), counts), sequence)
+        if again.any():
+            self._take_by_itself(readings[again], origin[again], moment)
+        if is_new.any():
+            self._pipeline.receive(readings[is_new], origin[is_new], moment)
+
+    def _note(self, runs: Array, come: Array) -> None:
+        for reached, (session, first, count, _) in zip(come.tolist(), runs.tolist(), strict=True):
+            if first > reached:
+                self._pipeline.came_beyond(session, count)
+            elif self._number <= self._found_upto:
+                self._stretches.add_found(session, first + count)
+
+    def _take_by_itself(self, readings: Array, origin: Origin, moment: Instant) -> None:
+        first, self._own_next = self._own_next, self._own_next + len(readings)
+        self._stretches.add_found(self._own, self._own_next)
+        column = self.columns[self._own] if self._own in self.columns else self._join(self._own, 0)
+        own = Origin.of(column, first, len(readings))
+        self._pipeline.take_readings_again(readings, origin, moment, own=own)

@@ -1,0 +1,408 @@
+"""The intake over a real folder, from a start without the database to the switch, through kills and other daemons."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import daemon.pipeline.assembly.sessions as assembled_sessions
+import daemon.pipeline.intake.intake as intake_module
+from backends.memory.store import MemoryStore
+from daemon.core.monitoring.events import Events
+from daemon.pipeline.assembly import Joined, Origin
+from daemon.pipeline.intake import Subscriber, open_intake
+from daemon.pipeline.intake_log import RUN, IntakeLog, RunKind, folder_of, readings_in
+from daemon.pipeline.intake_log.format import Received
+from daemon.pipeline.intake_log.log import ENDING
+from daemon.pipeline.pipeline import Pipeline
+from daemon.pipeline.recovery import ask_store, recover_group, runs_of
+from schemas.batch import Durability, Layout
+from schemas.config import Config
+from schemas.queries import WindowReadings
+from schemas.readings import Array
+from schemas.readings import join as joined_blocks
+from schemas.wire import Ack, ProtocolError
+from tests.support.disks import REAL
+from tests.support.pipelines import FOREVER, eventually
+from tests.support.readings import make_block, make_group, whole
+
+GROUP = make_group()
+CONFIG = Config.model_validate(
+    {
+        "groups": [{"name": "bpm", "count": GROUP.size, "channels": [{"name": "x"}]}],
+        "assembly": {"timeout_ms": 300.0},
+    }
+)
+EPOCH = 77
+
+
+def of_epoch(block: Array) -> Array:
+    block["epoch"] = EPOCH
+    return block
+
+
+class Life:
+    """A daemon's way in, and after `meet` the way on to the database."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events = Events()
+        self.pipeline: Pipeline | None = None
+        self.moved: dict[int, int] = {}
+        self.full: list[bool] = []
+        self._running: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        self.intake = await open_intake(GROUP, CONFIG, self.folder, self.events, outside=REAL)
+        self.intake.start()
+        self.intake.subscribe(Subscriber(moved=self.moved.update, full=self.full.append))
+
+    async def meet(self, store: MemoryStore) -> None:
+        in_store = await ask_store(store, GROUP, CONFIG)
+        recovered = await recover_group(in_store, GROUP, CONFIG, self.folder, self.events, outside=REAL)
+        self.pipeline = Pipeline(
+            GROUP,
+            CONFIG,
+            store,
+            layout=Layout.ROWS,
+            durability=Durability.SYNC,
+            runs=runs_of([recovered]),
+            recovered=recovered,
+            events=self.events,
+            clock=REAL.clock,
+            pinned=self.intake.stretches,
+        )
+        if recovered.was_elsewhere:
+            await self.intake.doubt()
+        self.pipeline.take_again(recovered.again)
+        self._running = asyncio.create_task(self.pipeline.run())
+        await self.intake.catch_up(self.pipeline)
+
+    def look(self) -> None:
+        self.intake.look()
+        if self.pipeline is not None:
+            self.pipeline.look()
+
+    async def until_empty(self) -> None:
+        """Until nothing of the log is on the disk, as all of it is safe elsewhere."""
+
+        def is_empty() -> bool:
+            self.look()
+            return not list(folder_of(self.folder, "bpm").glob(f"*{ENDING}"))
+
+        await eventually(is_empty, "", 30)
+
+    async def end(self) -> None:
+        if self.pipeline is not None and self._running is not None:
+            self.pipeline._disarm()
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+            await self.pipeline.close(0)
+        await self.intake.end()
+
+    def join(self, ack: Ack, session: int | None = None, first: int = 0) -> Joined:
+        return self.intake.connect(ack=ack, session=session, first=first)
+
+    def send(self, column: int, first: int, block: Array) -> None:
+        self.intake.receive(block.copy(), Origin.of(column, first, len(block)))
+
+    def done(self, column: int) -> int:
+        return int(self.intake.acknowledged()[0][column])
+
+    async def acknowledged(self, column: int, upto: int) -> None:
+        def is_done() -> bool:
+            self.look()
+            return self.done(column) >= upto
+
+        await eventually(is_done, "", 30)
+        assert self.done(column) == upto
+
+
+@asynccontextmanager
+async def living(folder: Path, store: MemoryStore | None = None) -> AsyncIterator[Life]:
+    life = Life(folder)
+    await life.begin()
+    try:
+        if store is not None:
+            await life.meet(store)
+        yield life
+    finally:
+        await life.end()
+
+
+def killed(life: Life, to: Path) -> Path:
+    """What kill -9 leaves at this moment."""
+    shutil.copytree(life.folder, to)
+    return to
+
+
+def new_store() -> MemoryStore:
+    return MemoryStore({"bpm": GROUP})
+
+
+async def stored(store: MemoryStore) -> list[tuple[int, int]]:
+    start, end = FOREVER
+    rows = await store.ask(WindowReadings(group=GROUP, start_ns=start, end_ns=end))
+    return sorted(rows[["trigger", "instrument"]].tolist())
+
+
+def keys(*triggers: int) -> list[tuple[int, int]]:
+    return [(trigger, instrument) for trigger in triggers for instrument in range(GROUP.size)]
+
+
+def log_of(folder: Path, *records: list[tuple[int, int, RunKind, Array]]) -> None:
+    """Write a log as an earlier process left it: for each record its runs."""
+    log = IntakeLog(folder_of(folder, "bpm"), GROUP, REAL, max_bytes=2**30, segment_bytes=2**20)
+    log.open()
+    for number, record in enumerate(records, log.next):
+        runs = np.array([(session, first, len(block), kind) for session, first, kind, block in record], RUN)
+        readings = joined_blocks([block for *_, block in record])
+        log.append([Received(number=number, received_ns=REAL.clock.now().utc_ns, runs=runs, readings=readings)])
+    log.sync()
+    log.close()
+
+
+NOTHING = np.empty(0, GROUP.record)
+
+
+async def test_before_the_database_answers_only_received_is_acknowledged(tmp_path: Path) -> None:
+    store = new_store()
+    async with living(tmp_path) as life:
+        columns = [life.join(Ack.RECEIVED, 1).column, life.join(Ack.SPOOLED, 2).column, life.join(Ack.COMMITTED).column]
+        parts = [of_epoch(whole(GROUP, 1, 2))[at] for at in (slice(0, 4), slice(4, 8), slice(8, 10))]
+        for column, part in zip(columns, parts, strict=True):
+            life.send(column, 0, part)
+        life.intake.receive(of_epoch(whole(GROUP, 3)))  # as datagrams come
+        await life.acknowledged(columns[0], 4)
+        assert [life.done(column) for column in columns] == [4, 0, 0]
+        await life.meet(store)
+        assert life.done(life.moved[columns[0]]) == 4
+        for column, part in zip(columns, parts, strict=True):
+            await life.acknowledged(life.moved[column], len(part))
+        assert await stored(store) == keys(1, 2, 3)
+        await life.until_empty()
+
+
+async def test_several_starts_without_the_database_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> None:
+    store, folder = new_store(), tmp_path / "0"
+    records = of_epoch(whole(GROUP, *range(1, 9)))
+    for k in range(4):
+        async with living(folder) as life:
+            # Of what the life before took, its sender knows of the first five only.
+            first = max(0, 10 * k - 5)
+            joined = life.join(Ack.RECEIVED, 1, first)
+            assert joined.resume == first
+            life.send(joined.column, first, records[first : 10 * k + 10])
+            life.intake.receive(of_epoch(whole(GROUP, 101 + k)))
+            await life.acknowledged(joined.column, 10 * k + 10)
+            await eventually(lambda life=life: life.intake.log_state.synced == life.intake._keeper.next - 1)
+            folder = killed(life, tmp_path / str(k + 1))
+    async with living(folder, store) as life:
+        joined = life.join(Ack.RECEIVED, 1, 40)
+        assert (joined.resume, joined.lost) == (40, 0)
+        await life.until_empty()
+    assert await stored(store) == keys(*range(1, 9), *range(101, 105))
+
+
+async def test_what_lies_behind_a_gap_and_is_sent_again_is_stored_once(tmp_path: Path) -> None:
+    """A power cut took 5 to 9 and left 10 to 14, which nobody had been told of: the resend counted as another reading,
+    and the log was never trimmed again."""
+    records, store = of_epoch(whole(GROUP, 1, 2, 3, 4)), new_store()
+    log_of(
+        tmp_path,
+        [(1, 0, RunKind.JOINED, NOTHING)],
+        [(1, 0, RunKind.READINGS, records[:5])],
+        [(1, 10, RunKind.READINGS, records[10:15])],
+    )
+    async with living(tmp_path, store) as life:
+        assert life.pipeline is not None
+        joined = life.join(Ack.RECEIVED, 1, 5)
+        assert (joined.resume, joined.lost) == (5, 0)
+        await eventually(lambda: life.pipeline.figures().committed.triggers >= 2)
+        life.send(joined.column, 5, records[5:])
+        await life.acknowledged(joined.column, 20)
+        await life.until_empty()
+        assert life.pipeline.figures().letters_aside == 0
+    assert await stored(store) == keys(1, 2, 3, 4)
+
+
+async def test_a_gap_whose_sender_never_comes_back_does_not_keep_the_log(tmp_path: Path) -> None:
+    records, store, nobody = of_epoch(whole(GROUP, 1, 2, 3)), new_store(), 1 << 63 | 5
+    log_of(
+        tmp_path,
+        [(nobody, 0, RunKind.READINGS, records[:5])],
+        [(nobody, 10, RunKind.READINGS, records[10:])],
+        [(8, 0, RunKind.JOINED, NOTHING), (8, 5, RunKind.READINGS, records[5:6])],
+    )
+    async with living(tmp_path, store) as life:
+        await life.until_empty()
+    assert await stored(store) == [*keys(1), (2, 0), *keys(3)]
+
+
+async def test_what_is_refused_behind_a_gap_is_refused_again(tmp_path: Path) -> None:
+    """The daemon could not start: it looked for an instrument that there is none of."""
+    store, bad = new_store(), of_epoch(make_block(GROUP, [(9, 99)]))
+    log_of(tmp_path, [(5, 7, RunKind.READINGS, joined_blocks([bad, of_epoch(whole(GROUP, 1))]))])
+    async with living(tmp_path, store) as life:
+        await life.until_empty()
+        assert life.pipeline is not None
+        assert life.pipeline.figures().assembled.refused == {"unknown_instrument": 1}
+    assert await stored(store) == keys(1)
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["at once", "after another start"])
+async def test_what_another_daemon_took_for_lost_is_stored(tmp_path: Path, is_killed: bool) -> None:
+    """After a first commit of its own the daemon believed that its sessions were settled by what the other had."""
+    store, records = new_store(), of_epoch(whole(GROUP, 1, 2, 3))
+    async with living(tmp_path / "a") as life:
+        column = life.join(Ack.RECEIVED, 1).column
+        life.send(column, 0, records[:10])
+        await life.acknowledged(column, 10)
+        back = killed(life, tmp_path / "a again")
+    async with living(tmp_path / "b", store) as life:
+        joined = life.join(Ack.RECEIVED, 1, 10)
+        assert joined.lost == 0  # nobody knows of the session
+        life.send(joined.column, 10, records[10:])
+        await life.acknowledged(joined.column, 15)
+        await life.until_empty()
+    if is_killed:
+        life = Life(back)
+        await life.begin()
+        life.intake._replay = lambda *_: asyncio.Event().wait()  # killed before anything of the log went through
+        meeting = asyncio.create_task(life.meet(store))
+        await eventually(lambda: life.pipeline is not None)
+        life.pipeline.receive(of_epoch(whole(GROUP, 4)))
+        await eventually(lambda: life.pipeline.figures().committed.triggers == 1)
+        meeting.cancel()
+        await asyncio.gather(meeting, return_exceptions=True)
+        again = killed(life, tmp_path / "a once more")
+        await life.end()
+        back = again
+    async with living(back, store) as life:
+        await life.until_empty()
+    assert await stored(store) == keys(*range(1, 5 if is_killed else 4))
+
+
+async def test_a_sender_amid_what_is_settled_already_goes_on_behind_it(tmp_path: Path) -> None:
+    """What it sent after the switch was taken once more, and its session went back."""
+    store, records = new_store(), whole(GROUP, *range(1, 7))  # without an epoch nothing but numbers tells a double
+    async with living(tmp_path, store) as life:
+        column = life.join(Ack.COMMITTED, 1).column
+        life.send(column, 0, records[:20])
+        await life.acknowledged(column, 20)
+    async with living(tmp_path) as life:
+        joined = life.join(Ack.COMMITTED, 1)  # it was told of nothing
+        assert joined.resume == 0
+        life.send(joined.column, 0, records[:8])
+        await life.meet(store)
+        column = life.moved[joined.column]
+        assert life.done(column) == 20
+        life.send(column, 8, records[8:13])
+        assert life.done(column) == 20
+        life.send(column, 13, records[13:])
+        await life.acknowledged(column, 30)
+        assert life.pipeline is not None
+        figures = life.pipeline.figures()
+        assert (figures.assembled.duplicate, figures.assembled.aside) == (0, {})
+    assert await stored(store) == keys(*range(1, 7))
+
+
+async def test_a_log_with_more_sessions_than_are_remembered_goes_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon could never start again."""
+    monkeypatch.setattr(assembled_sessions, "MOST_SESSIONS", 3)
+    store, records = new_store(), of_epoch(whole(GROUP, 1, 2))
+    log_of(tmp_path, *[[(1000 + k, 0, RunKind.READINGS, records[k : k + 1])] for k in range(10)])
+    async with living(tmp_path, store) as life:
+        with pytest.raises(ProtocolError, match="3 sessions of this group"):
+            life.join(Ack.COMMITTED, 1)
+        await life.until_empty()
+
+        def has_room() -> bool:
+            life.look()
+            try:
+                return life.join(Ack.COMMITTED, 1).resume == 0
+            except ProtocolError:
+                return False
+
+        await eventually(has_room, "", 30)
+    assert await stored(store) == keys(1, 2)
+
+
+async def test_before_the_database_answers_there_is_an_end_to_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake_module, "MOST_SESSIONS", 3)
+    store, records = new_store(), of_epoch(whole(GROUP, 1))
+    async with living(tmp_path) as life:
+        for k in range(3):
+            column = life.join(Ack.RECEIVED).column
+            life.send(column, 0, records[k : k + 1])
+            life.intake.disconnect(column)
+        with pytest.raises(ProtocolError, match="3 sessions of this group wait for the database"):
+            life.join(Ack.RECEIVED)
+        life.intake.receive(records[3:])  # who has no session takes no place
+        await life.meet(store)
+        await life.until_empty()
+    assert await stored(store) == keys(1)
+
+
+async def test_connections_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
+    store = new_store()
+    async with living(tmp_path, store) as life:
+        for trigger in range(1, 200):
+            column = life.join(Ack.RECEIVED).column
+            life.send(column, 0, of_epoch(whole(GROUP, trigger)))
+            life.intake.disconnect(column, ended=trigger % 2 == 0)
+        await life.until_empty()
+
+        def is_forgotten() -> bool:
+            life.look()
+            return not (len(life.intake.stretches) or life.intake._streams or len(life.pipeline._assembly.sessions))
+
+        await eventually(is_forgotten, "", 30)
+        assert not life.intake._unsynced
+    assert await stored(store) == keys(*range(1, 200))
+
+
+async def test_a_disk_that_fails_costs_only_the_acknowledgement_of_what_is_received(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store()
+    async with living(tmp_path, store) as life:
+
+        def failing(*_: object) -> None:
+            raise OSError(5, "input/output error")
+
+        monkeypatch.setattr(life.intake._keeper._log, "append", failing)
+        received, committed = life.join(Ack.RECEIVED, 1).column, life.join(Ack.COMMITTED, 2).column
+        for k in range(40):
+            block = of_epoch(whole(GROUP, k + 1))
+            life.send(received, 2 * k, block[:2])
+            life.send(committed, 3 * k, block[2:])
+        await life.acknowledged(committed, 120)
+        await life.acknowledged(received, 80)  # they are committed, after all
+
+        def is_let_go() -> bool:
+            life.look()
+            return not life.intake._unsynced and not len(life.intake.stretches)
+
+        await eventually(is_let_go, "", 30)
+        assert life.full == []
+    assert await stored(store) == keys(*range(1, 41))
+
+
+async def test_a_daemon_that_ended_in_order_leaves_an_empty_log(tmp_path: Path) -> None:
+    """Else a group could not be changed, or taken out, after its end."""
+    store = new_store()
+    async with living(tmp_path, store) as life:
+        column = life.join(Ack.RECEIVED, 1).column
+        life.send(column, 0, of_epoch(whole(GROUP, 1)))
+        await eventually(lambda: life.pipeline.figures().committed.triggers == 1)
+        await eventually(lambda: life.intake.log_state.synced > 1)
+    assert readings_in(folder_of(tmp_path, "bpm"), REAL.disk) == 0
