@@ -454,6 +454,7 @@ class Intake:
         for subscriber in self._subscribers:
             subscriber.moved(columns)
         self._look_full()
+        self._settled()  # what was committed while the log went through was told to nobody
 
     # --- what others are told -----------------------------------------------------------------------------------
 

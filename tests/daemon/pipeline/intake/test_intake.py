@@ -187,6 +187,17 @@ async def test_before_the_database_answers_only_received_is_acknowledged(tmp_pat
         await life.until_empty()
 
 
+async def test_what_is_committed_while_the_log_goes_through_is_told_after_the_switch(tmp_path: Path) -> None:
+    """A sender that had sent all of its readings was not told until another's were committed."""
+    told: list[str] = []
+    async with living(tmp_path) as life:
+        column = life.join(Ack.COMMITTED, 1).column
+        life.intake.subscribe(Subscriber(moved=lambda _: told.append("moved"), settled=lambda: told.append("settled")))
+        life.send(column, 0, whole(GROUP, 1))
+        await life.meet(new_store())
+        assert told[-2:] == ["moved", "settled"]
+
+
 async def test_several_starts_without_the_database_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> None:
     store, folder = new_store(), tmp_path / "0"
     records = of_epoch(whole(GROUP, *range(1, 9)))

@@ -11,7 +11,7 @@ from daemon.client.sender import Sender
 from daemon.pipeline.assembly import sessions as assembled_sessions
 from daemon.web import keepalive
 from schemas.wire import NUMBER_MAX, RECORD_NUMBER_MAX, parse_answer
-from tests.daemon.sources.tcp.test_tcp import Client, listening
+from tests.daemon.sources.tcp.test_tcp import ANSWER_WITHIN_S, Client, listening
 from tests.support.pipelines import Logger, eventually, logging_to_memory
 from tests.support.readings import make_block, make_group, whole
 from tests.support.vanishing import vanish
@@ -39,7 +39,7 @@ def cut(client: Client) -> None:
 
 
 async def frame(client: Client) -> tuple[int, int]:
-    done, refused = struct.unpack("<QQ", await asyncio.wait_for(client.reader.readexactly(16), 5))
+    done, refused = struct.unpack("<QQ", await asyncio.wait_for(client.reader.readexactly(16), ANSWER_WITHIN_S))
     return done, refused
 
 

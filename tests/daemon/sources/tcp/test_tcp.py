@@ -23,7 +23,7 @@ OTHER = make_group(2, "toroid")
 
 
 ON_BOTH_LOOPS = True
-
+ANSWER_WITHIN_S = 60
 
 class Client:
     """A sender that does just what it is told."""
@@ -33,7 +33,7 @@ class Client:
 
     async def greet(self, text: str = "TRIGGERLOG/1 group=bpm ack=committed") -> str:
         self.writer.write(text.encode() + b"\n")
-        return (await asyncio.wait_for(self.reader.readline(), 5)).decode()
+        return (await asyncio.wait_for(self.reader.readline(), ANSWER_WITHIN_S)).decode()
 
     def send(self, block: Array) -> None:
         self.writer.write(block.tobytes())
@@ -41,13 +41,13 @@ class Client:
     async def acknowledged(self, count: int) -> int:
         """Read acknowledgements until so many records are done; return how many were refused."""
         while True:
-            done, refused = struct.unpack("<QQ", await asyncio.wait_for(self.reader.readexactly(16), 5))
+            done, refused = struct.unpack("<QQ", await asyncio.wait_for(self.reader.readexactly(16), ANSWER_WITHIN_S))
             assert done <= count
             if done == count:
                 return refused
 
     async def ended(self) -> bytes:
-        return await asyncio.wait_for(self.reader.read(), 5)
+        return await asyncio.wait_for(self.reader.read(), ANSWER_WITHIN_S)
 
     async def close(self) -> None:
         self.writer.close()

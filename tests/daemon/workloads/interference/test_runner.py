@@ -54,6 +54,6 @@ async def test_an_experiment_that_is_being_reported_cannot_be_stopped(tmp_path: 
     run.state, run.problem = RunState.FAILED, "the readers are away"
     runner._start(report(), "experiment made")
     with pytest.raises(KeyError):
-        await asyncio.wait_for(runner.stop(), 1)
+        await asyncio.wait_for(runner.stop(), 30)
     assert run.problem == "the readers are away"
     reporting.set()
