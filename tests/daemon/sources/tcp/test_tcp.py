@@ -25,6 +25,7 @@ OTHER = make_group(2, "toroid")
 ON_BOTH_LOOPS = True
 ANSWER_WITHIN_S = 60
 
+
 class Client:
     """A sender that does just what it is told."""
 
