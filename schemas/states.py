@@ -99,3 +99,8 @@ class AsideReason(IntEnum):
     AMBIGUOUS = 3  # a reading of that number is there, and nothing proves that this is the same
     CONFLICT = 4  # a reading of that number is there, and this one is another
     EPOCH = 5  # its epoch is older than those that are remembered, or there are too many new ones
+    DOUBTFUL = 6  # a reading of that number is there, and only a comparison tells whether this one is the same
+
+
+FOR_THE_DATABASE = (AsideReason.OLDER, AsideReason.DOUBTFUL)
+"""The database tells where such readings go, if their run is known."""

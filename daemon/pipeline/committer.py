@@ -21,7 +21,7 @@ from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, nothing_o
 from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.placer import Placer, apart
+from daemon.pipeline.placer import Asked, Placer, apart
 from daemon.pipeline.placing import (
     Placed,
     late_to_place,
@@ -31,7 +31,7 @@ from daemon.pipeline.placing import (
 from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
-from schemas.queries import LedgerNeighbours, LedgerRows, LedgerTail
+from schemas.queries import LedgerTail
 from schemas.readings import Array, InstrumentGroup
 from schemas.states import AsideReason
 
@@ -49,6 +49,7 @@ ASIDE_REASONS = {
     AsideReason.AMBIGUOUS: "a reading of that instrument and trigger is there, and nothing proves that it is the same",
     AsideReason.CONFLICT: "another reading of that instrument and trigger is there",
     AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
+    AsideReason.DOUBTFUL: "a reading of that instrument and trigger is there, and its run is unknown",
 }
 """Why what assembly set aside is a dead letter."""
 
@@ -69,7 +70,8 @@ class CommitCounts:
     readings: int = 0
     dead_triggers: int = 0
     dead_readings: int = 0
-    placed: int = 0  # readings that assembly had set aside for triggers older than it remembers
+    placed: int = 0  # readings that assembly had set aside for the database to tell where they go
+    placed_doubtful: int = 0  # of these, those that were doubtful
     placed_recovered: int = 0  # the same of blocks that an earlier process closed
     placed_doubles: int = 0  # readings that were there already, of these and of late ones
 
@@ -79,6 +81,7 @@ class CommitCounts:
             self.placed_recovered += sign * placed.aside
         else:
             self.placed += sign * placed.aside
+            self.placed_doubtful += sign * placed.doubtful
         self.placed_doubles += sign * placed.doubles
 
 
@@ -378,7 +381,7 @@ class Committer:
             await self._keep_aside(waiting)
         return blocks
 
-    async def _ask(self, query: LedgerRows | LedgerNeighbours) -> Array:
+    async def _ask(self, query: Asked) -> Array:
         """Ask the store, again for as long as it is not available."""
         backoff = self._backoff()
         while True:

@@ -68,9 +68,10 @@ class PipelineFigures:
     @property
     def aside(self) -> dict[str, int]:
         """Readings for no trigger that is known, by reason, without those that the database could place."""
-        aside = dict(self.assembled.aside)
-        if self.committed.placed:
-            aside["older"] = aside.get("older", 0) - self.committed.placed
+        aside, doubtful = dict(self.assembled.aside), self.committed.placed_doubtful
+        for reason, placed in (("older", self.committed.placed - doubtful), ("doubtful", doubtful)):
+            if placed:
+                aside[reason] = aside.get(reason, 0) - placed
         return aside
 
     @property

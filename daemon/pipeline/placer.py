@@ -1,4 +1,4 @@
-"""The placer: readings set aside as older than the window go where the ledger of the database says."""
+"""The placer: readings set aside as older than the window, or as doubtful, go where the database says."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -7,16 +7,29 @@ import numpy as np
 
 from backends.columns.filling import readings_in
 from daemon.core.outside import Clock
+from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.backlog import Waiting
 from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.gaps import with_gaps
-from daemon.pipeline.placing import TRIGGERS_AT_ONCE, Placed, also_ambiguous, place, to_place, with_rows_of, without
-from schemas.batch import ClosedBlock
+from daemon.pipeline.placing import (
+    TRIGGERS_AT_ONCE,
+    Placed,
+    also_set_aside,
+    comparable,
+    place,
+    readings_of_run,
+    to_place,
+    with_rows_of,
+    without,
+)
+from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import own_rows
-from schemas.queries import LedgerNeighbours, LedgerRows
+from schemas.queries import LedgerNeighbours, LedgerRows, TriggersReadings
 from schemas.readings import Array, InstrumentGroup, join
+from schemas.states import AsideReason
 
-Ask = Callable[[LedgerRows | LedgerNeighbours], Awaitable[Array]]
+Asked = LedgerRows | LedgerNeighbours | TriggersReadings
+Ask = Callable[[Asked], Awaitable[Array]]
 
 
 class Placer:
@@ -37,41 +50,66 @@ class Placer:
         chosen = to_place(last.block)
         if last.block.aside is None or not chosen.any():
             return last
-        readings, runs = last.block.aside.readings[chosen], last.block.aside.run[chosen]
-        parts, doubles, odd = [without(last.block, chosen)], 0, [readings[:0]]
-        for run in np.unique(runs).tolist():
-            block, there, others = await self._place(run, readings[runs == run], last.block)
+        aside = last.block.aside[chosen]
+        parts, doubles, left = [without(last.block, chosen)], 0, np.zeros(len(aside.run), bool)
+        for run in np.unique(aside.run).tolist():
+            mine = np.flatnonzero(aside.run == run)
+            block, double, odd, other = await self._place(run, aside[mine], last.block)
             parts.append(block)
-            doubles += there
-            odd.append(others)
-        parts[0] = also_ambiguous(parts[0], join(odd))
+            doubles += int(np.count_nonzero(double))
+            left[mine[odd | other]] = True
+            parts[0] = also_set_aside(parts[0], aside.readings[mine[odd]], AsideReason.AMBIGUOUS)
+            parts[0] = also_set_aside(parts[0], aside.readings[mine[other]], AsideReason.CONFLICT)
         block = merge(parts)
         placed = Placed(
             # The others were late, and count as set aside where they are that now.
-            aside=len(readings) - sum(map(len, odd)) - (last.readings - readings_in(last.block)),
+            aside=int(np.count_nonzero(~left)) - (last.readings - readings_in(last.block)),
+            doubtful=int(np.count_nonzero(~left & (aside.reason == AsideReason.DOUBTFUL))),
             doubles=doubles,
             triggers=block.triggers - last.block.triggers,
             readings=readings_in(block) - last.readings,
         )
         return replace(last, block=block, readings=readings_in(block), placed=placed)
 
-    async def _place(self, run: int, readings: Array, within: ClosedBlock) -> tuple[ClosedBlock, int, Array]:
-        """Place readings of one run; within: the block that they are committed with, whose own rows are newer."""
+    async def _place(self, run: int, aside: Aside, within: ClosedBlock) -> tuple[ClosedBlock, Array, Array, Array]:
+        """Place readings of one run; within: the block that they are committed with, whose own rows are newer.
+
+        Returns the block to commit, and which readings are doubles, which are left since nothing proves that they
+        belong there, and which since another reading is there: bool, shape (n,).
+        """
+        readings = aside.readings
         triggers = np.unique(readings["trigger"])
-        rows = []
-        for start in range(0, len(triggers), TRIGGERS_AT_ONCE):
-            some = tuple(triggers[start : start + TRIGGERS_AT_ONCE].tolist())
-            rows.append(await self._ask(LedgerRows(group=self._group, run=run, triggers=some)))
+        rows = [await self._ask(LedgerRows(group=self._group, run=run, triggers=some)) for some in _some(triggers)]
         known = with_rows_of(within, run, triggers, own_rows(rows, self._group.size))
-        block, doubles, odd = place(self._group, run, readings, known, self._clock.now())
+        block, double, odd = place(self._group, run, readings, known, self._clock.now())
         if block.triggers:
             block.ledger["skipped"] = self._note_placed(run, block.ledger["trigger"])
             block = await with_gaps(block, within, self._neighbours)
-        return block, doubles, odd
+        other = double & (aside.reason == AsideReason.DOUBTFUL)
+        if other.any():
+            other[other] = ~await self._are_there(run, readings[other], [within, block])
+        return block, double & ~other, odd, other
+
+    async def _are_there(self, run: int, readings: Array, blocks: list[ClosedBlock]) -> Array:
+        """Which readings of a run the database has, or gets with these blocks, as they are: bool, shape (n,)."""
+        wanted = [
+            TriggersReadings(group=self._group, run=run, triggers=some)
+            for some in _some(np.unique(readings["trigger"]))
+        ]
+        there = [*(readings_of_run(block, run) for block in blocks), *[await self._ask(query) for query in wanted]]
+        record = self._group.record
+        found = ReadingSet(join([comparable(each, record) for each in there]))
+        return found.have(comparable(readings, record))
 
     async def _neighbours(self, run: int, trigger: int) -> Array:
         rows = await self._ask(LedgerNeighbours(group=self._group, run=run, trigger=trigger))
         return own_rows([rows], self._group.size)
+
+
+def _some(triggers: Array) -> list[tuple[int, ...]]:
+    """The triggers, as many at once as one question may have."""
+    starts = range(0, len(triggers), TRIGGERS_AT_ONCE)
+    return [tuple(triggers[start : start + TRIGGERS_AT_ONCE].tolist()) for start in starts]
 
 
 def apart(blocks: list[Waiting]) -> list[list[Waiting]]:

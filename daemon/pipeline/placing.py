@@ -5,6 +5,7 @@ known, and whether the trigger is there, and which instruments it lacks, is aske
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,20 +16,21 @@ from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
 from daemon.pipeline.assembly.window import missing_in, note_late
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, InstrumentGroup, join
 from schemas.sessions import NO_SESSIONS
-from schemas.states import AsideReason
+from schemas.states import FOR_THE_DATABASE, AsideReason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placed:
     """What placing changed of a block.
 
-    aside: so many readings that assembly had set aside were placed. doubles: so many readings were there already.
-    triggers, readings: so many more the block has now.
+    aside: so many readings that assembly had set aside are no longer that; doubtful: so many of these were doubtful.
+    doubles: so many readings were there already. triggers, readings: so many more the block has now.
     """
 
     aside: int = 0
+    doubtful: int = 0
     doubles: int = 0
     triggers: int = 0
     readings: int = 0
@@ -42,7 +44,7 @@ def to_place(block: ClosedBlock) -> Array:
     """Which of the readings that a block sets aside can be placed: bool, shape (n,)."""
     if block.aside is None:
         return np.empty(0, bool)
-    return np.asarray((block.aside.reason == AsideReason.OLDER) & (block.aside.run > 0))
+    return np.asarray(np.isin(block.aside.reason, FOR_THE_DATABASE) & (block.aside.run > 0))
 
 
 def without(block: ClosedBlock, gone: Array) -> ClosedBlock:
@@ -61,16 +63,18 @@ def late_to_place(block: ClosedBlock) -> ClosedBlock:
     return replace(_also_aside(block, late), late=block.late[:0], late_of=block.late_of[:0], revised=block.revised[:0])
 
 
-def also_ambiguous(block: ClosedBlock, readings: Array) -> ClosedBlock:
-    """The block with these set aside, too: nothing proves that they belong where their run and number say."""
-    return _also_aside(block, Aside.of(readings, 0, AsideReason.AMBIGUOUS)) if len(readings) else block
+def also_set_aside(block: ClosedBlock, readings: Array, reason: AsideReason) -> ClosedBlock:
+    """The block with these set aside, too, for good."""
+    return _also_aside(block, Aside.of(readings, 0, reason)) if len(readings) else block
 
 
 def _also_aside(block: ClosedBlock, more: Aside) -> ClosedBlock:
     return replace(block, aside=Aside.joined([more] if block.aside is None else [block.aside, more]))
 
 
-def place(group: InstrumentGroup, run: int, block: Array, rows: Array, now: Instant) -> tuple[ClosedBlock, int, Array]:
+def place(
+    group: InstrumentGroup, run: int, block: Array, rows: Array, now: Instant
+) -> tuple[ClosedBlock, Array, Array]:
     """Put readings of one run into its triggers, as the database has them now.
 
     Args:
@@ -80,32 +84,58 @@ def place(group: InstrumentGroup, run: int, block: Array, rows: Array, now: Inst
         rows: the ledger rows of these triggers that are there, ascending; ledger dtype.
         now: what is late came by now.
 
-    Returns the block to commit, how many of the readings are there already, and those of which nothing proves that they
-    belong there: the epoch does, or else the time of a trigger that is there.
+    Returns the block to commit; where a reading is already, by what the rows say: bool, shape (n,); and of which
+    readings nothing proves that they belong there: bool, shape (n,). The epoch does, or else the time of a trigger that
+    is there.
     """
     at = np.searchsorted(rows["trigger"], block["trigger"])
     known = np.zeros(len(block), bool)
     if len(rows):
         known = rows["trigger"][np.minimum(at, len(rows) - 1)] == block["trigger"]
-    good = np.where(known, False, block["epoch"] != 0)
-    good[known] = _belong(rows, at[known], block[known])
-    odd, known = block[~good], known[good]
-    block, at = block[good], at[good]
-    readings, present, ledger, new_doubles = _new_triggers(group, run, block[~known], now)
+    odd = np.where(known, False, block["epoch"] == 0)
+    odd[known] = ~_belong(rows, at[known], block[known])
+    new, known = np.flatnonzero(~known & ~odd), np.flatnonzero(known & ~odd)
+    readings, present, ledger, taken = _new_triggers(group, run, block[new], now)
     revised = rows.copy()
-    mine, at = block[known], at[known]
-    late = note_late(revised, at, mine, now.utc_ns)
+    at = at[known]
+    late = note_late(revised, at, block[known], now.utc_ns)
     changed, late_of = np.unique(at[late], return_inverse=True)
     closed = ClosedBlock(
         readings=readings,
         present=present,
         ledger=ledger,
-        late=mine[late],
+        late=block[known[late]],
         late_of=late_of.astype(np.intp),
         revised=revised[changed],
         sessions=NO_SESSIONS,
     )
-    return closed, int(np.count_nonzero(~late)) + new_doubles, odd
+    double = np.zeros(len(block), bool)
+    double[new[~taken]] = double[known[~late]] = True
+    return closed, double, odd
+
+
+def readings_of_run(block: ClosedBlock, run: int) -> Array:
+    """The readings that a block has for triggers of a run, late ones too: record dtype, shape (n,)."""
+    own = block.readings[block.present & (block.ledger["run"] == run)[:, None]]
+    return join([own, block.late[block.revised["run"][block.late_of] == run]])
+
+
+def comparable(readings: Array, record: np.dtype[Any]) -> Array:
+    """Readings of one run, as a store gives them back or as they came, so that the same ones are the same bytes.
+
+    A store keeps no epoch with them, and perhaps neither the sign of a zero nor the bits of a NaN. readings: a dtype
+    with the fields of the record dtype but for the epoch, shape (n,). Returns record dtype, shape (n,).
+    """
+    out = np.zeros(len(readings), record)
+    for name in record.names or ():
+        if name == "epoch":
+            continue
+        values = out[name]
+        values[:] = readings[name]
+        if values.dtype.kind == "f":
+            values[np.isnan(values)] = np.nan
+            values[values == 0] = 0.0
+    return out
 
 
 def with_rows_of(block: ClosedBlock, run: int, triggers: Array, rows: Array) -> Array:
@@ -130,13 +160,13 @@ def _belong(rows: Array, at: Array, block: Array) -> Array:
     return np.asarray(same_epoch | (no_epoch & np.where(is_missing, near, within)))
 
 
-def _new_triggers(group: InstrumentGroup, run: int, block: Array, now: Instant) -> tuple[Array, Array, Array, int]:
-    """Triggers of numbers that were skipped: readings, presence, ledger rows, and how many readings were doubles."""
+def _new_triggers(group: InstrumentGroup, run: int, block: Array, now: Instant) -> tuple[Array, Array, Array, Array]:
+    """Triggers of numbers that were skipped: readings, presence, ledger rows, and which readings are in them."""
     triggers, slot_of = np.unique(block["trigger"], return_inverse=True)
     if not len(triggers):
         size = group.size
         nothing = np.empty((0, size), group.record), np.empty((0, size), bool), np.empty(0, ledger_dtype(size))
-        return *nothing, 0
+        return *nothing, np.empty(0, bool)
     pool = Pool(group, len(triggers))
     pool.missing_slots(len(triggers))  # it grows to have them
     slots = pool.take(run, triggers, now.utc_ns, now.monotonic_ns)
@@ -145,4 +175,4 @@ def _new_triggers(group: InstrumentGroup, run: int, block: Array, now: Instant) 
     readings, present, ledger = close_slots(pool, slots, now)
     first_of_trigger = np.searchsorted(slot_of[order := np.argsort(slot_of, kind="stable")], np.arange(len(triggers)))
     ledger["epoch"] = block["epoch"][order[first_of_trigger]]
-    return readings, present, ledger, int(np.count_nonzero(~taken))
+    return readings, present, ledger, taken

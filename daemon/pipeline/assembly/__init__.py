@@ -4,7 +4,7 @@ In come blocks of readings with the `origin` of each, out go closed blocks. `ass
 are of: `runs` numbers the runs of all groups and `open_runs` has those of this one; in each, `progress` tells which
 readings fit, and `strays` holds back those that do not. `triggers` puts them into their triggers and closes these:
 `pool` has the open ones, `closing` makes their ledger rows, `window` has the closed ones, which late readings still
-find, and `unplaced` what belongs to them or to none. `earlier_letters` knows what is a dead letter when it comes
+find, and `unplaced` what belongs to them or to none. `reading_set` recognises a dead letter when it comes
 again. `receipts`, with `unsettled`, knows up to where each connection is settled, and `sessions` up to where each
 sender's stream is; `in_hand` shows the watch over instruments what is open.
 """

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 import numpy as np
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly.earlier_letters import EarlierLetters
 from daemon.pipeline.assembly.in_hand import InHand
 from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.open_runs import OpenRuns
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.pool import FREE
 from daemon.pipeline.assembly.progress import MOST_TRIGGER, ONE_MOMENT_NS
+from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.runs import Runs
 from daemon.pipeline.assembly.sessions import Sessions
@@ -69,7 +69,7 @@ class Assembly:
         self.group = group
         self.receipts = Receipts()
         self.sessions = Sessions(self.receipts, sessions, stored, claimed, is_uncertain=is_uncertain, pinned=pinned)
-        self._letters = EarlierLetters(np.empty(0, group.record) if letters is None else letters)
+        self._letters = ReadingSet(np.empty(0, group.record) if letters is None else letters)
         self._timeout_ns = timeout_ns
         self._slice = min(SLICE, window // 4)
         self._half = window // 2

@@ -6,19 +6,19 @@ import numpy as np
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.closing import close_slots
-from daemon.pipeline.assembly.earlier_letters import EarlierLetters
 from daemon.pipeline.assembly.in_hand import DOUBLES_KEPT
 from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.open_runs import OpenRuns
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.pool import Pool
+from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.sessions import Sessions
 from daemon.pipeline.assembly.unplaced import Unplaced
 from daemon.pipeline.assembly.window import CLOSED, UNKNOWN
 from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup, join
-from schemas.states import AsideReason
+from schemas.states import FOR_THE_DATABASE, AsideReason
 
 COUNTS_EVERY_NS = 1_000_000_000
 COUNTS_MOST = 2048
@@ -64,7 +64,7 @@ class Triggers:
         runs: OpenRuns,
         receipts: Receipts,
         sessions: Sessions,
-        letters: EarlierLetters,
+        letters: ReadingSet,
     ) -> None:
         self.counts = AssemblyCounts()
         self.sets_aside = True
@@ -92,8 +92,7 @@ class Triggers:
         self.counts.refused[reason] = self.counts.refused.get(reason, 0) + count
 
     def set_aside(self, block: Array, origin: Origin, run: int, reason: AsideReason) -> None:
-        """Set readings aside, with their run if that is known, else 0."""
-        """Let readings that can be put nowhere go on with the next closed block, as such."""
+        """Let readings that can be put nowhere go on with the next closed block, with their run if known, else 0."""
         if not len(block):
             return
         fits = self._fit_aside(block, run, reason)
@@ -106,7 +105,7 @@ class Triggers:
         self.unplaced.set_aside(block, run, reason)
         if reason is AsideReason.OLDER and run and block["epoch"][0]:
             self._note_placed(run, _distinct(block["trigger"]))
-        if self.was_acknowledged and not (reason is AsideReason.OLDER and run):
+        if self.was_acknowledged and not (reason in FOR_THE_DATABASE and run):
             self._letters.add(block)  # its sender may still send it again
         name = reason.name.lower()
         self.counts.aside[name] = self.counts.aside.get(name, 0) + len(block)
@@ -118,7 +117,7 @@ class Triggers:
         if self.sets_aside:
             return self.unplaced.fits(block, run, reason)
         # What an epoch proves to belong to its trigger goes to the database, and not to the dead letters.
-        return np.asarray((block["epoch"] != 0) & (reason is AsideReason.OLDER and run > 0))
+        return np.asarray((block["epoch"] != 0) & (reason in FOR_THE_DATABASE and run > 0))
 
     def accept_near(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         """Accept readings that lie within the window, and set the others aside."""
@@ -199,13 +198,25 @@ class Triggers:
         """Merge readings of closed triggers."""
         keep = run.window.is_missing(block)
         if not keep.all():
-            others = np.flatnonzero(~keep)
-            keep[others] = self._are_doubles(run, block[others], origin[others], run.window.is_within(block[others]))
+            is_within = run.window.is_within(block)
+            doubtful = ~keep & self._are_doubtful(block, origin, is_within, now)
+            self.set_aside(block[doubtful], origin[doubtful], run.run, AsideReason.DOUBTFUL)
+            others = np.flatnonzero(~keep & ~doubtful)
+            keep[others] = self._are_doubles(run, block[others], origin[others], is_within[others])
         self.receipts.wait_in_next_block(origin[keep])
         merged = run.window.merge(block[keep], now.utc_ns)
         self.counts.accepted += len(merged.late)
         self.counts.late += len(merged.late)
         self.unplaced.merge(merged)
+
+    def _are_doubtful(self, block: Array, origin: Origin, same_time: Array, now: Instant) -> Array:
+        """Which readings of sessions may have come in an earlier process, for all that is known: bool, shape (n,).
+
+        They are compared with what the database has in their place; with the time of their receipt for a timestamp they
+        would differ from themselves.
+        """
+        doubtful = self.sessions.are_of_any(origin) & ~self.sessions.is_new(origin)
+        return np.asarray(doubtful & ((block["epoch"] != 0) | same_time) & (block["time_ns"] != now.utc_ns))
 
     def _are_doubles(
         self, run: OpenRun, block: Array, origin: Origin, same_time: Array, copies: Array | None = None

@@ -9,7 +9,7 @@ from daemon.pipeline.closed_blocks import merge
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array, InstrumentGroup
-from schemas.states import AsideReason
+from schemas.states import FOR_THE_DATABASE, AsideReason
 
 A_SECOND = 1024
 """Readings of one instrument set aside in a second; more are refused, or a mad sender would fill the disk."""
@@ -44,7 +44,7 @@ class Unplaced:
 
         What the database can place is no burden, however much comes at once.
         """
-        if reason is AsideReason.OLDER and run:
+        if reason in FOR_THE_DATABASE and run:
             return np.ones(len(block), bool)
         instruments = block["instrument"]
         order = np.argsort(instruments, kind="stable")

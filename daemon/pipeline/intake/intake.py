@@ -11,6 +11,7 @@ import numpy as np
 
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Clock
+from daemon.core.outside.clock import Instant
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
 from daemon.pipeline.intake.replay import Replay
@@ -176,18 +177,19 @@ class Intake:
 
         A timestamp of 0 is replaced by the time of receipt, in place.
         """
+        now = self._now()
         times = block["time_ns"]
         if not times.all():
-            times[times == 0] = self._now().utc_ns
+            times[times == 0] = now.utc_ns
         if self._pipeline is None:
             self.waiting += len(block)
-            self._keep(block, Origin.of(-1, 0, len(block)) if origin is None else origin)
+            self._keep(block, Origin.of(-1, 0, len(block)) if origin is None else origin, now)
             return
         if origin is not None and self._settled_upto:
             block, origin = self._without_settled(block, origin)
         if origin is not None and self._keys.any():
-            self._keep(block, origin)
-        self._pipeline.receive(block, origin)
+            self._keep(block, origin, now)
+        self._pipeline.receive(block, origin, now)
 
     def connect(self, *, ack: Ack, session: int | None = None, first: int = 0, upto: int | None = None) -> Joined:
         """Let a sender that wants acknowledgements begin, or go on with its session.
@@ -283,7 +285,7 @@ class Intake:
 
     # --- the log ------------------------------------------------------------------------------------------------
 
-    def _keep(self, block: Array, origin: Origin) -> None:
+    def _keep(self, block: Array, origin: Origin, now: Instant) -> None:
         """Keep the readings of those columns that are kept."""
         keys, sequence = self._keys[origin.column], origin.sequence
         wanted = keys != 0
@@ -303,14 +305,13 @@ class Intake:
         runs["session"], runs["first"] = keys[starts], sequence[starts]
         runs["count"] = np.diff(np.append(starts, len(block)))
         runs["kind"] = RunKind.READINGS
-        self._put(runs, block.copy())
+        self._put(runs, block.copy(), now)
 
     def _put_run(self, key: int, first: int, kind: RunKind) -> None:
-        self._put(np.array([(key, first, 0, kind)], RUN), np.empty(0, self.group.record))
+        self._put(np.array([(key, first, 0, kind)], RUN), np.empty(0, self.group.record), self._now())
 
-    def _put(self, runs: Array, readings: Array) -> None:
+    def _put(self, runs: Array, readings: Array, now: Instant) -> None:
         assert self._keeper is not None
-        now = self._now()
         number = self._keeper.put(now.utc_ns, runs, readings)
         self.stretches.add(number, runs, now.monotonic_ns / 1e9)
         moved = []

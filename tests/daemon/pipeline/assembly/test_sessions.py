@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
-from daemon.pipeline.assembly.earlier_letters import EarlierLetters
+from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.sessions import ALL, MOST_SESSIONS, Sessions
 from daemon.pipeline.durable_state import DurableState
@@ -86,7 +86,7 @@ def test_after_a_crash_it_goes_on_behind_what_is_settled_and_nothing_is_stored_t
     assert (joined.resume, joined.lost) == (5, 0)
     again = np.concatenate([make_block(GROUP, [(2, 0), (2, 1)]), whole(GROUP, 3), make_block(GROUP, [(4, 0)])])
     second.receive(epoch_7(again.astype(GROUP.record)), Origin.of(joined.column, 5, 8), at(3))
-    assert (second.counts.duplicate, second.counts.aside) == (5, {})
+    assert (second.counts.duplicate, second.counts.aside) == (0, {"doubtful": 5})
     assert second.held == 3
 
 
@@ -293,9 +293,8 @@ def test_what_a_sender_had_not_sent_when_it_connected_is_not_in_doubt() -> None:
     readings = epoch_7(make_block(GROUP, [(1, 0), (1, 1), (1, 2)]))
     block = again.receive(readings, Origin.of(column, 5, 3), at(1))[0]
     assert block.aside is not None
-    assert block.aside.readings["instrument"].tolist() == [2]
-    assert block.aside.reason.tolist() == [AsideReason.CONFLICT]
-    assert again.counts.duplicate == 2
+    assert block.aside.readings["instrument"].tolist() == [0, 1, 2]
+    assert block.aside.reason.tolist() == [AsideReason.DOUBTFUL, AsideReason.DOUBTFUL, AsideReason.CONFLICT]
 
 
 def test_another_reading_for_a_place_in_an_open_trigger_is_a_conflict_though_its_session_is_in_doubt() -> None:
@@ -345,7 +344,7 @@ def test_that_nobody_knows_what_came_of_a_session_is_known_after_the_next_restar
     again = make(state.after(blocks).sessions, rows)
     column = join(again, first=5).column
     again.receive(epoch_7(make_block(GROUP, [(1, 0)])), Origin.of(column, 5, 1), at(1))
-    assert (again.counts.duplicate, again.counts.aside) == (1, {})
+    assert (again.counts.duplicate, again.counts.aside) == (0, {"doubtful": 1})
 
 
 def test_a_dead_letter_that_its_session_sends_again_is_a_double() -> None:
@@ -377,7 +376,7 @@ def test_the_next_daemon_knows_of_sessions_in_doubt_that_did_not_come_back() -> 
 
 def test_a_letter_is_found_among_many_and_nothing_else() -> None:
     readings = make_block(GROUP, [(trigger, instrument) for trigger in range(200) for instrument in range(5)])
-    letters = EarlierLetters(readings[:0])
+    letters = ReadingSet(readings[:0])
     assert not letters.have(readings).any()
     letters.add(readings[::3].copy())
     letters.add(readings[:1].copy())
@@ -391,7 +390,7 @@ def test_a_copy_is_one_whatever_lies_between_its_fields() -> None:
     reading = epoch_7(make_block(GROUP, [(2, 3)]))
     other = reading.copy()
     other.view(np.uint8)[-1] ^= 0xFF
-    assert EarlierLetters(reading).have(other).all()
+    assert ReadingSet(reading).have(other).all()
     assembly = make()
     column = join(assembly).column
     assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(column, 0, 5), at(0))
@@ -410,7 +409,7 @@ def test_what_was_taken_without_its_number_is_a_double_when_its_session_sends_it
     assert state_of([block]) == {KEY: (5, 12)}
     sent = np.concatenate([epoch_7(make_block(GROUP, [(3, 0), (3, 1)])), readings]).astype(GROUP.record)
     assembly.receive(sent, Origin.of(column, 5, 7), at(2))
-    assert (assembly.counts.duplicate, assembly.counts.aside) == (5, {})
+    assert (assembly.counts.duplicate, assembly.counts.aside) == (0, {"doubtful": 5})
     (block,) = assembly.receive(epoch_7(make_block(GROUP, [(2, 3)])), Origin.of(column, 12, 1), at(3))
     assert block.aside is not None
     assert block.aside.reason.tolist() == [AsideReason.CONFLICT]
@@ -424,3 +423,13 @@ def test_what_is_taken_again_and_set_aside_is_a_double_when_its_session_sends_it
         assembly.set_aside_again(Aside.of(ahead, 0, AsideReason.AHEAD), at(1))
     assembly.receive(ahead, Origin.of(join(assembly).column, 5, 1), at(2))
     assert (assembly.counts.duplicate, assembly.counts.aside, assembly.held) == (1, {"ahead": 1}, 0)
+
+
+def test_what_has_the_time_of_its_receipt_cannot_be_compared_and_is_a_double() -> None:
+    assembly = make()
+    assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
+    column = join(assembly, first=5).column  # nobody knows what came before
+    again = epoch_7(make_block(GROUP, [(1, 0), (1, 1)]))
+    again["time_ns"][0] = at(1).utc_ns
+    assembly.receive(again, Origin.of(column, 5, 2), at(1))
+    assert (assembly.counts.duplicate, assembly.counts.aside) == (1, {"doubtful": 1})

@@ -1,4 +1,4 @@
-"""Earlier letters: what an earlier process made a dead letter of stays one when it comes again."""
+"""A set of readings, in which one is found that is the same, byte for byte."""
 
 import numpy as np
 
@@ -8,11 +8,8 @@ _ODD = 0x9E37_79B9_7F4A_7C15
 """Any large odd number: its powers spread what differs in a few bits."""
 
 
-class EarlierLetters:
-    """Readings that are dead letters already, or become some as soon as the blocks before are committed.
-
-    No ledger row knows of them. A reading that is the same, byte for byte, is one of them.
-    """
+class ReadingSet:
+    """Readings that are recognised when they come again: record dtype, shape (n,)."""
 
     def __init__(self, readings: Array) -> None:
         self._bits = field_bits(readings.dtype)
