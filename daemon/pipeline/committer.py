@@ -141,7 +141,7 @@ class Committer:
         self._settled = settled
         self._availability_changed = availability_changed
         self._superseded = superseded
-        self._placer = Placer(group, clock, ask=self._ask, note=placed)
+        self._placer = Placer(group, clock, ask=self._ask, rejected=self._read_rejected, note=placed)
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
         self._follows: JournalPosition | None = self._acknowledged
 
@@ -366,8 +366,12 @@ class Committer:
         await backoff.pause()
 
     def _believed(self, waiting: Waiting) -> Waiting:
-        """A block, without what assembly says of earlier triggers if the database may have lost those."""
-        if not self._has_lost or not len(waiting.block.revised):
+        """A block, without what assembly says of earlier triggers if the database may have lost those.
+
+        To an earlier process it may have done so without this one knowing.
+        """
+        may_have_lost = self._has_lost or waiting.number < self._backlog.first_here
+        if not may_have_lost or not len(waiting.block.revised):
             return waiting
         return replace(waiting, block=late_to_place(waiting.block))
 
@@ -392,6 +396,19 @@ class Committer:
             else:
                 self._note(None)
                 return rows
+
+    async def _read_rejected(self, run: int, triggers: Array) -> list[ClosedBlock]:
+        """What dead letters have of triggers of a run, tried again for as long as the disk fails."""
+        backoff = self._backoff()
+        while True:
+            try:
+                found = await self._dead_letters.read_triggers((run, trigger) for trigger in triggers.tolist())
+            except OSError as error:
+                self._note(f"dead letters cannot be read: {error}")
+                await backoff.pause()
+            else:
+                self._note(None)
+                return found
 
     async def _keep_aside(self, waiting: Waiting) -> None:
         """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""

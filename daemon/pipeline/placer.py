@@ -23,26 +23,37 @@ from daemon.pipeline.placing import (
     without,
 )
 from schemas.batch import Aside, ClosedBlock
-from schemas.ledger import own_rows
+from schemas.ledger import ledger_dtype, own_rows
 from schemas.queries import LedgerNeighbours, LedgerRows, TriggersReadings
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
 Asked = LedgerRows | LedgerNeighbours | TriggersReadings
 Ask = Callable[[Asked], Awaitable[Array]]
+ReadRejected = Callable[[int, Array], Awaitable[list[ClosedBlock]]]
 
 
 class Placer:
     """Places the readings of one group.
 
-    ask: asks the store, for as long as it takes. note: told run and triggers, ascending, that the database is to have;
-    returns how many numbers were skipped right before each, -1 where that is not known.
+    ask: asks the store, for as long as it takes. rejected: reads the dead letters of triggers of a run. note: told run
+    and triggers, ascending, that the database is to have; returns how many numbers were skipped right before each, -1
+    where that is not known.
     """
 
-    def __init__(self, group: InstrumentGroup, clock: Clock, *, ask: Ask, note: Callable[[int, Array], Array]) -> None:
+    def __init__(
+        self,
+        group: InstrumentGroup,
+        clock: Clock,
+        *,
+        ask: Ask,
+        rejected: ReadRejected,
+        note: Callable[[int, Array], Array],
+    ) -> None:
         self._group = group
         self._clock = clock
         self._ask = ask
+        self._read_rejected = rejected
         self._note_placed = note
 
     async def with_placed(self, last: Waiting) -> Waiting:
@@ -77,28 +88,41 @@ class Placer:
         Returns the block to commit, and which readings are doubles, which are left since nothing proves that they
         belong there, and which since another reading is there: bool, shape (n,).
         """
-        readings = aside.readings
+        doubtful = aside.reason == AsideReason.DOUBTFUL
+        dead = np.zeros(len(doubtful), bool)
+        if doubtful.any():
+            dead[doubtful] = await self._are_dead(run, aside.readings[doubtful])
+        double, odd = dead.copy(), np.zeros(len(dead), bool)
+        readings = aside.readings[~dead]
         triggers = np.unique(readings["trigger"])
-        rows = [await self._ask(LedgerRows(group=self._group, run=run, triggers=some)) for some in _some(triggers)]
+        rows = [np.empty(0, ledger_dtype(self._group.size))]
+        rows += [await self._ask(LedgerRows(group=self._group, run=run, triggers=some)) for some in _some(triggers)]
         known = with_rows_of(within, run, triggers, own_rows(rows, self._group.size))
-        block, double, odd = place(self._group, run, readings, known, self._clock.now())
+        block, double[~dead], odd[~dead] = place(self._group, run, readings, known, self._clock.now())
         if block.triggers:
             block.ledger["skipped"] = self._note_placed(run, block.ledger["trigger"])
             block = await with_gaps(block, within, self._neighbours)
-        other = double & (aside.reason == AsideReason.DOUBTFUL)
+        other = double & doubtful & ~dead
         if other.any():
-            other[other] = ~await self._are_there(run, readings[other], [within, block])
+            other[other] = ~await self._are_there(run, aside.readings[other], [within, block])
         return block, double & ~other, odd, other
+
+    async def _are_dead(self, run: int, readings: Array) -> Array:
+        """Which readings of a run are in dead letters of their triggers, as no ledger row tells: bool, shape (n,)."""
+        blocks = await self._read_rejected(run, np.unique(readings["trigger"]))
+        return self._among(readings, [readings_of_run(block, run) for block in blocks])
 
     async def _are_there(self, run: int, readings: Array, blocks: list[ClosedBlock]) -> Array:
         """Which readings of a run the database has, or gets with these blocks, as they are: bool, shape (n,)."""
-        wanted = [
-            TriggersReadings(group=self._group, run=run, triggers=some)
-            for some in _some(np.unique(readings["trigger"]))
-        ]
-        there = [*(readings_of_run(block, run) for block in blocks), *[await self._ask(query) for query in wanted]]
+        asked = _some(np.unique(readings["trigger"]))
+        wanted = [TriggersReadings(group=self._group, run=run, triggers=triggers) for triggers in asked]
+        there = [readings_of_run(block, run) for block in blocks]
+        return self._among(readings, [*there, *[await self._ask(query) for query in wanted]])
+
+    def _among(self, readings: Array, there: list[Array]) -> Array:
+        """Which readings are the same as one of those that are there: bool, shape (n,)."""
         record = self._group.record
-        found = ReadingSet(join([comparable(each, record) for each in there]))
+        found = ReadingSet(join([np.empty(0, record), *(comparable(each, record) for each in there)]))
         return found.have(comparable(readings, record))
 
     async def _neighbours(self, run: int, trigger: int) -> Array:

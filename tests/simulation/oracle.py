@@ -1,13 +1,14 @@
 """The oracle: it knows every reading that was made, and compares what the daemon said and what there is with it."""
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
 from schemas.batch import Stream
 from schemas.ledger import unpack_missing
 from schemas.readings import Array
@@ -40,7 +41,8 @@ class Oracle:
 
     drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database, or to
     their sender. taken_back: what the database has had, and lost. older_database: it was put back, and knows less of
-    sessions. stored_from: by mark, the host whose daemon committed it last.
+    sessions. has_moved: there were daemons on several hosts. stored_from: by mark, the host whose daemon committed it
+    last.
     """
 
     settings: Settings
@@ -50,6 +52,7 @@ class Oracle:
     findings: list[Finding] = field(default_factory=list)
     may_be_lost: set[int] = field(default_factory=set)
     older_database: bool = False
+    has_moved: bool = False
     taken_back: set[int] = field(default_factory=set)
     stored_from: dict[int, int] = field(default_factory=dict)
     acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)  # by crate: its start, and so many readings
@@ -97,9 +100,8 @@ class Oracle:
             return
         durable = self._durable_marks(only_dead_letters=ack == "committed")
         absent = [reading for reading in absent if reading.mark not in durable]
-        if absent and (not has_session or self.older_database):
-            times = self._times()
-            absent = [reading for reading in absent if times[reading.key] == 1]
+        if not has_session or self.older_database:
+            absent = self._distinct(absent)
         if absent:
             where = "in the database" if ack == "committed" else "on the disk"
             self.find(f"acknowledged, and not {where}", _named(absent))
@@ -119,10 +121,10 @@ class Oracle:
     def see_declared_lost(self, crate: Crate, lost: int, drive: Drive) -> None:
         """A daemon with this drive says that so many readings are not here, and that the crate has them no more.
 
-        What is on another host it cannot know of. By an older database it knows only up to where all of a session is
-        there, and not which readings beyond: the figure is an upper bound then (docs/promise.md).
+        By an older database, or where another host has written in between, it knows only up to where all of a session
+        is there, and not which readings beyond: the figure is an upper bound then (docs/promise.md).
         """
-        if self.older_database:
+        if self.older_database or self.has_moved:
             return
         written = drive.written_marks(is_mark)
         gone = [r for r in crate.streams[-1][: self.acknowledged_of(crate)] if r.mark not in written]
@@ -166,13 +168,11 @@ class Oracle:
 
     def _see_each_once(self, stored: Counter[int], dead_of: Sequence[Counter[int]]) -> None:
         dead: Counter[int] = sum(dead_of, Counter())
-        times = self._times()
         for crate in self.machine.crates:
             _, has_session = self.settings.crates[crate.number]
             sent = [r for r in crate.sent if r.mark not in self.may_be_lost]
             if not has_session or self.older_database:
-                # The two cannot be told apart.
-                sent = [r for r in sent if times[r.key] == 1]
+                sent = self._distinct(sent)
             lost = [r for r in sent if not stored[r.mark] and not dead[r.mark]]
             if lost:
                 self.find("lost", f"{len(lost)} of {len(crate.sent)} of crate {crate.number}: {_named(lost)}")
@@ -192,9 +192,22 @@ class Oracle:
         """
         return any(dead[mark] for host, dead in enumerate(dead_of) if self.stored_from.get(mark, host) == host)
 
-    def _times(self) -> Counter[tuple[int, int, int]]:
-        """How often each key was given to a reading: an instrument with wrong numbers gives one twice."""
-        return Counter(reading.key for reading in self.machine.readings.values())
+    def _distinct(self, readings: Sequence[Reading]) -> list[Reading]:
+        """Those that can be told from all others without the numbers of a session.
+
+        An instrument with wrong numbers gives a key twice. Without an epoch only their times tell the runs apart.
+        """
+        every = defaultdict[tuple[int, ...], list[Reading]](list)
+        for reading in self.machine.readings.values():
+            every[self._known(reading)].append(reading)
+        return [each for each in readings if not any(self._is_alike(each, one) for one in every[self._known(each)])]
+
+    def _known(self, reading: Reading) -> tuple[int, ...]:
+        return reading.key if self.settings.epochs else reading.key[1:]
+
+    def _is_alike(self, reading: Reading, other: Reading) -> bool:
+        is_near = reading.start == other.start or abs(reading.time_ns - other.time_ns) < ONE_MOMENT_NS
+        return reading.mark != other.mark and is_near
 
     def _see_values(self, rows: Array) -> None:
         for row in rows:

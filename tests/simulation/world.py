@@ -97,6 +97,7 @@ class World:
         """Begin a life on the present host."""
         host = self.hosts[self.at_host]
         host.has_run = True
+        self.oracle.has_moved = all(each.has_run for each in self.hosts)
         self.lives += 1
         self.committed_here.clear()
         self.gone_here.clear()

@@ -298,10 +298,13 @@ class Assembly:
         return block[~bad], origin[~bad]
 
     def _without_letters(self, block: Array, origin: Origin) -> tuple[Array, Origin]:
-        """What came before, as far as its session knows, and was made a dead letter of then is a double."""
+        """What was sent before, and made a dead letter of then, is a double.
+
+        What a session knows does not matter here: a power cut takes that with the journal, and leaves the letters.
+        """
         if not self._letters:
             return block, origin
-        double = ~self.sessions.is_new(origin)
+        double = self.sessions.may_be_resent(origin)
         if double.any():
             double[double] = self._letters.have(block[double])
         if not double.any():

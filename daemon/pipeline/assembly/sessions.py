@@ -109,6 +109,7 @@ class Sessions:
         self._received = np.empty(0, np.int64)
         self._begun = np.empty(0, np.int64)  # the first number that comes by this column
         self._doubt = np.empty(0, np.int64)
+        self._unsent = np.empty(0, np.int64)  # the first number that was not sent before its sender connected
         self._is_session = np.empty(0, bool)
 
     def __len__(self) -> int:
@@ -126,7 +127,7 @@ class Sessions:
             ProtocolError: there are too many sessions.
         """
         if session is None:
-            return Joined(column=self._take_column(0, doubt=ALL, spooled=spooled), resume=0)
+            return Joined(column=self._take_column(0, doubt=ALL, unsent=ALL, spooled=spooled), resume=0)
         column = self._column_of.get(session)
         if column is None:
             return self._begin(session, first=first, upto=ALL if upto is None else upto, spooled=spooled)
@@ -154,7 +155,7 @@ class Sessions:
         resume = max(first, known.settled)
         # Of a private one, what its sender sends again comes without a session, or with another one.
         doubt = ALL if is_private(session) else min(known.received, max(resume, upto))
-        column = self._take_column(resume, doubt=doubt, spooled=spooled)
+        column = self._take_column(resume, doubt=doubt, unsent=upto, spooled=spooled)
         self._column_of[session] = column
         self._is_session[column] = True
         self._hold_back(session, column, spooled=spooled)
@@ -166,16 +167,17 @@ class Sessions:
         """So many readings were taken by themselves, with numbers beyond a gap: if it proves a loss, not of these."""
         self._beyond[session] = self._beyond.get(session, 0) + readings
 
-    def _take_column(self, first: int, *, doubt: int, spooled: bool) -> int:
+    def _take_column(self, first: int, *, doubt: int, unsent: int, spooled: bool) -> int:
         column = self._receipts.connect(spooled=spooled, first=first)
         more = self._receipts.size - len(self._doubt)
         self._doubt = np.pad(self._doubt, (0, more))
+        self._unsent = np.pad(self._unsent, (0, more))
         self._settled = np.pad(self._settled, (0, more))
         self._received = np.pad(self._received, (0, more))
         self._begun = np.pad(self._begun, (0, more))
         self._is_session = np.pad(self._is_session, (0, more))
         self._is_session[column] = False
-        self._doubt[column] = doubt
+        self._doubt[column], self._unsent[column] = doubt, unsent
         self._settled[column] = self._received[column] = -1
         self._begun[column] = first
         return column
@@ -301,6 +303,13 @@ class Sessions:
         new = wanted.copy()
         new[wanted] = origin.sequence[wanted] >= self._doubt[origin.column[wanted]]
         return new
+
+    def may_be_resent(self, origin: Origin) -> Array:
+        """Which readings may have been sent before, even if nobody remembers it: bool, shape (n,)."""
+        resent = np.ones(len(origin.column), bool)
+        wanted = origin.column >= 0
+        resent[wanted] = origin.sequence[wanted] < self._unsent[origin.column[wanted]]
+        return resent
 
     def has_unsaid(self, slots: Array) -> bool:
         """Whether more is settled than closed blocks have said, as after refusals; slots: those that are open, intp."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -202,6 +202,11 @@ class DeadLetters:
     def has(self, key: Key) -> bool:
         """Whether anything of a trigger is pending."""
         return key in self._of_key
+
+    async def read_triggers(self, keys: Iterable[Key]) -> list[ClosedBlock]:
+        """Read all that is pending of these triggers; raises OSError."""
+        wanted = [letter for key in keys for letter in self._of_key.get(key, ())]
+        return [block for _, block in await self.read_all(wanted)] if wanted else []
 
     def is_blocked(self, letter: Letter, among: Collection[Letter]) -> bool:
         """Whether something of the same trigger that came before it is pending and not among those."""

@@ -21,10 +21,15 @@ def history_of(stored: Array, blocks: Iterable[ClosedBlock], most: int, heard: C
     """Ledger rows of the newest runs, the last `most` of each, ascending.
 
     stored: the store's ledger tails; ledger dtype. blocks: what the journal has beyond them, in order; a later row of a
-    trigger replaces an earlier one. heard: runs that are remembered whatever their numbers; of a machine whose epoch is
+    trigger replaces an earlier one, and a revised one is none where its trigger is not there: the database lost that.
+    heard: runs that are remembered whatever their numbers; of a machine whose epoch is
     known the highest number may be that of an instrument with a wrong one.
     """
-    rows = np.concatenate([stored, *(part for block in blocks for part in (block.ledger, block.revised))])
+    blocks = list(blocks)
+    closed = np.concatenate([stored, *(block.ledger for block in blocks)])[["run", "trigger"]]
+    revised = [block.revised[np.isin(block.revised[["run", "trigger"]], closed)] for block in blocks]
+    own = [part for block, rows in zip(blocks, revised, strict=True) for part in (block.ledger, rows)]
+    rows = np.concatenate([stored, *own])
     # Of equal keys np.unique gives the first: in reverse that is the last.
     _, last = np.unique(rows[["run", "trigger"]][::-1], return_index=True)
     newest: Array = rows[::-1][last]

@@ -353,7 +353,7 @@ def test_a_dead_letter_that_its_session_sends_again_is_a_double() -> None:
     rows = make().receive(epoch_7(whole(GROUP, 1)), None, at(0))[0].ledger
     letters = epoch_7(make_block(GROUP, [(2, 3), (2, 1)]))
     assembly = make(table, rows, letters=letters)
-    column = join(assembly).column
+    column = assembly.sessions.connect(KEY, first=0, upto=12, spooled=False, now=at(1)).column
     other = epoch_7(make_block(GROUP, [(2, 0), (2, 1)], when=lambda _: START_NS + 5))
     both = np.concatenate([letters, other]).astype(GROUP.record)
     (block,) = assembly.receive(both, Origin.of(column, 5, 4), at(1))
@@ -364,6 +364,15 @@ def test_a_dead_letter_that_its_session_sends_again_is_a_double() -> None:
     assert assembly.receipts.acknowledged()[0][column] == 7
     assembly.receive(letters[:1], Origin.of(column, 12, 1), at(2))
     assert (assembly.counts.duplicate, assembly.held) == (2, 3)
+
+
+def test_a_dead_letter_is_known_where_a_power_cut_took_what_its_session_knew() -> None:
+    """Journal and table were lost, the letters were not: a reading was stored, and a dead letter as well."""
+    letters = epoch_7(make_block(GROUP, [(2, 3)]))
+    assembly = make(letters=letters)
+    column = assembly.sessions.connect(KEY, first=0, upto=5, spooled=False, now=at(1)).column
+    assembly.receive(letters.copy(), Origin.of(column, 0, 1), at(1))
+    assert (assembly.counts.duplicate, assembly.held) == (1, 0)
 
 
 def test_the_next_daemon_knows_of_sessions_in_doubt_that_did_not_come_back() -> None:
