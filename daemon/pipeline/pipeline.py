@@ -207,6 +207,10 @@ class Pipeline:
         with self._assembly.taking_again():
             self._handle(self._assembly.take_again(readings, moment, own))
 
+    def end_taking_again(self) -> None:
+        """All that came before the start, or before the database answered, has been taken."""
+        self._assembly.end_taking_again()
+
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
         self._dropped[reason] = self._dropped.get(reason, 0) + count

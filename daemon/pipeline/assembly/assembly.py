@@ -106,6 +106,10 @@ class Assembly:
         finally:
             self._triggers.was_acknowledged = False
 
+    def end_taking_again(self) -> None:
+        """Nothing is taken again any more."""
+        self._triggers.may_come_again = False
+
     @property
     def run(self) -> int:
         """The number of the run under way."""

@@ -39,6 +39,8 @@ class OpenRun:
         """Go on from ledger rows, ascending, that an earlier process closed."""
         self.window.recall(history)
         self.progress.resume(history)
+        # With most instruments far behind the newest triggers, there are more below than are remembered.
+        self.progress.leave(int(history["trigger"][-1]) - self.window.size)
 
     def leave(self, triggers: Array) -> None:
         """Leave these triggers, int64, to the database: what is being placed there no row of the window tells."""

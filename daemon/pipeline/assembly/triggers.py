@@ -53,7 +53,8 @@ class Triggers:
     """Open and closed triggers; `Assembly` says of which run readings are.
 
     What has closed is appended to `out`, in order. sets_aside: whether the dead letters have room. was_acknowledged:
-    what comes is acknowledged already, and nothing of it may be refused.
+    what comes is acknowledged already, and nothing of it may be refused. may_come_again: something may still be taken
+    again that has come by then.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Triggers:
         self.counts = AssemblyCounts()
         self.sets_aside = True
         self.was_acknowledged = False
+        self.may_come_again = True
         self.pool = Pool(group, max_open)
         self.unplaced = Unplaced(group)
         self.doubles = np.empty(0, group.record)
@@ -105,7 +107,7 @@ class Triggers:
         self.unplaced.set_aside(block, run, reason)
         if reason is AsideReason.OLDER and run and block["epoch"][0]:
             self._note_placed(run, _distinct(block["trigger"]))
-        if self.was_acknowledged and not (reason in FOR_THE_DATABASE and run):
+        if self.may_come_again and not (reason in FOR_THE_DATABASE and run):
             self._letters.add(block)  # its sender may still send it again
         name = reason.name.lower()
         self.counts.aside[name] = self.counts.aside.get(name, 0) + len(block)

@@ -441,6 +441,7 @@ class Intake:
             if ack is Ack.RECEIVED:
                 pipeline.keeps(joined.column, stream.before)
                 pipeline.kept(joined.column, stream.synced)
+        pipeline.end_taking_again()
         for key, column in replay.columns.items():
             pipeline.disconnect(column, ended=bool(key & PRIVATE))
         for reason, count in self._dropped.items():
