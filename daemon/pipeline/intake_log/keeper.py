@@ -5,6 +5,7 @@ What waits stays in memory until it is synced: after a failure it is appended ag
 """
 
 import asyncio
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,9 +29,6 @@ TOGETHER = 8 * 2**20
 WAITING_MOST = 64 * 2**20
 """Bytes that may wait in memory to be written before the disk counts as too slow."""
 
-ROOM_EVERY_S = 5.0
-"""Time between two looks at the free space of the disk, which others use as well."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class IntakeState:
@@ -38,7 +36,7 @@ class IntakeState:
 
     synced: all records up to this number are on the disk. gone: those up to this number are not, any more.
     tried, skipped: those above `tried` never were; of these, those up to `skipped` never will be.
-    nbytes, room: what the log takes of the disk, and what more it may.
+    nbytes: what the log takes of the disk.
     problem: what failed and is tried again, else None.
     """
 
@@ -47,7 +45,6 @@ class IntakeState:
     tried: int
     skipped: int
     nbytes: int
-    room: int
     problem: str | None
 
 
@@ -74,8 +71,7 @@ class IntakeKeeper:
         self._is_ended = False
         self._end_problem: str | None = None
         self._writing, self._trimming = Attempt(), Attempt()
-        self._room_at = self._now()
-        self._state = self._new_state(log.free_room())
+        self._state = self._new_state()
 
     def _now(self) -> float:
         return self._clock.now().monotonic_ns / 1e9
@@ -198,7 +194,7 @@ class IntakeKeeper:
         if is_ended:
             return None
         again = [attempt.not_before_s for attempt in (self._writing, self._trimming) if attempt.problem is not None]
-        return max(0.0, min([self._room_at + ROOM_EVERY_S, *again]) - now_s)
+        return max(0.0, min(again, default=math.inf) - now_s)
 
     def _trim(self, number: int, now_s: float) -> None:
         if number <= self._trimmed or now_s < self._trimming.not_before_s:
@@ -224,23 +220,18 @@ class IntakeKeeper:
             self._writing.succeeded()
 
     def _report(self) -> None:
-        now_s = self._now()
-        room = max(0, self._state.room + self._state.nbytes - self._log.nbytes)
-        if now_s - self._room_at >= ROOM_EVERY_S:
-            room, self._room_at = self._log.free_room(), now_s
-        state = self._new_state(room)
+        state = self._new_state()
         if state != self._state:
             self._state = state
             self._loop.call_soon_threadsafe(self._changed, state)
 
-    def _new_state(self, room: int) -> IntakeState:
+    def _new_state(self) -> IntakeState:
         return IntakeState(
             synced=self._synced,
             gone=self._gone,
             tried=self._tried,
             skipped=self._skipped,
             nbytes=self._log.nbytes,
-            room=room,
             problem=self._writing.problem or self._trimming.problem,
         )
 

@@ -103,13 +103,6 @@ class IntakeLog:
         """Bytes that may still be appended."""
         return self._max_bytes - self.nbytes
 
-    def free_room(self) -> int:
-        """Bytes that may be appended before the limit or the end of the disk's free space; 0 if that is unknown."""
-        try:
-            return max(0, min(self.room, self._disk.free(self._folder)))
-        except OSError:
-            return 0
-
     def change_limits(self, *, max_bytes: int, segment_bytes: int) -> None:
         """Let it hold so much from now on; may be called from any thread."""
         self._max_bytes = max_bytes
