@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from daemon.pipeline.assembly.progress import NEVER, Progress
 from daemon.pipeline.assembly.strays import Strays
-from daemon.pipeline.assembly.window import Window
+from daemon.pipeline.assembly.window import UNKNOWN, Window
 from schemas.readings import Array, InstrumentGroup
 
 
@@ -39,8 +39,13 @@ class OpenRun:
         """Go on from ledger rows, ascending, that an earlier process closed."""
         self.window.recall(history)
         self.progress.resume(history)
-        # With most instruments far behind the newest triggers, there are more below than are remembered.
-        self.progress.leave(int(history["trigger"][-1]) - self.window.size)
+        # Where most instruments were far behind the newest triggers, there are more within reach than are remembered.
+        triggers = history["trigger"]
+        if len(triggers) >= self.window.size:
+            self.progress.leave(int(triggers[0]) - 1)
+        forgotten = triggers[self.window.slots(triggers) == UNKNOWN]
+        if len(forgotten):
+            self.progress.leave(int(forgotten[-1]))
 
     def leave(self, triggers: Array) -> None:
         """Leave these triggers, int64, to the database: what is being placed there no row of the window tells."""
