@@ -1,7 +1,8 @@
 """Mutants: each takes one protection out of a copy of the sources, and seeds are run until one finds it.
 
 `python -m tests.simulation.mutants` runs all of them, or those that are named, and exits with 1 where one is not found.
-Each is tried with the seed that is noted with it, and where that does not find it, with the seeds from 1 on.
+Each is tried with the seed or the committed plan that is noted with it, and where that does not find it, with the seeds
+from 1 on.
 """
 
 import argparse
@@ -25,14 +26,15 @@ COPIED = ("backends", "daemon", "schemas", "tests/simulation", "tests/__init__.p
 class Mutant:
     """A change of the sources.
 
-    text: found just once in the file; to: what stands there instead. seed: one that finds it.
+    text: found just once in the file; to: what stands there instead. seed, plan: one that finds it.
     """
 
     name: str
     file: str
     text: str
     to: str
-    seed: int
+    seed: int | None = None
+    plan: str | None = None
 
 
 MUTANTS = (
@@ -93,7 +95,7 @@ MUTANTS = (
         file="daemon/pipeline/journal/chain.py",
         text="    is_whole: Array = follows <= before\n",
         to="    is_whole: Array = follows <= before.max(initial=2**62)\n",
-        seed=87,
+        plan="sent-again-behind-a-hole",
     ),
     Mutant(
         name="trim a journal by the position of another one",
@@ -212,7 +214,49 @@ MUTANTS = (
         file="daemon/pipeline/recovery/recovery.py",
         text="    if recovery.loose.blocks:\n        journal.renew()\n",
         to="",
-        seed=1,
+        plan="loose-taken-again-and-killed-midway",
+    ),
+    Mutant(
+        name="call every reading in doubt a duplicate",
+        file="daemon/pipeline/assembly/triggers.py",
+        text="        doubtful = self.sessions.are_of_any(origin) & ~self.sessions.is_new(origin)\n",
+        to="        doubtful = np.zeros(len(block), bool)\n",
+        plan="wrong-numbers-received-in-doubt",
+    ),
+    Mutant(
+        name="believe a revised row whose trigger the database lost",
+        file="daemon/pipeline/recovery/history.py",
+        text='    revised = [block.revised[np.isin(block.revised[["run", "trigger"]], closed)] for block in blocks]\n',
+        to="    revised = [block.revised for block in blocks]\n",
+        plan="revised-and-its-trigger-lost",
+    ),
+    Mutant(
+        name="do not compare what is in doubt with rejected triggers",
+        file="daemon/pipeline/placer.py",
+        text="            dead[doubtful] = await self._are_dead(run, aside.readings[doubtful])\n",
+        to="            pass\n",
+        plan="rejected-and-the-journal-lost",
+    ),
+    Mutant(
+        name="open triggers that are within reach and not remembered",
+        file="daemon/pipeline/assembly/open_run.py",
+        text="        if len(triggers) >= self.window.size:\n",
+        to="        if False:\n",
+        plan="most-instruments-behind-the-newest",
+    ),
+    Mutant(
+        name="recall of the journal no more triggers than a window has",
+        file="daemon/pipeline/recovery/recovery.py",
+        text="    newest = journal.read_last(2 * most)\n",
+        to="    newest = journal.read_last(most)\n",
+        plan="closed-out-of-order-in-the-journal",
+    ),
+    Mutant(
+        name="forget what was set aside before it is taken again",
+        file="daemon/pipeline/assembly/triggers.py",
+        text="        if self.may_come_again and not",
+        to="        if self.was_acknowledged and not",
+        plan="ahead-and-taken-again-from-the-intake",
     ),
 )
 
@@ -245,7 +289,10 @@ def run(mutant: Mutant, seeds: int, jobs: int, skip: set[int]) -> str | None:
     """
     with tempfile.TemporaryDirectory(prefix="triggerlog-mutant-") as name:
         copy_with(mutant, Path(name))
-        for arguments in (f"--from {mutant.seed} --seeds 1 --jobs 1", f"--seeds {seeds} --jobs {jobs}"):
+        if mutant.plan is not None and (told := _finding_of(Path(name), mutant.plan)) is not None:
+            return told
+        noted = [] if mutant.seed is None else [f"--from {mutant.seed} --seeds 1 --jobs 1"]
+        for arguments in (*noted, f"--seeds {seeds} --jobs {jobs}"):
             while (found := _first_finding(Path(name), arguments, skip)) is not None:
                 if not run_seed(int(found[1])).findings:
                     return found[0]
@@ -253,16 +300,27 @@ def run(mutant: Mutant, seeds: int, jobs: int, skip: set[int]) -> str | None:
         return None
 
 
-def _first_finding(tree: Path, arguments: str, skip: set[int]) -> re.Match[str] | None:
-    command = [sys.executable, "-m", "tests.simulation", *f"--most 1 --shrink 0 {arguments}".split()]
-    done = subprocess.run(
-        [*command, "--skip", *map(str, sorted(skip))],
+def _simulate(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def _finding_of(tree: Path, plan: str) -> str | None:
+    done = _simulate(tree, f"tests/simulation/plans/{plan}.json")
+    found = re.search(r"^  -> (.*)", done.stdout, re.MULTILINE)
+    if done.returncode and found is None:
+        raise RuntimeError(f"{tree}: {done.stdout}{done.stderr}")
+    return None if found is None else f"plan {plan}: {found[1]}"
+
+
+def _first_finding(tree: Path, arguments: str, skip: set[int]) -> re.Match[str] | None:
+    done = _simulate(tree, *f"--most 1 --shrink 0 {arguments}".split(), "--skip", *map(str, sorted(skip)))
     if done.returncode == 0:
         return None
     found = re.search(r"^seed (\d+): .*", done.stdout, re.MULTILINE)
