@@ -226,8 +226,8 @@ MUTANTS = (
     Mutant(
         name="believe a revised row whose trigger the database lost",
         file="daemon/pipeline/recovery/history.py",
-        text='    revised = [block.revised[np.isin(block.revised[["run", "trigger"]], closed)] for block in blocks]\n',
-        to="    revised = [block.revised for block in blocks]\n",
+        text="    has_closed = np.zeros(len(last), bool)\n",
+        to="    has_closed = np.ones(len(last), bool)\n",
         plan="revised-and-its-trigger-lost",
     ),
     Mutant(
