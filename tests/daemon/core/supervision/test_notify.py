@@ -133,7 +133,7 @@ def test_a_daemon_says_when_it_is_ready_how_it_is_and_when_it_stops(ear: Ear, st
     state_dir.mkdir(parents=True)
     with running("run", str(configured(state_dir)), NOTIFY_SOCKET=ear.name) as run:
         ear.until_heard("READY", "1")
-        assert "taking readings" in run.said, "it is ready when readings are taken, not before"
+        run.until_said("taking readings")  # said before that it is ready, and read by a thread of the test
         assert ear.heard("EXTEND_TIMEOUT_USEC"), "the start may take as long as the database does"
         assert ear.heard("WATCHDOG") == [], "nobody asked for it"
         ear.until_heard("STATUS", "running: 0 triggers/s in, 0 committed, 0 readings/s; 0 readings wait")

@@ -318,9 +318,9 @@ async def test_the_records_have_the_numbers_of_the_session() -> None:
         pipeline = logger.pipelines["bpm"]
         receive = pipeline.receive
 
-        def watched(block: np.ndarray, origin=None) -> None:
+        def watched(block: np.ndarray, origin, moment) -> None:
             taken.append(origin.sequence.copy())
-            receive(block, origin)
+            receive(block, origin, moment)
 
         pipeline.receive = watched
         client = await connect()
