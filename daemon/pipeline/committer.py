@@ -8,6 +8,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -42,6 +43,8 @@ would find it so for ever."""
 FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
+
+T = TypeVar("T")
 
 ASIDE_REASONS = {
     AsideReason.OLDER: "its trigger is older than those that are remembered, and its run is unknown",
@@ -399,16 +402,21 @@ class Committer:
 
     async def _read_rejected(self, run: int, triggers: Array) -> list[ClosedBlock]:
         """What dead letters have of triggers of a run, tried again for as long as the disk fails."""
+        keys = [(run, trigger) for trigger in triggers.tolist()]
+        return await self._insist("dead letters cannot be read", lambda: self._dead_letters.read_triggers(keys))
+
+    async def _insist(self, problem: str, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something with the disk, again for as long as that fails."""
         backoff = self._backoff()
         while True:
             try:
-                found = await self._dead_letters.read_triggers((run, trigger) for trigger in triggers.tolist())
+                done = await do()
             except OSError as error:
-                self._note(f"dead letters cannot be read: {error}")
+                self._note(f"{problem}: {error}")
                 await backoff.pause()
             else:
                 self._note(None)
-                return found
+                return done
 
     async def _keep_aside(self, waiting: Waiting) -> None:
         """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""
@@ -425,17 +433,10 @@ class Committer:
     async def _keep(self, parts: list[tuple[ClosedBlock, str]], number: int) -> list[Letter]:
         if not parts:
             return []
-        backoff = self._backoff()
         letters = self._dead_letters.address(parts, number)
-        while True:
-            try:
-                await self._dead_letters.keep(letters)
-            except OSError as error:
-                self._note(f"dead letters ({parts[0][1]}) cannot be kept on disk: {error}")
-                await backoff.pause()
-            else:
-                self._note(None)
-                return [letter for letter, _ in letters]
+        problem = f"dead letters ({parts[0][1]}) cannot be kept on disk"
+        await self._insist(problem, lambda: self._dead_letters.keep(letters))
+        return [letter for letter, _ in letters]
 
     def _batch(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> Batch:
         return Batch(
