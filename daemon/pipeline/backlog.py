@@ -21,6 +21,7 @@ from daemon.pipeline.journal import Amount, Journal
 from daemon.pipeline.journal.keeper import JournalKeeper, JournalState
 from daemon.pipeline.placing import Placed
 from schemas.batch import ClosedBlock
+from schemas.readings import Array
 
 RESUME_AT = 0.5
 """Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
@@ -33,7 +34,8 @@ class Waiting:
     """A block in memory.
 
     state: sessions and runs as they are after it. put_ns: when it closed (monotonic); None for what was read back from
-    the journal. placed: what of it went where the database says, since it was taken.
+    the journal. placed: what of it went where the database says, since it was taken. told: ledger rows of earlier
+    triggers, which the database may have lost: what they count is true of those that it has.
     """
 
     number: int
@@ -43,6 +45,7 @@ class Waiting:
     readings: int
     put_ns: int | None
     placed: Placed | None = None
+    told: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)

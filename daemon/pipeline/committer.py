@@ -22,7 +22,7 @@ from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, nothing_o
 from daemon.pipeline.dead_letters import DeadLetters, Letter
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.placer import Asked, Placer, apart
+from daemon.pipeline.placer import Asked, NotePlaced, Placer, apart
 from daemon.pipeline.placing import (
     Placed,
     late_to_place,
@@ -94,8 +94,7 @@ class Committer:
     settled: called with the number of blocks that are committed (or kept as dead letters) now, of those that closed in
     this process.
     availability_changed: called when `problem` comes or goes, however short it was.
-    placed: called with a run and triggers of it that were skipped and are there now; returns how many numbers were
-        skipped right before each as assembly knows it, -1 where it does not.
+    placed: see `Placer`.
     superseded: called when the database turns out to be at the position of a journal that this one does not follow.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
     journal: the id of the journal that numbers are of.
@@ -117,7 +116,7 @@ class Committer:
         settled: Callable[[int], None],
         availability_changed: Callable[[], None],
         superseded: Callable[[OtherJournal], None],
-        placed: Callable[[int, Array], Array],
+        placed: NotePlaced,
         account: JournalPosition | None = None,
         journal: int = 0,
     ) -> None:
@@ -376,7 +375,7 @@ class Committer:
         may_have_lost = self._has_lost or waiting.number < self._backlog.first_here
         if not may_have_lost or not len(waiting.block.revised):
             return waiting
-        return replace(waiting, block=late_to_place(waiting.block))
+        return replace(waiting, block=late_to_place(waiting.block), told=waiting.block.revised)
 
     async def _placed(self, blocks: list[Waiting]) -> list[Waiting]:
         """Keep what assembly set aside; what the ledger of the database can place goes where that says.

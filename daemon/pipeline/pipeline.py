@@ -440,10 +440,10 @@ class Pipeline:
         self._assembly.receipts.committed(blocks)
         self._report_settled()
 
-    def _placed(self, run: int, triggers: Array) -> Array:
+    def _placed(self, run: int, triggers: Array, are_new: bool) -> Array:
         if self._has_ended:  # assembly gives out no ledger rows any more
             return np.full(len(triggers), -1, np.int64)
-        skipped = self._assembly.take_placed(run, triggers)
+        skipped = self._assembly.take_placed(run, triggers, are_new=are_new)
         self._handle([])  # it may have some to give out now
         return skipped
 

@@ -19,6 +19,7 @@ from daemon.pipeline.placing import (
     place,
     readings_of_run,
     to_place,
+    with_counts,
     with_rows_of,
     without,
 )
@@ -31,14 +32,15 @@ from schemas.states import AsideReason
 Asked = LedgerRows | LedgerNeighbours | TriggersReadings
 Ask = Callable[[Asked], Awaitable[Array]]
 ReadRejected = Callable[[int, Array], Awaitable[list[ClosedBlock]]]
+NotePlaced = Callable[[int, Array, bool], Array]
 
 
 class Placer:
     """Places the readings of one group.
 
-    ask: asks the store, for as long as it takes. rejected: reads the dead letters of triggers of a run. note: told run
-    and triggers, ascending, that the database is to have; returns how many numbers were skipped right before each, -1
-    where that is not known.
+    ask: asks the store, for as long as it takes. rejected: reads the dead letters of triggers of a run, in the order in
+    which they were kept. note: told run and triggers, ascending, that the database is to have, and whether these are
+    new to it; returns how many numbers were skipped right before each, -1 where that is not known.
     """
 
     def __init__(
@@ -48,24 +50,26 @@ class Placer:
         *,
         ask: Ask,
         rejected: ReadRejected,
-        note: Callable[[int, Array], Array],
+        note: NotePlaced,
     ) -> None:
         self._group = group
         self._clock = clock
         self._ask = ask
         self._read_rejected = rejected
         self._note_placed = note
+        self._nothing = Aside.of(np.empty(0, group.record), 0, AsideReason.OLDER)
 
     async def with_placed(self, last: Waiting) -> Waiting:
         """A block with what of it is set aside for a known run in its triggers, late ones included."""
-        chosen = to_place(last.block)
-        if last.block.aside is None or not chosen.any():
+        if not _is_to_place(last):
             return last
-        aside = last.block.aside[chosen]
+        chosen = to_place(last.block)
+        aside = self._nothing if last.block.aside is None else last.block.aside[chosen]
+        told = np.empty(0, ledger_dtype(self._group.size)) if last.told is None else last.told
         parts, doubles, left = [without(last.block, chosen)], 0, np.zeros(len(aside.run), bool)
-        for run in np.unique(aside.run).tolist():
+        for run in np.union1d(aside.run, told["run"]).tolist():
             mine = np.flatnonzero(aside.run == run)
-            block, double, odd, other = await self._place(run, aside[mine], last.block)
+            block, double, odd, other = await self._place(run, aside[mine], last.block, told[told["run"] == run])
             parts.append(block)
             doubles += int(np.count_nonzero(double))
             left[mine[odd | other]] = True
@@ -82,35 +86,50 @@ class Placer:
         )
         return replace(last, block=block, readings=readings_in(block), placed=placed)
 
-    async def _place(self, run: int, aside: Aside, within: ClosedBlock) -> tuple[ClosedBlock, Array, Array, Array]:
-        """Place readings of one run; within: the block that they are committed with, whose own rows are newer.
+    async def _place(
+        self, run: int, aside: Aside, within: ClosedBlock, told: Array
+    ) -> tuple[ClosedBlock, Array, Array, Array]:
+        """Place readings of one run.
+
+        within: the block that they are committed with, whose own rows are newer. told: see `Waiting`; of this run.
 
         Returns the block to commit, and which readings are doubles, which are left since nothing proves that they
         belong there, and which since another reading is there: bool, shape (n,).
         """
-        doubtful = aside.reason == AsideReason.DOUBTFUL
-        dead = np.zeros(len(doubtful), bool)
-        if doubtful.any():
-            dead[doubtful] = await self._are_dead(run, aside.readings[doubtful])
-        double, odd = dead.copy(), np.zeros(len(dead), bool)
-        readings = aside.readings[~dead]
-        triggers = np.unique(readings["trigger"])
-        rows = [np.empty(0, ledger_dtype(self._group.size))]
-        rows += [await self._ask(LedgerRows(group=self._group, run=run, triggers=some)) for some in _some(triggers)]
-        known = with_rows_of(within, run, triggers, own_rows(rows, self._group.size))
-        block, double[~dead], odd[~dead] = place(self._group, run, readings, known, self._clock.now())
+        triggers = np.union1d(aside.readings["trigger"], told["trigger"])
+        # Before the database is asked: what is no dead letter any more by then is there.
+        rejected = await self._read_rejected(run, triggers)
+        rows = await self._rows(run, triggers, [*rejected, within])
+        # Assembly has put it there once, which may take more than its time to prove.
+        belong = np.isin(aside.readings["trigger"], told["trigger"])
+        block, double, odd = place(self._group, run, aside.readings, rows, self._clock.now(), belong=belong)
         if block.triggers:
-            block.ledger["skipped"] = self._note_placed(run, block.ledger["trigger"])
+            block.ledger["skipped"] = self._note_placed(run, block.ledger["trigger"], True)
+        block = self._counted(run, block, rows, told)
+        if block.triggers:
             block = await with_gaps(block, within, self._neighbours)
-        other = double & doubtful & ~dead
+        other = double & (aside.reason == AsideReason.DOUBTFUL)
         if other.any():
-            other[other] = ~await self._are_there(run, aside.readings[other], [within, block])
+            other[other] = ~await self._are_there(run, aside.readings[other], [*rejected, within, block])
         return block, double & ~other, odd, other
 
-    async def _are_dead(self, run: int, readings: Array) -> Array:
-        """Which readings of a run are in dead letters of their triggers, as no ledger row tells: bool, shape (n,)."""
-        blocks = await self._read_rejected(run, np.unique(readings["trigger"]))
-        return self._among(readings, [readings_of_run(block, run) for block in blocks])
+    async def _rows(self, run: int, triggers: Array, blocks: list[ClosedBlock]) -> Array:
+        """The ledger rows of triggers of a run, ascending, as the database has them, or a later one of these blocks."""
+        rows = [np.empty(0, ledger_dtype(self._group.size))]
+        rows += [await self._ask(LedgerRows(group=self._group, run=run, triggers=some)) for some in _some(triggers)]
+        newest = own_rows(rows, self._group.size)
+        for block in blocks:
+            newest = with_rows_of(block, run, triggers, newest)
+        return newest
+
+    def _counted(self, run: int, block: ClosedBlock, rows: Array, told: Array) -> ClosedBlock:
+        """What is placed, with what assembly counted, then and since, of the triggers that are there."""
+        skipped = np.full(len(rows), -1)
+        duplicates = np.full(len(rows), -1)
+        _, there, of = np.intersect1d(rows["trigger"], told["trigger"], assume_unique=True, return_indices=True)
+        skipped[there], duplicates[there] = told["skipped"][of], told["duplicates"][of]
+        known = self._note_placed(run, rows["trigger"], False)
+        return with_counts(block, rows, np.where(known < 0, skipped, known), duplicates)
 
     async def _are_there(self, run: int, readings: Array, blocks: list[ClosedBlock]) -> Array:
         """Which readings of a run the database has, or gets with these blocks, as they are: bool, shape (n,)."""
@@ -136,14 +155,18 @@ def _some(triggers: Array) -> list[tuple[int, ...]]:
     return [tuple(triggers[start : start + TRIGGERS_AT_ONCE].tolist()) for start in starts]
 
 
+def _is_to_place(waiting: Waiting) -> bool:
+    return waiting.told is not None or bool(to_place(waiting.block).any())
+
+
 def apart(blocks: list[Waiting]) -> list[list[Waiting]]:
-    """Blocks to commit together: one with readings to be placed is alone.
+    """Blocks to commit together: one with readings to be placed, or with counts, is alone.
 
     What it finds in the ledger must not lack what comes before it.
     """
     parts: list[list[Waiting]] = [[]]
     for waiting in blocks:
-        if to_place(waiting.block).any():
+        if _is_to_place(waiting):
             parts += [[waiting], []]
         else:
             parts[-1].append(waiting)

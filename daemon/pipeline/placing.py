@@ -53,7 +53,7 @@ def without(block: ClosedBlock, gone: Array) -> ClosedBlock:
 
 
 def late_to_place(block: ClosedBlock) -> ClosedBlock:
-    """The block with what came late as readings to be placed.
+    """The block with what came late as readings to be placed, and without its revised rows.
 
     Where the database has lost triggers that assembly remembers, what it says of them is not true any more.
     """
@@ -73,7 +73,7 @@ def _also_aside(block: ClosedBlock, more: Aside) -> ClosedBlock:
 
 
 def place(
-    group: InstrumentGroup, run: int, block: Array, rows: Array, now: Instant
+    group: InstrumentGroup, run: int, block: Array, rows: Array, now: Instant, *, belong: Array | None = None
 ) -> tuple[ClosedBlock, Array, Array]:
     """Put readings of one run into its triggers, as the database has them now.
 
@@ -83,6 +83,7 @@ def place(
         block: record dtype, shape (n,).
         rows: the ledger rows of these triggers that are there, ascending; ledger dtype.
         now: what is late came by now.
+        belong: of which readings it is known that they belong to their triggers; bool, shape (n,). None of none.
 
     Returns the block to commit; where a reading is already, by what the rows say: bool, shape (n,); and of which
     readings nothing proves that they belong there: bool, shape (n,). The epoch does, or else the time of a trigger that
@@ -94,6 +95,8 @@ def place(
         known = rows["trigger"][np.minimum(at, len(rows) - 1)] == block["trigger"]
     odd = np.where(known, False, block["epoch"] == 0)
     odd[known] = ~_belong(rows, at[known], block[known])
+    if belong is not None:
+        odd &= ~belong
     new, known = np.flatnonzero(~known & ~odd), np.flatnonzero(known & ~odd)
     readings, present, ledger, taken = _new_triggers(group, run, block[new], now)
     revised = rows.copy()
@@ -136,6 +139,24 @@ def comparable(readings: Array, record: np.dtype[Any]) -> Array:
             values[np.isnan(values)] = np.nan
             values[values == 0] = 0.0
     return out
+
+
+def with_counts(block: ClosedBlock, rows: Array, skipped: Array, duplicates: Array) -> ClosedBlock:
+    """What is placed of one run, with these counts in its revised rows, and with those that change by nothing else.
+
+    rows: of triggers that are there, as in `place`. skipped, duplicates: of each, int64, shape (rows,); -1 where
+    nothing is known but what the row says.
+    """
+    newest = rows.copy()
+    newest[np.searchsorted(rows["trigger"], block.revised["trigger"])] = block.revised
+    is_revised = np.isin(rows["trigger"], block.revised["trigger"])
+    counted = newest.copy()
+    counted["skipped"] = np.where(skipped < 0, newest["skipped"], skipped)
+    counted["duplicates"] = np.maximum(newest["duplicates"], duplicates)
+    chosen = is_revised | (counted != newest)
+    index = np.cumsum(chosen) - 1
+    late_of = index[np.searchsorted(rows["trigger"], block.revised["trigger"])[block.late_of]]
+    return replace(block, revised=counted[chosen], late_of=late_of.astype(np.intp))
 
 
 def with_rows_of(block: ClosedBlock, run: int, triggers: Array, rows: Array) -> Array:

@@ -39,16 +39,18 @@ class Finding:
 class Oracle:
     """What is true, and what was found.
 
-    drives: of all hosts. may_be_lost: marks that no promise covers any more, by what was done to the database, or to
-    their sender. taken_back: what the database has had, and lost. older_database: it was put back, and knows less of
-    sessions. has_moved: there were daemons on several hosts. stored_from: by mark, the host whose daemon committed it
-    last.
+    drives: of all hosts. is_honest: numbers and clocks of the instruments are right; where they are not, and there are
+    no epochs, the vote for a run may be deceived (docs/promise.md). may_be_lost: marks that no promise covers any more,
+    by what was done to the database, or to their sender. taken_back: what the database has had, and lost.
+    older_database: it was put back, and knows less of sessions. has_moved: there were daemons on several hosts.
+    stored_from: by mark, the host whose daemon committed it last.
     """
 
     settings: Settings
     machine: Machine
     store: RecordingStore
     drives: Sequence[Drive]
+    is_honest: bool = True
     findings: list[Finding] = field(default_factory=list)
     may_be_lost: set[int] = field(default_factory=set)
     older_database: bool = False
@@ -177,8 +179,7 @@ class Oracle:
             if lost:
                 self.find("lost", f"{len(lost)} of {len(crate.sent)} of crate {crate.number}: {_named(lost)}")
             twice = [r for r in crate.sent if stored[r.mark] > 1]
-            # Without an epoch wrong numbers and wrong clocks may deceive the vote for a run: docs/promise.md says so.
-            if twice and self.settings.epochs:
+            if twice and (self.settings.epochs or (has_session and self.is_honest)):
                 self.find("stored twice", f"{len(twice)} of crate {crate.number}: {_named(twice)}")
             aside = [r for r in crate.sent if stored[r.mark] and self._is_dead_where_stored(r.mark, dead_of)]
             if aside and has_session and self.settings.epochs:

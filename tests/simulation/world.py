@@ -64,7 +64,9 @@ class World:
             host.drive.kept, host.drive.torn = settings.kept, settings.torn
         group = self.machine.group
         self.database = Database(loop, {group.name: group}, plan.stream("store"), in_parts=settings.in_parts)
-        self.oracle = Oracle(settings, self.machine, self.database.store, [host.drive for host in self.hosts])
+        is_honest = not any(event.kind in ("clock", "wrong_number") for event in plan.events)
+        drives = [host.drive for host in self.hosts]
+        self.oracle = Oracle(settings, self.machine, self.database.store, drives, is_honest)
         self.at_host = 0
         self.daemon: SimulatedDaemon | None = None
         self.life: Life | None = None

@@ -268,9 +268,9 @@ class Assembly:
         self._end_step(now, out)
         return None if run is None else run.run, out
 
-    def take_placed(self, run: int, triggers: Array) -> Array:
+    def take_placed(self, run: int, triggers: Array, *, are_new: bool) -> Array:
         """How many numbers were skipped right before triggers that the database has now; see `Triggers.take_placed`."""
-        return self._triggers.take_placed(run, triggers)
+        return self._triggers.take_placed(run, triggers, are_new=are_new)
 
     # --- which run readings belong to ---------------------------------------------------------------------------
 
@@ -363,9 +363,9 @@ class Assembly:
         run = self._runs.current
         stray = run.progress.is_stray(block)
         if not stray.any():
-            self._triggers.accept(run, block, origin, now, out)
+            self._triggers.accept_near(run, block, origin, now, out)
             return
-        self._triggers.accept(run, block[~stray], origin[~stray], now, out)
+        self._triggers.accept_near(run, block[~stray], origin[~stray], now, out)
         self._hold(run, block[stray], origin[stray], now, out)
 
     def _accept_before(self, run: OpenRun, block: Array, origin: Origin, now: Instant) -> tuple[Array, Origin]:
@@ -424,7 +424,7 @@ class Assembly:
     ) -> OpenRun | None:
         """Follow the machine where most instruments have gone; return the run they are in now if there was a move."""
         verdict = strays.judge(
-            run.progress.front,
+            run.progress,
             self._half,
             run.started_ns,
             self._voters(run, strays, now, expired=expired),

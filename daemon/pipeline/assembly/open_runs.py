@@ -53,9 +53,9 @@ class OpenRuns:
         """The number of the current run."""
         return self.current.run or self._runs.current
 
-    def of_number(self, number: int) -> OpenRun:
-        """The open run with this number."""
-        return self.current if self.current.run == number else next(run for run in self if run.run == number)
+    def of_number(self, number: int) -> OpenRun | None:
+        """The open run with this number, if it is one."""
+        return self.current if self.current.run == number else next((run for run in self if run.run == number), None)
 
     def of_epoch(self, epoch: int) -> OpenRun | None:
         """The open run of an epoch."""

@@ -36,6 +36,8 @@ class Receipts:
         self._kept_after = np.full(0, SETTLED, np.int64)
         self._kept = np.zeros(0, np.int64)
         self._next = np.full(0, SETTLED, np.int64)
+        self._closing = np.full(0, SETTLED, np.int64)  # in blocks that closed in this step
+        self._closed = 0
         self._strays = np.full(0, SETTLED, np.int64)
         self._in_hand: Origin | None = None  # what was received, and is not placed
         self._received = np.zeros(0, np.int64)
@@ -168,12 +170,22 @@ class Receipts:
     def close(self, slots: Array) -> None:
         """Turn these slots, and what waits for the next closed block, into one; they are committed in order."""
         self._make_room(int(slots.max(initial=0)))
-        block = self._next
+        np.minimum(self._closing, self._next, out=self._closing)
         if len(slots):
-            block = np.minimum(block, self._slots[slots].min(axis=0))
+            np.minimum(self._closing, self._slots[slots].min(axis=0), out=self._closing)
             self._slots[slots] = SETTLED
-        self._blocks.append(block)
-        self._next = np.full_like(self._next, SETTLED)
+        self._next[:] = SETTLED
+        self._closed += 1
+
+    def end_step(self) -> None:
+        """Let what closed since this was called last be settled together, with the last of these blocks.
+
+        That one alone says of sessions how far they are settled with all of them.
+        """
+        if not self._closed:
+            return
+        self._blocks.append(self._closing, self._closed)
+        self._closing, self._closed = np.full_like(self._closing, SETTLED), 0
         self._compact()
 
     @property
@@ -200,7 +212,7 @@ class Receipts:
 
         Both int64, shape (columns,).
         """
-        first = np.minimum(self._slots.min(axis=0), np.minimum(self._next, self._strays))
+        first = self._waiting()
         not_in_journal = first.copy()
         for end, block in self._blocks.firsts():
             np.minimum(first[: len(block)], block, out=first[: len(block)])
@@ -214,10 +226,15 @@ class Receipts:
 
     def committed_upto(self) -> Array:
         """Up to which number all is committed, or refused, whatever was asked for: int64, shape (columns,)."""
-        first = np.minimum(self._slots.min(axis=0), np.minimum(self._next, self._strays))
+        first = self._waiting()
         for _, block in self._blocks.firsts():
             np.minimum(first[: len(block)], block, out=first[: len(block)])
         return np.asarray(np.minimum(first, self._received))
+
+    def _waiting(self) -> Array:
+        """The first number that waits, and is in no closed block of a step that is over: int64, shape (columns,)."""
+        beside = np.minimum(np.minimum(self._next, self._closing), self._strays)
+        return np.minimum(self._slots.min(axis=0), beside)
 
     def _count_refusals(self, done: Array) -> None:
         for column, owed in list(self._owed.items()):
@@ -231,7 +248,7 @@ class Receipts:
         staying = [column for column in self._leaving if self._strays[column] != SETTLED]
         for column in set(self._leaving).difference(staying):
             self._slots[:, column] = SETTLED
-            self._next[column] = SETTLED
+            self._next[column] = self._closing[column] = SETTLED
             self._blocks.forget(column)
             self._owed.pop(column, None)
             self._received[column] = self._refused[column] = 0
@@ -246,6 +263,7 @@ class Receipts:
         self._free.extend(range(columns - 1, len(self._received) - 1, -1))
         self._slots = np.pad(self._slots, ((0, 0), (0, more)), constant_values=SETTLED)
         self._next = np.pad(self._next, (0, more), constant_values=SETTLED)
+        self._closing = np.pad(self._closing, (0, more), constant_values=SETTLED)
         self._strays = np.pad(self._strays, (0, more), constant_values=SETTLED)
         self._received = np.pad(self._received, (0, more))
         self._refused = np.pad(self._refused, (0, more))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from daemon.pipeline.assembly.origin import Origin
-from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
+from daemon.pipeline.assembly.progress import ONE_MOMENT_NS, Progress
 from schemas.readings import Array, join
 
 HELD_OF_AN_INSTRUMENT = 1024
@@ -91,11 +91,11 @@ class Strays:
         return np.flatnonzero(self._held)
 
     def judge(
-        self, front: int | None, half: int, started_ns: int, active: int, *, expired: bool, armed: bool = False
+        self, progress: Progress, half: int, started_ns: int, active: int, *, expired: bool, armed: bool = False
     ) -> Verdict | None:
         """Say what the strays mean, if that is clear by now.
 
-        front: the trigger number the run has reached, None before its first.
+        progress: how far the run is.
         started_ns: when the run began; a straggler of the run before is no reason to move.
         active: instruments that took part lately; more than half of them have to agree.
         expired: whether the oldest stray has been held for the assembly timeout.
@@ -105,14 +105,15 @@ class Strays:
             return None
         held = join([block for block, _, _ in self._blocks])
         held = held[held["time_ns"] >= started_ns]
+        front = progress.front
         if not len(held):
             return None
         if front is None:
             enough = expired or 2 * _distinct(held) >= active
             return _verdict(Move.BEGIN, held) if enough else None
-        # Of a known epoch nothing falls back: what is behind its front is older.
         for move, part in (
-            (Move.RESTART, held[(held["trigger"] <= front) & (held["epoch"] == 0)]),
+            # Of a known epoch nothing falls back: what is behind its front is older.
+            (Move.RESTART, held[progress.fell_back(held) & (held["epoch"] == 0)]),
             (Move.JUMP, held[held["trigger"] > front + half]),
         ):
             if 2 * _distinct(part) > active or (armed and move is Move.RESTART and len(part)):

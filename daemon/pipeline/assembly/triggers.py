@@ -243,12 +243,14 @@ class Triggers:
         far = run.progress.is_far(block["trigger"])
         return far & (run.window.slots(block["trigger"]) == UNKNOWN) if far.any() else far
 
-    def take_placed(self, run: int, triggers: Array) -> Array:
-        """How many numbers were skipped right before triggers, ascending, that the database has from now on.
+    def take_placed(self, run: int, triggers: Array, *, are_new: bool) -> Array:
+        """How many numbers were skipped right before triggers, ascending, that the database has, or gets now.
 
-        Returns int64, shape (n,); -1 where nothing is known of their gap.
+        are_new: whether it gets them. Returns int64, shape (n,); -1 where nothing is known of their gap that the
+        database does not know.
         """
-        found = self._note_placed(run, triggers)  # an earlier process may have set them aside
+        # An earlier process may have set them aside.
+        found = self._note_placed(run, triggers) if are_new else self._runs.of_number(run)
         if found is None:
             return np.full(len(triggers), -1, np.int64)
         skipped = [found.window.take_placed(trigger) for trigger in triggers.tolist()]
@@ -256,7 +258,7 @@ class Triggers:
 
     def _note_placed(self, run: int, triggers: Array) -> OpenRun | None:
         """Take note of triggers, ascending, that the database is to have, in the run, if it is open; return that."""
-        found = next((each for each in self._runs if each.run == run), None)
+        found = self._runs.of_number(run)
         if found is not None:
             for trigger in triggers.tolist():  # from below: what is left of a gap belongs to the trigger above
                 found.window.place(trigger)
@@ -286,6 +288,7 @@ class Triggers:
             rows = self.sessions.changed(self.pool.taken(), now)
             out[-1] = replace(out[-1], sessions=np.concatenate([out[-1].sessions, rows]))
         self._has_closed_early = False
+        self.receipts.end_step()
 
     def tell_counts(self, now: Instant, out: list[ClosedBlock], *, every: bool = False) -> None:
         """Give out ledger rows in which doubles were counted: a few a second, whatever senders do; or `every` one."""
@@ -315,6 +318,7 @@ class Triggers:
         is_one = numbers[0] == numbers[-1]
         for number in numbers[:1].tolist() if is_one else np.unique(numbers).tolist():
             run = self._runs.of_number(number)
+            assert run is not None  # it has open triggers
             mine = slice(None) if is_one else slice(*np.searchsorted(numbers, [number, number + 1]))
             rows = ledger[mine]
             rows["epoch"] = run.epoch

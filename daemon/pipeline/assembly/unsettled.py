@@ -45,10 +45,10 @@ class Unsettled:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def append(self, first: Array) -> None:
-        """Another closed block is on its way."""
-        self._groups.append(_Group(1, first))
-        self.blocks += 1
+    def append(self, first: Array, blocks: int = 1) -> None:
+        """So many closed blocks more are on their way, and are settled together."""
+        self._groups.append(_Group(blocks, first))
+        self.blocks += blocks
 
     def committed(self, blocks: int) -> None:
         """The oldest so many closed blocks are committed."""

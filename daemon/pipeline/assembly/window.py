@@ -120,7 +120,10 @@ class Window:
             del self._placed[next(iter(self._placed))]
 
     def take_placed(self, trigger: int) -> int | None:
-        """How many numbers were left out right before one that was placed; None where nothing is known of its gap."""
+        """How many numbers were left out right before one that was placed, or was forgotten with that not given out.
+
+        None where nothing is known of its gap.
+        """
         before, _ = self._placed.pop(trigger, (None, False))
         return before
 
@@ -217,9 +220,11 @@ class Window:
         self._lowest = int(triggers[0]) if len(triggers) < self.size else None
 
     def forget(self, triggers: Array) -> None:
-        """Know nothing of these closed triggers any more."""
+        """Know nothing of these closed triggers any more, but for what `take_placed` tells of those to be given out."""
         places = triggers & self._mask
         places = places[self._trigger[places] == triggers]
+        for place in places[self._counting[places]].tolist():
+            self._placed[int(self._trigger[place])] = int(self._skipped[place]), bool(self._is_newly[place])
         self._trigger[places] = NO_TRIGGER
         self._counting[places] = False
         self.is_counting = bool(self._counting.any())

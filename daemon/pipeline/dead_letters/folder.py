@@ -49,6 +49,14 @@ def _noted(folder: Path, disk: Disk) -> int:
         return 0
 
 
+def _renamed(found: Found, formerly: int, journal: int) -> Found:
+    """What a segment holds, with its journal's new id."""
+    if not formerly:
+        return found
+    letters = (replace(each, journal=journal) if each.journal == formerly else each for each in found.letters)
+    return replace(found, letters=tuple(letters))
+
+
 @dataclass(kw_only=True)
 class _Segment:
     """A segment: its size, how many of its letters are pending, and by journal the last block that they were part of.
@@ -96,20 +104,25 @@ class DeadLetters:
         self._turn = asyncio.Lock()
 
     def open(
-        self, *, position: JournalPosition = NOWHERE, retried: JournalPosition = NOWHERE, journal: int | None = None
+        self,
+        *,
+        position: JournalPosition = NOWHERE,
+        retried: JournalPosition = NOWHERE,
+        journal: int | None = None,
+        formerly: int = 0,
     ) -> list[Found]:
         """Look through the folder; return the segments that cannot be read in whole.
 
         position: where the database is in the journal. retried: where it is in this folder, if it is this one's id that
         it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
-        from, if it is another than that of `position`; 0 where there is none.
+        from, if it is another than that of `position`; 0 where there is none. formerly: the id that it had until now.
 
         Raises:
             OSError: the folder cannot be read.
         """
         self._identity.load()
         self._journal = position.journal if journal is None else journal
-        self._passed = position.sequence if position.journal == self._journal else 0
+        self._passed = position.sequence if position.journal in (self._journal, formerly) else 0
         known = retried.sequence if self.id and retried.journal == self.id else 0
         self._retried = max(known, _noted(self._folder, self._disk))
         paths = paths_in(self._disk, self._folder, ENDING)
@@ -118,7 +131,7 @@ class DeadLetters:
             # the time that anything is acknowledged because it is here.
             self._disk.replace(paths[-1], self._disk.read(paths[-1], 0, self._disk.size(paths[-1])))
         found = [scan(self._disk, path, self._group) for path in paths]
-        ours = [segment for segment in found if not segment.is_other]
+        ours = [_renamed(segment, formerly, self._journal) for segment in found if not segment.is_other]
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
         self._unread_bytes = sum(segment.nbytes for segment in found if segment.is_other)
         for segment in ours:

@@ -127,9 +127,7 @@ async def recover_group(
     if found.recovery is not None:
         _report_journal(group.name, found.recovery, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
-    unreadable, rejected, letters = await outside.workers.call(
-        _open_dead_letters, dead_letters, position, in_store.retried, found.journal, most
-    )
+    unreadable, rejected, letters = await outside.workers.call(_open_dead_letters, dead_letters, in_store, found, most)
     _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
     return RecoveredGroup(
         history=history_of(in_store.tail, [*rejected, *found.newest], most, heard_last(found.state.runs.values())),
@@ -161,7 +159,7 @@ async def _ledger_tail(store: Store, group: InstrumentGroup, most: int, runs: Co
 
 @dataclass(kw_only=True)
 class _InJournal:
-    """What a journal holds; newest: its last blocks; the rest as in RecoveredGroup."""
+    """What a journal holds; newest: its last blocks; formerly: the id that it had; the rest as in RecoveredGroup."""
 
     state: DurableState
     states: States
@@ -170,6 +168,7 @@ class _InJournal:
     recovery: JournalRecovery | None = None
     newest: Sequence[ClosedBlock] = ()
     again: Sequence[ClosedBlock] = ()
+    formerly: int = 0
 
     @property
     def amount(self) -> Amount:
@@ -215,6 +214,7 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
     else:
         noted = DurableState.decode(recovery.state) if recovery.state else stored
         state = noted.after(block for _, block in journal.read(recovery.state_at, _ALL))
+    formerly = journal.id
     if recovery.loose.blocks:
         journal.renew()
     states.begin(state, position)
@@ -228,6 +228,7 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
         recovery=recovery,
         newest=newest,
         again=again,
+        formerly=formerly,
     )
 
 
@@ -243,15 +244,19 @@ def _leads_on(journal: int, noted: DurableState, position: JournalPosition) -> b
 
 
 def _open_dead_letters(
-    letters: DeadLetters, position: JournalPosition, retried: JournalPosition, journal: Journal | None, most: int
+    letters: DeadLetters, in_store: InStore, found: _InJournal, most: int
 ) -> tuple[list[Found], list[ClosedBlock], list[ClosedBlock]]:
     """Open them; return what cannot be read, the last that were rejected, and the newest of all.
 
     What comes late for the rejected ones is to find its trigger.
     """
     try:
-        number_of = 0 if journal is None else journal.id
-        unreadable = letters.open(position=position, retried=retried, journal=number_of)
+        unreadable = letters.open(
+            position=in_store.position,
+            retried=in_store.retried,
+            journal=0 if found.journal is None else found.journal.id,
+            formerly=found.formerly,
+        )
         return unreadable, letters.read_last(most), letters.read_newest(LETTERS_BYTES)
     except OSError as error:
         raise CommandFailed(f"the dead letters cannot be used: {error}") from None

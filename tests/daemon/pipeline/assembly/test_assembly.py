@@ -283,6 +283,7 @@ class Connections:
         self.columns = [assembly.receipts.connect(spooled=connection == 2) for connection in range(3)]
         self.sent: list[list[tuple[int | None, int]]] = [[], [], []]
         self.closed_blocks: list[set[int]] = []
+        self.last_of_step: list[int] = []  # for each of them the last block of its step, which says what is settled
         self.committed = self.spooled = 0
         self.waits_for: dict[tuple[int, int], int] = {}  # (connection, sequence) -> number of its closed block
 
@@ -297,6 +298,7 @@ class Connections:
         return Origin(np.array(column, np.int32), np.array(sequence, np.int64))
 
     def note(self, closed_blocks: list[ClosedBlock]) -> None:
+        self.last_of_step += [len(self.closed_blocks) + len(closed_blocks) - 1] * len(closed_blocks)
         self.closed_blocks += [{int(t) for t in (*p.ledger["trigger"], *p.revised["trigger"])} for p in closed_blocks]
 
     def expected(self, connection: int) -> int:
@@ -306,7 +308,7 @@ class Connections:
             holds = [
                 k for k in range(first, len(self.closed_blocks)) if trigger is None or trigger in self.closed_blocks[k]
             ]
-            if not holds or holds[0] >= settled:
+            if not holds or self.last_of_step[holds[0]] >= settled:
                 return sequence
         return len(self.sent[connection])
 

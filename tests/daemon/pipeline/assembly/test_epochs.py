@@ -221,7 +221,7 @@ def test_what_is_skipped_is_what_no_trigger_is_there_for(numbers: list[tuple[int
     rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
     found = {int(row["trigger"]): int(row["skipped"]) for row in rows}
     placed = np.array(sorted(number for number, is_placed in numbers if is_placed), np.int64)
-    found |= dict(zip(placed.tolist(), assembly.take_placed(1, placed).tolist(), strict=True))
+    found |= dict(zip(placed.tolist(), assembly.take_placed(1, placed, are_new=True).tolist(), strict=True))
     known = sorted([50, *(number for number, _ in numbers)])
     assert [found[number] for number in known] == [0, *(np.diff(known) - 1).tolist()]
     assert assembly.counts.skipped == sum(np.diff(known) - 1)

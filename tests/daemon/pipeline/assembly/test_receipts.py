@@ -45,6 +45,7 @@ def test_a_flood_of_refused_readings_behind_one_that_waits_is_remembered_in_boun
     assert [int(told[column]) for told in receipts.acknowledged()] == [0, 0]
     assert len(receipts._owed[column]) == OWED_MOST
     receipts.close(np.array([0]))
+    receipts.end_step()
     receipts.committed(1)
     assert [int(told[column]) for told in receipts.acknowledged()] == [flood + 1, flood]
     assert not receipts.owes_refusals
@@ -87,6 +88,7 @@ def closed_with(receipts: Receipts, sequences: dict[int, tuple[int, int]]) -> No
         receipts.received(origin)
         receipts.wait_in_next_block(origin)
     receipts.close(np.empty(0, np.intp))
+    receipts.end_step()
 
 
 class Both:
