@@ -78,6 +78,7 @@ class Pipeline:
             max_open=config.assembly.max_open,
             runs=runs,
             history=recovered.history,
+            is_whole=recovered.is_whole,
             epochs=recovered.state.runs,
             sessions=recovered.state.sessions,
             stored=recovered.stored.sessions,
@@ -255,6 +256,10 @@ class Pipeline:
             self.note_lost(joined.lost, "sender")
             self._announcements.lost_by_sender(joined.lost)
         return joined
+
+    def known(self, session: int) -> int:
+        """All readings of a session with lower numbers came, and were sent: 0 of one that is unknown."""
+        return self._assembly.sessions.known(session)
 
     def keeps(self, column: int, after: int | None) -> None:
         """Let the intake's log be enough for a sender, or not; see `Receipts.keeps`."""

@@ -247,8 +247,8 @@ MUTANTS = (
     Mutant(
         name="recall of the journal no more triggers than a window has",
         file="daemon/pipeline/recovery/recovery.py",
-        text="    newest = journal.read_last(2 * most)\n",
-        to="    newest = journal.read_last(most)\n",
+        text="    newest, is_whole = journal.read_last(2 * max(most, LEAST_WINDOW))\n",
+        to="    newest, is_whole = journal.read_last(most)[0], True\n",
         plan="closed-out-of-order-in-the-journal",
     ),
     Mutant(

@@ -60,6 +60,11 @@ class Logger:
         self._committed.set()
 
 
+def rows_of(group: InstrumentGroup, history: Array | None) -> Array:
+    """Ledger rows from before; none where there are none."""
+    return np.empty(0, ledger_dtype(group.size)) if history is None else history
+
+
 @asynccontextmanager
 async def logging_to_memory(
     *groups: InstrumentGroup,
@@ -89,7 +94,8 @@ async def logging_to_memory(
             durability=Durability.SYNC,
             runs=runs,
             recovered=RecoveredGroup(
-                history=np.empty(0, ledger_dtype(group.size)) if history is None else history,
+                rows=rows_of(group, history),
+                history=rows_of(group, history),
                 position=position or JournalPosition(sequence=0),
                 journal=None,
                 amount=Amount(),

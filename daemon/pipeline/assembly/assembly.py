@@ -40,7 +40,8 @@ class Assembly:
 
     runs: numbers the runs of all groups.
     history: ledger rows of the newest runs as the store has them, ascending, so that a restarted daemon merges late
-        readings and recognises doubles as if it had never stopped.
+        readings and recognises doubles as if it had never stopped. is_whole: whether no trigger with a lower number
+        than its last may be missing from it.
     epochs: those that the group had before; of one that is not in the history nothing is remembered but its run.
     sessions, stored, claimed, is_uncertain, pinned: what is known of the senders' sessions, and how well; see
         `Sessions`.
@@ -57,6 +58,7 @@ class Assembly:
         max_open: int,
         runs: Runs,
         history: Array | None = None,
+        is_whole: bool = True,
         epochs: Collection[int] = (),
         sessions: Array = NO_SESSIONS,
         stored: Array = NO_SESSIONS,
@@ -75,6 +77,9 @@ class Assembly:
         self._half = window // 2
         self._strays = Strays(group.size, group.record)  # of readings without an epoch
         self._runs = OpenRuns(group, window, runs, history, epochs)
+        if not is_whole:
+            for run in self._runs:
+                run.leave_unread()
         if placing is not None:
             for run in self._runs:
                 run.leave(placing.readings["trigger"][placing.run == run.run])
@@ -325,16 +330,17 @@ class Assembly:
             return
         run = self._run_of(epoch, now, out)
         if run is None:
-            is_older = self._runs.is_over(epoch)
-            reason = AsideReason.OLDER if is_older else AsideReason.EPOCH
-            self._triggers.set_aside(block, origin, self._runs.number_of(epoch) if is_older else 0, reason)
+            if self._runs.is_over(epoch):
+                self._triggers.leave(block, origin, self._runs.number_of(epoch), now)
+            else:
+                self._triggers.set_aside(block, origin, 0, AsideReason.EPOCH)
             return
         far = self._triggers.are_far(run, block)
         if not far.any():
             self._triggers.accept(run, block, origin, now, out)
             return
         older = far & run.progress.is_older(block["trigger"])
-        self._triggers.set_aside(block[older], origin[older], run.run, AsideReason.OLDER)
+        self._triggers.leave(block[older], origin[older], run.run, now)
         # Those that are near go first: the others may move the run, and the window with it.
         self._triggers.accept(run, block[~far], origin[~far], now, out)
         ahead = far & ~older

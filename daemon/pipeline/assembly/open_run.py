@@ -47,6 +47,11 @@ class OpenRun:
         if len(forgotten):
             self.progress.leave(int(forgotten[-1]))
 
+    def leave_unread(self) -> None:
+        """Leave to the database what is not remembered of the run by now: it may have been closed all the same."""
+        if self.progress.newest is not None:
+            self.progress.leave(self.window.highest)
+
     def leave(self, triggers: Array) -> None:
         """Leave these triggers, int64, to the database: what is being placed there no row of the window tells."""
         if len(triggers):

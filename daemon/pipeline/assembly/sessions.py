@@ -55,6 +55,8 @@ class _Idle:
 
     def lost_before(self, number: int) -> int:
         """How many readings before this number are lost, if the sender has none of them any more."""
+        if self.received == ALL and not self.settled:
+            return 0  # nobody knows anything of it
         if self.received == ALL or number <= self.settled:
             return max(0, number - self.settled)
         # The first that is not settled is in no closed block. Those behind it may be, up to what was received.
@@ -96,6 +98,9 @@ class Sessions:
         if is_uncertain:
             for idle in self._idle.values():
                 idle.received = ALL
+        if is_uncertain:
+            for row in claimed[~np.isin(claimed["session"], recovered["session"])]:
+                self._idle[int(row["session"])] = _Idle(0, ALL, int(row["seen_s"]))
         # The next process may find nothing more to take again, and has to know all the same.
         self._unsaid = list(self._idle) if is_uncertain else []
         self._column_of: dict[int, int] = {}
@@ -141,6 +146,13 @@ class Sessions:
         self._receipts.skip(column, first)
         return Joined(column=column, resume=first, lost=max(0, first - resume - self._beyond.pop(session, 0)))
 
+    def known(self, session: int) -> int:
+        """All readings of a session with lower numbers came, and were sent: 0 of one that is unknown."""
+        column = self._column_of.get(session)
+        if column is not None:
+            return int(self._receipts.come()[column])
+        return self._idle[session].settled if session in self._idle else 0
+
     def _begin(self, session: int, *, first: int, upto: int, spooled: bool) -> Joined:
         known = self._idle.pop(session, None)
         self._ended.discard(session)
@@ -150,8 +162,10 @@ class Sessions:
             if session in self._gone:
                 self._gone.remove(session)
                 self._told.add(session)
-            # Of one that goes on with a later number more was known once: nothing tells what of it came.
-            known = _Idle(first, ALL if first or self._is_uncertain else 0, 0)
+            # Of one that goes on with a later number, or has sent some before, more was known once: nothing tells what
+            # of it came.
+            is_known = first > 0 or first < upto < ALL or self._is_uncertain
+            known = _Idle(first, ALL if is_known else 0, 0)
         resume = max(first, known.settled)
         # Of a private one, what its sender sends again comes without a session, or with another one.
         doubt = ALL if is_private(session) else min(known.received, max(resume, upto))
@@ -257,7 +271,8 @@ class Sessions:
             self._forget(session)
 
     def _is_over(self, session: int, idle: _Idle, too_old: int) -> bool:
-        is_over = idle.seen_s < too_old or session in self._ended or is_private(session)
+        is_old = idle.seen_s < too_old and not idle.is_in_doubt
+        is_over = is_old or session in self._ended or is_private(session)
         return is_over and session not in self._pinned
 
     def _forget(self, session: int) -> None:

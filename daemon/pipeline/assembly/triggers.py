@@ -105,12 +105,29 @@ class Triggers:
                 return
         self.receipts.wait_in_next_block(origin)
         self.unplaced.set_aside(block, run, reason)
-        if reason is AsideReason.OLDER and run and block["epoch"][0]:
-            self._note_placed(run, _distinct(block["trigger"]))
         if self.may_come_again and not (reason in FOR_THE_DATABASE and run):
             self._letters.add(block)  # its sender may still send it again
         name = reason.name.lower()
         self.counts.aside[name] = self.counts.aside.get(name, 0) + len(block)
+
+    def leave(self, block: Array, origin: Origin, run: int, now: Instant) -> None:
+        """Leave readings of a run to the database, whose triggers nobody here remembers; run: 0 where it is unknown."""
+        if not len(block):
+            return
+        if run and block["epoch"][0]:
+            self._note_placed(run, _distinct(block["trigger"]))
+        compared = self._are_compared(block, origin, now) & (run > 0)
+        self.set_aside(block[~compared], origin[~compared], run, AsideReason.OLDER)
+        self.set_aside(block[compared], origin[compared], run, AsideReason.DOUBTFUL)
+
+    def _are_compared(self, block: Array, origin: Origin, now: Instant) -> Array:
+        """Which readings are compared with what the database has in their place: bool, shape (n,).
+
+        A session says of a reading that it is not lost, so it is no duplicate without proof; neither is what was
+        acknowledged before. With the time of their receipt for a timestamp readings would differ from themselves.
+        """
+        wanted = self.sessions.are_of_any(origin) | self.was_acknowledged
+        return np.asarray(wanted & (block["time_ns"] != now.utc_ns))
 
     def _fit_aside(self, block: Array, run: int, reason: AsideReason) -> Array:
         """Which readings may be set aside: bool, shape (n,)."""
@@ -126,7 +143,7 @@ class Triggers:
         far = self.are_far(run, block)
         if far.any():
             behind = far & run.progress.is_older(block["trigger"])
-            self.set_aside(block[behind], origin[behind], run.run, AsideReason.OLDER)
+            self.leave(block[behind], origin[behind], run.run, now)
             self.set_aside(block[far & ~behind], origin[far & ~behind], 0, AsideReason.AHEAD)
         self.accept(run, block[~far], origin[~far], now, out)
 
@@ -144,7 +161,7 @@ class Triggers:
         forgotten = slots == UNKNOWN
         if forgotten.any():
             # Known a moment ago, its place was taken by a number a whole window ahead in the same block.
-            self.set_aside(block[forgotten], origin[forgotten], run.run, AsideReason.OLDER)
+            self.leave(block[forgotten], origin[forgotten], run.run, now)
             block, origin, slots = block[~forgotten], origin[~forgotten], slots[~forgotten]
         closed = slots == CLOSED
         if closed.any():
@@ -212,13 +229,9 @@ class Triggers:
         self.unplaced.merge(merged)
 
     def _are_doubtful(self, block: Array, origin: Origin, same_time: Array, now: Instant) -> Array:
-        """Which readings of sessions may have come in an earlier process, for all that is known: bool, shape (n,).
-
-        They are compared with what the database has in their place; with the time of their receipt for a timestamp they
-        would differ from themselves.
-        """
-        doubtful = self.sessions.are_of_any(origin) & ~self.sessions.is_new(origin)
-        return np.asarray(doubtful & ((block["epoch"] != 0) | same_time) & (block["time_ns"] != now.utc_ns))
+        """Which readings may have come in an earlier process, for all that is known: bool, shape (n,)."""
+        doubtful = self._are_compared(block, origin, now) & ~self.sessions.is_new(origin)
+        return np.asarray(doubtful & ((block["epoch"] != 0) | same_time))
 
     def _are_doubles(
         self, run: OpenRun, block: Array, origin: Origin, same_time: Array, copies: Array | None = None
@@ -229,7 +242,10 @@ class Triggers:
         it is a copy, byte for byte, of what is there. What is there of an open trigger came in this process, in which
         no session repeats a number.
         """
-        new = self.sessions.is_new(origin) if copies is None else self.sessions.are_of_any(origin) & ~copies
+        if copies is None:
+            new = self.sessions.is_new(origin)
+        else:
+            new = (self.sessions.are_of_any(origin) | self.was_acknowledged) & ~copies
         double = ((block["epoch"] != 0) | same_time) & ~new
         self.set_aside(block[new], origin[new], run.run, AsideReason.CONFLICT)
         odd = ~double & ~new

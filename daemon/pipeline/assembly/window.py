@@ -50,6 +50,12 @@ class Window:
         self._more_skipped = 0
         self._placed: dict[int, tuple[int, bool]] = {}  # numbers left out before them, and if that is newly so
 
+    @property
+    def highest(self) -> int:
+        """The highest number known; there is one."""
+        assert self._highest is not None
+        return self._highest
+
     def slots(self, triggers: Array) -> Array:
         """The slot of each trigger, CLOSED or UNKNOWN: int32, shape (n,)."""
         places = triggers & self._mask

@@ -198,8 +198,10 @@ class Intake:
         that of the first one that it has not sent yet, if it says so.
 
         Raises:
-            ProtocolError: there are too many sessions.
+            ProtocolError: there are too many sessions, or more came of this one than its sender says it sent.
         """
+        if session is not None and upto is not None:
+            self._see_sent(session, upto)
         key = session
         if key is None and (self._pipeline is None or ack is Ack.RECEIVED):
             key = self._private()
@@ -220,6 +222,20 @@ class Intake:
             self._pipeline.kept(joined.column, stream.synced)
             self._put_run(key, first, RunKind.JOINED)
         return joined
+
+    def _see_sent(self, session: int, upto: int) -> None:
+        if self._pipeline is not None:
+            known = self._pipeline.known(session)
+        elif session in self._streams:
+            known = self._streams[session].next
+        else:
+            known = 0
+        if upto < known:
+            raise ProtocolError(
+                ErrorCode.BAD_GREETING,
+                f"records below {known} of this session have come, and next={upto} says that they were never sent;"
+                " begin another session: two senders must not have the same name and session",
+            )
 
     def disconnect(self, column: int, *, ended: bool = False) -> None:
         """Take note that a sender is gone; ended: it said goodbye, and everything of it is acknowledged."""

@@ -364,18 +364,23 @@ class Journal:
                     found.append((sequence, block))
         return found
 
-    def read_last(self, triggers: int) -> list[ClosedBlock]:
-        """Read the last blocks, as many as hold so many triggers, in order; raises OSError as `read`."""
+    def read_last(self, triggers: int) -> tuple[list[ClosedBlock], bool]:
+        """Read the last blocks, as many as hold so many triggers, in order; raises OSError as `read`.
+
+        Returns them, and whether these are all.
+        """
         wanted: list[tuple[Path, list[int]]] = []
         left = triggers
-        for path, records in reversed(list(self._in_order())):
+        in_order = list(self._in_order())
+        for path, records in reversed(in_order):
             for record in records[::-1].tolist():
                 if left <= 0:
                     break
                 left -= record[4]
                 wanted.append((path, record))
         blocks = (self._sealed.read(path, start, end) for path, (_, _, start, end, *_) in reversed(wanted))
-        return [block for block in blocks if block is not None]
+        every = sum(len(records) for _, records in in_order)
+        return [block for block in blocks if block is not None], len(wanted) == every
 
     def _in_order(self) -> Iterator[tuple[Path, Array]]:
         for segment in self._sealed:

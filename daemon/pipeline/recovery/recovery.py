@@ -31,12 +31,18 @@ LETTERS_BYTES = 64 * 2**20
 """Dead letters whose readings are known when they come again, the newest: older ones were settled long ago."""
 
 
+LEAST_WINDOW = 1024
+"""The window that triggers closed in, at least: it may have been larger than it is configured now."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecoveredGroup:
     """What was left of one group.
 
-    history: ledger rows of the newest runs, ascending. position: up to where the database has it. journal,
-    dead_letters: opened; no journal where none is kept. amount: what the journal has and the database lacks. again:
+    rows: ledger rows of the newest runs, ascending; history: those of them that nothing revises which is not among
+    them. is_whole: whether these are all of their runs, or of the last triggers.
+    position: up to where the database has it. journal, dead_letters: opened; no journal where none is kept. amount:
+    what the journal has and the database lacks. again:
     closed blocks that are no history of it; their readings go through assembly again. letters: readings that
     are dead letters, or are to become some with what the journal has beyond the position; record dtype, shape (n,).
     placing: what is set aside there to be placed.
@@ -45,11 +51,13 @@ class RecoveredGroup:
     journal asks for them.
     """
 
-    history: Array
+    rows: Array
     position: JournalPosition
     journal: Journal | None
     amount: Amount
     dead_letters: DeadLetters
+    history: Array
+    is_whole: bool = True
     again: Sequence[ClosedBlock] = ()
     letters: Array | None = None
     placing: Aside | None = None
@@ -76,9 +84,9 @@ class RecoveredGroup:
 def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
     """The runs that all groups know of."""
     found = list(groups)
-    newest = [int(group.history["run"][-1]) for group in found if len(group.history)]
+    newest = [int(group.rows["run"][-1]) for group in found if len(group.rows)]
     # A store that writes in parts may have rows of an epoch that is not beside the position yet.
-    rows = [row for group in found for row in np.unique(group.history[["epoch", "run"]]).tolist() if row[0]]
+    rows = [row for group in found for row in np.unique(group.rows[["epoch", "run"]]).tolist() if row[0]]
     epochs = dict(rows) | {epoch: run for group in found for epoch, run in group.state.runs.items()}
     return Runs(max(newest, default=None), epochs)
 
@@ -129,8 +137,15 @@ async def recover_group(
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
     unreadable, rejected, letters = await outside.workers.call(_open_dead_letters, dead_letters, in_store, found, most)
     _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
+    heard = heard_last(found.state.runs.values())
+    rows = history = history_of(in_store.tail, [*rejected, *found.newest], most, heard)
+    if not found.is_whole:
+        # What lies in the journal before these blocks may revise what the database has, and nobody has read that.
+        history = history_of(in_store.tail[:0], found.newest, most, heard)
     return RecoveredGroup(
-        history=history_of(in_store.tail, [*rejected, *found.newest], most, heard_last(found.state.runs.values())),
+        rows=rows,
+        history=history,
+        is_whole=found.is_whole,
         position=position,
         journal=found.journal,
         amount=found.amount,
@@ -159,7 +174,11 @@ async def _ledger_tail(store: Store, group: InstrumentGroup, most: int, runs: Co
 
 @dataclass(kw_only=True)
 class _InJournal:
-    """What a journal holds; newest: its last blocks; formerly: the id that it had; the rest as in RecoveredGroup."""
+    """What a journal holds.
+
+    newest: its last blocks; is_whole: whether these are all. formerly: the id that it had. The rest as in
+    RecoveredGroup.
+    """
 
     state: DurableState
     states: States
@@ -167,6 +186,7 @@ class _InJournal:
     journal: Journal | None = None
     recovery: JournalRecovery | None = None
     newest: Sequence[ClosedBlock] = ()
+    is_whole: bool = True
     again: Sequence[ClosedBlock] = ()
     formerly: int = 0
 
@@ -219,7 +239,7 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
         journal.renew()
     states.begin(state, position)
     # Triggers close in another order than that of their numbers, by a window at most.
-    newest = journal.read_last(2 * most)
+    newest, is_whole = journal.read_last(2 * max(most, LEAST_WINDOW))
     return _InJournal(
         state=state,
         states=states,
@@ -227,6 +247,7 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
         journal=journal,
         recovery=recovery,
         newest=newest,
+        is_whole=is_whole,
         again=again,
         formerly=formerly,
     )

@@ -56,6 +56,7 @@ def test_an_epoch_of_which_only_the_ledger_tells_keeps_its_run() -> None:
     history = history_of(GROUP, 1, 2, run=4)
     history["epoch"] = 9
     group = RecoveredGroup(
+        rows=history,
         history=history,
         position=JournalPosition(sequence=0),
         journal=None,
