@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.base import BatchRejected, StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.placing import place, with_rows_of
+from daemon.pipeline.placing import place, with_counts, with_rows_of
 from daemon.telemetry.status.reporter import GroupRates, _readings
 from schemas.batch import JournalPosition, Stream
 from schemas.ledger import ledger_dtype, missing_instruments
@@ -244,3 +245,76 @@ async def test_a_skipped_number_that_is_placed_divides_a_gap_that_assembly_knows
     found, shown = await skipped_after_placing([1, 2], [10_000], [4, 5, 9_000])
     assert found == {1: 0, 2: 0, 4: 1, 5: 0, 9_000: 8994, 10_000: 999}
     assert shown == 1 + 8994 + 999
+
+
+def test_what_assembly_placed_once_needs_no_proof_of_its_time() -> None:
+    rows = rows_of(make_block(GROUP, [(1, 0), (1, 1)]))
+    late = make_block(GROUP, [(1, 2)], when=lambda _: START_NS - 3_600_000_000_000)
+    (placed, _, odd), (again, _, sure) = (
+        place(GROUP, 1, late, rows, NOW, belong=belong) for belong in (None, np.array([True]))
+    )
+    assert (len(placed.late), odd.tolist()) == (0, [True])
+    assert (len(again.late), sure.tolist()) == (1, [False])
+
+
+def test_counts_are_those_of_assembly_for_triggers_that_are_there() -> None:
+    rows = rows_of(make_block(GROUP, [(1, 0), (4, 0), (6, 0), (7, 0)]))
+    block, *_ = place(GROUP, 1, epoch_7(make_block(GROUP, [(6, 1)])), rows, NOW)
+    counted = with_counts(block, rows, np.array([-1, 0, 1, -1]), np.array([-1, 2, 0, 0]))
+    assert counted.revised[["trigger", "skipped", "duplicates", "arrived"]].tolist() == [(4, 0, 2, 1), (6, 1, 0, 2)]
+    assert counted.revised["trigger"][counted.late_of].tolist() == [6]
+
+
+async def test_what_is_older_and_late_for_a_dead_letter_follows_it(tmp_path: Path) -> None:
+    """Its ledger row is in the dead letters, and not in the database."""
+    async with logging_to_memory(GROUP, folder=tmp_path, assembly=SMALL) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.fail_with(BatchRejected("not this one"))
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, i) for i in range(3)])))
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
+        logger.store.fail_with(None)
+        for start in range(2, 1000, 50):
+            pipeline.receive(epoch_7(whole(GROUP, *range(start, start + 50))))
+        pipeline.receive(epoch_7(whole(GROUP, 1)))
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 2)
+        outcome = await pipeline.retry()
+        assert (outcome.committed, outcome.readings, outcome.rejected) == (2, 5, 0)
+    stored = await logger.stored(GROUP)
+    assert stored["instrument"][stored["trigger"] == 1].tolist() == [0, 1, 2, 3, 4]
+    (row,) = [row for row in await logger.ledger(GROUP) if row["trigger"] == 1]
+    assert (row["arrived"], row["late"]) == (5, 2)
+
+
+async def test_a_late_reading_of_a_long_outage_is_not_stored_again(tmp_path: Path) -> None:
+    """The block with it lies in the journal before those that are read at the start."""
+    store = MemoryStore({"bpm": GROUP})
+    window = {"window": 256, "max_open": 64, "timeout_ms": 20}
+    async with journaling(store, GROUP, tmp_path, assembly=window) as pipeline:
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, i) for i in range(4)])))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
+        store.fail_with(StoreUnavailable("away"))
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, 4)])))
+        for start in range(1, 2400, 50):
+            block = whole(GROUP, *range(start, start + 50))
+            block["epoch"] = 8
+            pipeline.receive(block)
+    store.fail_with(None)
+    async with journaling(store, GROUP, tmp_path, assembly=window) as pipeline:
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, 4)])))
+        await eventually(lambda: not pipeline.figures().waiting.blocks and pipeline.figures().duplicate == 1)
+    rows = store._groups["bpm"].everything()
+    assert np.count_nonzero((rows["run"] == 1) & (rows["instrument"] == 4)) == 1
+
+
+async def test_counts_in_the_journals_last_blocks_reach_the_database(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(epoch_7(whole(GROUP, 1, 4)))
+        await eventually(lambda: pipeline.figures().committed.triggers == 2)
+        store.fail_with(StoreUnavailable("away"))
+        pipeline.receive(epoch_7(whole(GROUP, 2, 3, 5)))
+        await eventually(lambda: not pipeline._assembly._runs.current.window.is_counting)
+    store.fail_with(None)
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+    assert store._groups["bpm"].rows()["skipped"].tolist() == [0] * 5

@@ -15,6 +15,7 @@ from daemon.pipeline.assembly.sessions import ALL, MOST_SESSIONS, Sessions
 from daemon.pipeline.durable_state import DurableState
 from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array, field_bits, words
+from schemas.readings import join as join_blocks
 from schemas.sessions import GONE, SESSION, session_key
 from schemas.states import AsideReason
 from schemas.wire import ProtocolError
@@ -442,3 +443,64 @@ def test_what_has_the_time_of_its_receipt_cannot_be_compared_and_is_a_double() -
     again["time_ns"][0] = at(1).utc_ns
     assembly.receive(again, Origin.of(column, 5, 2), at(1))
     assert (assembly.counts.duplicate, assembly.counts.aside) == (1, {"doubtful": 1})
+
+
+def test_an_older_reading_of_a_session_is_compared_with_what_the_database_has() -> None:
+    assembly = make()
+    for start in range(1, 1000, 50):
+        assembly.receive(epoch_7(whole(GROUP, *range(start, start + 50))), None, at(0))
+    column = join(assembly).column
+    older = epoch_7(make_block(GROUP, [(1, 0), (1, 1)]))
+    older["time_ns"][0] = at(1).utc_ns  # the time of its receipt
+    assembly.receive(older, Origin.of(column, 0, 2), at(1))
+    assert (assembly.counts.duplicate, assembly.counts.aside) == (0, {"older": 1, "doubtful": 1})
+
+
+def test_what_is_taken_again_is_compared_with_what_is_in_its_place() -> None:
+    assembly = make()
+    assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
+    assembly.receive(epoch_7(make_block(GROUP, [(2, 0), (2, 1)])), None, at(0))
+    other = epoch_7(make_block(GROUP, [(1, 3), (2, 0)], when=lambda _: START_NS + 5))
+    same = epoch_7(make_block(GROUP, [(2, 1)]))
+    with assembly.taking_again():
+        assembly.take_again(join_blocks([other, same]), at(1))
+    assert (assembly.counts.duplicate, assembly.counts.aside) == (1, {"doubtful": 1, "conflict": 1})
+
+
+def test_a_session_that_only_the_journal_taken_again_knew_is_in_doubt_after_the_next_restart() -> None:
+    claimed = np.array([(KEY, 3, 5, START_NS // 1_000_000_000)], SESSION)
+    blocks = make(claimed=claimed, is_uncertain=True).take_again(epoch_7(whole(GROUP, 1)), at(0))
+    rows = np.concatenate([block.ledger for block in blocks])
+    again = make(DurableState().after(blocks).sessions, rows)
+    joined = join(again)
+    assert (joined.resume, joined.lost) == (0, 0)
+    again.receive(epoch_7(make_block(GROUP, [(1, 0)])), Origin.of(joined.column, 0, 1), at(1))
+    assert (again.counts.duplicate, again.counts.aside) == (0, {"doubtful": 1})
+
+
+def test_a_session_in_doubt_is_not_forgotten_however_old() -> None:
+    table = np.array([(KEY, 0, 5, 1)], SESSION)
+    assembly = make(table)
+    assembly.sessions.tidy(at(0))
+    assert len(assembly.sessions) == 1
+
+
+def test_what_a_sender_says_it_has_sent_is_in_doubt_though_its_session_is_unknown() -> None:
+    assembly = make()
+    assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
+    column = assembly.sessions.connect(KEY, first=0, upto=1, spooled=False, now=at(0)).column
+    assembly.receive(epoch_7(make_block(GROUP, [(1, 0), (1, 1)])), Origin.of(column, 0, 2), at(1))
+    assert (assembly.counts.duplicate, assembly.counts.aside) == (0, {"doubtful": 1, "conflict": 1})
+
+
+def test_blocks_of_one_step_are_settled_with_the_last_which_says_so() -> None:
+    """Of more triggers than may be open, some close before all readings that came with them have a place."""
+    assembly = make(max_open=4)
+    column = join(assembly).column
+    numbers = [(trigger, instrument) for trigger in range(1, 9) for instrument in range(4)]
+    blocks = assembly.receive(epoch_7(make_block(GROUP, numbers)), Origin.of(column, 0, len(numbers)), at(0))
+    assert len(blocks) > 1
+    for upto in range(1, len(blocks)):
+        assembly.receipts.committed(1)
+        said = state_of(blocks[:upto]).get(KEY, (0, 0))[0]
+        assert assembly.receipts.acknowledged()[0][column] <= said
