@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from backends.base import OtherJournal, Store, StoreError
+from backends.ending import end_tasks
 from daemon.api import api_server
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import durability_of, in_its_field, layout_of, store_of
@@ -225,10 +226,9 @@ class Service:
         for source in self._sources:
             await source.close()
         self._api.stop()
-        for task in self._background:
-            task.cancel()
-        serving = [] if self._serving is None else [self._serving]
-        await asyncio.gather(*serving, *self._background, return_exceptions=True)
+        await end_tasks(*self._background)
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
         await self.store.close()
 
     def _start(self, tasks: asyncio.TaskGroup, name: str, what: Coroutine[Any, Any, None]) -> None:
@@ -260,9 +260,7 @@ class Service:
                     self._say_ready("taking readings into the intake's log until the database answers,")
             return await opening
         finally:
-            opening.cancel()
-            waiting.cancel()
-            await asyncio.gather(opening, waiting, return_exceptions=True)
+            await end_tasks(opening, waiting)
 
     async def _catch_up(self, stop: asyncio.Event) -> bool:
         """Let what the intakes' logs hold go on; False when `stop` came first: the next start does it then."""
@@ -275,9 +273,7 @@ class Service:
             await catching_up
             return True
         finally:
-            catching_up.cancel()
-            stopping.cancel()
-            await asyncio.gather(catching_up, stopping, return_exceptions=True)
+            await end_tasks(catching_up, stopping)
 
     async def _catch_up_each(self) -> None:
         for name, intake in self.intakes.items():
@@ -336,9 +332,7 @@ class Service:
         if not self._committing:
             return
         _, late = await asyncio.wait(self._committing, timeout=COMMIT_WITHIN_S)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await end_tasks(*late)
         for pipeline in self.pipelines.values():
             await pipeline.close(COMMIT_WITHIN_S)
 

@@ -16,6 +16,7 @@ import pymongo
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable, is_committed
 from backends.columns.filling import ledger_rows
+from backends.ending import end_tasks
 from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
 from backends.mongodb.protocol.formats import (
     data_format,
@@ -95,8 +96,7 @@ class MongodbGroupWriter:
         """Give the lease back."""
         renewing, self._renewing = self._renewing, None
         if renewing is not None:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
+            await end_tasks(renewing)
         if self._lease.is_held:
             async with self._turn:
                 try:

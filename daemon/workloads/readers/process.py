@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from backends import open_store, open_visit_store
 from backends.base import ReadOnly, Store, StoreError
+from backends.ending import end_tasks
 from backends.visits.base import VisitStore
 from daemon.core.process.children import go_first
 from daemon.workloads.frame.process import Parent, Refused, run_process
@@ -33,8 +34,7 @@ async def _read(spec: Spec, daemon: Parent[Admission]) -> None:
                 running = [tasks.create_task(clients.run()), tasks.create_task(_report(clients, daemon))]
                 async for admission in daemon.orders():
                     clients.admit(admission)
-                for task in running:
-                    task.cancel()
+                await end_tasks(*running)
     except StoreError as error:
         raise Refused(str(error)) from None
 

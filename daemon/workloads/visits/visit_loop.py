@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from backends.base import StoreError, StoreUnavailable
+from backends.ending import end_tasks
 from backends.visits.base import VisitDone, VisitStore
 from daemon.web.backoff import Backoff
 from daemon.workloads.frame.messages import Message
@@ -217,9 +218,7 @@ class VisitLoop:
             await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
             return work.result() if work.done() else None
         finally:
-            work.cancel()
-            stop.cancel()
-            await asyncio.gather(work, stop, return_exceptions=True)
+            await end_tasks(work, stop)
 
     async def _until(self, due_s: float) -> bool:
         """Wait until the last visits were acknowledged, and the next one is due; False when it is to stop."""
