@@ -369,9 +369,9 @@ class Assembly:
         run = self._runs.current
         stray = run.progress.is_stray(block)
         if not stray.any():
-            self._triggers.accept_near(run, block, origin, now, out)
+            self._triggers.accept(run, block, origin, now, out)
             return
-        self._triggers.accept_near(run, block[~stray], origin[~stray], now, out)
+        self._triggers.accept(run, block[~stray], origin[~stray], now, out)
         self._hold(run, block[stray], origin[stray], now, out)
 
     def _accept_before(self, run: OpenRun, block: Array, origin: Origin, now: Instant) -> tuple[Array, Origin]:

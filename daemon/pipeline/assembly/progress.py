@@ -79,16 +79,12 @@ class Progress:
         return np.asarray((block["trigger"] <= self.front) & (block["time_ns"] > self._time_ns[block["instrument"]]))
 
     def is_stray(self, block: Array) -> Array:
-        """Which readings lie far from the front, or went back while their instrument's clock went on: bool, (n,).
-
-        What was left to the database lies near it all the same: nobody fell back.
-        """
+        """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""
         if self.front is None:
             return np.ones(len(block), bool)
         triggers, instruments = block["trigger"], block["instrument"]
         back = (triggers <= self._trigger[instruments]) & (block["time_ns"] > self._time_ns[instruments])
-        near = (triggers >= self.front - self._half) & (triggers < min(MOST_TRIGGER, self.front + self._half))
-        return np.asarray(back | ~near)
+        return np.asarray(back | self.is_far(triggers))
 
     def advance(self, triggers: Array, times: Array, present: Array, monotonic_ns: int) -> None:
         """Follow closed triggers, ascending: int64 (t,), times int64 (t, instruments), present bool of that shape."""

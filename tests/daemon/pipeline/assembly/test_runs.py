@@ -321,7 +321,7 @@ def test_what_was_left_to_the_database_opens_no_run_without_an_epoch() -> None:
     history = history_of(GROUP, *range(1, 101))
     left = Aside.of(whole(GROUP, 90), 1, AsideReason.OLDER)
     assembly = Assembly(GROUP, timeout_ns=TIMEOUT, window=256, max_open=64, runs=Runs(1), history=history, placing=left)
-    blocks = assembly.receive(whole(GROUP, 80, 90, 101), None, at(0))
+    blocks = assembly.receive(whole(GROUP, 80, 90, 101), None, at(0)) + assembly.close_due(at(2 * TIMEOUT))
     assert assembly.run == 1
     assert closed(blocks) == [(1, 101, 5)]
     assert assembly.counts.aside == {"older": 5}
