@@ -39,6 +39,8 @@ class OpenRun:
         """Go on from ledger rows, ascending, that an earlier process closed."""
         self.window.recall(history)
         self.progress.resume(history)
+        if not self.epoch:
+            self.started_ns = int(history["time_ns"].min())
         # Where most instruments were far behind the newest triggers, there are more within reach than are remembered.
         triggers = history["trigger"]
         if len(triggers) >= self.window.size:

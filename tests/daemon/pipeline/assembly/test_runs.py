@@ -326,3 +326,14 @@ def test_what_was_left_to_the_database_opens_no_run_without_an_epoch() -> None:
     assert closed(blocks) == [(1, 101, 5)]
     assert assembly.counts.aside == {"older": 5}
     assert assembly.counts.duplicate == 5
+
+
+def test_a_start_remembers_when_the_run_without_an_epoch_began() -> None:
+    """What is sent again of the run before is merged there, where the numbers of both meet."""
+    before = history_of(GROUP, *range(1, 31))
+    current = history_of(GROUP, *range(20, 41), run=2)
+    for name in ("time_ns", "first_ns", "last_ns"):
+        current[name] += HOUR_NS
+    assembly = make(np.concatenate([before, current]))
+    assembly.receive(whole(GROUP, 15, 25), None, at(0))
+    assert (assembly.run, assembly.counts.opened, assembly.counts.duplicate) == (2, 0, 10)
