@@ -27,9 +27,9 @@ EPOCH_RUN: np.dtype[Any] = np.dtype([("epoch", "<u4"), ("run", "<i4")])
 class DurableState:
     """Sessions and runs as they are after a closed block; never changed, but followed by another.
 
-    sessions: SESSION, shape (s,), ascending, none of them GONE. runs: by epoch, that of the epoch heard last at the
-    end. database: journal and number of the position that the database was known to have; only what the journal keeps
-    says so.
+    sessions: SESSION, shape (s,), ascending, none of them GONE. runs: by epoch, the one heard longest ago first; at the
+    end that which the group is in: one that more than one instrument sent, if any. database: journal and number of the
+    position that the database was known to have; only what the journal keeps says so.
     """
 
     def __init__(
@@ -150,15 +150,23 @@ def _changed(sessions: Array, changes: Array) -> Array:
 
 
 def _with_runs(runs: dict[int, int], ledger: Array) -> dict[int, int]:
-    """The runs with those of closed triggers at the end, that with the most of them last."""
-    if (ledger["epoch"] == next(reversed(runs), 0)).all():
+    """The runs with those of closed triggers at the end, that with the most of them last, but for the group's own.
+
+    An instrument alone moves nobody: with garbage for epochs it must not have the one forgotten that the group is in.
+    """
+    within = next(reversed(runs), 0)
+    if (ledger["epoch"] == within).all():
         return runs
     found, counts = np.unique(ledger[["epoch", "run"]], return_counts=True)
-    heard = [(epoch, run) for epoch, run in found[np.argsort(counts, kind="stable")].tolist() if epoch]
-    if heard == list(runs.items())[-len(heard) :]:
+    heard = {epoch: run for epoch, run in found[np.argsort(counts, kind="stable")].tolist() if epoch}
+    together = ledger["epoch"][ledger["arrived"] >= np.minimum(ledger["expected"], 2)]
+    within = next((epoch for epoch in reversed(heard) if epoch in together), within)
+    changed = {epoch: run for epoch, run in runs.items() if epoch not in heard}
+    changed |= {epoch: runs.get(epoch, run) for epoch, run in heard.items()}
+    if within:
+        changed[within] = changed.pop(within)
+    if list(changed) == list(runs):
         return runs
-    changed = {epoch: run for epoch, run in runs.items() if epoch not in dict(heard)}
-    changed |= {epoch: runs.get(epoch, run) for epoch, run in heard}
-    for epoch in sorted(changed)[:-EPOCHS_MOST]:
+    for epoch in list(changed)[:-EPOCHS_MOST]:
         del changed[epoch]
     return changed
