@@ -7,7 +7,7 @@ in the head of each segment of the journal, from where the blocks lead on.
 import struct
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any, Self
 
 import numpy as np
@@ -52,17 +52,23 @@ class DurableState:
                 runs = _with_runs(runs, block.ledger)
         return self if sessions is self.sessions and runs is self.runs else DurableState(sessions, runs)
 
-    def further(self, other: Self) -> "DurableState":
+    def disputed(self, others: Set[tuple[int, int]]) -> set[int]:
+        """The epochs whose run is another epoch's by these pairs of epoch and run."""
+        taken = {run for _, run in others}
+        return {epoch for epoch, run in self.runs.items() if run in taken and (epoch, run) not in others}
+
+    def further(self, other: Self, others: Set[tuple[int, int]] = frozenset()) -> "DurableState":
         """The further of both for each session, and the runs of both: for what is known from two places.
 
-        A run that both gave, each to another epoch, is that of this one's; the other epoch has none yet.
+        A run that both gave, each to another epoch, is that of this one's; the other epoch has none yet. Nor has one
+        whose run is another epoch's in other groups: `others`, pairs of epoch and run.
         """
         by_key = {row[0]: row for row in self.sessions.tolist()}
         for row in other.sessions.tolist():
             mine = by_key.get(row[0], row)
             by_key[row[0]] = (row[0], *(max(pair) for pair in zip(mine[1:], row[1:], strict=True)))
-        taken = set(self.runs.values())
-        runs = {epoch: run for epoch, run in other.runs.items() if run not in taken}
+        taken, disputed = set(self.runs.values()), other.disputed(others)
+        runs = {epoch: run for epoch, run in other.runs.items() if run not in taken and epoch not in disputed}
         return DurableState(np.array(sorted(by_key.values()), SESSION), runs | self.runs)
 
     def encode(self, database: tuple[int, int] = _NOWHERE) -> bytes:

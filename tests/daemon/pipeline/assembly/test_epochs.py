@@ -320,6 +320,17 @@ def test_a_run_begins_where_its_triggers_are_however_high_their_numbers(first: i
     assert assembly.counts.aside == {}
 
 
+def test_two_groups_that_have_one_run_for_two_epochs_mix_neither() -> None:
+    """As two daemons that did not know of each other have stored them."""
+    runs = Runs(2, {6: 1, 7: 2, 8: 2})
+    one, two = (make(runs=runs, epochs=epochs) for epochs in ({6: 1, 7: 2}, {6: 1, 8: 2}))
+    assert closed(one.receive(of(8, whole(GROUP, 1)), None, at(0))) == [(8, 3, 1, 5)]
+    (aside,) = [block.aside for block in two.receive(of(8, whole(GROUP, 1)), None, at(0))]
+    assert aside is not None
+    assert set(aside.run.tolist()) == {2}
+    assert closed(two.receive(of(7, whole(GROUP, 1)), None, at(1))) == [(7, 4, 1, 5)]
+
+
 def with_garbage(runs: Runs) -> tuple[Assembly, DurableState]:
     """A group whose machine has epoch 17 and stands still, while one instrument sends an epoch of garbage a minute."""
     assembly = make(runs=runs)
