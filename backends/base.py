@@ -193,6 +193,9 @@ class Store(Protocol):
     async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where this store holds what this logger closed for the group; None before the first batch."""
 
+    async def states(self) -> Mapping[str, bytes]:
+        """What is beside this logger's position in each group, by its name; of groups that are not configured, too."""
+
     async def ask(self, query: Query) -> Array:
         """Answer one of `schemas.queries` as a structured array; an empty one when there is nothing.
 

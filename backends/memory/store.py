@@ -123,6 +123,12 @@ class MemoryStore:
         found = self._groups[group].positions.get(stream)
         return found if found and found.sequence else None
 
+    async def states(self) -> Mapping[str, bytes]:
+        """What is beside the position of each group."""
+        self._check()
+        kept = {name: each.positions.get(Stream.JOURNAL) for name, each in self._groups.items()}
+        return {name: position.state for name, position in kept.items() if position is not None}
+
     async def ask(self, query: Query) -> Array:
         """Answer a question by going through everything."""
         self._check()

@@ -17,6 +17,7 @@ from backends.mongodb.schema.create import GroupCollections, check_width, create
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
 from backends.mongodb.server.facts import Database, Server, ask_server, check_server, held, meet_server
+from backends.mongodb.server.lease import position_in
 from backends.mongodb.writing.writer import MongodbGroupWriter
 from schemas.batch import Batch, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
@@ -121,6 +122,12 @@ class MongodbStore:
     async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where the database holds the group."""
         return await self._writers[group].position(stream)
+
+    async def states(self) -> Mapping[str, bytes]:
+        """What is beside this logger's position in each group."""
+        async with self._reader() as (database, _):
+            found = await database.get_collection("positions").find({"logger": self._logger}).to_list()
+        return {str(each["_id"]): position_in(each).state for each in found}
 
     async def ask(self, query: Query) -> Array:
         """Answer a question."""

@@ -1,12 +1,15 @@
 """A store in MariaDB or MySQL, named by a DSN."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
+
+import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreError, StoreFacts, StoreUnavailable
 from backends.mysql.protocol.connection import Connection
-from backends.mysql.protocol.sql import literal
+from backends.mysql.protocol.sql import compiled, literal
 from backends.mysql.reading import activity
 from backends.mysql.reading.queries import MysqlQuestions
 from backends.mysql.schema.create import Schema
@@ -128,6 +131,9 @@ class MysqlStore(SqlStore[Connection]):
                 await connection.run(f"KILL {session}")
             finally:
                 connection.terminate()
+
+    async def _rows(self, connection: Connection, select: sa.SelectBase) -> Sequence[tuple[Any, ...]]:
+        return await connection.fetch(compiled(select))
 
     async def _connect(self) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.

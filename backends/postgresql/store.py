@@ -2,14 +2,16 @@
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import asyncpg
+import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreFacts, StoreUnavailable
 from backends.postgresql.protocol.connection import Connection, target_of
-from backends.postgresql.protocol.sql import quoted
+from backends.postgresql.protocol.sql import compiled, quoted
 from backends.postgresql.reading import activity
 from backends.postgresql.reading.queries import PostgresqlQuestions
 from backends.postgresql.schema.create import Missing, create_or_check, missing_from
@@ -134,6 +136,9 @@ class PostgresqlStore(SqlStore[Connection]):
             # One question must not take all the processors there are from the writing: decision 0029.
             "max_parallel_workers_per_gather": "0",
         }
+
+    async def _rows(self, connection: Connection, select: sa.SelectBase) -> Sequence[tuple[Any, ...]]:
+        return [tuple(row) for row in await connection.fetch(compiled(select))]
 
     async def _connect(self) -> Connection:
         if self._server is None:

@@ -2,14 +2,16 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from typing import Generic
+from typing import Any, Generic
+
+import sqlalchemy as sa
 
 from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
 from backends.questions import Questions
 from backends.sql.connection import C, Driver
-from backends.sql.tables import GroupTables
+from backends.sql.tables import GroupTables, shared_tables
 from backends.sql.writing import GroupWriter
 from schemas.batch import Batch, JournalPosition, Stream
 from schemas.config import DatabaseConfig
@@ -92,6 +94,13 @@ class SqlStore(ABC, Generic[C]):
         """Up to where the database holds the group."""
         return await self._writers[group].position(stream)
 
+    async def states(self) -> Mapping[str, bytes]:
+        """What is beside this logger's position in each group."""
+        positions = shared_tables(self._database.schema_name).positions.c
+        select = sa.select(positions.group_name, positions.state).where(positions.logger == self._logger)
+        async with self._reader() as connection:
+            return {str(name): bytes(state) for name, state in await self._rows(connection, select)}
+
     async def ask(self, query: Query) -> Array:
         """Answer a question; readings never become Python objects one by one."""
         within_s = query.within_s if isinstance(query, Totals) else None
@@ -123,6 +132,10 @@ class SqlStore(ABC, Generic[C]):
     @abstractmethod
     async def _create_or_check(self, connection: C) -> None:
         """Create the schema, or check the one that is there."""
+
+    @abstractmethod
+    async def _rows(self, connection: C, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
+        """The few rows that a select finds."""
 
     def _abandoned(self, connection: C) -> None:
         """Note that nobody waits any more for what is under way over a connection."""

@@ -7,7 +7,7 @@ in the head of each segment of the journal, from where the blocks lead on.
 import struct
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any, Self
 
 import numpy as np
@@ -27,9 +27,9 @@ EPOCH_RUN: np.dtype[Any] = np.dtype([("epoch", "<u4"), ("run", "<i4")])
 class DurableState:
     """Sessions and runs as they are after a closed block; never changed, but followed by another.
 
-    sessions: SESSION, shape (s,), ascending, none of them GONE. runs: by epoch, that of the epoch heard last at the
-    end. database: journal and number of the position that the database was known to have; only what the journal keeps
-    says so.
+    sessions: SESSION, shape (s,), ascending, none of them GONE. runs: by epoch, the one heard longest ago first; at the
+    end that which the group is in: one that more than one instrument sent, if any. database: journal and number of the
+    position that the database was known to have; only what the journal keeps says so.
     """
 
     def __init__(
@@ -52,17 +52,23 @@ class DurableState:
                 runs = _with_runs(runs, block.ledger)
         return self if sessions is self.sessions and runs is self.runs else DurableState(sessions, runs)
 
-    def further(self, other: Self) -> "DurableState":
+    def disputed(self, others: Set[tuple[int, int]]) -> set[int]:
+        """The epochs whose run is another epoch's by these pairs of epoch and run."""
+        taken = {run for _, run in others}
+        return {epoch for epoch, run in self.runs.items() if run in taken and (epoch, run) not in others}
+
+    def further(self, other: Self, others: Set[tuple[int, int]] = frozenset()) -> "DurableState":
         """The further of both for each session, and the runs of both: for what is known from two places.
 
-        A run that both gave, each to another epoch, is that of this one's; the other epoch has none yet.
+        A run that both gave, each to another epoch, is that of this one's; the other epoch has none yet. Nor has one
+        whose run is another epoch's in other groups: `others`, pairs of epoch and run.
         """
         by_key = {row[0]: row for row in self.sessions.tolist()}
         for row in other.sessions.tolist():
             mine = by_key.get(row[0], row)
             by_key[row[0]] = (row[0], *(max(pair) for pair in zip(mine[1:], row[1:], strict=True)))
-        taken = set(self.runs.values())
-        runs = {epoch: run for epoch, run in other.runs.items() if run not in taken}
+        taken, disputed = set(self.runs.values()), other.disputed(others)
+        runs = {epoch: run for epoch, run in other.runs.items() if run not in taken and epoch not in disputed}
         return DurableState(np.array(sorted(by_key.values()), SESSION), runs | self.runs)
 
     def encode(self, database: tuple[int, int] = _NOWHERE) -> bytes:
@@ -150,15 +156,23 @@ def _changed(sessions: Array, changes: Array) -> Array:
 
 
 def _with_runs(runs: dict[int, int], ledger: Array) -> dict[int, int]:
-    """The runs with those of closed triggers at the end, that with the most of them last."""
-    if (ledger["epoch"] == next(reversed(runs), 0)).all():
+    """The runs with those of closed triggers at the end, that with the most of them last, but for the group's own.
+
+    An instrument alone moves nobody: with garbage for epochs it must not have the one forgotten that the group is in.
+    """
+    within = next(reversed(runs), 0)
+    if (ledger["epoch"] == within).all():
         return runs
     found, counts = np.unique(ledger[["epoch", "run"]], return_counts=True)
-    heard = [(epoch, run) for epoch, run in found[np.argsort(counts, kind="stable")].tolist() if epoch]
-    if heard == list(runs.items())[-len(heard) :]:
+    heard = {epoch: run for epoch, run in found[np.argsort(counts, kind="stable")].tolist() if epoch}
+    together = ledger["epoch"][ledger["arrived"] >= np.minimum(ledger["expected"], 2)]
+    within = next((epoch for epoch in reversed(heard) if epoch in together), within)
+    changed = {epoch: run for epoch, run in runs.items() if epoch not in heard}
+    changed |= {epoch: runs.get(epoch, run) for epoch, run in heard.items()}
+    if within:
+        changed[within] = changed.pop(within)
+    if list(changed) == list(runs):
         return runs
-    changed = {epoch: run for epoch, run in runs.items() if epoch not in dict(heard)}
-    changed |= {epoch: runs.get(epoch, run) for epoch, run in heard}
-    for epoch in sorted(changed)[:-EPOCHS_MOST]:
+    for epoch in list(changed)[:-EPOCHS_MOST]:
         del changed[epoch]
     return changed

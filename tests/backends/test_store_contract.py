@@ -607,6 +607,19 @@ async def test_two_loggers_share_a_schema(make_database: Make, opened: Any, rng:
     assert (await two.position("ict")).sequence == 8
 
 
+async def test_what_is_beside_a_position_is_found_without_its_group(
+    make_database: Make, opened: Any, rng: np.random.Generator
+) -> None:
+    bpm, ict, other = group_of("bpm"), group_of("ict"), group_of("other")
+    stores = [await opened(make_database(bpm)), await opened(make_database(other, logger="second"))]
+    for store, group in zip(stores, (bpm, other), strict=True):
+        to = JournalPosition(sequence=1, journal=5, state=f"of {group.name}'\\".encode())
+        await store.commit(batch_of(group, 1, readings_of(group, np.arange(2), now_and_then(2), rng), position=to))
+        await store.close()
+    states = await (await opened(make_database(ict))).states()
+    assert {name: state for name, state in states.items() if state} == {"bpm": b"of bpm'\\"}
+
+
 async def test_late_readings_of_many_triggers_at_once(
     make_database: Make, opened: Any, rng: np.random.Generator
 ) -> None:

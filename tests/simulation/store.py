@@ -289,6 +289,10 @@ class Client:
         self._database.store.take_out()
         return await self._database.store.position(group, stream)
 
+    async def states(self) -> Mapping[str, bytes]:
+        self._database.see_up()
+        return await self._database.store.states()
+
     async def ask(self, query: Query) -> Array:
         await self._reach()
         self._database.store.take_out()

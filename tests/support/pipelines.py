@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +129,20 @@ async def journaling(
     risk_ms: float = 0,
     **sections: dict[str, float],
 ) -> AsyncIterator[Pipeline]:
-    """A pipeline with a journal, recovered as the service does it; at the end of the block it is killed.
+    """One group of `journaling_each`."""
+    async with journaling_each(store, [group], folder, risk_ms, **sections) as pipelines:
+        yield pipelines[group.name]
+
+
+@asynccontextmanager
+async def journaling_each(
+    store: MemoryStore,
+    groups: Sequence[InstrumentGroup],
+    folder: Path,
+    risk_ms: float = 0,
+    **sections: dict[str, float],
+) -> AsyncIterator[dict[str, Pipeline]]:
+    """Pipelines with journals, recovered as the service does it; at the end of the block they are killed.
 
     risk_ms: how long the store may lose again what it acknowledged.
     """
@@ -137,29 +150,42 @@ async def journaling(
         {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
     )
     events = Events()
-    recovered = await recover_group(await ask_store(store, group, config), group, config, folder, events, outside=REAL)
-    pipeline = Pipeline(
-        group,
-        config,
-        store,
-        layout=Layout.ROWS,
-        durability=Durability.SYNC,
-        runs=runs_of([recovered]),
-        recovered=recovered,
-        events=events,
-        clock=REAL.clock,
-    )
-    pipeline.note_risk(risk_ms)
-    if recovered.again:
-        pipeline.take_again(recovered.again)
-    running = asyncio.create_task(pipeline.run())
+    recovered = {
+        group.name: await recover_group(
+            await ask_store(store, group, config), group, config, folder, events, outside=REAL
+        )
+        for group in groups
+    }
+    runs = runs_of(recovered.values())
+    pipelines = {
+        group.name: Pipeline(
+            group,
+            config,
+            store,
+            layout=Layout.ROWS,
+            durability=Durability.SYNC,
+            runs=runs,
+            recovered=recovered[group.name],
+            events=events,
+            clock=REAL.clock,
+        )
+        for group in groups
+    }
+    for name, pipeline in pipelines.items():
+        pipeline.note_risk(risk_ms)
+        if recovered[name].again:
+            pipeline.take_again(recovered[name].again)
+    running = [asyncio.create_task(pipeline.run()) for pipeline in pipelines.values()]
     try:
-        yield pipeline
+        yield pipelines
     finally:
-        pipeline._disarm()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await pipeline.close(0)
+        for pipeline in pipelines.values():
+            pipeline._disarm()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        for pipeline in pipelines.values():
+            await pipeline.close(0)
 
 
 async def eventually(condition, what: str = "", timeout_s: float = 60) -> None:

@@ -1,6 +1,6 @@
 """Assembly of one group: blocks of readings in, closed blocks out."""
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -42,7 +42,8 @@ class Assembly:
     history: ledger rows of the newest runs as the store has them, ascending, so that a restarted daemon merges late
         readings and recognises doubles as if it had never stopped. is_whole: whether no trigger with a lower number
         than its last may be missing from it.
-    epochs: those that the group had before; of one that is not in the history nothing is remembered but its run.
+    epochs: the runs of those that the group had before, of the one that it was in at the end; of one that is not in
+        the history nothing is remembered but its run.
     sessions, stored, claimed, is_uncertain, pinned: what is known of the senders' sessions, and how well; see
         `Sessions`.
     letters: what an earlier process made, or would have made, dead letters of; record dtype, shape (n,).
@@ -59,7 +60,7 @@ class Assembly:
         runs: Runs,
         history: Array | None = None,
         is_whole: bool = True,
-        epochs: Collection[int] = (),
+        epochs: Mapping[int, int] | None = None,
         sessions: Array = NO_SESSIONS,
         stored: Array = NO_SESSIONS,
         claimed: Array = NO_SESSIONS,
@@ -76,7 +77,7 @@ class Assembly:
         self._slice = min(SLICE, window // 4)
         self._half = window // 2
         self._strays = Strays(group.size, group.record)  # of readings without an epoch
-        self._runs = OpenRuns(group, window, runs, history, epochs)
+        self._runs = OpenRuns(group, window, runs, history, epochs or {})
         if not is_whole:
             for run in self._runs:
                 run.leave_unread()

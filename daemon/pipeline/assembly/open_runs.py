@@ -1,6 +1,6 @@
 """The open runs of one group: which are in memory, and which of them is the current one."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -21,18 +21,21 @@ class OpenRuns:
     """
 
     def __init__(
-        self, group: InstrumentGroup, window: int, runs: Runs, history: Array | None, epochs: Collection[int]
+        self, group: InstrumentGroup, window: int, runs: Runs, history: Array | None, epochs: Mapping[int, int]
     ) -> None:
         self._group = group
         self._window = window
         self._runs = runs
         self._epochs: dict[int, OpenRun] = {}  # the one heard longest ago first
-        self._over = set(epochs)
+        self._had = dict(epochs)  # the run of each epoch, the one heard longest ago first
         self.before: OpenRun | None = None
         self.current = OpenRun.of(group, window, run=0, epoch=0)
         if history is not None:
             for number in np.unique(history["run"]).tolist():
                 self._recall(history[history["run"] == number])
+        within = self._epochs.get(next(reversed(epochs), 0))
+        if within is not None and within is not self.current and self.current.epoch:
+            self.move_to(within)
 
     def _recall(self, history: Array) -> None:
         run = OpenRun.of(self._group, self._window, run=int(history["run"][-1]), epoch=int(history["epoch"][-1]))
@@ -40,7 +43,7 @@ class OpenRuns:
         self.before = self.current if self.current.run else None
         if run.epoch:
             self._epochs[run.epoch] = run
-            self._over.add(run.epoch)
+            self._had[run.epoch] = run.run
         self.current = run
 
     def __iter__(self) -> Iterator[OpenRun]:
@@ -66,11 +69,11 @@ class OpenRuns:
 
     def is_over(self, epoch: int) -> bool:
         """Whether the group had this epoch, and knows nothing of it any more but its run."""
-        return epoch in self._over and epoch not in self._epochs
+        return epoch in self._had and epoch not in self._epochs
 
     def number_of(self, epoch: int) -> int:
-        """The run of an epoch; 0 where it is unknown."""
-        return self._runs.known(epoch) or 0
+        """The run that an epoch has in this group; 0 where it had none."""
+        return self._had.get(epoch, 0)
 
     def leaving(self) -> OpenRun | None:
         """The run that has to go before another epoch can begin."""
@@ -81,19 +84,28 @@ class OpenRuns:
     def leave(self, run: OpenRun) -> None:
         """Forget a run, of which nothing is open."""
         del self._epochs[run.epoch]
+        self._had[run.epoch] = self._had.pop(run.epoch)
 
     def number_for(self, epoch: int, now: Instant) -> int | None:
-        """The run that an epoch is to have; None where it may have none."""
-        return self._runs.of(epoch, now.monotonic_ns)
+        """The run that an epoch is to have which the group does not know; None where it may have none.
+
+        That is where too many have begun, or where it may be one that is forgotten: the timing system counts up.
+        """
+        within = self.current.epoch
+        if len(self._had) >= EPOCHS_MOST and epoch < (within or min(self._had)):
+            return None
+        self._runs.heard(within)
+        return self._runs.of(epoch, now.monotonic_ns, self._had.values())
 
     def begin(self, epoch: int, number: int) -> OpenRun:
         """Begin the run of an epoch that the group has not had."""
-        self._over.add(epoch)
-        if len(self._over) > EPOCHS_MOST:  # one that is older than all that are remembered may have no run
-            self._over = {each for each in self._over if self._runs.known(each)}
         run = next((run for run in (self.current, self.before) if _may_be(run, number)), None)
+        assert number not in {each.run for each in self if each is not run}, "of a number there is one run"
         if run is None:
             run = OpenRun.of(self._group, self._window, run=number, epoch=epoch)
+        self._had[epoch] = number
+        if len(self._had) > EPOCHS_MOST:
+            del self._had[next(each for each in self._had if each != epoch and each not in self._epochs)]
         run.epoch, run.run = epoch, number
         self._epochs[epoch] = run
         return run
@@ -101,7 +113,7 @@ class OpenRuns:
     def restart(self) -> OpenRun:
         """Begin a run of which nobody knows the epoch; return it."""
         # Not one that the group has had: of another epoch, of which a lone instrument may have sent.
-        had = [*(run.run for run in self), *(self.number_of(epoch) for epoch in self._over)]
+        had = [*(run.run for run in self), *self._had.values()]
         self.move_to(OpenRun.of(self._group, self._window, run=self._runs.after(max(had)), epoch=0))
         return self.current
 

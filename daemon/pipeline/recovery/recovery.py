@@ -1,6 +1,6 @@
 """What the last process left of a group: in the database, in the journal, and in the dead letters."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class RecoveredGroup:
     placing: what is set aside there to be placed.
     claimed: sessions as the journal says, without proof that it has all before.
     stored, state: sessions, and runs of epochs, as they are in the database, and after all of that. states: what the
-    journal asks for them.
+    journal asks for them. others: see `InStore`.
     """
 
     rows: Array
@@ -65,6 +65,7 @@ class RecoveredGroup:
     state: DurableState = field(default_factory=DurableState)
     states: States = field(default_factory=States)
     claimed: Array = field(default_factory=lambda: NO_SESSIONS)
+    others: Set[tuple[int, int]] = frozenset()
 
     @property
     def was_elsewhere(self) -> bool:
@@ -82,26 +83,29 @@ class RecoveredGroup:
 
 
 def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
-    """The runs that all groups know of."""
+    """The runs that all groups know of, those that are not configured, too."""
     found = list(groups)
     newest = [int(group.rows["run"][-1]) for group in found if len(group.rows)]
+    known = [pair for group in found for pair in sorted(group.others)]
     # A store that writes in parts may have rows of an epoch that is not beside the position yet.
-    rows = [row for group in found for row in np.unique(group.rows[["epoch", "run"]]).tolist() if row[0]]
-    epochs = dict(rows) | {epoch: run for group in found for epoch, run in group.state.runs.items()}
-    return Runs(max(newest, default=None), epochs)
+    known += [row for group in found for row in np.unique(group.rows[["epoch", "run"]]).tolist() if row[0]]
+    known += [pair for group in found for pair in group.state.runs.items()]
+    return Runs(max([*newest, *(run for _, run in known)], default=None), dict(known))
 
 
 @dataclass(frozen=True, kw_only=True)
 class InStore:
     """What the database has of one group. tail: ledger rows of the newest runs, ascending.
 
-    position, retried: of this logger's journal, and of its dead letters. state: what is kept beside `position`.
+    position, retried: of this logger's journal, and of its dead letters. state: what is kept beside `position`. others:
+    epoch and run, of all epochs of this logger's other groups, those that are not configured, too.
     """
 
     tail: Array
     position: JournalPosition
     retried: JournalPosition
     state: DurableState
+    others: Set[tuple[int, int]] = frozenset()
 
 
 async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InStore:
@@ -110,7 +114,9 @@ async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InS
     retried = await store.position(group.name, Stream.DEAD_LETTERS) or JournalPosition(sequence=0)
     state = DurableState.decode(position.state)
     tail = await _ledger_tail(store, group, config.assembly.window, state.runs.values())
-    return InStore(tail=tail, position=position, retried=retried, state=state)
+    others = [DurableState.decode(data) for name, data in (await store.states()).items() if name != group.name]
+    pairs = {pair for each in others for pair in each.runs.items()}
+    return InStore(tail=tail, position=position, retried=retried, state=state, others=pairs)
 
 
 async def recover_group(
@@ -131,7 +137,7 @@ async def recover_group(
     position, stored = in_store.position, in_store.state
     found = _InJournal(state=stored, states=States(stored, position))
     if config.journal.max_mib:
-        found = await _open_journal(group, config, state_dir, position, outside)
+        found = await _open_journal(group, config, state_dir, in_store, outside)
     if found.recovery is not None:
         _report_journal(group.name, found.recovery, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
@@ -157,6 +163,7 @@ async def recover_group(
         state=found.state,
         states=found.states,
         claimed=found.claimed,
+        others=in_store.others,
     )
 
 
@@ -197,7 +204,7 @@ class _InJournal:
 
 
 async def _open_journal(
-    group: InstrumentGroup, config: Config, state_dir: Path, position: JournalPosition, outside: Outside
+    group: InstrumentGroup, config: Config, state_dir: Path, in_store: InStore, outside: Outside
 ) -> _InJournal:
     states = States()
     journal = Journal(
@@ -209,18 +216,22 @@ async def _open_journal(
         state=states.before,
     )
     try:
-        return await outside.workers.call(_look_through, journal, states, position, config.assembly.window)
+        return await outside.workers.call(_look_through, journal, states, in_store, config.assembly.window)
     except JournalError as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
         raise CommandFailed(f"the journal under {state_dir} cannot be used: {reason_of(error)}") from None
 
 
-def _look_through(journal: Journal, states: States, position: JournalPosition, most: int) -> _InJournal:
+def _look_through(journal: Journal, states: States, in_store: InStore, most: int) -> _InJournal:
     """Open the journal, and read what is to be known of it before anything else comes in."""
+    position, stored = in_store.position, in_store.state
     recovery = journal.open(position)
-    stored, noted = DurableState.decode(position.state), DurableState.decode(recovery.newest_state)
+    noted = DurableState.decode(recovery.newest_state)
     leads_on = _leads_on(journal.id, noted, position)
+    state = _state_after(journal, recovery, in_store) if leads_on else stored
+    # Another daemon may have given a run, in other groups, that the blocks here have for another epoch.
+    leads_on = leads_on and not state.disputed(in_store.others) - stored.runs.keys()
     if recovery.amount.blocks and not leads_on:
         recovery = replace(recovery, amount=Amount(), loose=recovery.amount.plus(recovery.loose))
         journal.loosen()
@@ -228,12 +239,7 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
     claimed = noted.further(DurableState().after(again))
     if not leads_on:
         # What it calls settled is so with all the blocks before, and nobody knows of those.
-        state = DurableState(stored.sessions, stored.further(claimed).runs)
-    elif position.journal == journal.id and position.sequence >= recovery.state_at:
-        state = stored.after(block for _, block in journal.read(position.sequence, _ALL))
-    else:
-        noted = DurableState.decode(recovery.state) if recovery.state else stored
-        state = noted.after(block for _, block in journal.read(recovery.state_at, _ALL))
+        state = DurableState(stored.sessions, stored.further(claimed, in_store.others).runs)
     formerly = journal.id
     if recovery.loose.blocks:
         journal.renew()
@@ -251,6 +257,15 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
         again=again,
         formerly=formerly,
     )
+
+
+def _state_after(journal: Journal, recovery: JournalRecovery, in_store: InStore) -> DurableState:
+    """The state after the blocks of a journal that leads on."""
+    stored, position = in_store.state, in_store.position
+    if position.journal == journal.id and position.sequence >= recovery.state_at:
+        return stored.after(block for _, block in journal.read(position.sequence, _ALL))
+    noted = DurableState.decode(recovery.state) if recovery.state else stored
+    return noted.after(block for _, block in journal.read(recovery.state_at, _ALL))
 
 
 def _leads_on(journal: int, noted: DurableState, position: JournalPosition) -> bool:

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import EPOCHS_MOST, Assembly, Runs
+from daemon.pipeline.assembly.progress import MOST_TRIGGER
+from daemon.pipeline.durable_state import DurableState
 from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array
 from schemas.states import AsideReason
-from tests.support.readings import START_NS, make_block, make_group, time_of, whole
+from tests.support.readings import START_NS, history_of, make_block, make_group, time_of, whole
 
 TIMEOUT = 1000
 GROUP = make_group()
@@ -108,7 +110,7 @@ def test_a_reading_older_than_the_window_is_set_aside_with_its_run() -> None:
 
 
 def test_an_epoch_of_which_only_the_run_is_known_opens_no_trigger_twice() -> None:
-    assembly = make(runs=Runs(5, {7: 4, 8: 5}), epochs={7, 8})
+    assembly = make(runs=Runs(5, {7: 4, 8: 5}), epochs={7: 4, 8: 5})
     (block,) = assembly.receive(of(7, whole(GROUP, 1)), None, at(0))
     assert not len(block.ledger)
     assert block.aside is not None
@@ -159,7 +161,7 @@ def test_numbers_between_two_triggers_that_never_came_are_counted() -> None:
 
 def test_numbers_are_counted_over_a_restart_of_the_daemon() -> None:
     rows = rows_of(make().receive(of(7, whole(GROUP, 1, 2, 3)), None, at(0)))
-    after = make(runs=Runs(1, {7: 1}), history=rows, epochs={7})
+    after = make(runs=Runs(1, {7: 1}), history=rows, epochs={7: 1})
     assert skipped(after.receive(of(7, whole(GROUP, 100)), None, at(1))) == {100: 96}
 
 
@@ -229,7 +231,7 @@ def test_what_is_skipped_is_what_no_trigger_is_there_for(numbers: list[tuple[int
 
 def test_what_an_earlier_process_skipped_is_not_shown_as_less() -> None:
     rows = rows_of(make().receive(of(7, whole(GROUP, 1, 10)), None, at(0)))
-    after = make(runs=Runs(1, {7: 1}), history=rows, epochs={7})
+    after = make(runs=Runs(1, {7: 1}), history=rows, epochs={7: 1})
     after.receive(of(7, whole(GROUP, 5)), None, at(1))
     assert after.counts.skipped == 0
     after.receive(of(7, whole(GROUP, 13)), None, at(1))
@@ -247,7 +249,7 @@ def test_counts_that_were_not_given_out_before_the_end_are_right_after_a_restart
     rows = {int(row["trigger"]): row for block in blocks for part in (block.ledger, block.revised) for row in part}
     history = np.array([rows[trigger] for trigger in sorted(rows)])
     assert history["skipped"].tolist() != [0, 0, 0, 0, 96]
-    after = make(runs=Runs(1, {7: 1}), history=history, epochs={7})
+    after = make(runs=Runs(1, {7: 1}), history=history, epochs={7: 1})
     (block,) = after.close_due(at(0))
     assert {int(row["trigger"]): int(row["skipped"]) for row in block.revised}[105] == 96
 
@@ -303,9 +305,65 @@ def test_epochs_without_end_are_remembered_in_bounded_memory() -> None:
     for hour in range(20):
         for epoch in range(1000 * hour + 1, 1000 * hour + 65):
             assembly.receive(of(epoch, whole(GROUP, 1)), None, at((hour + 1) * 3_700_000_000_000))
-    assert len(assembly._runs._over) <= EPOCHS_MOST
+    assert len(assembly._runs._had) <= EPOCHS_MOST
     assembly.receive(of(1, whole(GROUP, 1)), None, at(21 * 3_700_000_000_000))
     assert assembly.counts.aside == {"epoch": 5}
+
+
+@pytest.mark.parametrize("first", [5, (1 << 60) + 127, MOST_TRIGGER - 200])
+def test_a_run_begins_where_its_triggers_are_however_high_their_numbers(first: int) -> None:
+    assembly = make()
+    triggers = (first, first + 1, first + 2)
+    block = whole(GROUP, *triggers, when=lambda trigger: time_of(trigger - first))
+    blocks = assembly.receive(of(7, block), None, at(0)) + assembly.close_due(at(TIMEOUT))
+    assert [trigger for _, _, trigger, _ in closed(blocks)] == list(triggers)
+    assert assembly.counts.aside == {}
+
+
+def test_two_groups_that_have_one_run_for_two_epochs_mix_neither() -> None:
+    """As two daemons that did not know of each other have stored them."""
+    runs = Runs(2, {6: 1, 7: 2, 8: 2})
+    one, two = (make(runs=runs, epochs=epochs) for epochs in ({6: 1, 7: 2}, {6: 1, 8: 2}))
+    assert closed(one.receive(of(8, whole(GROUP, 1)), None, at(0))) == [(8, 3, 1, 5)]
+    (aside,) = [block.aside for block in two.receive(of(8, whole(GROUP, 1)), None, at(0))]
+    assert aside is not None
+    assert set(aside.run.tolist()) == {2}
+    assert closed(two.receive(of(7, whole(GROUP, 1)), None, at(1))) == [(7, 4, 1, 5)]
+
+
+def with_garbage(runs: Runs) -> tuple[Assembly, DurableState]:
+    """A group whose machine has epoch 17 and stands still, while one instrument sends an epoch of garbage a minute."""
+    assembly = make(runs=runs)
+    state = DurableState().after(assembly.receive(of(17, whole(GROUP, 1, 2, 3)), None, at(0)))
+    for minute in range(1, 7 * 60):
+        blocks = assembly.close_due(at(minute * 60_000_000_000))
+        blocks += assembly.receive(of(10**6 + minute, make_block(GROUP, [(4, 2)])), None, at(minute * 60_000_000_000))
+        state = state.after(blocks)
+    return assembly, state
+
+
+def test_garbage_without_end_has_no_epoch_forgotten_that_a_group_is_in() -> None:
+    runs = Runs()
+    assembly, state = with_garbage(runs)
+    other = make(runs=runs)
+    for epoch, sent_ns in ((17, 8 * HOUR_NS), (18, 9 * HOUR_NS)):
+        for group in (assembly, other):
+            group.receive(of(epoch, whole(GROUP, 4)), None, at(sent_ns))
+    assert "epoch" not in assembly.counts.aside | other.counts.aside
+    assert assembly._runs.number_of(17) == other._runs.number_of(17) == 1
+    assert len(state.runs) == EPOCHS_MOST
+
+
+def test_a_group_is_in_its_epoch_again_after_a_start_amidst_garbage() -> None:
+    _, state = with_garbage(Runs())
+    assert list(state.runs.items())[-1] == (17, 1)
+    runs = list(state.runs.items())[-2:]
+    history = np.concatenate([history_of(GROUP, 1, 2, run=run) for _, run in sorted(runs, key=lambda each: each[1])])
+    history["epoch"] = np.repeat([17, runs[0][0]], 2)
+    after = make(runs=Runs(max(state.runs.values()), state.runs), history=history, epochs=state.runs)
+    assert after.run == 1
+    after.receive(of(18, whole(GROUP, 1)), None, at(0))
+    assert after.counts.aside == {}
 
 
 def test_a_restart_that_is_noticed_takes_no_run_that_an_epoch_has_in_the_group() -> None:
@@ -369,7 +427,7 @@ def test_what_is_late_for_a_trigger_that_an_earlier_block_is_still_to_be_placed_
     first.receive(of(7, make_block(GROUP, [(5, 0)])), None, at(0))
     rows = rows_of(first.close_due(at(TIMEOUT)) + first.receive(of(7, whole(GROUP, 6)), None, at(TIMEOUT)))
     placing = Aside.of(of(7, make_block(GROUP, [(5, 1)])), 1, AsideReason.OLDER)
-    second = make(runs=Runs(1, {7: 1}), history=rows, epochs=(7,), placing=placing)
+    second = make(runs=Runs(1, {7: 1}), history=rows, epochs={7: 1}, placing=placing)
     late, *counted = second.receive(of(7, make_block(GROUP, [(5, 2), (4, 2)])), None, at(TIMEOUT + 1))
     assert not len(late.revised)
     assert not any(len(block.late) for block in counted)

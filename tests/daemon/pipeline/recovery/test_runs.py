@@ -7,14 +7,15 @@ import numpy as np
 from backends.memory.store import MemoryStore
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import RecoveredGroup, runs_of
 from schemas.batch import JournalPosition
 from schemas.queries import LedgerTail, WindowReadings
-from schemas.readings import Array
-from tests.support.pipelines import FOREVER, eventually, journaling
+from schemas.readings import Array, InstrumentGroup
+from tests.support.pipelines import FOREVER, eventually, journaling, journaling_each
 from tests.support.readings import history_of, make_block, make_group, whole
 
-GROUP = make_group()
+GROUP, TOROID = make_group(), make_group(3, "toroid")
 SMALL = {"window": 256, "max_open": 64, "timeout_ms": 20}
 
 
@@ -23,9 +24,15 @@ def of(epoch: int, block: Array) -> Array:
     return block
 
 
-async def rows_in(store: MemoryStore) -> list[tuple[int, int, int, int]]:
-    rows = np.concatenate([await store.ask(LedgerTail(group=GROUP, most=1000, run=run)) for run in range(1, 100)])
+async def rows_in(store: MemoryStore, group: InstrumentGroup = GROUP) -> list[tuple[int, int, int, int]]:
+    rows = np.concatenate([await store.ask(LedgerTail(group=group, most=1000, run=run)) for run in range(1, 100)])
     return sorted(rows[["epoch", "run", "trigger", "arrived"]].tolist())
+
+
+async def take(pipeline: Pipeline, epoch: int, *triggers: int) -> None:
+    """Take whole triggers, and wait until the store has all there is."""
+    pipeline.receive(of(epoch, whole(pipeline.group, *triggers)))
+    await eventually(lambda: not pipeline.figures().waiting.blocks)
 
 
 async def test_two_epochs_that_two_hosts_gave_the_same_run_are_two_runs(tmp_path: Path) -> None:
@@ -49,6 +56,43 @@ async def test_two_epochs_that_two_hosts_gave_the_same_run_are_two_runs(tmp_path
     ]
     start, end = FOREVER
     assert len(await store.ask(WindowReadings(group=GROUP, start_ns=start, end_ns=end))) == 8 * GROUP.size
+
+
+async def test_what_begins_while_a_group_is_not_configured_takes_no_run_of_its(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP, "toroid": TOROID})
+    async with journaling_each(store, [GROUP, TOROID], tmp_path, assembly=SMALL) as pipelines:
+        for pipeline in pipelines.values():
+            await take(pipeline, 6, 1, 2)
+        await take(pipelines["bpm"], 7, 1, 2)
+    async with journaling_each(store, [TOROID], tmp_path, assembly=SMALL) as pipelines:
+        await take(pipelines["toroid"], 8, 1)
+    async with journaling_each(store, [GROUP, TOROID], tmp_path, assembly=SMALL) as pipelines:
+        await take(pipelines["bpm"], 8, 1, 2)
+        await take(pipelines["toroid"], 8, 2)
+        assert not pipelines["bpm"].figures().dead_letters.blocks
+    runs = {6: 1, 7: 2, 8: 3}
+    assert await rows_in(store) == [(epoch, run, n, 5) for epoch, run in runs.items() for n in (1, 2)]
+    assert await rows_in(store, TOROID) == [(epoch, runs[epoch], n, 3) for epoch in (6, 8) for n in (1, 2)]
+
+
+async def test_a_run_that_only_a_journal_gave_yields_to_that_of_another_group(tmp_path: Path) -> None:
+    """What the journal holds is nowhere else yet; what the other group has is stored."""
+    store = MemoryStore({"bpm": GROUP, "toroid": TOROID})
+    async with journaling_each(store, [GROUP, TOROID], tmp_path / "a", assembly=SMALL) as pipelines:
+        for pipeline in pipelines.values():
+            await take(pipeline, 6, 1, 2)
+        store.serving.clear()
+        pipelines["bpm"].receive(of(7, whole(GROUP, 1, 2)))
+    store.serving.set()
+    async with journaling_each(store, [GROUP, TOROID], tmp_path / "b", assembly=SMALL) as pipelines:
+        await take(pipelines["toroid"], 8, 1)
+    async with journaling_each(store, [GROUP, TOROID], tmp_path / "a", assembly=SMALL) as pipelines:
+        await take(pipelines["bpm"], 8, 1, 2)
+        await take(pipelines["toroid"], 8, 2)
+        assert not pipelines["bpm"].figures().dead_letters.blocks
+    runs = {6: 1, 7: 3, 8: 2}
+    assert await rows_in(store) == [(epoch, run, n, 5) for epoch, run in runs.items() for n in (1, 2)]
+    assert await rows_in(store, TOROID) == [(epoch, runs[epoch], n, 3) for epoch in (6, 8) for n in (1, 2)]
 
 
 def test_an_epoch_of_which_only_the_ledger_tells_keeps_its_run() -> None:
