@@ -71,9 +71,9 @@ class _Segment:
 
 
 class DeadLetters:
-    """Keep, look up, read, remove. Use `open` first where letters may lie there already.
+    """Keep, look up, read, remove. Use `open` first where letters may lie there already, and `look` only to read them.
 
-    All but `open`, `read` and what is awaited returns at once.
+    All but `open`, `look`, `read` and what is awaited returns at once.
 
     amount: what is pending. aside_readings: those of it that assembly set aside.
     quota_bytes: `room` is what is left of it; `keep` does not look at it.
@@ -111,25 +111,37 @@ class DeadLetters:
         journal: int | None = None,
         formerly: int = 0,
     ) -> list[Found]:
-        """Look through the folder; return the segments that cannot be read in whole.
+        """Take the folder over from the process before, and `look` through it; only for who holds the state folder.
 
         position: where the database is in the journal. retried: where it is in this folder, if it is this one's id that
         it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
         from, if it is another than that of `position`; 0 where there is none. formerly: the id that it had until now.
 
         Raises:
-            OSError: the folder cannot be read.
+            OSError: the folder cannot be used.
         """
-        self._identity.load()
         self._journal = position.journal if journal is None else journal
         self._passed = position.sequence if position.journal in (self._journal, formerly) else 0
-        known = retried.sequence if self.id and retried.journal == self.id else 0
-        self._retried = max(known, _noted(self._folder, self._disk))
         paths = paths_in(self._disk, self._folder, ENDING)
         if paths:
             # The process before may have been killed before it had synced what it wrote last: that is on the disk by
             # the time that anything is acknowledged because it is here.
             self._disk.replace(paths[-1], self._disk.read(paths[-1], 0, self._disk.size(paths[-1])))
+        return self.look(retried=retried, formerly=formerly)
+
+    def look(self, *, retried: JournalPosition = NOWHERE, formerly: int = 0) -> list[Found]:
+        """Look through the folder, which another process may write to; return what cannot be read in whole.
+
+        It writes nothing: a running daemon holds the file that it writes to open, whatever takes its name.
+        retried, formerly: as for `open`.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        self._identity.load()
+        known = retried.sequence if self.id and retried.journal == self.id else 0
+        self._retried = max(known, _noted(self._folder, self._disk))
+        paths = paths_in(self._disk, self._folder, ENDING)
         found = [scan(self._disk, path, self._group) for path in paths]
         ours = [_renamed(segment, formerly, self._journal) for segment in found if not segment.is_other]
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}

@@ -122,6 +122,15 @@ async def test_the_mark_is_on_the_disk_before_it_is_believed(tmp_path: Path) -> 
     assert replaced == ["retried"]
 
 
+async def test_who_looks_only_writes_nothing(tmp_path: Path) -> None:
+    await kept(tmp_path, (1, block_of(1, 2)))
+    disk = FaultyDisk()
+    disk.failing = dict.fromkeys(("create", "replace", "remove", "sync_folder"), BAD)
+    letters = DeadLetters(tmp_path / "bpm", GROUP, faulty(disk))
+    assert letters.look() == []
+    assert len(await letters.read_all(letters.pending)) == 2
+
+
 async def test_a_position_of_another_folder_says_nothing_of_this_one(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 2)))
     last = letters.pending[-1].serial
