@@ -10,7 +10,7 @@ from daemon.core.outside import Disk, Outside
 from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.journal.format import BadRecord, counted_of, segment_head
+from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum, segment_head
 from daemon.pipeline.journal.identity import Identity
 from daemon.pipeline.journal.segment import SegmentWriter, make_folder, path_of, paths_in
 from schemas.batch import ClosedBlock, JournalPosition
@@ -23,7 +23,9 @@ QUOTA_BYTES = 2**30
 """What dead letters may take of the disk before nothing more is set aside."""
 
 RETRIED = "retried"
-"""File with the serial up to which the database is known to have what was retried, for who lists without asking it."""
+"""File that says up to which serial the database is known to have what was retried, for who does not ask it."""
+
+NOTED_BYTES = 2**16
 
 NOWHERE = JournalPosition(sequence=0)
 
@@ -38,15 +40,17 @@ def pending_readings(folder: Path, disk: Disk) -> int:
     found = [letter for path in paths_in(disk, folder, ENDING) for letter in scan(disk, path, None).letters]
     newest = {letter.origin: letter for letter in found}
     retried = _noted(folder, disk)
-    return sum(letter.readings for letter in newest.values() if letter.is_aside or letter.serial > retried)
+    pending = (each for each in newest.values() if each.is_aside or each.serial > retried.get(each.group, 0))
+    return sum(letter.readings for letter in pending)
 
 
-def _noted(folder: Path, disk: Disk) -> int:
-    """What `retried` says; where it is not there, or not whole, the database knows."""
+def _noted(folder: Path, disk: Disk) -> dict[int, int]:
+    """What `retried` says, by the checksum of the group's description; where it is not whole, the database knows."""
     try:
-        return int(disk.read(folder / RETRIED, 0, 100))
+        lines = disk.read(folder / RETRIED, 0, NOTED_BYTES).decode().splitlines()
+        return {int(group): int(serial) for group, serial in map(str.split, lines)}
     except (FileNotFoundError, ValueError):
-        return 0
+        return {}
 
 
 def _renamed(found: Found, formerly: int, journal: int) -> Found:
@@ -96,7 +100,8 @@ class DeadLetters:
         self._segments: dict[Path, _Segment] = {}
         self._unread_bytes = 0
         self._next = 1
-        self._retried = 0
+        self._layout = group_checksum(group)
+        self._retried: dict[int, int] = {}  # by layout: a database has the letters of one
         self._journal = 0
         self._passed = 0
         self._writer: SegmentWriter | None = None
@@ -140,7 +145,8 @@ class DeadLetters:
         """
         self._identity.load()
         known = retried.sequence if self.id and retried.journal == self.id else 0
-        self._retried = max(known, _noted(self._folder, self._disk))
+        self._retried = _noted(self._folder, self._disk)
+        self._note_retried(known)
         paths = paths_in(self._disk, self._folder, ENDING)
         found = [scan(self._disk, path, self._group) for path in paths]
         ours = [_renamed(segment, formerly, self._journal) for segment in found if not segment.is_other]
@@ -149,12 +155,14 @@ class DeadLetters:
         for segment in ours:
             self._segments[segment.path] = _Segment(nbytes=segment.nbytes, has_more=bool(segment.damaged))
             for letter in segment.letters:
-                is_held = segment.folder == self.id and letter.serial <= self._retried and not letter.is_aside
+                is_held = (
+                    segment.folder == self.id and letter.serial <= self._retried[self._layout] and not letter.is_aside
+                )
                 self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_held)
         # Without a journal no block comes again, and its number is that of another one in this process.
         self._of_block = {block: keys for block, keys in self._of_block.items() if block[0]}
         serials = [letter.serial for segment in found for letter in segment.letters]
-        self._next = max(self._identity.next, self._retried + 1, *(serial + 1 for serial in serials))
+        self._next = max(self._identity.next, *(serial + 1 for serial in (*self._retried.values(), *serials)))
         return [segment for segment in found if segment.is_other or segment.damaged]
 
     @property
@@ -394,13 +402,17 @@ class DeadLetters:
             return
         for letter in letters:
             self._forget(letter)
-            self._retried = max(self._retried, letter.serial)
+            self._note_retried(letter.serial)
         async with self._turn:
-            await self._workers.call(self._note)
+            await self._workers.call(self._write_retried)
         self.passed(self._passed)
 
-    def _note(self) -> None:
-        self._disk.replace(self._folder / RETRIED, f"{self._retried}\n".encode())
+    def _note_retried(self, serial: int) -> None:
+        self._retried[self._layout] = max(self._retried.get(self._layout, 0), serial)
+
+    def _write_retried(self) -> None:
+        lines = [f"{group} {serial}\n" for group, serial in self._retried.items()]
+        self._disk.replace(self._folder / RETRIED, "".join(lines).encode())
 
     def passed(self, position: int) -> None:
         """The database has the blocks up to this number: none of them comes again after a crash."""
