@@ -25,7 +25,10 @@ QUOTA_BYTES = 2**30
 RETRIED = "retried"
 """File that says up to which serial the database is known to have what was retried, for who does not ask it."""
 
-NOTED_BYTES = 2**16
+DISCARDED = "discarded"
+"""File that says up to which serial all was discarded."""
+
+MARK_BYTES = 2**16
 
 NOWHERE = JournalPosition(sequence=0)
 
@@ -39,18 +42,49 @@ def pending_readings(folder: Path, disk: Disk) -> int:
     """How many readings a folder holds that are not committed, as far as it knows, nor discarded; raises OSError."""
     found = [letter for path in paths_in(disk, folder, ENDING) for letter in scan(disk, path, None).letters]
     newest = {letter.origin: letter for letter in found}
-    retried = _noted(folder, disk)
-    pending = (each for each in newest.values() if each.is_aside or each.serial > retried.get(each.group, 0))
-    return sum(letter.readings for letter in pending)
+    marks = _Marks(folder, disk)
+    marks.load()
+    return sum(letter.readings for letter in newest.values() if not marks.cover(letter))
 
 
-def _noted(folder: Path, disk: Disk) -> dict[int, int]:
-    """What `retried` says, by the checksum of the group's description; where it is not whole, the database knows."""
-    try:
-        lines = disk.read(folder / RETRIED, 0, NOTED_BYTES).decode().splitlines()
-        return {int(group): int(serial) for group, serial in map(str.split, lines)}
-    except (FileNotFoundError, ValueError):
-        return {}
+class _Marks:
+    """Up to which serials letters were retried, and discarded: by the checksum of the group's description.
+
+    By that since a database has the letters of one layout, and only those are discarded that can be read.
+    """
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._upto: dict[str, dict[int, int]] = {RETRIED: {}, DISCARDED: {}}
+
+    @property
+    def next(self) -> int:
+        """The first serial above all of them."""
+        return max((serial + 1 for upto in self._upto.values() for serial in upto.values()), default=1)
+
+    def load(self) -> None:
+        """Read the files; what is not there, or not whole, says nothing. Raises OSError."""
+        for name in self._upto:
+            try:
+                lines = self._disk.read(self._folder / name, 0, MARK_BYTES).decode().splitlines()
+                self._upto[name] = {int(group): int(serial) for group, serial in map(str.split, lines)}
+            except (FileNotFoundError, ValueError):
+                self._upto[name] = {}
+
+    def set(self, name: str, group: int, serial: int) -> None:
+        """Take note of a serial; it is not in the file yet."""
+        self._upto[name][group] = max(self._upto[name].get(group, 0), serial)
+
+    def write(self, name: str) -> None:
+        """Write a file; when it returns the disk has it. Raises OSError."""
+        lines = [f"{group} {serial}\n" for group, serial in self._upto[name].items()]
+        self._disk.replace(self._folder / name, "".join(lines).encode())
+
+    def cover(self, letter: Letter) -> bool:
+        """Whether a letter was retried or discarded."""
+        names = [DISCARDED] if letter.is_aside else [DISCARDED, RETRIED]
+        return any(letter.serial <= self._upto[name].get(letter.group, 0) for name in names)
 
 
 def _renamed(found: Found, formerly: int, journal: int) -> Found:
@@ -101,7 +135,7 @@ class DeadLetters:
         self._unread_bytes = 0
         self._next = 1
         self._layout = group_checksum(group)
-        self._retried: dict[int, int] = {}  # by layout: a database has the letters of one
+        self._marks = _Marks(folder, outside.disk)
         self._journal = 0
         self._passed = 0
         self._writer: SegmentWriter | None = None
@@ -145,8 +179,8 @@ class DeadLetters:
         """
         self._identity.load()
         known = retried.sequence if self.id and retried.journal == self.id else 0
-        self._retried = _noted(self._folder, self._disk)
-        self._note_retried(known)
+        self._marks.load()
+        self._marks.set(RETRIED, self._layout, known)
         paths = paths_in(self._disk, self._folder, ENDING)
         found = [scan(self._disk, path, self._group) for path in paths]
         ours = [_renamed(segment, formerly, self._journal) for segment in found if not segment.is_other]
@@ -155,14 +189,12 @@ class DeadLetters:
         for segment in ours:
             self._segments[segment.path] = _Segment(nbytes=segment.nbytes, has_more=bool(segment.damaged))
             for letter in segment.letters:
-                is_held = (
-                    segment.folder == self.id and letter.serial <= self._retried[self._layout] and not letter.is_aside
-                )
-                self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_held)
+                is_over = segment.folder == self.id and self._marks.cover(letter)
+                self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_over)
         # Without a journal no block comes again, and its number is that of another one in this process.
         self._of_block = {block: keys for block, keys in self._of_block.items() if block[0]}
         serials = [letter.serial for segment in found for letter in segment.letters]
-        self._next = max(self._identity.next, *(serial + 1 for serial in (*self._retried.values(), *serials)))
+        self._next = max(self._identity.next, self._marks.next, *(serial + 1 for serial in serials))
         return [segment for segment in found if segment.is_other or segment.damaged]
 
     @property
@@ -402,17 +434,10 @@ class DeadLetters:
             return
         for letter in letters:
             self._forget(letter)
-            self._note_retried(letter.serial)
+            self._marks.set(RETRIED, self._layout, letter.serial)
         async with self._turn:
-            await self._workers.call(self._write_retried)
+            await self._workers.call(self._marks.write, RETRIED)
         self.passed(self._passed)
-
-    def _note_retried(self, serial: int) -> None:
-        self._retried[self._layout] = max(self._retried.get(self._layout, 0), serial)
-
-    def _write_retried(self) -> None:
-        lines = [f"{group} {serial}\n" for group, serial in self._retried.items()]
-        self._disk.replace(self._folder / RETRIED, "".join(lines).encode())
 
     def passed(self, position: int) -> None:
         """The database has the blocks up to this number: none of them comes again after a crash."""
@@ -436,27 +461,19 @@ class DeadLetters:
             self._of_block.clear()
 
     async def discard(self) -> Amount:
-        """Throw away all that is pending; return how much it was.
+        """Throw away all that is pending; return how much it was. A segment goes as after a commit.
 
         Raises:
-            OSError: a segment cannot be removed.
+            OSError: the disk failed.
         """
         async with self._turn:
+            self._marks.set(DISCARDED, self._layout, self._next - 1)
+            await self._workers.call(self._marks.write, DISCARDED)
             gone = replace(self.amount)
-            self._end_segment()
-            await self._workers.call(self._remove_all, [*self._segments, *self._failed])
             for letter in self.pending:
                 self._forget(letter)
-            self._segments.clear()
-            self._failed.clear()
-            self._of_block.clear()
+        self.passed(self._passed)
         return gone
-
-    def _remove_all(self, paths: Sequence[Path]) -> None:
-        for path in paths:
-            self._disk.remove(path)
-        if paths:
-            self._disk.sync_folder(self._folder)
 
     def close(self) -> None:
         """Let go of the segment that is being written."""

@@ -230,3 +230,28 @@ async def test_discarding_leaves_nothing_and_no_number_comes_again(tmp_path: Pat
     assert again.amount == Amount()
     await again.keep(again.address([(block_of(4, 1), REASON)], 2))
     assert again.pending[0].serial > 3
+
+
+async def test_discarding_leaves_what_cannot_be_read(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 3)))
+    path, end = letters.pending[1].path, letters.pending[1].end
+    data = bytearray(path.read_bytes())
+    data[end - 30] ^= 1
+    path.write_bytes(data)
+    again = await kept(tmp_path)
+    assert (await again.discard()).triggers == 2
+    again.passed(1)
+    assert path.read_bytes() == data
+    # What could be read does not come back with it.
+    assert (await kept(tmp_path)).amount == Amount()
+    assert pending_readings(tmp_path / "bpm", REAL.disk) == 0
+
+
+async def test_what_was_discarded_of_a_block_stays_out_when_it_comes_again(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (5, block_of(1, 2)))
+    await letters.committed(letters.pending[:1])
+    await letters.discard()
+    for found in (letters, opened(tmp_path, position=JournalPosition(sequence=4, journal=JOURNAL))):
+        assert found.of_block(5) == {(1, 1), (1, 2)}
+    letters.passed(5)
+    assert list((tmp_path / "bpm").glob("*.dead")) == []
