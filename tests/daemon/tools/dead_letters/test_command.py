@@ -13,6 +13,8 @@ from daemon.core.configuration import load_config
 from daemon.pipeline.closed_blocks import aside_parts
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.journal.identity import Identity
+from daemon.tools.dead_letters import offline
 from daemon.tools.reconcile.survey import Survey
 from schemas.batch import Aside, ClosedBlock
 from schemas.config import parse_config
@@ -135,3 +137,24 @@ async def test_a_reconciliation_without_an_answer_of_the_daemon_leaves_the_files
     )
     assert (await survey.of_group(section, lambda name: None)).dead == kept.amount
     assert await keep_another(kept, group_in(file)) == letters_of(file).amount
+
+
+async def test_what_is_retried_without_a_daemon_is_known_when_its_block_comes_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon was killed after it kept the letter, and before the database was at its block."""
+    group = group_in(file)
+    folder = file.parent / "state" / "journal" / "bpm"
+    folder.mkdir(parents=True)
+    journal = Identity(folder, REAL)
+    journal.choose()
+    journal.take(1)
+    letters = DeadLetters(folder_of(file.parent / "state", "bpm"), group, REAL)
+    letters.open(journal=journal.id)
+    await keep_another(letters, group)
+    monkeypatch.setattr(offline, "store_of", lambda loaded: MemoryStore({"bpm": group}))
+    outcomes = await offline.retry(load_config(file), [group])
+    assert outcomes["bpm"]["committed"] == 1
+    letters = DeadLetters(letters._folder, group, REAL)
+    letters.open(journal=journal.id)
+    assert (letters.amount, letters.of_block(2)) == (Amount(), {(1, 9)})
