@@ -114,6 +114,7 @@ class DeadLetters:
     All but `open`, `look`, `read` and what is awaited returns at once.
 
     amount: what is pending. aside_readings: those of it that assembly set aside.
+    discards: how often all was thrown away.
     quota_bytes: `room` is what is left of it; `keep` does not look at it.
     """
 
@@ -122,6 +123,7 @@ class DeadLetters:
     ) -> None:
         self.amount = Amount()
         self.aside_readings = 0
+        self.discards = 0
         self._folder = folder
         self._group = group
         self._quota_bytes = quota_bytes
@@ -132,6 +134,7 @@ class DeadLetters:
         self._of_key: dict[Key, list[Letter]] = {}
         self._of_block: dict[tuple[int, int], set[Key]] = {}  # by journal and number
         self._segments: dict[Path, _Segment] = {}
+        self._newest_discarded: dict[int, int] = {}  # by run, of triggers that were discarded by this process
         self._unread_bytes = 0
         self._next = 1
         self._layout = group_checksum(group)
@@ -259,6 +262,11 @@ class DeadLetters:
         if any(run != ASIDE for run, _ in self.of_block(number)):
             return True
         return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
+
+    def may_lack(self, block: ClosedBlock) -> bool:
+        """Whether readings may have been discarded that revised ledger rows of a block count."""
+        newest = self._newest_discarded
+        return bool(newest) and any(trigger <= newest.get(run, 0) for run, trigger in revised_keys(block))
 
     def of_block(self, number: int) -> set[Key]:
         """The keys of what was kept of a block, whatever became of it since."""
@@ -470,6 +478,9 @@ class DeadLetters:
             self._marks.set(DISCARDED, self._layout, self._next - 1)
             await self._workers.call(self._marks.write, DISCARDED)
             gone = replace(self.amount)
+            self.discards += 1
+            for run, trigger in self._of_key:
+                self._newest_discarded[run] = max(trigger, self._newest_discarded.get(run, 0))
             for letter in self.pending:
                 self._forget(letter)
         self.passed(self._passed)
