@@ -1,5 +1,6 @@
 """Dead letters where the disk fails, in the middle of anything: each is there once, and none is lost."""
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +174,20 @@ async def test_no_serial_comes_again_in_a_folder_that_was_emptied(tmp_path: Path
     again = opened(tmp_path)
     await keep(again, 2, block_of(3, 1))
     assert again.pending[0].serial > last
+
+
+async def test_discarding_waits_for_a_retry(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 3)))
+    store = MemoryStore({GROUP.name: GROUP})
+    retrying = Retrying(store, GROUP, letters)
+    store.serving.clear()
+    retry = asyncio.create_task(retrying.round())
+    await asyncio.sleep(0.01)
+    discard = asyncio.create_task(retrying.discard())
+    await asyncio.sleep(0.01)
+    store.serving.set()
+    assert (await retry).committed == 3
+    assert await discard == Amount()
 
 
 # --- what assembly set aside --------------------------------------------------------------------------------------
