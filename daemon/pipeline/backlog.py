@@ -35,7 +35,7 @@ class Waiting:
 
     state: sessions and runs as they are after it. put_ns: when it closed (monotonic); None for what was read back from
     the journal. placed: what of it went where the database says, since it was taken. told: ledger rows of earlier
-    triggers, which the database may have lost: what they count is true of those that it has.
+    triggers, which the database may lack: what they count is true of those that it has.
     """
 
     number: int

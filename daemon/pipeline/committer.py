@@ -46,6 +46,11 @@ FOLLOWS = "it belongs to a trigger that is a dead letter"
 
 T = TypeVar("T")
 
+
+class _Discarded(Exception):
+    """Dead letters were discarded while blocks were under way that may tell of them."""
+
+
 ASIDE_REASONS = {
     AsideReason.OLDER: "its trigger is older than those that are remembered, and its run is unknown",
     AsideReason.AHEAD: "its trigger number is far beyond those of the other instruments",
@@ -130,6 +135,7 @@ class Committer:
         self.risk_ms = math.inf
         self._recent = Recent()
         self._journal = journal
+        self._discards = 0  # of dead letters, that what is under way takes into account
         self._has_lost = False  # the database lost what it acknowledged to this process
         self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
         self._clock = clock
@@ -176,9 +182,12 @@ class Committer:
         """Commit until the backlog has ended and nothing is left of it."""
         while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
+            self._discards = self._dead_letters.discards
             try:
                 for together in apart([self._believed(waiting) for waiting in blocks]):
                     await self._commit(await self._placed(together))
+            except _Discarded:
+                pass  # what of these blocks is not dealt with is taken again
             except CommitsLost as error:
                 try:
                     await self._go_back(error.position)
@@ -226,7 +235,12 @@ class Committer:
         before = was.readings - to.readings - readings
         self._announcements.commits_lost(self._durability, regained, gone.readings + before)
 
+    def _see_what_was_discarded(self) -> None:
+        if self._dead_letters.discards != self._discards:
+            raise _Discarded
+
     async def _commit(self, blocks: list[Waiting]) -> None:
+        self._see_what_was_discarded()
         if any(self._dead_letters.concerns(waiting.number, waiting.block) for waiting in blocks):
             await self._commit_parts(blocks, None)
             return
@@ -323,6 +337,7 @@ class Committer:
             rejected = [(0, reason)]
         else:
             rejected = await self._rejected(others, waiting)
+        self._see_what_was_discarded()
         await self._keep_rejected(
             [*((part, FOLLOWS) for part in following), *((others[k], why) for k, why in rejected)], waiting.number
         )
@@ -368,12 +383,13 @@ class Committer:
         await backoff.pause()
 
     def _believed(self, waiting: Waiting) -> Waiting:
-        """A block, without what assembly says of earlier triggers if the database may have lost those.
+        """A block, without what assembly says of earlier triggers if the database may not have those.
 
         To an earlier process it may have done so without this one knowing.
         """
         may_have_lost = self._has_lost or waiting.number < self._backlog.first_here
-        if not may_have_lost or not len(waiting.block.revised):
+        may_lack = may_have_lost or self._dead_letters.may_lack(waiting.block)
+        if not may_lack or not len(waiting.block.revised):
             return waiting
         return replace(waiting, block=late_to_place(waiting.block), told=waiting.block.revised)
 

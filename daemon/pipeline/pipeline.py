@@ -334,7 +334,7 @@ class Pipeline:
 
     async def discard(self) -> Amount:
         """Throw the dead letters away; raises OSError."""
-        amount = await self._dead_letters.discard()
+        amount = await self._retrying.discard()
         self._announcements.discarded(amount)
         return amount
 

@@ -10,7 +10,7 @@ from daemon.core.outside import Disk, Outside
 from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.journal.format import BadRecord, counted_of, segment_head
+from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum, segment_head
 from daemon.pipeline.journal.identity import Identity
 from daemon.pipeline.journal.segment import SegmentWriter, make_folder, path_of, paths_in
 from schemas.batch import ClosedBlock, JournalPosition
@@ -23,7 +23,12 @@ QUOTA_BYTES = 2**30
 """What dead letters may take of the disk before nothing more is set aside."""
 
 RETRIED = "retried"
-"""File with the serial up to which the database is known to have what was retried, for who lists without asking it."""
+"""File that says up to which serial the database is known to have what was retried, for who does not ask it."""
+
+DISCARDED = "discarded"
+"""File that says up to which serial all was discarded."""
+
+MARK_BYTES = 2**16
 
 NOWHERE = JournalPosition(sequence=0)
 
@@ -37,16 +42,49 @@ def pending_readings(folder: Path, disk: Disk) -> int:
     """How many readings a folder holds that are not committed, as far as it knows, nor discarded; raises OSError."""
     found = [letter for path in paths_in(disk, folder, ENDING) for letter in scan(disk, path, None).letters]
     newest = {letter.origin: letter for letter in found}
-    retried = _noted(folder, disk)
-    return sum(letter.readings for letter in newest.values() if letter.is_aside or letter.serial > retried)
+    marks = _Marks(folder, disk)
+    marks.load()
+    return sum(letter.readings for letter in newest.values() if not marks.cover(letter))
 
 
-def _noted(folder: Path, disk: Disk) -> int:
-    """What `retried` says; where it is not there, or not whole, the database knows."""
-    try:
-        return int(disk.read(folder / RETRIED, 0, 100))
-    except (FileNotFoundError, ValueError):
-        return 0
+class _Marks:
+    """Up to which serials letters were retried, and discarded: by the checksum of the group's description.
+
+    By that since a database has the letters of one layout, and only those are discarded that can be read.
+    """
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._upto: dict[str, dict[int, int]] = {RETRIED: {}, DISCARDED: {}}
+
+    @property
+    def next(self) -> int:
+        """The first serial above all of them."""
+        return max((serial + 1 for upto in self._upto.values() for serial in upto.values()), default=1)
+
+    def load(self) -> None:
+        """Read the files; what is not there, or not whole, says nothing. Raises OSError."""
+        for name in self._upto:
+            try:
+                lines = self._disk.read(self._folder / name, 0, MARK_BYTES).decode().splitlines()
+                self._upto[name] = {int(group): int(serial) for group, serial in map(str.split, lines)}
+            except (FileNotFoundError, ValueError):
+                self._upto[name] = {}
+
+    def set(self, name: str, group: int, serial: int) -> None:
+        """Take note of a serial; it is not in the file yet."""
+        self._upto[name][group] = max(self._upto[name].get(group, 0), serial)
+
+    def write(self, name: str) -> None:
+        """Write a file; when it returns the disk has it. Raises OSError."""
+        lines = [f"{group} {serial}\n" for group, serial in self._upto[name].items()]
+        self._disk.replace(self._folder / name, "".join(lines).encode())
+
+    def cover(self, letter: Letter) -> bool:
+        """Whether a letter was retried or discarded."""
+        names = [DISCARDED] if letter.is_aside else [DISCARDED, RETRIED]
+        return any(letter.serial <= self._upto[name].get(letter.group, 0) for name in names)
 
 
 def _renamed(found: Found, formerly: int, journal: int) -> Found:
@@ -71,11 +109,12 @@ class _Segment:
 
 
 class DeadLetters:
-    """Keep, look up, read, remove. Use `open` first where letters may lie there already.
+    """Keep, look up, read, remove. Use `open` first where letters may lie there already, and `look` only to read them.
 
-    All but `open`, `read` and what is awaited returns at once.
+    All but `open`, `look`, `read` and what is awaited returns at once.
 
     amount: what is pending. aside_readings: those of it that assembly set aside.
+    discards: how often all was thrown away.
     quota_bytes: `room` is what is left of it; `keep` does not look at it.
     """
 
@@ -84,6 +123,7 @@ class DeadLetters:
     ) -> None:
         self.amount = Amount()
         self.aside_readings = 0
+        self.discards = 0
         self._folder = folder
         self._group = group
         self._quota_bytes = quota_bytes
@@ -94,9 +134,11 @@ class DeadLetters:
         self._of_key: dict[Key, list[Letter]] = {}
         self._of_block: dict[tuple[int, int], set[Key]] = {}  # by journal and number
         self._segments: dict[Path, _Segment] = {}
+        self._newest_discarded: dict[int, int] = {}  # by run, of triggers that were discarded by this process
         self._unread_bytes = 0
         self._next = 1
-        self._retried = 0
+        self._layout = group_checksum(group)
+        self._marks = _Marks(folder, outside.disk)
         self._journal = 0
         self._passed = 0
         self._writer: SegmentWriter | None = None
@@ -111,25 +153,38 @@ class DeadLetters:
         journal: int | None = None,
         formerly: int = 0,
     ) -> list[Found]:
-        """Look through the folder; return the segments that cannot be read in whole.
+        """Take the folder over from the process before, and `look` through it; only for who holds the state folder.
 
         position: where the database is in the journal. retried: where it is in this folder, if it is this one's id that
         it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
         from, if it is another than that of `position`; 0 where there is none. formerly: the id that it had until now.
 
         Raises:
-            OSError: the folder cannot be read.
+            OSError: the folder cannot be used.
         """
-        self._identity.load()
         self._journal = position.journal if journal is None else journal
         self._passed = position.sequence if position.journal in (self._journal, formerly) else 0
-        known = retried.sequence if self.id and retried.journal == self.id else 0
-        self._retried = max(known, _noted(self._folder, self._disk))
         paths = paths_in(self._disk, self._folder, ENDING)
         if paths:
             # The process before may have been killed before it had synced what it wrote last: that is on the disk by
             # the time that anything is acknowledged because it is here.
             self._disk.replace(paths[-1], self._disk.read(paths[-1], 0, self._disk.size(paths[-1])))
+        return self.look(retried=retried, formerly=formerly)
+
+    def look(self, *, retried: JournalPosition = NOWHERE, formerly: int = 0) -> list[Found]:
+        """Look through the folder, which another process may write to; return what cannot be read in whole.
+
+        It writes nothing: a running daemon holds the file that it writes to open, whatever takes its name.
+        retried, formerly: as for `open`.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        self._identity.load()
+        known = retried.sequence if self.id and retried.journal == self.id else 0
+        self._marks.load()
+        self._marks.set(RETRIED, self._layout, known)
+        paths = paths_in(self._disk, self._folder, ENDING)
         found = [scan(self._disk, path, self._group) for path in paths]
         ours = [_renamed(segment, formerly, self._journal) for segment in found if not segment.is_other]
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
@@ -137,12 +192,12 @@ class DeadLetters:
         for segment in ours:
             self._segments[segment.path] = _Segment(nbytes=segment.nbytes, has_more=bool(segment.damaged))
             for letter in segment.letters:
-                is_held = segment.folder == self.id and letter.serial <= self._retried and not letter.is_aside
-                self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_held)
+                is_over = segment.folder == self.id and self._marks.cover(letter)
+                self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_over)
         # Without a journal no block comes again, and its number is that of another one in this process.
         self._of_block = {block: keys for block, keys in self._of_block.items() if block[0]}
         serials = [letter.serial for segment in found for letter in segment.letters]
-        self._next = max(self._identity.next, self._retried + 1, *(serial + 1 for serial in serials))
+        self._next = max(self._identity.next, self._marks.next, *(serial + 1 for serial in serials))
         return [segment for segment in found if segment.is_other or segment.damaged]
 
     @property
@@ -207,6 +262,11 @@ class DeadLetters:
         if any(run != ASIDE for run, _ in self.of_block(number)):
             return True
         return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
+
+    def may_lack(self, block: ClosedBlock) -> bool:
+        """Whether readings may have been discarded that revised ledger rows of a block count."""
+        newest = self._newest_discarded
+        return bool(newest) and any(trigger <= newest.get(run, 0) for run, trigger in revised_keys(block))
 
     def of_block(self, number: int) -> set[Key]:
         """The keys of what was kept of a block, whatever became of it since."""
@@ -382,13 +442,10 @@ class DeadLetters:
             return
         for letter in letters:
             self._forget(letter)
-            self._retried = max(self._retried, letter.serial)
+            self._marks.set(RETRIED, self._layout, letter.serial)
         async with self._turn:
-            await self._workers.call(self._note)
+            await self._workers.call(self._marks.write, RETRIED)
         self.passed(self._passed)
-
-    def _note(self) -> None:
-        self._disk.replace(self._folder / RETRIED, f"{self._retried}\n".encode())
 
     def passed(self, position: int) -> None:
         """The database has the blocks up to this number: none of them comes again after a crash."""
@@ -412,27 +469,22 @@ class DeadLetters:
             self._of_block.clear()
 
     async def discard(self) -> Amount:
-        """Throw away all that is pending; return how much it was.
+        """Throw away all that is pending; return how much it was. A segment goes as after a commit.
 
         Raises:
-            OSError: a segment cannot be removed.
+            OSError: the disk failed.
         """
         async with self._turn:
+            self._marks.set(DISCARDED, self._layout, self._next - 1)
+            await self._workers.call(self._marks.write, DISCARDED)
             gone = replace(self.amount)
-            self._end_segment()
-            await self._workers.call(self._remove_all, [*self._segments, *self._failed])
+            self.discards += 1
+            for run, trigger in self._of_key:
+                self._newest_discarded[run] = max(trigger, self._newest_discarded.get(run, 0))
             for letter in self.pending:
                 self._forget(letter)
-            self._segments.clear()
-            self._failed.clear()
-            self._of_block.clear()
+        self.passed(self._passed)
         return gone
-
-    def _remove_all(self, paths: Sequence[Path]) -> None:
-        for path in paths:
-            self._disk.remove(path)
-        if paths:
-            self._disk.sync_folder(self._folder)
 
     def close(self) -> None:
         """Let go of the segment that is being written."""

@@ -14,6 +14,7 @@ from backends.base import BatchRejected, Store
 from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter, kind_of
+from daemon.pipeline.journal import Amount
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.readings import InstrumentGroup
 
@@ -82,6 +83,11 @@ class Retrying:
                     await self._offer(left[start : start + TOGETHER], round_)
             round_.outcome.rejected = sum(1 for _ in self._letters.to_retry)
             return round_.outcome
+
+    async def discard(self) -> Amount:
+        """Throw all letters away, between two rounds: what a round has in hand it would write again. Raises OSError."""
+        async with self._turn:
+            return await self._letters.discard()
 
     async def _offer(self, letters: Sequence[Letter], round_: "_Round") -> None:
         """Commit letters that lie there, in their order, and note what became of them."""

@@ -154,7 +154,7 @@ def _opened(loaded: LoadedConfig, group: str | None) -> Letters:
     opened = []
     for each in _chosen(loaded, group):
         letters = DeadLetters(folder_of(loaded.state_dir, each.name), each, Outside.real())
-        for found in letters.open():
+        for found in letters.look():
             typer.echo(f"warning: {found.problem}", err=True)
         opened.append((each, letters))
     return opened

@@ -11,7 +11,8 @@ from daemon.core.configuration.database import store_of
 from daemon.core.outside import Outside
 from daemon.pipeline.dead_letters.folder import NOWHERE, DeadLetters, folder_of
 from daemon.pipeline.dead_letters.retrying import Retrying
-from schemas.batch import Stream
+from daemon.pipeline.journal.identity import Identity
+from schemas.batch import JournalPosition, Stream
 from schemas.readings import InstrumentGroup
 
 OUTSIDE = Outside.real()
@@ -27,10 +28,9 @@ async def retry(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> dict
     outcomes = {}
     async with _store(loaded) as store:
         for group in groups:
-            letters = DeadLetters(folder_of(loaded.state_dir, group.name), group, OUTSIDE)
             held = [await store.position(group.name, stream) for stream in (Stream.JOURNAL, Stream.DEAD_LETTERS)]
             position, retried = (each or NOWHERE for each in held)
-            letters.open(position=position, retried=retried)
+            letters = _opened(loaded, group, position, retried)
             try:
                 outcomes[group.name] = asdict(await Retrying(store, group, letters).round())
             finally:
@@ -46,10 +46,22 @@ async def discard(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> di
     """
     gone = {}
     for group in groups:
-        letters = DeadLetters(folder_of(loaded.state_dir, group.name), group, OUTSIDE)
-        letters.open()
-        gone[group.name] = asdict(await letters.discard())
+        gone[group.name] = asdict(await _opened(loaded, group).discard())
     return gone
+
+
+def _opened(
+    loaded: LoadedConfig,
+    group: InstrumentGroup,
+    position: JournalPosition = NOWHERE,
+    retried: JournalPosition = NOWHERE,
+) -> DeadLetters:
+    """The dead letters; what is in a block of the journal that can come again is to be found then."""
+    journal = Identity(loaded.state_dir / "journal" / group.name, OUTSIDE)
+    journal.load()
+    letters = DeadLetters(folder_of(loaded.state_dir, group.name), group, OUTSIDE)
+    letters.open(position=position, retried=retried, journal=journal.id)
+    return letters
 
 
 @asynccontextmanager

@@ -87,7 +87,7 @@ class Survey:
             return Amount(blocks=lying.letters, triggers=lying.triggers, readings=lying.readings)
         letters = DeadLetters(folder_of(self._loaded.state_dir, section.name), section.group(), Outside.real())
         try:
-            await asyncio.to_thread(letters.open)
+            await asyncio.to_thread(letters.look)
         except OSError as error:
             raise CommandFailed(f"the dead letters of group {section.name} cannot be read: {error}") from None
         return letters.amount

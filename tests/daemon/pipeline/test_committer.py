@@ -390,3 +390,32 @@ async def test_what_is_late_for_a_dead_letter_that_the_database_lost_too_follows
         await eventually(lambda: pipeline.figures().dead_letters.blocks == 2)
         send(*((5, i) for i in range(5)))
         await eventually(lambda: pipeline.waiting.triggers == 0)
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+async def test_what_is_late_for_what_was_discarded_is_stored_by_itself(tmp_path: Path, is_under_way: bool) -> None:
+    """The database has nothing of that trigger: its row must not count what was discarded.
+
+    is_under_way: it comes before, and waits for a database that is away.
+    """
+    async with logging_to_memory(GROUP, folder=tmp_path, assembly={"timeout_ms": 5.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.__class__ = Picky
+        pipeline.receive(make_block(GROUP, [(3, i) for i in range(4)]))
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
+        late = make_block(GROUP, [(3, 4), *((4, i) for i in range(5))])
+        if is_under_way:
+            logger.store.serving.clear()
+            pipeline.receive(late)
+            await asyncio.sleep(0.05)
+        assert (await pipeline.discard()).readings == 4
+        logger.store.__class__ = MemoryStore
+        logger.store.serving.set()
+        if not is_under_way:
+            pipeline.receive(late)
+        await eventually(lambda: pipeline.waiting.blocks == 0)
+        assert pipeline.figures().dead_letters == Amount()
+    stored = await logger.stored(GROUP)
+    assert stored[["trigger", "instrument"]].tolist() == [(3, 4), *((4, i) for i in range(5))]
+    first, _ = await logger.ledger(GROUP)
+    assert (first["arrived"], first["missing"].tolist()) == (1, [0b01111])

@@ -1,5 +1,6 @@
 """Dead letters where the disk fails, in the middle of anything: each is there once, and none is lost."""
 
+import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,15 @@ async def test_the_mark_is_on_the_disk_before_it_is_believed(tmp_path: Path) -> 
     assert replaced == ["retried"]
 
 
+async def test_who_looks_only_writes_nothing(tmp_path: Path) -> None:
+    await kept(tmp_path, (1, block_of(1, 2)))
+    disk = FaultyDisk()
+    disk.failing = dict.fromkeys(("create", "replace", "remove", "sync_folder"), BAD)
+    letters = DeadLetters(tmp_path / "bpm", GROUP, faulty(disk))
+    assert letters.look() == []
+    assert len(await letters.read_all(letters.pending)) == 2
+
+
 async def test_a_position_of_another_folder_says_nothing_of_this_one(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 2)))
     last = letters.pending[-1].serial
@@ -164,6 +174,20 @@ async def test_no_serial_comes_again_in_a_folder_that_was_emptied(tmp_path: Path
     again = opened(tmp_path)
     await keep(again, 2, block_of(3, 1))
     assert again.pending[0].serial > last
+
+
+async def test_discarding_waits_for_a_retry(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 3)))
+    store = MemoryStore({GROUP.name: GROUP})
+    retrying = Retrying(store, GROUP, letters)
+    store.serving.clear()
+    retry = asyncio.create_task(retrying.round())
+    await asyncio.sleep(0.01)
+    discard = asyncio.create_task(retrying.discard())
+    await asyncio.sleep(0.01)
+    store.serving.set()
+    assert (await retry).committed == 3
+    assert await discard == Amount()
 
 
 # --- what assembly set aside --------------------------------------------------------------------------------------
@@ -219,4 +243,7 @@ async def test_the_room_is_what_is_left_of_the_quota(tmp_path: Path) -> None:
     other.open()
     assert other.room == letters.room
     await letters.discard()
+    # Once the block that they were part of cannot come again.
+    assert letters.room < 20_000
+    letters.passed(1)
     assert letters.room == 20_000

@@ -7,6 +7,7 @@ import pytest
 
 from daemon.pipeline.closed_blocks import merge, split
 from daemon.pipeline.dead_letters import DeadLetters
+from daemon.pipeline.dead_letters.folder import pending_readings
 from daemon.pipeline.journal import Amount
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.ledger import ledger_dtype
@@ -19,19 +20,19 @@ JOURNAL = 7
 REASON = "value out of range (22003)"
 
 
-def block_of(first: int, triggers: int, *, missing: int = 0) -> ClosedBlock:
+def block_of(first: int, triggers: int, *, missing: int = 0, group: InstrumentGroup = GROUP) -> ClosedBlock:
     rng = np.random.default_rng(first)
     numbers = first + np.arange(triggers)
-    readings = readings_of(GROUP, numbers, 1_800_000_000_000_000_000 + numbers * 1000, rng)
+    readings = readings_of(group, numbers, 1_800_000_000_000_000_000 + numbers * 1000, rng)
     present = np.ones(readings.shape, bool)
     present[:, :missing] = False
     return ClosedBlock(
         readings=readings,
         present=present,
-        ledger=ledger_of(GROUP, 1, numbers, readings, present),
-        late=np.empty(0, GROUP.record),
+        ledger=ledger_of(group, 1, numbers, readings, present),
+        late=np.empty(0, group.record),
         late_of=np.empty(0, np.intp),
-        revised=np.empty(0, ledger_dtype(GROUP.size)),
+        revised=np.empty(0, ledger_dtype(group.size)),
     )
 
 
@@ -159,6 +160,20 @@ async def test_letters_of_other_channels_are_said_and_left_alone(tmp_path: Path)
     assert found.path.exists()
 
 
+async def test_what_was_retried_of_one_layout_says_nothing_of_another(tmp_path: Path) -> None:
+    other = group_of(size=5)
+    await kept(tmp_path, (1, block_of(1, 3)))
+    letters = await kept(tmp_path, (2, block_of(7, 1, group=other)), group=other)
+    (last,) = letters.pending
+    await letters.committed([last])
+    again = await kept(tmp_path)
+    assert (again.amount.triggers, pending_readings(tmp_path / "bpm", REAL.disk)) == (3, 36)
+    await again.committed(again.pending)
+    # Each goes on from its own.
+    assert (await kept(tmp_path, group=other)).amount == (await kept(tmp_path)).amount == Amount()
+    assert pending_readings(tmp_path / "bpm", REAL.disk) == 0
+
+
 async def test_a_segment_goes_once_no_block_of_it_can_come_again(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (5, block_of(1, 2)))
     await letters.committed(letters.pending)
@@ -215,3 +230,28 @@ async def test_discarding_leaves_nothing_and_no_number_comes_again(tmp_path: Pat
     assert again.amount == Amount()
     await again.keep(again.address([(block_of(4, 1), REASON)], 2))
     assert again.pending[0].serial > 3
+
+
+async def test_discarding_leaves_what_cannot_be_read(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 3)))
+    path, end = letters.pending[1].path, letters.pending[1].end
+    data = bytearray(path.read_bytes())
+    data[end - 30] ^= 1
+    path.write_bytes(data)
+    again = await kept(tmp_path)
+    assert (await again.discard()).triggers == 2
+    again.passed(1)
+    assert path.read_bytes() == data
+    # What could be read does not come back with it.
+    assert (await kept(tmp_path)).amount == Amount()
+    assert pending_readings(tmp_path / "bpm", REAL.disk) == 0
+
+
+async def test_what_was_discarded_of_a_block_stays_out_when_it_comes_again(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (5, block_of(1, 2)))
+    await letters.committed(letters.pending[:1])
+    await letters.discard()
+    for found in (letters, opened(tmp_path, position=JournalPosition(sequence=4, journal=JOURNAL))):
+        assert found.of_block(5) == {(1, 1), (1, 2)}
+    letters.passed(5)
+    assert list((tmp_path / "bpm").glob("*.dead")) == []

@@ -7,14 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.memory.store import MemoryStore
+from daemon.client.api.reach import Reach
+from daemon.core.configuration import load_config
 from daemon.pipeline.closed_blocks import aside_parts
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.journal import Amount
+from daemon.pipeline.journal.identity import Identity
+from daemon.tools.dead_letters import offline
+from daemon.tools.reconcile.survey import Survey
 from schemas.batch import Aside, ClosedBlock
 from schemas.config import parse_config
+from schemas.readings import InstrumentGroup
 from schemas.states import AsideReason
 from tests.support.batches import batch_of, readings_of
 from tests.support.disks import REAL
-from tests.support.processes import here
+from tests.support.processes import free_port, here
 
 CONFIGURATION = """
 state_dir = "{state}"
@@ -27,24 +35,48 @@ channels = [{{ name = "x" }}, {{ name = "y" }}]
 
 
 @pytest.fixture
-async def file(tmp_path: Path) -> Path:
-    """A configuration with two dead letters: a trigger, and two readings that were set aside."""
+def file(tmp_path: Path) -> Path:
+    """A configuration; `kept` is what its daemon keeps."""
     file = tmp_path / "beam.toml"
     file.write_text(CONFIGURATION.format(state=tmp_path / "state"))
-    group = parse_config(file.read_text()).groups[0].group()
+    return file
+
+
+def group_in(file: Path) -> InstrumentGroup:
+    return parse_config(file.read_text()).groups[0].group()
+
+
+def letters_of(file: Path) -> DeadLetters:
+    """The dead letters, opened as a daemon does."""
+    letters = DeadLetters(folder_of(file.parent / "state", "bpm"), group_in(file), REAL)
+    assert letters.open() == []
+    return letters
+
+
+async def keep_another(letters: DeadLetters, group: InstrumentGroup) -> Amount:
+    """Keep one more; return how much there is then."""
+    block = batch_of(group, 1, readings_of(group, np.array([9]), np.array([3000]), np.random.default_rng(2)))
+    await letters.keep(letters.address([(block, "out of range")], 2))
+    return letters.amount
+
+
+@pytest.fixture
+async def kept(file: Path) -> DeadLetters:
+    """Two dead letters, as a daemon that runs holds them: a trigger, and two readings that were set aside."""
+    group = group_in(file)
     rng = np.random.default_rng(1)
     readings = readings_of(group, np.array([7, 8]), np.array([1000, 2000]), rng)
     block = batch_of(group, 1, readings[:1])
     aside = Aside(
         readings=readings[1, :2], run=np.array([0, 4], np.int32), reason=np.full(2, int(AsideReason.CONFLICT), np.uint8)
     )
-    letters = DeadLetters(folder_of(tmp_path / "state", "bpm"), group, REAL)
-    letters.open()
+    letters = letters_of(file)
     parts = [(part, "another is there") for part, _ in aside_parts(ClosedBlock(**{**block.parts, "aside": aside}))]
     await letters.keep(letters.address([(block, "out of range"), *parts], 1))
-    return file
+    return letters
 
 
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("name", ["letters.npz", "letters.csv"])
 def test_an_export_overwrites_nothing_unless_it_is_told_to(file: Path, tmp_path: Path, name: str) -> None:
     to = tmp_path / name
@@ -59,6 +91,7 @@ def test_an_export_overwrites_nothing_unless_it_is_told_to(file: Path, tmp_path:
     assert to.stat().st_size > 100
 
 
+@pytest.mark.usefixtures("kept")
 def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -> None:
     trigger, aside = json.loads(here("dead-letters", "list", str(file), "--json").stdout)
     assert (trigger["run"], trigger["trigger"], trigger["readings"], trigger["aside"]) == (1, 7, 3, False)
@@ -79,3 +112,49 @@ def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -
         assert found["bpm"]["run"].tolist() == [1, 1, 1, 0, 4]
         assert found["bpm_letter"].tolist() == [0, 0, 0, 1, 1]
         assert len(found["bpm_ledger"]) == 1
+
+
+@pytest.mark.parametrize("command", [["list"], ["export", "--to", "{to}"], ["discard"]])
+async def test_who_only_reads_leaves_the_files_to_the_daemon(
+    file: Path, tmp_path: Path, kept: DeadLetters, command: list[str]
+) -> None:
+    name, *options = (word.format(to=tmp_path / "a.csv") for word in command)
+    done = here("dead-letters", name, str(file), *options)
+    assert done.returncode == (name == "discard"), done.stderr
+    assert await keep_another(kept, group_in(file)) == letters_of(file).amount
+
+
+async def test_a_reconciliation_without_an_answer_of_the_daemon_leaves_the_files_to_it(
+    file: Path, kept: DeadLetters
+) -> None:
+    loaded = load_config(file)
+    section = loaded.config.groups[0]
+    survey = Survey(
+        loaded,
+        MemoryStore({"bpm": section.group()}),
+        daemon=Reach(url=f"http://127.0.0.1:{free_port()}", token=None),
+        within_s=1,
+    )
+    assert (await survey.of_group(section, lambda name: None)).dead == kept.amount
+    assert await keep_another(kept, group_in(file)) == letters_of(file).amount
+
+
+async def test_what_is_retried_without_a_daemon_is_known_when_its_block_comes_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon was killed after it kept the letter, and before the database was at its block."""
+    group = group_in(file)
+    folder = file.parent / "state" / "journal" / "bpm"
+    folder.mkdir(parents=True)
+    journal = Identity(folder, REAL)
+    journal.choose()
+    journal.take(1)
+    letters = DeadLetters(folder_of(file.parent / "state", "bpm"), group, REAL)
+    letters.open(journal=journal.id)
+    await keep_another(letters, group)
+    monkeypatch.setattr(offline, "store_of", lambda loaded: MemoryStore({"bpm": group}))
+    outcomes = await offline.retry(load_config(file), [group])
+    assert outcomes["bpm"]["committed"] == 1
+    letters = DeadLetters(letters._folder, group, REAL)
+    letters.open(journal=journal.id)
+    assert (letters.amount, letters.of_block(2)) == (Amount(), {(1, 9)})
