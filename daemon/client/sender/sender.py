@@ -272,6 +272,7 @@ class Sender:
             connection.transport.abort()
             await connection.closed
         self._failure = self._failure or ConnectionLost("this sender is closed; connect another one")
+        self.resumed()
 
     async def __aenter__(self) -> Self:
         """Enter: it is connected already."""
