@@ -219,10 +219,10 @@ def test_the_limits_shown_are_those_in_force() -> None:
     assert f"more than {MOST_SESSIONS} in the group" in text
     assert f"none of {MOST_SESSIONS} sessions" in text
     assert f"forgotten after {KEPT_S // 86_400} days" in text
-    assert (NUMBER_MAX, RECORD_NUMBER_MAX) == (2**63 - 1, 2**62 - 1)
+    assert (NUMBER_MAX, RECORD_NUMBER_MAX) == (2**63 - 1, 2**48 - 1)
     assert "the session that this connection begins or resumes, 0 to 2^63 - 1 |" in text
-    assert "that the sender still holds, 0 to 2^62 - 1 |" in text
-    assert "that was not sent on any connection yet, `first` to 2^62 - 1 |" in text
+    assert "that the sender still holds, 0 to 2^48 - 1 |" in text
+    assert "that was not sent on any connection yet, `first` to 2^48 - 1 |" in text
 
 
 def test_the_bytes_shown_are_those_on_the_wire() -> None:
