@@ -166,7 +166,10 @@ class Sender:
 
     @property
     def refused(self) -> int:
-        """Readings that the daemon refused for good; they are among the acknowledged."""
+        """Readings that the daemon refused for good; they are among the acknowledged.
+
+        Those are missing that were acknowledged on a connection that broke before the acknowledgement was here.
+        """
         return self._stream.refused
 
     async def send(self, block: Array) -> None:
