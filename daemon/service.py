@@ -16,7 +16,7 @@ from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import durability_of, in_its_field, layout_of, store_of
 from daemon.core.configuration.reload import Reloader
 from daemon.core.monitoring.events import Events
-from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outcome import CommandFailed, cannot_listen
 from daemon.core.outside import Outside
 from daemon.core.process import descriptors
 from daemon.core.process.state_folder import only_one
@@ -317,10 +317,9 @@ class Service:
             try:
                 await source.start()
             except OSError as error:
-                raise CommandFailed(
-                    f"sources[{index}]: cannot listen on {source.status().address} "
-                    f"({reason_of(error)}); stop what uses it, or give another port"
-                ) from None
+                at = section.listening
+                assert at is not None, "one that does not listen raises none"
+                raise cannot_listen(f"sources[{index}]", at.host, at.port, error) from None
             self._sources.append(source)
 
     def _say_ready(self, taking: str) -> None:

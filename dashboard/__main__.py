@@ -121,7 +121,10 @@ class _Announced(LimitedServer):
 
 def _cannot_listen(host: str, port: int, problem: OSError) -> str:
     reason = (problem.strerror or str(problem)).lower()
-    return f"triggerlog page: cannot listen on {host}:{port} ({reason}); give another --port, or 0 for a free one"
+    fix = "give another --port, or 0 for a free one"
+    if isinstance(problem, socket.gaierror):
+        fix = "give an address of this machine as --host, such as 127.0.0.1, or 0.0.0.0 for all"
+    return f"triggerlog page: cannot listen on {host}:{port} ({reason}); {fix}"
 
 
 def _daemon(text: str) -> str:

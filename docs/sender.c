@@ -4,6 +4,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,12 +40,25 @@ static int hang_up(void) {
     return 0;
 }
 
+static void set(int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
+
+static void notice_vanishing(void) { /* the daemon's host says no goodbye when it loses power: 30 s */
+#ifdef TCP_KEEPIDLE
+    set(IPPROTO_TCP, TCP_KEEPIDLE, 15), set(IPPROTO_TCP, TCP_KEEPINTVL, 5), set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+#endif
+#ifdef TCP_USER_TIMEOUT
+    set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30000); /* ms; the kernel sends no probes while data is under way */
+#endif
+    set(SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
 static int dial(const char *host, const char *port) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list, *a;
     struct timeval patience = {5, 0}; /* for the answer */
     if (getaddrinfo(host, port, &hints, &list)) return 0;
     for (a = list; a && fd < 0; a = a->ai_next) {
         fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
+        if (fd >= 0) notice_vanishing();
         if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen)) hang_up();
     }
     freeaddrinfo(list);
@@ -89,7 +104,10 @@ static int read_acknowledgements(void) {
     ssize_t n = read(fd, frame + have, sizeof frame - have);
     if (n <= 0) return hang_up();
     have += (size_t)n;
-    if (have == sizeof frame) done = number(frame), refused = number(frame + 8), have = 0;
+    if (have < sizeof frame) return 1;
+    if (number(frame) < done || number(frame) > written / sizeof *kept)
+        fail("the daemon acknowledges fewer readings than before, or more than were sent to it");
+    done = number(frame), refused = number(frame + 8), have = 0;
     return 1;
 }
 

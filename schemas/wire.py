@@ -24,8 +24,10 @@ GREETING_MAX = 1024
 NUMBER_MAX = 2**63 - 1
 """The highest number of a session."""
 
-RECORD_NUMBER_MAX = 2**62 - 1
-"""The highest number that a greeting may give for a record: those that follow have to fit 63 bits too."""
+RECORD_NUMBER_MAX = 2**48 - 1
+"""The highest number that a greeting may give for a record; with a million records a second it takes 9 years.
+
+A garbled number above it would count as lost what was never sent, and cover up what is."""
 
 ANSWER_MAX = 16_384
 """Bytes of an answer with its newline: 256 channels with names of 32 characters need 11 KiB."""
@@ -376,10 +378,15 @@ def _greeting_of(pairs: Mapping[str, str]) -> Greeting:
 
 
 def _check_session(pairs: Mapping[str, str]) -> None:
-    for key, most in (("session", NUMBER_MAX), ("first", RECORD_NUMBER_MAX), ("next", RECORD_NUMBER_MAX)):
+    counted = "count the records of a session from 0"
+    for key, most, fix in (
+        ("session", NUMBER_MAX, "send one"),
+        ("first", RECORD_NUMBER_MAX, counted),
+        ("next", RECORD_NUMBER_MAX, counted),
+    ):
         if key in pairs and not _is_number(pairs[key], 0, most):
             raise ProtocolError(
-                ErrorCode.BAD_GREETING, f"{key}={_quoted(pairs[key])} is not a number from 0 to {most}; send one"
+                ErrorCode.BAD_GREETING, f"{key}={_quoted(pairs[key])} is not a number from 0 to {most}; {fix}"
             )
     if "session" not in pairs:
         for key in ("first", "next"):

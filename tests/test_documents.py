@@ -81,6 +81,15 @@ def test_every_make_target_is_described_and_none_that_does_not_exist() -> None:
         assert set(named) <= exist, document.name
 
 
+def test_every_reason_for_refusing_readings_is_described() -> None:
+    files = [file for part in ("pipeline", "sources") for file in (ROOT / "daemon" / part).rglob("*.py")]
+    code = "\n".join(file.read_text() for file in files)
+    reasons = {"unknown_instrument", "impossible_trigger", *re.findall(r'\b_?(?:refuse|drop)\("([^"]+)"', code)}
+    assert {"no_room_aside", "backlog", "partial_record"} <= reasons
+    described = " ".join(re.findall(r"^\| (`.*`) \|", (ROOT / "docs" / "protocol.md").read_text(), re.MULTILINE))
+    assert [reason for reason in sorted(reasons) if f"`{reason}`" not in described] == []
+
+
 def test_every_document_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     for document in ROOT.glob("docs/*.md"):

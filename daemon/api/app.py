@@ -18,6 +18,7 @@ from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
 from daemon.api.service import ApiService
 from daemon.api.status import status_routes
+from daemon.api.strictness import NOTHING_UNASKED
 from daemon.api.visit_files import visit_files_routes
 from daemon.api.visits import visits_routes
 from daemon.web.errors import handle_errors, problem_answer
@@ -65,7 +66,7 @@ def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
     handle_errors(app)
     app.exception_handler(StoreUnavailable)(_store_away)
     for routes in ROUTES:
-        app.include_router(routes(service))
+        app.include_router(routes(service), dependencies=[NOTHING_UNASKED])
     app.add_middleware(AccessControl, token=token, reads_freely=reads_freely)
     app.add_middleware(SecurityHeaders, policy=POLICY)
     return app

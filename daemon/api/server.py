@@ -8,7 +8,7 @@ from daemon.api.app import make_app
 from daemon.api.service import ApiService
 from daemon.core.configuration import LoadedConfig, identity_of
 from daemon.core.configuration.api_token import api_token
-from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outcome import cannot_listen
 from daemon.web.http import Limits
 from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
@@ -63,7 +63,7 @@ class ApiServer:
         """Listen until `stop`.
 
         Raises:
-            CommandFailed: the address is taken.
+            CommandFailed: the address is taken, or is none.
         """
         listening = self._bind()
         host, port = listening.getsockname()[:2]
@@ -79,10 +79,7 @@ class ApiServer:
         try:
             return bound(self._host, self._port)
         except OSError as error:
-            raise CommandFailed(
-                f"api.port: cannot listen on {self._host}:{self._port} ({reason_of(error)}); "
-                "stop what uses it, or give another port"
-            ) from None
+            raise cannot_listen("api", self._host, self._port, error) from None
 
 
 def api_server(service: ApiService, loaded: LoadedConfig) -> ApiServer:

@@ -1,6 +1,8 @@
 """How a command ends and what it says: shared by the commands of the command line."""
 
+import errno
 import os
+import socket
 from collections.abc import Mapping
 from importlib.util import find_spec
 
@@ -36,4 +38,34 @@ def examples(*lines: str) -> str:
 
 def reason_of(error: OSError) -> str:
     """Say why the system refused, in its own short words; event loops put sentences of theirs around them."""
+    if isinstance(error, socket.gaierror):
+        return (error.strerror or str(error)).lower()
     return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
+def fix_of(error: OSError, otherwise: str) -> str:
+    """What to do where the system refused a file or folder; `otherwise` is for what it says nothing special of."""
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            return "run this as a user who may, such as the daemon's"
+        case errno.ENOSPC | errno.EDQUOT:
+            return "free space on its disk"
+        case errno.ENAMETOOLONG:
+            return "give it a shorter path"
+    return otherwise
+
+
+def file_words(error: OSError) -> str:
+    """What the system refused, as a line for an operator who knows which file it was about."""
+    fix = fix_of(error, "see that it is there, and what it should be")
+    return f"{error.filename} cannot be used ({reason_of(error)}); {fix}" if error.filename else reason_of(error)
+
+
+def cannot_listen(section: str, host: str, port: int, error: OSError) -> CommandFailed:
+    """Why nobody can listen there, in the words of the section that says where."""
+    key, fix = "port", "stop what uses it, or give another port"
+    if isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+        key, fix = "host", "give an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+    elif error.errno == errno.EACCES:
+        fix = "give a port above 1023"
+    return CommandFailed(f"{section}.{key}: cannot listen on {host}:{port} ({reason_of(error)}); {fix}")

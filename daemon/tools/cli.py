@@ -180,7 +180,8 @@ def main() -> None:
 def _reasons(error: BaseException) -> Iterator[str]:
     # Imported here: they are needed only after an error.
     from backends.base import StoreError
-    from daemon.core.outcome import CommandFailed
+    from daemon.core.outcome import CommandFailed, file_words
+    from schemas.checking.problems import printable
     from schemas.config import ConfigError
 
     if isinstance(error, BaseExceptionGroup):
@@ -188,8 +189,10 @@ def _reasons(error: BaseException) -> Iterator[str]:
             yield from _reasons(part)
     elif isinstance(error, ConfigError):
         yield from map(str, error.problems)
-    elif isinstance(error, CommandFailed | StoreError | OSError):
+    elif isinstance(error, CommandFailed | StoreError):
         yield str(error)
+    elif isinstance(error, OSError):
+        yield printable(file_words(error))
     else:
         yield f"{type(error).__name__}: {error} (a defect of triggerlog; TRIGGERLOG_TRACEBACK=1 shows where)"
 

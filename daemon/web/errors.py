@@ -47,9 +47,24 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if (unreadable := _unreadable(error.__cause__)) is not None:
+        return problem_answer(
+            error.status_code, Problem(detail=unreadable, fix=f"send one object; {DOCS}", field="body")
+        )
     is_routing = error.detail == HTTPStatus(error.status_code).phrase
     detail = f"{request.method} {request.url.path}: {error.detail.lower()}" if is_routing else error.detail
     return problem_answer(error.status_code, Problem(detail=detail, fix=DOCS if is_routing else None), error.headers)
+
+
+def _unreadable(cause: BaseException | None) -> str | None:
+    """Why a body cannot be read as JSON, where the parser has no place for it."""
+    if isinstance(cause, RecursionError):
+        return "not valid JSON: arrays or objects lie in each other too deeply"
+    if isinstance(cause, UnicodeDecodeError):
+        return "not valid JSON: it is not UTF-8 text"
+    if isinstance(cause, ValueError):  # of `int`
+        return "not valid JSON: a number has too many digits"
+    return None
 
 
 async def _defect(_: Request, error: Exception) -> Response:
@@ -74,7 +89,7 @@ def _problems(model: type[BaseModel] | None, errors: list[Any]) -> Iterator[prob
     for error in errors:
         where, *steps = error["loc"]
         if where != "body" or model is None:
-            yield problems.wrong(error["msg"].lower(), DOCS, ".".join(map(str, steps)) or where)
+            yield problems.wrong(error["msg"][:1].lower() + error["msg"][1:], DOCS, ".".join(map(str, steps)) or where)
         elif error["type"] == "json_invalid":
             yield problems.wrong(
                 f"not valid JSON ({error['ctx']['error'].lower()})", f"send one object; {DOCS}", "body"

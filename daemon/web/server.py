@@ -11,6 +11,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from daemon.web.http import Limits, limited
 from daemon.web.tls import Identity
+from schemas.checking.addresses import may_be_host
 from schemas.checking.networks import with_mapped
 
 HANDSHAKE_S = 5.0
@@ -103,6 +104,8 @@ def bound(host: str, port: int) -> socket.socket:
     Raises:
         OSError: the address is taken, or is not this machine's.
     """
+    if not may_be_host(host):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

@@ -1,5 +1,6 @@
 """What an address says of who can reach it, and of who is behind it: text only, no name is looked up."""
 
+import re
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 IPV6_SITE = 64
@@ -23,6 +24,14 @@ def is_everywhere(host: str) -> bool:
 def is_ip(host: str) -> bool:
     """Whether it is an address and no name."""
     return _address(host) is not None
+
+
+def may_be_host(host: str) -> bool:
+    """Whether it is an address, or can be a name of a machine."""
+    try:
+        return is_ip(host) or re.fullmatch(rb"[A-Za-z0-9_.-]+", host.encode("idna")) is not None
+    except UnicodeError:
+        return False
 
 
 def in_url(host: str) -> str:

@@ -3,6 +3,7 @@
 Both the messages about a wrong configuration and the reference of a right one are made from this.
 """
 
+import json
 import re
 import typing
 from collections.abc import Iterable, Sequence
@@ -26,8 +27,13 @@ class Form:
 
 def path(steps: Iterable[Step]) -> str:
     """Write steps as a path: ("groups", 0, "name") is `groups[0].name`; the whole file is `(file)`."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{_key(step)}" for step in steps)
     return text.removeprefix(".") or "(file)"
+
+
+def _key(step: str) -> str:
+    """A key as TOML has it: one of other signs stands in quotes."""
+    return step if re.fullmatch("[A-Za-z0-9_-]+", step) else json.dumps(step, ensure_ascii=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,12 @@ class Problem:
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.problem}; {self.fix}"
+        return printable(f"{self.field}: {self.problem}; {self.fix}")
+
+
+def printable(text: str) -> str:
+    """A text in one line, without anything that a terminal would obey."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class ConfigError(Exception):
@@ -88,6 +93,13 @@ def syntax_problem(text: str, message: str) -> Problem:
     line = without_passwords(text.splitlines()[number - 1].strip()) if text else ""
     shown = "it is about a password" if "password" in line else line
     return Problem(field=f"(line {number})", problem=f"not valid TOML: {found['what']}", fix=f"fix this line: {shown}")
+
+
+def too_long_a_number(text: str) -> Problem:
+    """Say where a text has a number with more digits than can be read."""
+    lines = text.splitlines()
+    number = max(range(len(lines)), key=lambda at: sum(map(str.isdigit, lines[at])))
+    return Problem(field=f"(line {number + 1})", problem="a number has too many digits", fix="write a smaller one")
 
 
 def _explained(at: Place, error: ErrorDetails) -> list[Problem]:
@@ -171,7 +183,7 @@ def _shown(value: Any) -> str:
         return "a table"
     if isinstance(value, list | tuple):
         return f"an array of {len(value)}"
-    return "the value" if value is None else str(value)
+    return "the value" if value is None else str(value)[:60]
 
 
 EXPECTED: dict[Any, str] = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -188,7 +200,7 @@ def _expected(annotation: Any) -> str:
 def _fix_of_type(at: Place, value: Any) -> str:
     inner, name = bare(at.annotation), path(step for step in at.steps if isinstance(step, str))
     if sections_of(inner):
-        return f"write it as a table: [{name}]"
+        return f"write it as a table: {f'[[{name}]]' if isinstance(at.steps[-1], int) else f'[{name}]'}"
     if get_origin(inner) is tuple:
         return f"write [[{name}]] for each" if sections_of(get_args(inner)[0]) else "write it in brackets: [ ... ]"
     if inner in (int, float) and isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):

@@ -12,7 +12,17 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 
 from schemas.checking.dsn import backend_of
-from schemas.checking.problems import ConfigError, Problem, problems, refuse, suggestion, syntax_problem, wrong
+from schemas.checking.fields import Step, path
+from schemas.checking.problems import (
+    ConfigError,
+    Problem,
+    problems,
+    refuse,
+    suggestion,
+    syntax_problem,
+    too_long_a_number,
+    wrong,
+)
 from schemas.config.database import DatabaseConfig
 from schemas.config.groups import GroupConfig
 from schemas.config.listeners import ApiConfig, DashboardConfig
@@ -95,16 +105,37 @@ def parse_config(text: str) -> Config:
         ConfigError: with every problem found, each naming the field and the fix.
 
     """
-    try:
-        tree: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError([syntax_problem(text, str(error))]) from None
+    tree = _tree(text)
     try:
         # By way of JSON, because pydantic's strict mode takes lists for tuples and texts for enumerations only there;
         # without strict mode `port = "8122"` and `count = true` would pass.
         return Config.model_validate_json(json.dumps(tree, default=str), strict=True)
     except ValidationError as error:
         raise ConfigError(problems(Config, error.errors(include_url=False))) from None
+
+
+def _tree(text: str) -> dict[str, Any]:
+    try:
+        tree = tomllib.loads(text)
+        refused = list(_with_nul(tree))
+    except tomllib.TOMLDecodeError as error:
+        refused = [syntax_problem(text, str(error))]
+    except RecursionError:
+        refused = [wrong("arrays or tables lie in each other too deeply", "write them side by side", "(file)")]
+    except ValueError:  # of `int`
+        refused = [too_long_a_number(text)]
+    if refused:
+        raise ConfigError(refused)
+    return tree
+
+
+def _with_nul(tree: object, *steps: Step) -> Iterator[Problem]:
+    """Texts with a NUL, which neither the system nor a database takes."""
+    if isinstance(tree, str) and "\0" in tree:
+        yield wrong("the text has a NUL character", "take it out", path(steps))
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for step, value in items:
+        yield from _with_nul(value, *steps, step)
 
 
 def _unknown_groups(sources: Iterable[Source], names: Sequence[str]) -> Iterator[Problem]:

@@ -17,8 +17,13 @@ RESERVED_CHANNELS = frozenset({name for name, _ in HEADER} | {"run", "trigger_id
 
 InstrumentName = Annotated[
     str,
-    Field(pattern=r"^\S+$", min_length=1, max_length=64),
-    Form(words="1 to 64 characters without a space"),
+    Field(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+$", min_length=1, max_length=64),
+    Form(words="1 to 64 letters, digits and signs without a space"),
+]
+Unit = Annotated[
+    str,
+    Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", max_length=32),
+    Form(words="at most 32 letters, digits and signs, all in one line"),
 ]
 
 
@@ -26,7 +31,7 @@ class ChannelConfig(Section):
     """One measured quantity of an instrument."""
 
     name: Name = Field(description="Name of the quantity and of its column.")
-    unit: str = Field(default="", max_length=32, description="Unit, e.g. `mm`, `V`, `count`; shown, stored, exported.")
+    unit: Unit = Field(default="", description="Unit, e.g. `mm`, `V`, `count`; shown, stored, exported.")
     dtype: str = Field(default="float64", description=f"Type of the value: {', '.join(CHANNEL_DTYPES)}.")
 
     @field_validator("dtype")

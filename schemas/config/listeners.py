@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from schemas.checking.addresses import is_loopback
 from schemas.checking.networks import wrong_networks
 from schemas.checking.problems import Problem, refuse, wrong
-from schemas.config.section import Port, Section
+from schemas.config.section import Host, Port, Section
 
 LEAST_PASSWORD = 8
 """Characters of the page's password, which is guessed at no more than once in two seconds."""
@@ -17,7 +17,7 @@ LEAST_PASSWORD = 8
 class Listener(Section):
     """A listener, with or without TLS."""
 
-    host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
+    host: Host = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
     port: Port = Field(default=0, description="Port to listen on; 0 takes a free one.")
     tls_certificate: str | None = Field(
         default=None, description="File with the certificate (PEM, with what leads to its authority): turns TLS on."
@@ -57,7 +57,7 @@ class Listener(Section):
 class ApiConfig(Listener):
     """The control API."""
 
-    host: str = Field(
+    host: Host = Field(
         default="127.0.0.1",
         description="Address to listen on; `0.0.0.0` for all. On loopback anyone may read; elsewhere everything needs "
         "the token.",
@@ -79,7 +79,7 @@ class ApiConfig(Listener):
 class DashboardConfig(Listener):
     """The page; a process of its own (`triggerlog dashboard FILE`)."""
 
-    host: str = Field(
+    host: Host = Field(
         default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all. Off loopback it needs a password."
     )
     port: Port = Field(default=8121, description="Port to listen on; 0 takes a free one.")

@@ -3,14 +3,24 @@
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from schemas.checking.addresses import may_be_host
 from schemas.checking.fields import Form
-from schemas.checking.problems import Problem, wrong
+from schemas.checking.problems import Problem, refuse, wrong
 from schemas.checking.section import Section
 
-__all__ = ["LoggerName", "Name", "Port", "Section", "twice"]
+__all__ = ["Host", "LoggerName", "Name", "Port", "Section", "twice"]
 
+
+def _host(host: str) -> str:
+    if not may_be_host(host):
+        fix = "give an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+        refuse([wrong(f"{host!r} is neither an address nor a name", fix)])
+    return host
+
+
+Host = Annotated[str, AfterValidator(_host)]
 Name = Annotated[
     str,
     Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32),

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from schemas.checking.networks import wrong_networks
 from schemas.checking.problems import Problem, refuse, wrong
-from schemas.config.section import Name, Port, Section
+from schemas.config.section import Host, Name, Port, Section
 
 Networks = Annotated[
     tuple[str, ...],
@@ -69,7 +69,7 @@ class TcpSource(_Listening):
     )
 
     kind: Literal["tcp"] = Field(description="Says which kind of source this is.")
-    host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
+    host: Host = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
     port: Port = Field(default=8122, description="Port to listen on; 0 takes a free one.")
     allow: Networks = ()
     max_connections: int = Field(
@@ -118,7 +118,7 @@ class UdpSource(_Listening):
     """Readings over UDP: not acknowledged; what is lost on the way is seen as gaps and counted."""
 
     kind: Literal["udp"] = Field(description="Says which kind of source this is.")
-    host: str = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
+    host: Host = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
     port: Port = Field(default=8122, description="Port to listen on; 0 takes a free one.")
     allow: Networks = ()
     receive_buffer_kib: int = Field(

@@ -291,7 +291,7 @@ async def test_two_daemons_do_not_share_a_state_folder_or_a_port(
         third.write_text(CONFIGURATION.format(**settings, **others))
         answer = triggerlog("run", str(third))
         assert answer.returncode == 1
-        assert f"sources[0]: cannot listen on 127.0.0.1:{daemon.port} (address already in use)" in answer.stderr
+        assert f"sources[0].port: cannot listen on 127.0.0.1:{daemon.port} (address already in use)" in answer.stderr
         assert "Traceback" not in answer.stderr + second.stderr
 
 

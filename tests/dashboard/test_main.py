@@ -110,6 +110,10 @@ def test_off_loopback_it_does_not_start_without_a_password(
     monkeypatch.setenv("TRIGGERLOG_PAGE_PASSWORD", "short")
     assert main(["--host", "0.0.0.0", "--port", "0"]) == 1
     assert "has 5 characters, and at least 8 are needed" in capsys.readouterr().err
+    monkeypatch.setenv("TRIGGERLOG_PAGE_PASSWORD", "a password of this test")
+    assert main(["--host", "a..b", "--port", "0"]) == 1
+    told = capsys.readouterr().err
+    assert "cannot listen on a..b:0 (name or service not known); give an address of this machine as --host" in told
 
 
 def test_the_command_takes_everything_from_the_configuration(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from schemas.wire import (
     parse_greeting,
 )
 from tests.support.listening import BPM, TOROID, eventually, listening
+from tests.support.vanishing import vanish
 
 SESSION = 5577006791947779410
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,20 +45,35 @@ def hexed(name: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def sender(tmp_path_factory) -> Path:
+    return compiled(DOCS / "sender.c", tmp_path_factory.mktemp("c"))
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory) -> Path:
+    """The sender with seconds in place of half a minute."""
+    text, folder = (DOCS / "sender.c").read_text(), tmp_path_factory.mktemp("hasty")
+    for slow, fast in (("KEEPIDLE, 15", "KEEPIDLE, 1"), ("KEEPINTVL, 5", "KEEPINTVL, 1"), ("30000", "3000")):
+        assert slow in text
+        text = text.replace(slow, fast)
+    (folder / "sender.c").write_text(text)
+    return compiled(folder / "sender.c", folder)
+
+
+def compiled(source: Path, folder: Path) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         if os.environ.get("CI") == "true":
             pytest.fail("no C compiler")
         pytest.skip("no C compiler")
-    program = tmp_path_factory.mktemp("c") / "sender"
-    command = [compiler, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-o", str(program)]
+    program = folder / "sender"
+    command = [compiler, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-o", str(program), str(source)]
 
-    async def compiled() -> tuple[int, bytes]:
-        process = await asyncio.create_subprocess_exec(*command, str(DOCS / "sender.c"), stderr=asyncio.subprocess.PIPE)
+    async def compiling() -> tuple[int, bytes]:
+        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
         _, err = await process.communicate()
         return process.returncode, err
 
-    code, err = asyncio.run(compiled())
+    code, err = asyncio.run(compiling())
     assert code == 0, err.decode()
     return program
 
@@ -76,7 +92,7 @@ async def run(*command: object) -> tuple[int, str, str]:
 
 def test_the_listing_is_the_program() -> None:
     assert shown("c") == (DOCS / "sender.c").read_text()
-    assert len(shown("c").splitlines()) < 140
+    assert len(shown("c").splitlines()) < 160
 
 
 async def test_the_c_sender_sends_everything_and_waits_for_it(sender: Path) -> None:
@@ -155,6 +171,29 @@ async def test_the_c_sender_says_when_it_cannot_go_on(sender: Path) -> None:
         assert await running == (1, "", "sender: the daemon goes on with a reading that is not kept\n")
 
 
+@pytest.mark.parametrize("triggers", [10, 2000], ids=["waits for the last acknowledgement", "has data under way"])
+async def test_the_c_sender_notices_that_the_daemons_host_has_vanished(hasty: Path, triggers: int) -> None:
+    async with listening(BPM, acknowledges=False) as listener:
+        running = asyncio.ensure_future(run(hasty, "127.0.0.1", listener.port, "bpm", triggers, 3))
+        await listener.until(lambda: listener.connections and len(listener.records) >= 1200)
+        vanish(listener.connections[0].writer.get_extra_info("socket"))
+        listener.acknowledges = True
+        assert await running == (0, f"sent {120 * triggers} acknowledged {120 * triggers} refused 0\n", "")
+        assert len(listener.connections) == 2
+
+
+@pytest.mark.parametrize("done", [(1201,), (700, 699)], ids=["more than was sent", "less than before"])
+async def test_the_c_sender_does_not_believe_what_cannot_be_acknowledged(sender: Path, done: tuple[int, ...]) -> None:
+    async with listening(BPM, acknowledges=False) as listener:
+        running = asyncio.ensure_future(run(sender, "127.0.0.1", listener.port, "bpm", 10, 3))
+        await listener.until(lambda: listener.connections and len(listener.records) == 1200)
+        for number in done:
+            listener.connections[0].acknowledge(number)
+        code, out, err = await running
+    assert (code, out) == (1, "")
+    assert err == "sender: the daemon acknowledges fewer readings than before, or more than were sent to it\n"
+
+
 async def test_the_c_sender_passes_on_why_it_was_refused(sender: Path) -> None:
     async with listening(BPM, TOROID) as listener:
         code, _, err = await run(sender, "127.0.0.1", listener.port, "bpx", 1, 3)
@@ -180,10 +219,10 @@ def test_the_limits_shown_are_those_in_force() -> None:
     assert f"more than {MOST_SESSIONS} in the group" in text
     assert f"none of {MOST_SESSIONS} sessions" in text
     assert f"forgotten after {KEPT_S // 86_400} days" in text
-    assert (NUMBER_MAX, RECORD_NUMBER_MAX) == (2**63 - 1, 2**62 - 1)
+    assert (NUMBER_MAX, RECORD_NUMBER_MAX) == (2**63 - 1, 2**48 - 1)
     assert "the session that this connection begins or resumes, 0 to 2^63 - 1 |" in text
-    assert "that the sender still holds, 0 to 2^62 - 1 |" in text
-    assert "that was not sent on any connection yet, `first` to 2^62 - 1 |" in text
+    assert "that the sender still holds, 0 to 2^48 - 1 |" in text
+    assert "that was not sent on any connection yet, `first` to 2^48 - 1 |" in text
 
 
 def test_the_bytes_shown_are_those_on_the_wire() -> None:

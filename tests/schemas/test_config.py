@@ -96,7 +96,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         ),
         (
             GROUP.replace("count = 3", 'instruments = ["a", "b c"]'),
-            "groups[0].instruments[1]: 'b c' cannot be used here; use 1 to 64 characters without a space",
+            "groups[0].instruments[1]: 'b c' cannot be used here; use 1 to 64 letters, digits and signs without a "
+            "space",
         ),
         (GROUP * 2, "groups[1].name: group 'bpm' is named by groups[0].name already; give it another name"),
         (
@@ -113,6 +114,37 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             GROUP + "[dashboard]\nport = 8120",
             "dashboard.port: api.port is 8120 on 127.0.0.1 too; give each its own port",
+        ),
+        (
+            GROUP.replace('"mm"', r'"m\u001bm"'),
+            r"groups[0].channels[0].unit: 'm\x1bm' cannot be used here; use at most 32 letters, digits and signs, "
+            "all in one line",
+        ),
+        (
+            GROUP.replace('"mm"', r'"m\u0000m"'),
+            "groups[0].channels[0].unit: the text has a NUL character; take it out",
+        ),
+        (
+            GROUP.replace('"mm"', f'"{"m" * 33}"'),
+            f"groups[0].channels[0].unit: '{'m' * 33}' is out of range; use at most 32 letters",
+        ),
+        (r'state_dir = "a\u0000b"' + GROUP, "state_dir: the text has a NUL character; take it out"),
+        (
+            GROUP + '[[sources]]\nkind = "udp"\nhost = "a..b"',
+            "sources[0].host: 'a..b' is neither an address nor a name; give an address of this machine, such as "
+            "127.0.0.1, or 0.0.0.0 for all",
+        ),
+        (
+            GROUP + '[api]\nhost = ""',
+            "api.host: '' is neither an address nor a name; give an address of this machine, such as 127.0.0.1, or "
+            "0.0.0.0 for all",
+        ),
+        (GROUP.replace("3", "9" * 4000), f"groups[0].count: {'9' * 60} is out of range; use 1 to 32767"),
+        ("groups = [1]", "groups[0]: 1 is not a table; write it as a table: [[groups]]"),
+        (
+            r'"wi\ndth\u001b[31m" = 1' + GROUP,
+            r'"wi\ndth\u001b[31m": unknown key; use one of `logger`, `state_dir`, `groups`, `sources`, `database`, '
+            "`assembly`, `committer`, `journal`, `alarms`, `readers`, `visits`, `api`, `dashboard`",
         ),
         (GROUP + "[assembly]\nwindow = 100", "assembly.window: 100 is not a power of two; use 64 or 128"),
         (GROUP + "[alarms]\nstale_s = inf", "alarms.stale_s: inf is not a finite number; use a number above 0"),
@@ -192,6 +224,7 @@ def test_two_listeners_may_share_a_port_where_their_protocols_differ() -> None:
         ("a = 1\nb = \n", "(line 2): not valid TOML: Invalid value; fix this line: b ="),
         ("a = 1\na = 2\n", "(line 2): not valid TOML: Cannot overwrite a value; fix this line: a = 2"),
         ("[groups", "(line 1): not valid TOML: "),
+        ('a = "\x1b[31m"', r"(line 1): not valid TOML: Illegal character '\x1b'; fix this line: a = "),
     ],
 )
 def test_a_syntax_error_is_told_with_its_line(text: str, line: str) -> None:
@@ -202,12 +235,32 @@ def test_a_syntax_error_is_told_with_its_line(text: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            f"a = {'[' * 3000}{']' * 3000}",
+            "(file): arrays or tables lie in each other too deeply; write them side by side",
+        ),
+        (f"a = 1\nb = {'9' * 5000}\n", "(line 2): a number has too many digits; write a smaller one"),
+    ],
+)
+def test_what_no_parser_takes_is_told_in_one_line(text: str, line: str) -> None:
+    assert said(text) == [line]
+
+
+@pytest.mark.parametrize("host", ["localhost", "0.0.0.0", "::", "fe80::1%eth0", "crate-07.example.org.", "büro.local"])
+def test_an_address_or_a_name_is_taken_as_host(host: str) -> None:
+    assert parse_config(GROUP + f'[dashboard]\npassword_file = "p"\nhost = "{host}"').dashboard.host == host
+
+
+@pytest.mark.parametrize(
     "text",
     [
         GROUP + '[database]\ndsn = "postgresql://logger:s3cret/x@host:5432/db"',
         GROUP + '[database]\ndsn = "mysql://logger:s3cret@host/db"',
         GROUP + '[database]\ndsn = "postgresql://logger:s3cret@host:port/db"',
         GROUP + '[database]\npassword = "s3cret"',
+        GROUP + r'[database]\ndsn = "postgresql://logger:s3cret@host/d\u0000b"'.replace(r"\n", "\n"),
         GROUP + '[api]\nport = "postgresql://logger:s3cret@host/db"',
         GROUP + '[database]\ndsn = "postgresql://logger:s3cret@host/db',
         GROUP + '[database]\npassword = "s3cret',

@@ -225,9 +225,9 @@ def test_the_daemon_answers_with_layout_and_number() -> None:
             "next= is below first=",
         ),
         (
-            b"TRIGGERLOG/1 group=bpm sender=a session=0 first=4611686018427387904 ack=spooled",
+            b"TRIGGERLOG/1 group=bpm sender=a session=0 first=281474976710656 ack=spooled",
             "bad-greeting",
-            "is not a number from 0 to 4611686018427387903",
+            "is not a number from 0 to 281474976710655; count the records of a session from 0",
         ),
         (b"TRIGGERLOG/1 group=bpm\nsender=a", "bad-greeting", "printable ASCII"),
         (b"TRIGGERLOG/1 group=bpm sender=\xc3\xa9", "bad-greeting", "printable ASCII"),

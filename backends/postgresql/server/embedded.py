@@ -85,7 +85,12 @@ class EmbeddedPostgresql:
             StoreError: it never will, as things are.
 
         """
-        return await asyncio.to_thread(self._start)
+        try:
+            return await asyncio.to_thread(self._start)
+        except PermissionError as error:
+            raise StoreError(
+                f"{error.filename} cannot be used (permission denied); run this as a user who may, such as the daemon's"
+            ) from None
 
     async def stop(self) -> None:
         """Stop the server if nobody else uses it."""

@@ -1,18 +1,20 @@
 """How a command reaches a daemon: its address, its token, and which certificate it trusts."""
 
+import contextlib
 import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.configuration.api_token import configured_token, stored_token
 from daemon.core.outcome import CommandFailed
 from daemon.web.secrets import from_file
 from daemon.web.tls import client_context, pinned_context
-from schemas.checking.addresses import in_url, is_everywhere
+from schemas.checking.addresses import in_url, is_everywhere, may_be_host
 from schemas.config import ConfigError
 
 if TYPE_CHECKING:
@@ -60,10 +62,10 @@ def reach(
 
     Raises:
         ConfigError: the configuration file, the token file or the authority's certificate cannot be used.
-        CommandFailed: the configuration file does not say where the daemon listens.
+        CommandFailed: the configuration file does not say where the daemon listens, or what is given cannot be used.
     """
     loaded = load_config(file, environment, asks_database=False) if file is not None else None
-    url = daemon or (LOCAL if loaded is None else _address(loaded))
+    url = _checked(daemon) if daemon else LOCAL if loaded is None else _address(loaded)
     own = _own_certificate(loaded) if daemon is None and ca is None else None
     return Reach(
         url=url.rstrip("/"),
@@ -71,6 +73,14 @@ def reach(
         context=_context(url, ca, own),
         certificate=own,
     )
+
+
+def _checked(url: str) -> str:
+    with contextlib.suppress(ValueError):  # of the port, and of brackets
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and may_be_host(parts.hostname or "") and parts.port != 0:
+            return url
+    raise CommandFailed(f"--daemon: {url!r} is no address of a daemon; write it like {LOCAL}")
 
 
 def _address(loaded: LoadedConfig) -> str:
@@ -82,9 +92,9 @@ def _address(loaded: LoadedConfig) -> str:
 
 def _token(loaded: LoadedConfig | None, file: Path | None, environment: Mapping[str, str]) -> str | None:
     if file is not None:
-        return from_file(file, field="--token-file", what="token")
+        return _ascii(from_file(file, field="--token-file", what="token"), "--token-file")
     if environment.get("TRIGGERLOG_TOKEN"):
-        return environment["TRIGGERLOG_TOKEN"]
+        return _ascii(environment["TRIGGERLOG_TOKEN"], "TRIGGERLOG_TOKEN")
     if loaded is None:
         return None
     try:
@@ -92,6 +102,12 @@ def _token(loaded: LoadedConfig | None, file: Path | None, environment: Mapping[
     except (ConfigError, OSError):
         # A user who may not read it can still ask what needs no token; the daemon refuses the rest.
         return None
+
+
+def _ascii(token: str, field: str) -> str:
+    if not token.isascii():
+        raise CommandFailed(f"{field}: what it holds has other characters than ASCII; give the API's token")
+    return token
 
 
 def _own_certificate(loaded: LoadedConfig | None) -> Path | None:

@@ -151,6 +151,9 @@ async def greet(
     except OSError as error:
         await _give_up(connection)
         raise SenderError(f"cannot reach a daemon at {host}:{port}: {_reason(error)}; is it running?") from None
+    except UnicodeError:  # of the encoding of host names
+        await _give_up(connection)
+        raise SenderError(f"{host!r} is neither an address nor a name; give the host of the daemon") from None
     except BaseException:
         await _give_up(connection)
         raise

@@ -166,7 +166,10 @@ class Sender:
 
     @property
     def refused(self) -> int:
-        """Readings that the daemon refused for good; they are among the acknowledged."""
+        """Readings that the daemon refused for good; they are among the acknowledged.
+
+        Those are missing that were acknowledged on a connection that broke before the acknowledgement was here.
+        """
         return self._stream.refused
 
     async def send(self, block: Array) -> None:
@@ -272,6 +275,7 @@ class Sender:
             connection.transport.abort()
             await connection.closed
         self._failure = self._failure or ConnectionLost("this sender is closed; connect another one")
+        self.resumed()
 
     async def __aenter__(self) -> Self:
         """Enter: it is connected already."""

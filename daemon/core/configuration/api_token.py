@@ -1,29 +1,35 @@
 """The API's token: the one that the configuration names, or one that the daemon makes and keeps."""
 
-import contextlib
 import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 from daemon.core.configuration.loading import LoadedConfig
-from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outcome import CommandFailed, fix_of, reason_of
 from daemon.web.secrets import from_either
+from schemas.checking.problems import ConfigError, wrong
 
 FILE = "api-token"
 LEAST = 16
 """Characters of a token; each of 16 random letters and digits is worth some 5 bits."""
+
+MAKE = "make one that nobody guesses: openssl rand -hex 24"
 
 
 def configured_token(loaded: LoadedConfig, environment: Mapping[str, str] = os.environ) -> str | None:
     """The token that the configuration names; None when it names none.
 
     Raises:
-        ConfigError: there is none where it says, or one that is too short.
+        ConfigError: there is none where it says, or one that cannot be used.
     """
     api = loaded.config.api
     file = None if api.token_file is None else loaded.resolve(api.token_file)
-    return from_either(api.token_env, file, environment, field="api.token", what="token", least=LEAST)
+    token = from_either(api.token_env, file, environment, field="api.token", what="token", least=LEAST)
+    if token is not None and not _may_be_sent(token):
+        field = "api.token_file" if api.token_env is None else "api.token_env"
+        raise ConfigError([wrong("what it holds has other characters than ASCII", MAKE, field)])
+    return token
 
 
 def api_token(loaded: LoadedConfig, environment: Mapping[str, str] = os.environ) -> str:
@@ -31,7 +37,7 @@ def api_token(loaded: LoadedConfig, environment: Mapping[str, str] = os.environ)
 
     Raises:
         ConfigError: as `configured_token`.
-        CommandFailed: the file in the state folder can be neither read nor made.
+        CommandFailed: the file in the state folder can be neither read nor made, or holds none that can be used.
     """
     configured = configured_token(loaded, environment)
     if configured is not None:
@@ -40,9 +46,8 @@ def api_token(loaded: LoadedConfig, environment: Mapping[str, str] = os.environ)
     try:
         return stored_token(loaded.state_dir) or _make(path)
     except OSError as error:
-        raise CommandFailed(
-            f"state_dir: {path} cannot be used ({reason_of(error)}); let the daemon's user own it"
-        ) from None
+        fix = fix_of(error, "let the daemon's user own it")
+        raise CommandFailed(f"state_dir: {path} cannot be used ({reason_of(error)}); {fix}") from None
 
 
 def stored_token(state_dir: Path) -> str | None:
@@ -50,11 +55,23 @@ def stored_token(state_dir: Path) -> str | None:
 
     Raises:
         OSError: it may not be read by this user.
+        CommandFailed: it cannot be a token.
     """
-    with contextlib.suppress(FileNotFoundError):
-        token = (state_dir / FILE).read_text(encoding="utf-8").strip()
-        return token if len(token) >= LEAST else None
-    return None
+    path = state_dir / FILE
+    try:
+        token = path.read_bytes().strip()
+    except FileNotFoundError:
+        return None
+    if not token:  # the disk was full when it was made
+        return None
+    if len(token) < LEAST or not _may_be_sent(token.decode("latin-1")):
+        raise CommandFailed(f"{path}: a token has at least {LEAST} characters, all ASCII; {MAKE}, or delete the file")
+    return token.decode("ascii")
+
+
+def _may_be_sent(token: str) -> bool:
+    """Whether it can stand in the header of a request."""
+    return token.isascii() and token.isprintable()
 
 
 def _make(path: Path) -> str:

@@ -1,11 +1,13 @@
 """Reads the configuration file and what it refers to: the state folder, and the password's place."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from daemon.core.outcome import reason_of
 from daemon.web.secrets import from_either
 from daemon.web.tls import Identity
 from schemas.checking.addresses import is_loopback
@@ -65,7 +67,7 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks
     return LoadedConfig(
         config=config,
         path=path.absolute(),
-        state_dir=(folder / Path(config.state_dir).expanduser()).resolve(),
+        state_dir=_state_dir(folder, config),
         password=_password(config.database, "database", folder, credentials, environment) if asks_database else None,
         credentials=credentials,
         readers_password=_password(config.readers, "readers", folder, credentials, environment)
@@ -98,6 +100,25 @@ def _text(path: Path, field: str, subject: str, fix: str) -> str:
         problem = wrong(f"{subject}is not UTF-8 text", fix, field)
     except OSError as error:
         problem = wrong(f"{subject}cannot be read ({(error.strerror or str(error)).lower()})", fix, field)
+    raise ConfigError([problem])
+
+
+def _state_dir(folder: Path, config: Config) -> Path:
+    """The state folder, which need not be there yet.
+
+    Raises:
+        ConfigError: it is no folder, and cannot be made.
+    """
+    # Not Path.resolve: it fails where links lead in a circle.
+    state_dir = Path(os.path.realpath(folder / Path(config.state_dir).expanduser()))
+    try:
+        if stat.S_ISDIR(state_dir.stat().st_mode):
+            return state_dir
+        problem = wrong(f"{state_dir} is no folder", "name a folder", "state_dir")
+    except (FileNotFoundError, PermissionError):  # it may be another user's
+        return state_dir
+    except OSError as error:
+        problem = wrong(f"{state_dir} cannot be used ({reason_of(error)})", "name another folder", "state_dir")
     raise ConfigError([problem])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backends.folder_lock import FolderInUse, FolderLock
-from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outcome import CommandFailed, fix_of, reason_of
 from daemon.core.outside import SystemDisk
 
 
@@ -32,8 +32,7 @@ def only_one(state_dir: Path) -> Iterator[None]:
             f"state_dir: another daemon uses {state_dir}; stop it, or give this one a folder of its own"
         ) from None
     except OSError as error:
-        raise CommandFailed(
-            f"state_dir: {state_dir} cannot be used ({reason_of(error)}); name a folder the daemon may write to"
-        ) from None
+        fix = fix_of(error, "name a folder the daemon may write to")
+        raise CommandFailed(f"state_dir: {state_dir} cannot be used ({reason_of(error)}); {fix}") from None
     with lock:
         yield

@@ -86,20 +86,21 @@ class UdpSource:
         except ProtocolError as error:
             self._refusals.count(error.code, address[0])
             return
-        gather = self._gathers.get(datagram.group)
-        if gather is None:
+        # Also of what is refused below: it has come, and is not lost.
+        lost = self._numbers.heard(address, datagram.sequence, datagram.count)
+        intake = self._intakes.get(datagram.group)
+        if intake is None:
             self._refusals.count("unknown-group", address[0])
             return
-        intake = self._intakes[datagram.group]
+        if lost:
+            intake.note_lost(lost, "datagrams")
         if datagram.record_size != intake.group.record.itemsize:
             self._refusals.count("wrong-record-size", address[0])
             return
-        lost = self._numbers.heard(address, datagram.sequence, datagram.count)
-        if lost:
-            intake.note_lost(lost, "datagrams")
         if intake.is_full:
             intake.drop("backlog", datagram.count)
             return
+        gather = self._gathers[datagram.group]
         room = gather.space(b"")
         room[: len(datagram.records)] = datagram.records
         gather.take(len(datagram.records), NOBODY, 0)

@@ -104,6 +104,11 @@ async def _export(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, own.cancel)
     try:
         with ProgressBar(make_console(stderr=True), "finding the range") as bar:
+            if loaded.config.database.dsn is None and (missing := await store.check()):
+                raise CommandFailed(
+                    f"state_dir: the database in {loaded.state_dir} has nothing to export: it lacks "
+                    f"{', '.join(missing)}; start the daemon, which makes them, or name its state folder"
+                )
             if choice.triggers is not None and choice.run is None:
                 choice = dataclasses.replace(choice, run=await newest_run(store, choice.group))
             span = await span_of(store, choice)

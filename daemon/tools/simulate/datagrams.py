@@ -45,6 +45,8 @@ class DatagramSender:
             self._socket = socket.socket(family, kind, protocol)
             self._socket.setblocking(False)
             self._socket.connect(address)
+        except UnicodeError:  # of the encoding of host names
+            raise SenderError(f"{host!r} is neither an address nor a name; give the host of the daemon") from None
         except OSError as error:
             raise SenderError(f"cannot send datagrams to {self._where}: {error.strerror}; check the address") from None
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import secrets
 import stat
 from pathlib import Path
 
@@ -10,8 +12,10 @@ import pytest
 import websockets
 
 from daemon.api import access, query_limit, status
+from daemon.client.api.reach import reach
 from daemon.core.configuration import load_config
 from daemon.core.configuration.api_token import api_token, stored_token
+from daemon.core.outcome import CommandFailed
 from daemon.web.tls import Identity, client_context
 from schemas.config import ConfigError
 from tests.daemon.api.test_api import TOKEN, WITH_TOKEN, served
@@ -230,6 +234,46 @@ def test_a_configured_token_counts_and_has_to_be_long(tmp_path: Path) -> None:
         api_token(named, {})
     with pytest.raises(ConfigError, match=r"api\.token_env: what it holds has 5 characters, and at least 16"):
         api_token(named, {"TOKEN": "short"})
+
+
+@pytest.mark.parametrize(
+    "token", [b"operators-own", "p\u00e4ssw\u00f6rtchen-0123456789".encode(), b"\xff\xfe0123456789abcdef"]
+)
+def test_a_token_of_the_operators_that_cannot_be_one_is_not_replaced(tmp_path: Path, token: bytes) -> None:
+    loaded = load_config(write(tmp_path), {})
+    loaded.state_dir.mkdir()
+    kept = loaded.state_dir / "api-token"
+    kept.write_bytes(token + b"\n")
+    with pytest.raises(CommandFailed) as refused:
+        api_token(loaded, {})
+    assert str(refused.value) == (
+        f"{kept}: a token has at least 16 characters, all ASCII; make one that nobody guesses: openssl rand -hex 24, "
+        "or delete the file"
+    )
+    assert kept.read_bytes() == token + b"\n"
+    with pytest.raises(CommandFailed, match="a token has at least 16 characters, all ASCII"):
+        reach(loaded.path, environment={})
+
+
+def test_a_token_that_cannot_be_sent_is_refused_by_its_field(tmp_path: Path) -> None:
+    foreign = "p\u00e4ssw\u00f6rtchen-0123456789"
+    named = load_config(write(tmp_path, '[api]\ntoken_env = "TOKEN"\n'), {})
+    with pytest.raises(ConfigError, match=r"api\.token_env: what it holds has other characters than ASCII; make one"):
+        api_token(named, {"TOKEN": foreign})
+    with pytest.raises(CommandFailed, match="TRIGGERLOG_TOKEN: what it holds has other characters than ASCII"):
+        reach(environment={"TRIGGERLOG_TOKEN": foreign})
+    (tmp_path / "token").write_text(foreign)
+    with pytest.raises(CommandFailed, match="--token-file: what it holds has other characters than ASCII"):
+        reach(token_file=tmp_path / "token", environment={})
+
+
+def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(secrets, "token_urlsafe", full)
+    with pytest.raises(CommandFailed, match=r"api-token cannot be used \(no space left on device\); free space on its"):
+        api_token(load_config(write(tmp_path), {}), {})
 
 
 # --- the command line, with a real daemon -------------------------------------------------------------------------

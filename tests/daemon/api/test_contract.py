@@ -115,6 +115,55 @@ async def test_an_error_is_a_problem_with_its_fix(method: str, path: str, code: 
         assert "; " not in problem.detail
 
 
+@pytest.mark.parametrize(
+    ("method", "asked", "body", "detail", "fix", "field"),
+    [
+        ("POST", "run?epcoh=41", b"", "unknown parameter", "did you mean `epoch`?", "epcoh"),
+        (
+            "POST",
+            "run",
+            b'{"epoch": 41}',
+            "there is no body here",
+            "send none; there are the parameters `epoch`",
+            "body",
+        ),
+        ("GET", "status?x=1", b"", "unknown parameter", "take it out; there are no parameters here", "x"),
+        ("GET", "groups/bpm/gaps?lats=5", b"", "unknown parameter", "did you mean `last`?", "lats"),
+        ("DELETE", "readers/one", b"x", "there is no body here", "send none", "body"),
+    ],
+)
+async def test_what_nobody_asked_for_is_refused(
+    method: str, asked: str, body: bytes, detail: str, fix: str, field: str
+) -> None:
+    async with served() as api:
+        answer = await api.client.request(method, f"/api/v1/{asked}", content=body, headers=WITH_TOKEN)
+        assert answer.status_code == 422
+        assert Problem.model_validate_json(answer.content) == Problem(detail=detail, fix=fix, field=field)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"[" * 60_000, "arrays or objects lie in each other too deeply"),
+        (b'{"clients": ' + b"9" * 5000 + b"}", "a number has too many digits"),
+        (b'{"name": "\xff"}', "it is not UTF-8 text"),
+    ],
+)
+async def test_a_body_that_no_parser_takes_is_a_problem_with_its_fix(body: bytes, why: str) -> None:
+    async with served() as api:
+        headers = {**WITH_TOKEN, "content-type": "application/json"}
+        answer = await api.client.post("/api/v1/readers", content=body, headers=headers)
+        assert answer.status_code == 400
+        expected = Problem(detail=f"not valid JSON: {why}", fix="send one object; see /docs", field="body")
+        assert Problem.model_validate_json(answer.content) == expected
+
+
+async def test_a_pattern_is_shown_as_it_is() -> None:
+    async with served() as api:
+        answer = await api.client.get("/api/v1/interference/nope")
+        assert r"'^\d{8}T\d{6}Z" in Problem.model_validate_json(answer.content).detail
+
+
 async def test_a_defect_is_a_problem_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served() as api:
         monkeypatch.setattr(api.logger.store, "ask", None)

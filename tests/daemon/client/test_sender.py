@@ -282,6 +282,21 @@ async def send_all(sender: Sender, block: Array) -> None:
         await sender.send(trigger)
 
 
+async def test_closing_ends_what_waits_while_the_daemon_is_away() -> None:
+    async with listening(BPM) as listener:
+        sender = await connected(listener, reconnect=True)
+    await eventually(lambda: not sender.free)
+    waiting = [
+        asyncio.ensure_future(sender.send(blocks(sender, range(1))[0])),
+        asyncio.ensure_future(sender.drain_acknowledged()),
+    ]
+    await asyncio.sleep(0)
+    await sender.close()
+    for task in waiting:
+        with pytest.raises(ConnectionLost, match="this sender is closed"):
+            await asyncio.wait_for(task, 10)
+
+
 async def test_a_sender_that_does_not_reconnect_says_what_is_at_stake() -> None:
     async with listening(BPM, acknowledges=False) as listener:
         sender = await connected(listener)

@@ -9,7 +9,6 @@ from daemon.core.words import utc
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.pipeline import MOST_LOST
 from schemas.readings import Array
-from schemas.wire import RECORD_NUMBER_MAX
 from tests.support.pipelines import logging_to_memory
 from tests.support.readings import history_of, make_group, time_of, whole
 
@@ -98,6 +97,6 @@ async def test_forged_numbers_do_not_make_a_count_longer_than_64_bits() -> None:
         pipeline = logger.pipelines["bpm"]
         for session in range(1, 6):
             pipeline.connect(spooled=False, session=session)
-            pipeline.connect(spooled=False, session=session, first=RECORD_NUMBER_MAX)
+            pipeline.connect(spooled=False, session=session, first=2**62 - 1)
         figures = pipeline.figures()
         assert figures.lost_before["sender"] == figures.lost_lately["sender"].count == MOST_LOST < 2**63

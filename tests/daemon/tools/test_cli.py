@@ -116,7 +116,48 @@ def test_run_says_which_port_is_taken(tmp_path: Path) -> None:
             f'[[sources]]\nkind = "tcp"\nport = 0\n[api]\nport = {port}\n[dashboard]\nport = 0\n'
         )
         done = triggerlog("run", str(file), "--log-level", "error")
-    assert f"127.0.0.1:{port}" in failure(done).splitlines()[-1]
+    assert f"api.port: cannot listen on 127.0.0.1:{port} (address already in use)" in failure(done).splitlines()[-1]
+
+
+@pytest.mark.parametrize("section", ["[api]", '[[sources]]\nkind = "udp"'])
+def test_run_says_which_host_it_cannot_listen_on(tmp_path: Path, section: str) -> None:
+    file = tmp_path / "beam.toml"
+    ports = "" if section == "[api]" else "[api]\nport = 0\n"
+    database = '[database]\ndsn = "postgresql://nobody@127.0.0.1:1/none"\n'
+    doors = f'{ports}{section}\nhost = "192.0.2.1"\nport = 0\n'
+    file.write_text(f"{LEAST}{database}{doors}" + ('token_env = "TOKEN"\n' if section == "[api]" else ""))
+    done = triggerlog("run", str(file), TOKEN="0123456789abcdef")
+    field = "api" if section == "[api]" else "sources[0]"
+    assert (
+        failure(done)
+        .splitlines()[-1]
+        .endswith(
+            f"{field}.host: cannot listen on 192.0.2.1:0 (cannot assign requested address); give an address of this "
+            "machine, such as 127.0.0.1, or 0.0.0.0 for all"
+        )
+    )
+
+
+def test_a_file_that_cannot_be_used_is_told_with_the_fix(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "journal").touch()
+    file = tmp_path / "beam.toml"
+    file.write_text(LEAST)
+    assert failure(here("check-config", str(file), "--offline")) == (
+        f"triggerlog: {tmp_path}/state/journal cannot be used (not a directory); see that it is there, and what it "
+        "should be"
+    )
+
+
+def test_export_makes_no_database(tmp_path: Path) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_text(LEAST)
+    assert failure(triggerlog("export", str(file), "--output", str(tmp_path / "beam.csv"))) == (
+        f"triggerlog: state_dir: the database in {tmp_path}/state has nothing to export: it lacks an embedded "
+        "PostgreSQL, schema `triggerlog`, tables of group `bpm`; start the daemon, which makes them, or name its state "
+        "folder"
+    )
+    assert not (tmp_path / "state").exists()
 
 
 def test_a_second_daemon_is_kept_out_of_a_state_folder(daemon: Daemon) -> None:
@@ -208,7 +249,13 @@ def test_status_says_in_a_line_that_no_daemon_is_there() -> None:
     said = failure(triggerlog("status", "--once", "--daemon", f"http://127.0.0.1:{free_port()}"))
     assert said.startswith("triggerlog: no daemon at http://127.0.0.1:")
     assert "start it with `triggerlog run FILE`" in said
-    assert "triggerlog: no daemon at" in failure(here("status", "--json", "--daemon", "nonsense"))
+
+
+@pytest.mark.parametrize("address", ["nonsense", "http://[::1", "http://127.0.0.1:99999", "http://a..b", "ftp://node"])
+def test_what_is_no_address_of_a_daemon_is_told_as_such(address: str) -> None:
+    assert failure(here("status", "--json", "--daemon", address)) == (
+        f"triggerlog: --daemon: {address!r} is no address of a daemon; write it like http://127.0.0.1:8120"
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,11 +265,12 @@ def test_status_says_in_a_line_that_no_daemon_is_there() -> None:
         (["--connections", "none"], "--connections: 'none' is not a number of connections"),
         (["--duration-s", "0"], "--duration-s: give more than 0 seconds"),
         (["--port", "1"], "cannot reach a daemon at 127.0.0.1:1"),
+        (["--host", "a..b"], "triggerlog: 'a..b' is neither an address nor a name; give the host of the daemon"),
     ],
 )
 def test_simulate_says_in_a_line_what_is_wrong(options: list[str], said: str) -> None:
     # One that gets as far as its signals has to be a process of its own.
-    command = triggerlog if "--port" in options else here
+    command = triggerlog if {"--port", "--host"}.intersection(options) else here
     assert said in failure(command("simulate", *options))
 
 

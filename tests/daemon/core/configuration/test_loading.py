@@ -32,6 +32,16 @@ def test_paths_start_at_the_folder_of_the_file(tmp_path: Path, monkeypatch: pyte
     assert load(tmp_path, 'state_dir = "/srv/beam"\n' + GROUP).state_dir == Path("/srv/beam")
 
 
+def test_a_state_folder_that_can_be_none_is_refused_by_its_field(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").symlink_to("circle")
+    assert said(tmp_path, 'state_dir = "file"\n' + GROUP) == f"state_dir: {tmp_path}/file is no folder; name a folder"
+    for path, reason in (("file/in", "not a directory"), ("circle", "too many levels"), ("a" * 300, "file name too")):
+        told = said(tmp_path, f'state_dir = "{path}"\n' + GROUP)
+        assert told.startswith(f"state_dir: {tmp_path}/{path} cannot be used ({reason}")
+        assert told.endswith("; name another folder")
+
+
 def test_without_a_database_it_is_the_embedded_one(tmp_path: Path) -> None:
     loaded = load(tmp_path, GROUP)
     assert loaded.password is None

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from daemon.sources.udp import UdpSource
-from daemon.sources.udp.datagram_numbers import GAP_MOST, SENDERS_MOST, DatagramNumbers
+from daemon.sources.udp.datagram_numbers import GAP_MOST, GAPS_MOST, SENDERS_MOST, DatagramNumbers
 from schemas.config import UdpSource as UdpConfig
 from schemas.readings import Array
 from schemas.wire import datagram_header
@@ -73,6 +73,18 @@ async def test_what_is_no_datagram_of_ours_is_refused_by_reason() -> None:
         assert source.status().refused == {"bad-datagram": 2, "unknown-group": 1, "wrong-record-size": 1}
 
 
+async def test_what_is_refused_is_not_lost_too() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, client):
+        client.send(whole(GROUP, 1), 0)
+        client.send(whole(GROUP, 1).view("V8"), 1)
+        client.send(whole(GROUP, 1), 2, group="unknown")
+        client.send(whole(GROUP, 2), 3)
+        await eventually(lambda: source.status().received == 2 * GROUP.size)
+        assert source.status().refused == {"wrong-record-size": 1, "unknown-group": 1}
+        assert source.status().lost_datagrams == 0
+        assert logger.pipelines["bpm"].figures().lost_before == {}
+
+
 async def test_a_full_backlog_drops_datagrams_and_counts_them() -> None:
     limits = {"max_batch_mib": 0.005, "max_waiting_mib": 0.01}
     async with logging_to_memory(GROUP, committer=limits) as logger, listening(logger) as (source, client):
@@ -109,11 +121,32 @@ def test_lost_datagrams_count_as_many_readings_as_those_around_them() -> None:
     address = ("10.0.0.1", 5)
     heard = [numbers.heard(address, sequence, readings) for sequence, readings in ((0, 3), (2, 1), (3, 7), (6, 26))]
     assert heard == [0, 1, 0, 52]
-    # Which of the three it is nobody knows; when all have come nothing is left.
     found = [numbers.heard(address, sequence, 26) for sequence in (4, 1, 5)]
-    assert found == [-17, -18, -18]
+    assert found == [-26, -1, -26]
     assert numbers.heard(address, 1, 26) == 0
     assert numbers.lost == 0
+
+
+def test_a_datagram_that_comes_twice_hides_no_loss() -> None:
+    numbers = DatagramNumbers()
+    address = ("10.0.0.1", 5)
+    heard = [numbers.heard(address, sequence, 4) for sequence in (0, 1, 3, 4, 3, 3, 1, 4)]
+    assert (heard, numbers.lost) == ([0, 0, 4, 0, 0, 0, 0, 0], 1)
+    assert [numbers.heard(address, 2, 4) for _ in range(2)] == [-4, 0]
+    assert numbers.lost == 0
+
+
+def test_the_gaps_of_a_sender_do_not_fill_the_memory() -> None:
+    numbers = DatagramNumbers()
+    address = ("10.0.0.1", 5)
+    every_other = range(0, 20 * GAPS_MOST, 2)
+    for sequence in every_other:
+        numbers.heard(address, sequence, 1)
+    lost = len(every_other) - 1
+    assert numbers.lost == lost
+    for sequence in range(1, every_other[-1], 2):
+        numbers.heard(address, sequence, 1)
+    assert numbers.lost == lost - GAPS_MOST
 
 
 def test_senders_without_end_do_not_fill_the_memory_or_displace_those_at_work() -> None:
