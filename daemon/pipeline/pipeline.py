@@ -193,6 +193,11 @@ class Pipeline:
         if self._on_settled and self._assembly.receipts.owes_refusals:
             self._report_settled()
 
+    def receive_kept(self, block: Array, origin: Origin, moment: Instant) -> None:
+        """Take readings that the intake's log kept, and may have acknowledged: none of them is refused for room."""
+        self._assembly.receipts.promise(origin)
+        self.receive(block, origin, moment)
+
     def came_beyond(self, session: int, readings: int) -> None:
         """Take note of readings taken by `take_readings_again` with numbers beyond a gap in their session."""
         self._assembly.sessions.came_beyond(session, readings)
@@ -204,8 +209,8 @@ class Pipeline:
             which they are followed until closed blocks have them.
         """
         self._assembly.sessions.doubt(origin)
-        with self._assembly.taking_again():
-            self._handle(self._assembly.take_again(readings, moment, own))
+        self._assembly.receipts.promise(own)
+        self._handle(self._assembly.take_again(readings, moment, own))
 
     def end_taking_again(self) -> None:
         """All that came before the start, or before the database answered, has been taken."""
