@@ -259,7 +259,7 @@ class Receipts:
     def _waiting(self) -> Array:
         """The first number that waits, and is in no closed block of a step that is over: int64, shape (columns,)."""
         beside = np.minimum(np.minimum(self._next, self._closing), self._strays)
-        return np.minimum(self._slots.min(axis=0), beside)
+        return np.asarray(np.minimum(self._slots.min(axis=0), beside))
 
     def _count_refusals(self, done: Array) -> None:
         for column, owed in list(self._owed.items()):

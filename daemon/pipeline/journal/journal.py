@@ -19,7 +19,7 @@ from backends.folder_lock import FolderInUse
 from daemon.core.outside import Lock, Outside
 from daemon.core.outside.disk import Buffer
 from daemon.pipeline.journal.chain import Chain, follow
-from daemon.pipeline.journal.format import encode, group_checksum, segment_head
+from daemon.pipeline.journal.format import counted, encode, group_checksum, segment_head
 from daemon.pipeline.journal.found import JournalRecovery, amount_of, foreign, journal_of
 from daemon.pipeline.journal.identity import Identity
 from daemon.pipeline.journal.sealed import Sealed, SealedSegment, size_of
@@ -29,11 +29,13 @@ from daemon.pipeline.journal.segment import (
     Damage,
     Scan,
     SegmentWriter,
+    head_of,
     make_folder,
     path_of,
     paths_in,
     scan,
     set_aside,
+    whole_records,
 )
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array, InstrumentGroup
@@ -459,3 +461,18 @@ class Journal:
                 self._seal()
             self._sealed.close()
             self._release()
+
+
+def readings_left(folder: Path, position: JournalPosition, outside: Outside) -> int:
+    """How many readings a journal that nobody has open holds beyond this position; raises OSError."""
+    identity = Identity(folder, outside)
+    identity.load()
+    left = 0
+    for path in paths_in(outside.disk, folder):
+        with outside.disk.open_view(path) as view, memoryview(view) as data:
+            head = head_of(data)
+            is_held = head is not None and head.journal == position.journal == identity.id
+            for header, _, body in whole_records(view, data, 0):
+                if not is_held or header.sequence > position.sequence:
+                    left += sum(counted(data[body : body + header.length])[1:])
+    return left

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery
 from daemon.pipeline.placing import to_place
 from daemon.pipeline.recovery.history import heard_last, history_of
+from daemon.pipeline.recovery.turned_off import refuse_turned_off
 from schemas.batch import Aside, ClosedBlock, JournalPosition, Stream
 from schemas.config import Config
 from schemas.ledger import own_rows
@@ -117,13 +119,15 @@ async def recover_group(
     """Open the journal and the dead letters, and report what was found.
 
     Raises:
-        CommandFailed: the journal, or the dead letters, cannot be used.
+        CommandFailed: the journal, or the dead letters, cannot be used, or one that holds something is turned off.
     """
     most = config.assembly.window
     position, stored = in_store.position, in_store.state
     found = _InJournal(state=stored, states=States(stored, position))
     if config.journal.max_mib:
         found = await _open_journal(group, config, state_dir, position, outside)
+    else:
+        await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside))
     if found.recovery is not None:
         _report_journal(group.name, found.recovery, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
