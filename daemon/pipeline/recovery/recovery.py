@@ -62,11 +62,11 @@ class RecoveredGroup:
 
     @property
     def was_elsewhere(self) -> bool:
-        """Whether a daemon with another state folder wrote to the database last.
+        """Whether a daemon with another state folder, or one without a journal, wrote to the database last.
 
         What of a sender it never got, and this folder has, it took for lost.
         """
-        return self.journal is not None and self.position.journal not in (0, self.journal.id)
+        return self.journal is not None and self.position.sequence > 0 and self.position.journal != self.journal.id
 
     @property
     def held(self) -> int:

@@ -27,7 +27,7 @@ from schemas.readings import Array
 from schemas.readings import join as joined_blocks
 from schemas.wire import Ack, ProtocolError
 from tests.support.disks import REAL
-from tests.support.pipelines import FOREVER, eventually
+from tests.support.pipelines import FOREVER, eventually, journaling
 from tests.support.readings import make_block, make_group, whole
 
 GROUP = make_group()
@@ -296,6 +296,24 @@ async def test_what_another_daemon_took_for_lost_is_stored(tmp_path: Path, is_ki
     async with living(back, store) as life:
         await life.until_empty()
     assert await stored(store) == keys(*range(1, 5 if is_killed else 4))
+
+
+async def test_what_a_daemon_without_a_journal_took_for_lost_is_stored(tmp_path: Path) -> None:
+    """Its position names no journal, and was taken for that of a database that nobody wrote to."""
+    store, records = new_store(), of_epoch(whole(GROUP, 1, 2, 3, 4))
+    async with living(tmp_path / "a") as life:
+        column = life.join(Ack.RECEIVED, 1).column
+        life.send(column, 0, records[:10])
+        await life.acknowledged(column, 10)
+    async with journaling(store, GROUP, tmp_path / "b", journal={"max_mib": 0}) as pipeline:
+        column = pipeline.connect(spooled=False, session=1, first=10).column
+        pipeline.receive(records[10:15].copy(), Origin.of(column, 10, 5))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
+    async with living(tmp_path / "a", store) as life:
+        life.send(life.join(Ack.RECEIVED, 1, 15).column, 15, records[15:])
+        await life.until_empty()
+        await eventually(lambda: not life.pipeline.waiting.blocks)
+    assert await stored(store) == keys(1, 2, 3, 4)
 
 
 async def test_a_sender_amid_what_is_settled_already_goes_on_behind_it(tmp_path: Path) -> None:
