@@ -200,6 +200,7 @@ class Committer:
         was, self._follows = self._acknowledged, None
         self._has_lost = self._has_lost or not is_alone
         to_number = self._backlog.held_from - 1 if is_alone else found.sequence
+        came_back = replace(self._backlog.came_back)
         regained = self._backlog.rewind(to_number, DurableState.decode(was.state if is_alone else found.state))
         for number in [number for number in self._placed_in if number > to_number]:
             placed = self._placed_in.pop(number)
@@ -218,12 +219,14 @@ class Committer:
             triggers=to.triggers - self.counts.triggers,
             readings=to.readings - self.counts.readings,
         )
-        gone = Amount(triggers=max(0, triggers - regained.triggers), readings=max(0, readings - regained.readings))
+        earlier = self._backlog.came_back.less(came_back)
+        mine = regained.less(earlier)
+        gone = Amount(triggers=max(0, triggers - mine.triggers), readings=max(0, readings - mine.readings))
         # What comes again beyond what was lost are dead letters of its blocks, which are left out again.
-        self.counts.dead_triggers -= max(0, regained.triggers - triggers)
-        self.counts.dead_readings -= max(0, regained.readings - readings)
+        self.counts.dead_triggers -= max(0, mine.triggers - triggers)
+        self.counts.dead_readings -= max(0, mine.readings - readings)
         self.lost.change(gone.triggers, gone.readings, gone.blocks)
-        before = was.readings - to.readings - readings
+        before = max(0, was.readings - to.readings - readings - earlier.readings)
         self._announcements.commits_lost(self._durability, regained, gone.readings + before)
 
     async def _commit(self, blocks: list[Waiting]) -> None:

@@ -95,6 +95,7 @@ class Pipeline:
             states=recovered.states,
             clock=clock,
             recovered=recovered.amount,
+            revocable=recovered.revocable,
             max_memory=_bytes(config.committer.max_waiting_mib),
             announcements=self._announcements,
             full=self._full,
@@ -365,7 +366,7 @@ class Pipeline:
             assembled=dataclasses.replace(
                 assembly.counts, refused=dict(assembly.counts.refused), aside=dict(assembly.counts.aside)
             ),
-            recovered=self._recovered,
+            recovered=self._recovered.plus(backlog.came_back),
             waiting=backlog.waiting,
             memory_bytes=backlog.memory_bytes,
             journal_bytes=backlog.journal_bytes,

@@ -131,7 +131,15 @@ async def journaling(
         {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
     )
     events = Events()
-    recovered = await recover_group(await ask_store(store, group, config), group, config, folder, events, outside=REAL)
+    recovered = await recover_group(
+        await ask_store(store, group, config),
+        group,
+        config,
+        folder,
+        events,
+        outside=REAL,
+        durability=Durability.ASYNC if risk_ms else Durability.SYNC,
+    )
     pipeline = Pipeline(
         group,
         config,

@@ -26,6 +26,7 @@ from daemon.pipeline.journal.sealed import Sealed, SealedSegment, size_of
 from daemon.pipeline.journal.segment import (
     ENDING,
     INDEX,
+    NO_RECORDS,
     Damage,
     Scan,
     SegmentWriter,
@@ -92,6 +93,7 @@ class Journal:
         self._last = 0  # the last number that was written, or that the database has
         self._synced = 0
         self._lock: Lock | None = None
+        self._held = 0  # what was found up to this number, the database has
 
     @property
     def id(self) -> int:
@@ -127,11 +129,12 @@ class Journal:
 
     # --- opening ------------------------------------------------------------------------------------------------
 
-    def open(self, position: JournalPosition | None) -> JournalRecovery:
+    def open(self, position: JournalPosition | None, *, holds: bool = False) -> JournalRecovery:
         """Take the folder, look through its segments, and set aside what is damaged.
 
         position: where the database is. If that is the position of this journal, it has the blocks up to there, and
         they go; the position of another one says nothing. None if the database could not be asked.
+        holds: leave what the database has until `trim`: it may lose that again.
 
         Raises:
             JournalError: another process has the journal, or it holds readings of a group laid out otherwise.
@@ -140,7 +143,7 @@ class Journal:
         make_folder(self._disk, self._folder)
         self._take_lock()
         try:
-            return self._recover(position)
+            return self._recover(position, holds=holds)
         except BaseException:
             self._release()
             raise
@@ -158,7 +161,7 @@ class Journal:
                 f"{self._folder} is used by another daemon; stop it, or set another `state_dir`"
             ) from None
 
-    def _recover(self, position: JournalPosition | None) -> JournalRecovery:
+    def _recover(self, position: JournalPosition | None, *, holds: bool) -> JournalRecovery:
         self._identity.load()
         self._identity.choose()
         found = self._scan()
@@ -169,9 +172,12 @@ class Journal:
         chain = follow(own, self.id, position)
         self._last = chain.reach
         self._number(found, position)
-        self._take_over(found, own, chain)
+        held = chain.held if holds else [records[:0] for records in chain.held]
+        self._held = max((int(records["sequence"].max(initial=0)) for records in held), default=0)
+        self._take_over(found, own, chain, held)
         return JournalRecovery(
             amount=amount_of(chain.whole),
+            held=np.concatenate([NO_RECORDS, *held]),
             damages=tuple(damages),
             copies=tuple(copies),
             loose=amount_of(chain.loose),
@@ -207,9 +213,10 @@ class Journal:
         self.next = max(self._identity.next, *(number + 1 for number in (held, *numbers)))
         self._identity.take(self.next)
 
-    def _take_over(self, found: Sequence[Scan], own: Sequence[Scan], chain: Chain) -> None:
+    def _take_over(self, found: Sequence[Scan], own: Sequence[Scan], chain: Chain, held: Sequence[Array]) -> None:
         kept = {each.path for each in self._foreign}
-        for each, whole, loose in zip(own, chain.whole, chain.loose, strict=True):
+        for each, has, lacks, loose in zip(own, held, chain.whole, chain.loose, strict=True):
+            whole = np.concatenate([has, lacks])
             if len(whole) or len(loose):
                 kept.add(each.path)
                 head = self._disk.read(each.path, 0, each.head.nbytes if each.head else 0)
@@ -367,11 +374,15 @@ class Journal:
         return found
 
     def read_last(self, triggers: int) -> list[ClosedBlock]:
-        """Read the last blocks, as many as hold so many triggers, in order; raises OSError as `read`."""
+        """Read the last blocks that the database lacked, as many as hold so many triggers, in order.
+
+        Raises:
+            OSError: as `read`.
+        """
         wanted: list[tuple[Path, list[int]]] = []
         left = triggers
         for path, records in reversed(list(self._in_order())):
-            for record in records[::-1].tolist():
+            for record in records[records["sequence"] > self._held][::-1].tolist():
                 if left <= 0:
                     break
                 left -= record[4]
@@ -415,6 +426,10 @@ class Journal:
     def loosen(self) -> None:
         """Take all that was found for loose: it is not certain that it leads on from where the database is."""
         self._sealed.loosen()
+
+    def drop_held(self) -> None:
+        """Let go of what was found of what the database has; raises OSError."""
+        self._sealed.trim(self._held)
 
     def read_loose(self) -> Iterator[ClosedBlock]:
         """Read the blocks behind a hole, in order; raises OSError."""

@@ -16,10 +16,11 @@ from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery
+from daemon.pipeline.journal.segment import NO_RECORDS
 from daemon.pipeline.placing import to_place
 from daemon.pipeline.recovery.history import heard_last, history_of
 from daemon.pipeline.recovery.turned_off import refuse_turned_off
-from schemas.batch import Aside, ClosedBlock, JournalPosition, Stream
+from schemas.batch import Aside, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import Config
 from schemas.ledger import own_rows
 from schemas.queries import LedgerTail
@@ -38,7 +39,8 @@ class RecoveredGroup:
     """What was left of one group.
 
     history: ledger rows of the newest runs, ascending. position: up to where the database has it. journal,
-    dead_letters: opened; no journal where none is kept. amount: what the journal has and the database lacks. again:
+    dead_letters: opened; no journal where none is kept. amount: what the journal has and the database lacks.
+    revocable: what the journal has, and the database too, which may lose it again; as `Journal` says. again:
     closed blocks that are no history of it; their readings go through assembly again. letters: readings that
     are dead letters, or are to become some with what the journal has beyond the position; record dtype, shape (n,).
     placing: what is set aside there to be placed.
@@ -52,6 +54,7 @@ class RecoveredGroup:
     journal: Journal | None
     amount: Amount
     dead_letters: DeadLetters
+    revocable: Array = field(default_factory=lambda: NO_RECORDS)
     again: Sequence[ClosedBlock] = ()
     letters: Array | None = None
     placing: Aside | None = None
@@ -115,8 +118,11 @@ async def recover_group(
     events: Events,
     *,
     outside: Outside,
+    durability: Durability = Durability.SYNC,
 ) -> RecoveredGroup:
     """Open the journal and the dead letters, and report what was found.
+
+    durability: of what the database has; while it may lose something of that, the journal keeps it.
 
     Raises:
         CommandFailed: the journal, or the dead letters, cannot be used, or one that holds something is turned off.
@@ -125,7 +131,8 @@ async def recover_group(
     position, stored = in_store.position, in_store.state
     found = _InJournal(state=stored, states=States(stored, position))
     if config.journal.max_mib:
-        found = await _open_journal(group, config, state_dir, position, outside)
+        holds = durability is Durability.ASYNC
+        found = await _open_journal(group, config, state_dir, position, outside, holds=holds)
     else:
         await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside))
     if found.recovery is not None:
@@ -139,6 +146,7 @@ async def recover_group(
         journal=found.journal,
         amount=found.amount,
         dead_letters=dead_letters,
+        revocable=NO_RECORDS if found.recovery is None else found.recovery.held,
         again=found.again,
         letters=_readings_in(letters, found.newest, group),
         placing=Aside.joined([block.aside[to_place(block)] for block in found.newest if block.aside is not None]),
@@ -181,7 +189,7 @@ class _InJournal:
 
 
 async def _open_journal(
-    group: InstrumentGroup, config: Config, state_dir: Path, position: JournalPosition, outside: Outside
+    group: InstrumentGroup, config: Config, state_dir: Path, position: JournalPosition, outside: Outside, *, holds: bool
 ) -> _InJournal:
     states = States()
     journal = Journal(
@@ -193,18 +201,23 @@ async def _open_journal(
         state=states.before,
     )
     try:
-        return await outside.workers.call(_look_through, journal, states, position, config.assembly.window)
+        look = partial(_look_through, journal, states, position, config.assembly.window, holds=holds)
+        return await outside.workers.call(look)
     except JournalError as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
         raise CommandFailed(f"the journal under {state_dir} cannot be used: {reason_of(error)}") from None
 
 
-def _look_through(journal: Journal, states: States, position: JournalPosition, most: int) -> _InJournal:
+def _look_through(journal: Journal, states: States, position: JournalPosition, most: int, *, holds: bool) -> _InJournal:
     """Open the journal, and read what is to be known of it before anything else comes in."""
-    recovery = journal.open(position)
+    recovery = journal.open(position, holds=holds)
     stored, noted = DurableState.decode(position.state), DurableState.decode(recovery.newest_state)
     leads_on = _leads_on(journal.id, noted, position)
+    if recovery.loose.blocks or not leads_on:
+        # It would be taken again with the rest.
+        recovery = replace(recovery, held=NO_RECORDS)
+        journal.drop_held()
     if recovery.amount.blocks and not leads_on:
         recovery = replace(recovery, amount=Amount(), loose=recovery.amount.plus(recovery.loose))
         journal.loosen()
