@@ -6,7 +6,7 @@ trigger at once. The committer owns batching, retry and backoff; the store only 
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -97,7 +97,7 @@ class Committer:
     placed: see `Placer`.
     superseded: called when the database turns out to be at the position of a journal that this one does not follow.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
-    journal: the id of the journal that numbers are of.
+    journal: the id of the journal that numbers are of. formerly: ids that it had before.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
@@ -119,6 +119,7 @@ class Committer:
         placed: NotePlaced,
         account: JournalPosition | None = None,
         journal: int = 0,
+        formerly: Collection[int] = (),
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -129,7 +130,7 @@ class Committer:
         self.steps = 0
         self.risk_ms = math.inf
         self._recent = Recent()
-        self._journal = journal
+        self._journal, self._formerly = journal, formerly
         self._has_lost = False  # the database lost what it acknowledged to this process
         self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
         self._clock = clock
@@ -180,19 +181,25 @@ class Committer:
                 for together in apart([self._believed(waiting) for waiting in blocks]):
                     await self._commit(await self._placed(together))
             except CommitsLost as error:
-                try:
-                    await self._go_back(error.position)
-                except StoreError as away:
-                    # It comes to the same place again.
-                    self._note(str(away))
-                    await self._backoff().pause()
+                await self._try_to_go_back(error.position)
             except OtherJournal as error:
+                if error.position.journal in self._formerly:
+                    await self._try_to_go_back(error.position)
+                    continue
                 # Nothing can be committed any more before it is known again what the database has.
                 self._note(str(error))
                 self._superseded(error)
                 await asyncio.sleep(OTHER_JOURNAL_S)
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)
+
+    async def _try_to_go_back(self, found: JournalPosition) -> None:
+        try:
+            await self._go_back(found)
+        except StoreError as away:
+            # It comes to the same place again.
+            self._note(str(away))
+            await self._backoff().pause()
 
     async def _go_back(self, found: JournalPosition) -> None:
         """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""

@@ -118,6 +118,7 @@ class Pipeline:
             placed=self._placed,
             account=recovered.position,
             journal=0 if recovered.journal is None else recovered.journal.id,
+            formerly=frozenset() if recovered.journal is None else recovered.journal.ids,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None

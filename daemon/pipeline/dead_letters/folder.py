@@ -49,11 +49,11 @@ def _noted(folder: Path, disk: Disk) -> int:
         return 0
 
 
-def _renamed(found: Found, formerly: int, journal: int) -> Found:
+def _renamed(found: Found, formerly: Collection[int], journal: int) -> Found:
     """What a segment holds, with its journal's new id."""
     if not formerly:
         return found
-    letters = (replace(each, journal=journal) if each.journal == formerly else each for each in found.letters)
+    letters = (replace(each, journal=journal) if each.journal in formerly else each for each in found.letters)
     return replace(found, letters=tuple(letters))
 
 
@@ -109,20 +109,20 @@ class DeadLetters:
         position: JournalPosition = NOWHERE,
         retried: JournalPosition = NOWHERE,
         journal: int | None = None,
-        formerly: int = 0,
+        formerly: Collection[int] = (),
     ) -> list[Found]:
         """Look through the folder; return the segments that cannot be read in whole.
 
         position: where the database is in the journal. retried: where it is in this folder, if it is this one's id that
         it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
-        from, if it is another than that of `position`; 0 where there is none. formerly: the id that it had until now.
+        from, if it is another than that of `position`; 0 where there is none. formerly: the ids that it had before.
 
         Raises:
             OSError: the folder cannot be read.
         """
         self._identity.load()
         self._journal = position.journal if journal is None else journal
-        self._passed = position.sequence if position.journal in (self._journal, formerly) else 0
+        self._passed = position.sequence if position.journal in (self._journal, *formerly) else 0
         known = retried.sequence if self.id and retried.journal == self.id else 0
         self._retried = max(known, _noted(self._folder, self._disk))
         paths = paths_in(self._disk, self._folder, ENDING)

@@ -4,7 +4,7 @@ Each record says which number it follows. Where that one is neither here nor in 
 nothing behind it can be trusted to continue what is before it: a revised ledger row may tell of readings that are gone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,12 +32,13 @@ class Chain:
     state_at: int = 0
 
 
-def follow(scans: Sequence[Scan], journal: int, position: JournalPosition | None) -> Chain:
+def follow(scans: Sequence[Scan], journals: Collection[int], position: JournalPosition | None) -> Chain:
     """Go through the segments of one journal.
 
+    journals: its ids.
     position: where the database is; None if nobody could ask it: then the first record is taken to follow what it has.
     """
-    held = position.sequence if position is not None and position.journal == journal else 0
+    held = position.sequence if position is not None and position.journal in journals else 0
     chain = Chain(whole=[], loose=[], held=[], reach=held if position is not None else _first_follows(scans))
     for k, scan in enumerate(scans):
         if scan.head is not None and scan.head.follows <= chain.reach:

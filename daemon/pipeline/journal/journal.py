@@ -2,7 +2,8 @@
 
 Blocks are numbered in the order in which they closed, in ascending order and never twice, and a number that was ever
 handed out is not handed out again: up to which number the database has them says which are still to be committed. Such
-a position counts for the journal alone whose id it names.
+a position counts for the journal alone whose id it names. The id is another one after each start, and the journal knows
+those that it had: where a copy of its folder was written to meanwhile, the position names an id that it never had.
 
 Everything here blocks, and is called from one thread at a time; the event loop uses `keeper`.
 """
@@ -16,12 +17,12 @@ import numpy as np
 
 from backends.columns.filling import readings_in
 from backends.folder_lock import FolderInUse
-from daemon.core.outside import Lock, Outside
+from daemon.core.outside import Disk, Lock, Outside
 from daemon.core.outside.disk import Buffer
 from daemon.pipeline.journal.chain import Chain, follow
-from daemon.pipeline.journal.format import counted, encode, group_checksum, segment_head
+from daemon.pipeline.journal.format import Head, counted, encode, group_checksum, segment_head
 from daemon.pipeline.journal.found import JournalRecovery, amount_of, foreign, journal_of
-from daemon.pipeline.journal.identity import Identity
+from daemon.pipeline.journal.identity import Identity, read_ids
 from daemon.pipeline.journal.sealed import Sealed, SealedSegment, size_of
 from daemon.pipeline.journal.segment import (
     ENDING,
@@ -97,8 +98,13 @@ class Journal:
 
     @property
     def id(self) -> int:
-        """Which journal a position belongs to; not 0 once it is open."""
+        """Which journal a position belongs to that is written from now on; not 0 once it is open."""
         return self._identity.id
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """The id, and those that it had before: positions under these are its own."""
+        return self._identity.ids
 
     @property
     def nbytes(self) -> int:
@@ -163,13 +169,14 @@ class Journal:
 
     def _recover(self, position: JournalPosition | None, *, holds: bool) -> JournalRecovery:
         self._identity.load()
-        self._identity.choose()
         found = self._scan()
         damages = [damage for each in found for damage in each.damages]
         copies = [set_aside(self._disk, self._folder, damage) for damage in damages]
-        own = [each for each in found if each.head is not None and each.head.journal == self.id]
+        ids = self._identity.ids
+        own = [each for each in found if journal_of(each) in ids]
+        self._identity.succeed({journal_of(each) for each in own} | {0 if position is None else position.journal})
         self._foreign = [each for each in found if each not in own and (each.head is not None or len(each.records))]
-        chain = follow(own, self.id, position)
+        chain = follow(own, ids, position)
         self._last = chain.reach
         self._number(found, position)
         held = chain.held if holds else [records[:0] for records in chain.held]
@@ -414,7 +421,7 @@ class Journal:
     # --- what is not this journal's history ---------------------------------------------------------------------
 
     def renew(self) -> None:
-        """Take another id: to a later start all that was found here is another journal's, until it is dropped.
+        """Take another id, and forget the former: to a later start all that was found is another journal's.
 
         What is loose goes through assembly again under higher numbers: a position at these must not count for it.
 
@@ -445,7 +452,7 @@ class Journal:
 
     def read_foreign(self) -> Iterator[ClosedBlock]:
         """Read the blocks of other journals, each journal's in order; raises OSError."""
-        for each in sorted(self._foreign, key=journal_of):
+        for each in self._foreign:
             yield from self._sealed.read_each(each.path, each.records)
 
     def drop_foreign(self) -> None:
@@ -478,16 +485,20 @@ class Journal:
             self._release()
 
 
-def readings_left(folder: Path, position: JournalPosition, outside: Outside) -> int:
+def held_by(folder: Path, head: Head | None, position: JournalPosition, disk: Disk) -> int:
+    """Up to which number a database at this position has the records of a segment with this head; raises OSError."""
+    identity, _, *former = read_ids(folder, disk) or (0, 0)
+    ids = {identity, *former}
+    return position.sequence if head is not None and head.journal in ids and position.journal in ids else 0
+
+
+def readings_left(folder: Path, position: JournalPosition, disk: Disk) -> int:
     """How many readings a journal that nobody has open holds beyond this position; raises OSError."""
-    identity = Identity(folder, outside)
-    identity.load()
     left = 0
-    for path in paths_in(outside.disk, folder):
-        with outside.disk.open_view(path) as view, memoryview(view) as data:
-            head = head_of(data)
-            is_held = head is not None and head.journal == position.journal == identity.id
+    for path in paths_in(disk, folder):
+        with disk.open_view(path) as view, memoryview(view) as data:
+            held = held_by(folder, head_of(data), position, disk)
             for header, _, body in whole_records(view, data, 0):
-                if not is_held or header.sequence > position.sequence:
+                if header.sequence > held:
                     left += sum(counted(data[body : body + header.length])[1:])
     return left

@@ -69,13 +69,16 @@ class RecoveredGroup:
 
         What of a sender it never got, and this folder has, it took for lost.
         """
-        return self.journal is not None and self.position.sequence > 0 and self.position.journal != self.journal.id
+        return self.journal is not None and self.position.sequence > 0 and not self._is_ours
 
     @property
     def held(self) -> int:
         """Up to which number of the journal the database has the blocks."""
-        is_ours = self.journal is None or self.position.journal == self.journal.id
-        return self.position.sequence if is_ours else 0
+        return self.position.sequence if self._is_ours else 0
+
+    @property
+    def _is_ours(self) -> bool:
+        return self.journal is None or self.position.journal in self.journal.ids
 
 
 def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
@@ -134,7 +137,7 @@ async def recover_group(
         holds = durability is Durability.ASYNC
         found = await _open_journal(group, config, state_dir, position, outside, holds=holds)
     else:
-        await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside))
+        await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside.disk))
     if found.recovery is not None:
         _report_journal(group.name, found.recovery, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
@@ -171,7 +174,7 @@ async def _ledger_tail(store: Store, group: InstrumentGroup, most: int, runs: Co
 
 @dataclass(kw_only=True)
 class _InJournal:
-    """What a journal holds; newest: its last blocks; formerly: the id that it had; the rest as in RecoveredGroup."""
+    """What a journal holds; newest: its last blocks; formerly: the ids that it had; the rest as in RecoveredGroup."""
 
     state: DurableState
     states: States
@@ -180,7 +183,7 @@ class _InJournal:
     recovery: JournalRecovery | None = None
     newest: Sequence[ClosedBlock] = ()
     again: Sequence[ClosedBlock] = ()
-    formerly: int = 0
+    formerly: frozenset[int] = frozenset()
 
     @property
     def amount(self) -> Amount:
@@ -213,7 +216,7 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
     """Open the journal, and read what is to be known of it before anything else comes in."""
     recovery = journal.open(position, holds=holds)
     stored, noted = DurableState.decode(position.state), DurableState.decode(recovery.newest_state)
-    leads_on = _leads_on(journal.id, noted, position)
+    leads_on = _leads_on(journal.ids, noted, position)
     if recovery.loose.blocks or not leads_on:
         # It would be taken again with the rest.
         recovery = replace(recovery, held=NO_RECORDS)
@@ -226,12 +229,12 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
     if not leads_on:
         # What it calls settled is so with all the blocks before, and nobody knows of those.
         state = DurableState(stored.sessions, stored.further(claimed).runs)
-    elif position.journal == journal.id and position.sequence >= recovery.state_at:
+    elif position.journal in journal.ids and position.sequence >= recovery.state_at:
         state = stored.after(block for _, block in journal.read(position.sequence, _ALL))
     else:
         noted = DurableState.decode(recovery.state) if recovery.state else stored
         state = noted.after(block for _, block in journal.read(recovery.state_at, _ALL))
-    formerly = journal.id
+    formerly = journal.ids
     if recovery.loose.blocks:
         journal.renew()
     states.begin(state, position)
@@ -249,14 +252,14 @@ def _look_through(journal: Journal, states: States, position: JournalPosition, m
     )
 
 
-def _leads_on(journal: int, noted: DurableState, position: JournalPosition) -> bool:
-    """Whether a journal leads on from where the database is.
+def _leads_on(journals: Collection[int], noted: DurableState, position: JournalPosition) -> bool:
+    """Whether a journal with these ids leads on from where the database is.
 
     It does not where another journal was written from since, or where the database was known to be further: it was put
     back to an older state then, or is another one.
     """
-    if position.journal == journal:
-        return noted.database[0] != journal or noted.database[1] <= position.sequence
+    if position.journal in journals:
+        return noted.database[0] not in journals or noted.database[1] <= position.sequence
     return noted.database == (position.journal, position.sequence)
 
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from daemon.core.outcome import CommandFailed, reason_of
-from daemon.core.outside import Outside
+from daemon.core.outside import Disk
 from daemon.pipeline.intake_log import folder_of, readings_in
 from daemon.pipeline.journal.journal import readings_left
 from schemas.batch import JournalPosition
 
 
-def refuse_turned_off(state_dir: Path, group: str, position: JournalPosition, outside: Outside) -> None:
+def refuse_turned_off(state_dir: Path, group: str, position: JournalPosition, disk: Disk) -> None:
     """See that nothing is left that the database, at this position, lacks.
 
     Raises:
@@ -17,7 +17,7 @@ def refuse_turned_off(state_dir: Path, group: str, position: JournalPosition, ou
     """
     journal, log = state_dir / "journal" / group, folder_of(state_dir, group)
     try:
-        left = {journal: readings_left(journal, position, outside), log: readings_in(log, outside.disk)}
+        left = {journal: readings_left(journal, position, disk), log: readings_in(log, disk)}
     except OSError as error:
         raise CommandFailed(f"the journal under {state_dir} cannot be read: {reason_of(error)}") from None
     what = "; ".join(f"{folder} holds {readings:,} readings" for folder, readings in left.items() if readings)
