@@ -426,10 +426,12 @@ async def test_a_disk_that_fails_costs_only_the_acknowledgement_of_what_is_recei
     assert await stored(store) == keys(*range(1, 41))
 
 
-async def test_a_daemon_that_ended_in_order_leaves_an_empty_log(tmp_path: Path) -> None:
-    """Else a group could not be changed, or taken out, after its end."""
+@pytest.mark.parametrize("risk_ms", [0.0, 60_000.0], ids=["sync", "async"])
+async def test_a_daemon_that_ended_in_order_leaves_an_empty_log(tmp_path: Path, risk_ms: float) -> None:
+    """Else a group could not be changed, or taken out, or its journal turned off, after its end."""
     store = new_store()
     async with living(tmp_path, store) as life:
+        life.pipeline.note_risk(risk_ms)
         column = life.join(Ack.RECEIVED, 1).column
         life.send(column, 0, of_epoch(whole(GROUP, 1)))
         await eventually(lambda: life.pipeline.figures().committed.triggers == 1)
