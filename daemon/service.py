@@ -284,10 +284,16 @@ class Service:
 
     async def _make_pipelines(self, in_store: dict[str, InStore]) -> None:
         recovered = {
-            name: await recover_group(
-                in_store[name], group, self.config, self._state_dir, self.events, outside=self._outside
+            section.name: await recover_group(
+                in_store[section.name],
+                self.groups[section.name],
+                self.config,
+                self._state_dir,
+                self.events,
+                outside=self._outside,
+                durability=durability_of(section, self.config),
             )
-            for name, group in self.groups.items()
+            for section in self.config.groups
         }
         runs = runs_of(recovered.values())
         for section in self.config.groups:

@@ -19,6 +19,7 @@ from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal
 from daemon.pipeline.journal.keeper import JournalKeeper, JournalState
+from daemon.pipeline.journal.segment import NO_RECORDS
 from daemon.pipeline.placing import Placed
 from schemas.batch import ClosedBlock
 from schemas.readings import Array
@@ -50,12 +51,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Revocable:
-    """A block that the database has. until_s: when it is safe there (monotonic, s)."""
+    """A block that the database has. since_s: when it said so (monotonic, s)."""
 
     number: int
     triggers: int
     readings: int
-    until_s: float
+    since_s: float
 
 
 class Backlog:
@@ -64,6 +65,7 @@ class Backlog:
     Args:
         journal: opened; closed with the backlog. None keeps everything in memory, as much as may be.
         recovered: what the journal held at the start and the database lacks, with numbers above `position`.
+        revocable: what it held of what the database has, and may lose again; INDEX.
         position: up to which number the database has the blocks. state: sessions and runs as they are there.
         newest: the same as they are after all that the journal held. states: takes the states after each block, for the
             heads of its segments.
@@ -72,7 +74,8 @@ class Backlog:
             that closed in this process and are not settled, so many of the oldest.
 
     What the database has, and may lose again in a crash for some time, stays in the journal as long; see `hold_for`.
-    lost: what the journal held and could not be read any more.
+    lost: what the journal held and could not be read any more. came_back: what the database had at the start, has lost
+    since, and gets from the journal again.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Backlog:
         states: States,
         clock: Clock,
         recovered: Amount,
+        revocable: Array = NO_RECORDS,
         max_memory: int,
         announcements: Announcements,
         full: Callable[[bool], None],
@@ -95,6 +99,7 @@ class Backlog:
         self.journal_bytes = 0 if self._journal is None else self._journal.state.nbytes
         self.bytes_a_reading = 0.0
         self.lost = Amount()
+        self.came_back = Amount()
         self._journal_room = 0 if self._journal is None else self._journal.state.room
         self.is_full = False
         self.problem: str | None = None if self._journal is None else self._journal.state.problem
@@ -119,9 +124,13 @@ class Backlog:
         self._settled_here = 0  # blocks that closed in this process
         self._recovered_left = recovered.blocks
         self._again_upto = position  # what came again at the start has numbers up to here
-        self._released = position
         self._hold_s = 0.0
-        self._held: deque[_Revocable] = deque()
+        now_s = clock.now().monotonic_ns / 1e9
+        self._held = deque(
+            _Revocable(number, triggers, readings, now_s) for number, _, _, _, triggers, readings in revocable.tolist()
+        )
+        self._held_before_upto = position  # those up to this number were committed by an earlier process
+        self._released = self.held_from - 1
 
     @property
     def first_here(self) -> int:
@@ -276,6 +285,9 @@ class Backlog:
         while self._held and self._held[-1].number > position:
             held = self._held.pop()
             back.change(held.triggers, held.readings, 1)
+            if held.number <= self._held_before_upto:
+                self.came_back.change(held.triggers, held.readings, 1)
+        self._held_before_upto = min(self._held_before_upto, position)
         for amount in (back, self._in_memory):
             self._in_journal.change(amount.triggers, amount.readings, amount.blocks)
         self._memory.clear()
@@ -285,7 +297,7 @@ class Backlog:
         return back
 
     def _hold(self, waiting: Waiting, now: float) -> None:
-        self._held.append(_Revocable(waiting.number, waiting.block.triggers, waiting.readings, now + self._hold_s))
+        self._held.append(_Revocable(waiting.number, waiting.block.triggers, waiting.readings, now))
 
     def _release(self, now: float) -> None:
         """Let go of what is safe in the database, which has just shown that it still has all before this commit.
@@ -293,7 +305,7 @@ class Backlog:
         Time alone does not make it safe: the server may have crashed since, and nobody has asked it.
         """
         last = None
-        while self._held and (self._held[0].until_s <= now or self._journal is None):
+        while self._held and (self._held[0].since_s + self._hold_s <= now or self._journal is None):
             last = self._held.popleft().number
         if last is not None:
             self._released = last

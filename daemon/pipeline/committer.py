@@ -6,7 +6,7 @@ trigger at once. The committer owns batching, retry and backoff; the store only 
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -102,7 +102,7 @@ class Committer:
     placed: see `Placer`.
     superseded: called when the database turns out to be at the position of a journal that this one does not follow.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
-    journal: the id of the journal that numbers are of.
+    journal: the id of the journal that numbers are of. formerly: ids that it had before.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
@@ -124,6 +124,7 @@ class Committer:
         placed: NotePlaced,
         account: JournalPosition | None = None,
         journal: int = 0,
+        formerly: Collection[int] = (),
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -134,7 +135,7 @@ class Committer:
         self.steps = 0
         self.risk_ms = math.inf
         self._recent = Recent()
-        self._journal = journal
+        self._journal, self._formerly = journal, formerly
         self._discards = 0  # of dead letters, that what is under way takes into account
         self._has_lost = False  # the database lost what it acknowledged to this process
         self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
@@ -189,13 +190,11 @@ class Committer:
             except _Discarded:
                 pass  # what of these blocks is not dealt with is taken again
             except CommitsLost as error:
-                try:
-                    await self._go_back(error.position)
-                except StoreError as away:
-                    # It comes to the same place again.
-                    self._note(str(away))
-                    await self._backoff().pause()
+                await self._try_to_go_back(error.position)
             except OtherJournal as error:
+                if error.position.journal in self._formerly:
+                    await self._try_to_go_back(error.position)
+                    continue
                 # Nothing can be committed any more before it is known again what the database has.
                 self._note(str(error))
                 self._superseded(error)
@@ -203,12 +202,21 @@ class Committer:
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)
 
+    async def _try_to_go_back(self, found: JournalPosition) -> None:
+        try:
+            await self._go_back(found)
+        except StoreError as away:
+            # It comes to the same place again.
+            self._note(str(away))
+            await self._backoff().pause()
+
     async def _go_back(self, found: JournalPosition) -> None:
         """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
         is_alone = not found.sequence and len(await self._store.ask(LedgerTail(group=self._group, most=1)))
         was, self._follows = self._acknowledged, None
         self._has_lost = self._has_lost or not is_alone
         to_number = self._backlog.held_from - 1 if is_alone else found.sequence
+        came_back = replace(self._backlog.came_back)
         regained = self._backlog.rewind(to_number, DurableState.decode(was.state if is_alone else found.state))
         for number in [number for number in self._placed_in if number > to_number]:
             placed = self._placed_in.pop(number)
@@ -227,12 +235,14 @@ class Committer:
             triggers=to.triggers - self.counts.triggers,
             readings=to.readings - self.counts.readings,
         )
-        gone = Amount(triggers=max(0, triggers - regained.triggers), readings=max(0, readings - regained.readings))
+        earlier = self._backlog.came_back.less(came_back)
+        mine = regained.less(earlier)
+        gone = Amount(triggers=max(0, triggers - mine.triggers), readings=max(0, readings - mine.readings))
         # What comes again beyond what was lost are dead letters of its blocks, which are left out again.
-        self.counts.dead_triggers -= max(0, regained.triggers - triggers)
-        self.counts.dead_readings -= max(0, regained.readings - readings)
+        self.counts.dead_triggers -= max(0, mine.triggers - triggers)
+        self.counts.dead_readings -= max(0, mine.readings - readings)
         self.lost.change(gone.triggers, gone.readings, gone.blocks)
-        before = was.readings - to.readings - readings
+        before = max(0, was.readings - to.readings - readings - earlier.readings)
         self._announcements.commits_lost(self._durability, regained, gone.readings + before)
 
     def _see_what_was_discarded(self) -> None:

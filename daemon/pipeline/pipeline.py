@@ -96,6 +96,7 @@ class Pipeline:
             states=recovered.states,
             clock=clock,
             recovered=recovered.amount,
+            revocable=recovered.revocable,
             max_memory=_bytes(config.committer.max_waiting_mib),
             announcements=self._announcements,
             full=self._full,
@@ -118,6 +119,7 @@ class Pipeline:
             placed=self._placed,
             account=recovered.position,
             journal=0 if recovered.journal is None else recovered.journal.id,
+            formerly=frozenset() if recovered.journal is None else recovered.journal.ids,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None
@@ -194,6 +196,11 @@ class Pipeline:
         if self._on_settled and self._assembly.receipts.owes_refusals:
             self._report_settled()
 
+    def receive_kept(self, block: Array, origin: Origin, moment: Instant) -> None:
+        """Take readings that the intake's log kept, and may have acknowledged: none of them is refused for room."""
+        self._assembly.receipts.promise(origin)
+        self.receive(block, origin, moment)
+
     def came_beyond(self, session: int, readings: int) -> None:
         """Take note of readings taken by `take_readings_again` with numbers beyond a gap in their session."""
         self._assembly.sessions.came_beyond(session, readings)
@@ -205,8 +212,8 @@ class Pipeline:
             which they are followed until closed blocks have them.
         """
         self._assembly.sessions.doubt(origin)
-        with self._assembly.taking_again():
-            self._handle(self._assembly.take_again(readings, moment, own))
+        self._assembly.receipts.promise(own)
+        self._handle(self._assembly.take_again(readings, moment, own))
 
     def end_taking_again(self) -> None:
         """All that came before the start, or before the database answered, has been taken."""
@@ -365,7 +372,7 @@ class Pipeline:
             assembled=dataclasses.replace(
                 assembly.counts, refused=dict(assembly.counts.refused), aside=dict(assembly.counts.aside)
             ),
-            recovered=self._recovered,
+            recovered=self._recovered.plus(backlog.came_back),
             waiting=backlog.waiting,
             memory_bytes=backlog.memory_bytes,
             journal_bytes=backlog.journal_bytes,

@@ -170,13 +170,16 @@ class SimulatedDaemon:
 
     async def _commit(self, tasks: asyncio.TaskGroup, in_store: InStore, intake: Intake, source: TcpSource) -> None:
         """Go on from what the last life left, and commit until `stop`."""
-        recovered = await recover_group(in_store, self._group, self._config, STATE, self.events, outside=self._outside)
+        durability = Durability.ASYNC if self._settings.risk_ms else Durability.SYNC
+        recovered = await recover_group(
+            in_store, self._group, self._config, STATE, self.events, outside=self._outside, durability=durability
+        )
         pipeline = self.pipeline = Pipeline(
             self._group,
             self._config,
             self._client,
             layout=Layout.ROWS,
-            durability=Durability.ASYNC if self._settings.risk_ms else Durability.SYNC,
+            durability=durability,
             runs=runs_of([recovered]),
             recovered=recovered,
             events=self.events,

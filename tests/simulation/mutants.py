@@ -100,14 +100,14 @@ MUTANTS = (
     Mutant(
         name="trim a journal by the position of another one",
         file="daemon/pipeline/journal/chain.py",
-        text="    held = position.sequence if position is not None and position.journal == journal else 0\n",
+        text="    held = position.sequence if position is not None and position.journal in journals else 0\n",
         to="    held = position.sequence if position is not None else 0\n",
         seed=179,
     ),
     Mutant(
         name="take a journal for history that does not lead on",
         file="daemon/pipeline/recovery/recovery.py",
-        text="    leads_on = _leads_on(journal.id, noted, position)\n",
+        text="    leads_on = _leads_on(journal.ids, noted, position)\n",
         to="    leads_on = True\n",
         seed=10,
     ),

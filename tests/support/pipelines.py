@@ -152,7 +152,13 @@ async def journaling_each(
     events = Events()
     recovered = {
         group.name: await recover_group(
-            await ask_store(store, group, config), group, config, folder, events, outside=REAL
+            await ask_store(store, group, config),
+            group,
+            config,
+            folder,
+            events,
+            outside=REAL,
+            durability=Durability.ASYNC if risk_ms else Durability.SYNC,
         )
         for group in groups
     }

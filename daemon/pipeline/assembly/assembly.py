@@ -102,6 +102,7 @@ class Assembly:
     def let_set_aside(self, may: bool) -> None:
         """Whether the dead letters have room for what is set aside."""
         self._triggers.sets_aside = may
+        self.receipts.refuses_strays = not may
 
     @contextmanager
     def taking_again(self) -> Iterator[None]:

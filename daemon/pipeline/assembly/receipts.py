@@ -25,9 +25,13 @@ dealt with."""
 
 
 class Receipts:
-    """Unsettled readings by connection. Columns and slots grow as needed; a column of -1 means no receipt is wanted."""
+    """Unsettled readings by connection. Columns and slots grow as needed; a column of -1 means no receipt is wanted.
+
+    refuses_strays: stray readings may be refused when they are let go, and are not acknowledged before that.
+    """
 
     def __init__(self, *, fine: int = FINE) -> None:
+        self.refuses_strays = False
         self._slots = np.full((1, 0), SETTLED, np.int64)
         self._blocks = Unsettled(SETTLED, fine)
         self._in_journal = 0  # so many of the oldest closed blocks are on the disk
@@ -35,6 +39,7 @@ class Receipts:
         self._most = np.full(0, SETTLED, np.int64)
         self._kept_after = np.full(0, SETTLED, np.int64)
         self._kept = np.zeros(0, np.int64)
+        self._promised = np.zeros(0, np.int64)  # those below may be acknowledged by that
         self._next = np.full(0, SETTLED, np.int64)
         self._closing = np.full(0, SETTLED, np.int64)  # in blocks that closed in this step
         self._closed = 0
@@ -86,6 +91,18 @@ class Receipts:
     def kept(self, column: int, upto: int) -> None:
         """The log has the readings of a column on the disk up to this number."""
         self._kept[column] = upto
+
+    def promise(self, origin: Origin) -> None:
+        """The log may have acknowledged these readings before they came here."""
+        origin = origin.wanted
+        # Sequences ascend for each column, so the last one assigned is the highest.
+        self._promised[origin.column] = np.maximum(self._promised[origin.column], origin.sequence + 1)
+
+    def are_promised(self, origin: Origin) -> Array:
+        """Which readings the log may have acknowledged before they are settled: bool, shape (n,)."""
+        promised = origin.column >= 0
+        promised[promised] = origin.sequence[promised] < self._promised[origin.column[promised]]
+        return promised
 
     def disconnect(self, column: int) -> None:
         """Take the column back; what that connection sent goes on, but nobody waits for its receipt."""
@@ -220,9 +237,17 @@ class Receipts:
                 np.minimum(not_in_journal[: len(block)], block, out=not_in_journal[: len(block)])
         first = np.where(self._spooled, not_in_journal, first)
         done = np.minimum(np.minimum(first, self._received), self._most)
-        done = np.where(done >= self._kept_after, np.maximum(done, np.minimum(self._kept, self._received)), done)
+        done = np.where(done >= self._kept_after, np.maximum(done, self._kept_upto()), done)
+        self._promised = np.where(done >= self._kept_after, np.maximum(self._promised, done), self._promised)
         self._count_refusals(done)
         return done, self._refused
+
+    def _kept_upto(self) -> Array:
+        """Up to which number the log is enough: int64, shape (columns,)."""
+        kept: Array = np.minimum(self._kept, self._received)
+        if not self.refuses_strays:
+            return kept
+        return np.asarray(np.maximum(np.minimum(kept, self._strays), np.minimum(kept, self._promised)))
 
     def committed_upto(self) -> Array:
         """Up to which number all is committed, or refused, whatever was asked for: int64, shape (columns,)."""
@@ -254,7 +279,7 @@ class Receipts:
             self._received[column] = self._refused[column] = 0
             self._spooled[column] = False
             self._most[column] = self._kept_after[column] = SETTLED
-            self._kept[column] = 0
+            self._kept[column] = self._promised[column] = 0
             self._free.append(column)
         self._leaving = staying
 
@@ -271,6 +296,7 @@ class Receipts:
         self._most = np.pad(self._most, (0, more), constant_values=SETTLED)
         self._kept_after = np.pad(self._kept_after, (0, more), constant_values=SETTLED)
         self._kept = np.pad(self._kept, (0, more))
+        self._promised = np.pad(self._promised, (0, more))
 
     def _make_room(self, slot: int) -> None:
         have = len(self._slots)

@@ -97,7 +97,7 @@ class Triggers:
         """Let readings that can be put nowhere go on with the next closed block, with their run if known, else 0."""
         if not len(block):
             return
-        fits = self._fit_aside(block, run, reason)
+        fits = self._fit_aside(block, origin, run, reason)
         if not fits.all():
             self.refuse("no_room_aside", origin[~fits])
             block, origin = block[fits], origin[fits]
@@ -129,10 +129,15 @@ class Triggers:
         wanted = self.sessions.are_of_any(origin) | self.was_acknowledged
         return np.asarray(wanted & (block["time_ns"] != now.utc_ns))
 
-    def _fit_aside(self, block: Array, run: int, reason: AsideReason) -> Array:
+    def _fit_aside(self, block: Array, origin: Origin, run: int, reason: AsideReason) -> Array:
         """Which readings may be set aside: bool, shape (n,)."""
         if self.was_acknowledged:
             return np.ones(len(block), bool)
+        fits = self.receipts.are_promised(origin)
+        fits[~fits] = self._have_room(block[~fits], run, reason)
+        return fits
+
+    def _have_room(self, block: Array, run: int, reason: AsideReason) -> Array:
         if self.sets_aside:
             return self.unplaced.fits(block, run, reason)
         # What an epoch proves to belong to its trigger goes to the database, and not to the dead letters.

@@ -87,11 +87,11 @@ class _Marks:
         return any(letter.serial <= self._upto[name].get(letter.group, 0) for name in names)
 
 
-def _renamed(found: Found, formerly: int, journal: int) -> Found:
+def _renamed(found: Found, formerly: Collection[int], journal: int) -> Found:
     """What a segment holds, with its journal's new id."""
     if not formerly:
         return found
-    letters = (replace(each, journal=journal) if each.journal == formerly else each for each in found.letters)
+    letters = (replace(each, journal=journal) if each.journal in formerly else each for each in found.letters)
     return replace(found, letters=tuple(letters))
 
 
@@ -151,19 +151,19 @@ class DeadLetters:
         position: JournalPosition = NOWHERE,
         retried: JournalPosition = NOWHERE,
         journal: int | None = None,
-        formerly: int = 0,
+        formerly: Collection[int] = (),
     ) -> list[Found]:
         """Take the folder over from the process before, and `look` through it; only for who holds the state folder.
 
         position: where the database is in the journal. retried: where it is in this folder, if it is this one's id that
         it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
-        from, if it is another than that of `position`; 0 where there is none. formerly: the id that it had until now.
+        from, if it is another than that of `position`; 0 where there is none. formerly: the ids that it had before.
 
         Raises:
             OSError: the folder cannot be used.
         """
         self._journal = position.journal if journal is None else journal
-        self._passed = position.sequence if position.journal in (self._journal, formerly) else 0
+        self._passed = position.sequence if position.journal in (self._journal, *formerly) else 0
         paths = paths_in(self._disk, self._folder, ENDING)
         if paths:
             # The process before may have been killed before it had synced what it wrote last: that is on the disk by
@@ -171,7 +171,7 @@ class DeadLetters:
             self._disk.replace(paths[-1], self._disk.read(paths[-1], 0, self._disk.size(paths[-1])))
         return self.look(retried=retried, formerly=formerly)
 
-    def look(self, *, retried: JournalPosition = NOWHERE, formerly: int = 0) -> list[Found]:
+    def look(self, *, retried: JournalPosition = NOWHERE, formerly: Collection[int] = ()) -> list[Found]:
         """Look through the folder, which another process may write to; return what cannot be read in whole.
 
         It writes nothing: a running daemon holds the file that it writes to open, whatever takes its name.

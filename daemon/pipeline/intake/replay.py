@@ -86,7 +86,7 @@ class Replay:
         if again.any():
             self._take_by_itself(readings[again], origin[again], moment)
         if is_new.any():
-            self._pipeline.receive(readings[is_new], origin[is_new], moment)
+            self._pipeline.receive_kept(readings[is_new], origin[is_new], moment)
 
     def _note(self, runs: Array, come: Array) -> None:
         for reached, (session, first, count, _) in zip(come.tolist(), runs.tolist(), strict=True):

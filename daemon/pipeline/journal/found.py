@@ -30,6 +30,14 @@ class Amount:
             readings=self.readings + other.readings,
         )
 
+    def less(self, other: "Amount") -> "Amount":
+        """What is left without the other."""
+        return Amount(
+            blocks=self.blocks - other.blocks,
+            triggers=self.triggers - other.triggers,
+            readings=self.readings - other.readings,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
@@ -44,7 +52,8 @@ class Foreign:
 class JournalRecovery:
     """What was found at the start.
 
-    amount: what the database lacks. damages: what could not be read, and is set aside in `copies`.
+    amount: what the database lacks. held: what it has, and is kept all the same; INDEX. damages: what could not be
+    read, and is set aside in `copies`.
     loose: whole records behind a hole: what they follow, from one number to another (`hole`), is lost. foreign:
     segments of other journals. Both are left where they are; see `read_loose` and `read_foreign`.
     state: what the head of the newest segment of the history holds; with the blocks above `state_at` it is how things
@@ -53,6 +62,7 @@ class JournalRecovery:
     """
 
     amount: Amount
+    held: Array
     damages: tuple[Damage, ...]
     copies: tuple[Path, ...]
     loose: Amount

@@ -2,7 +2,8 @@
 
 Blocks are numbered in the order in which they closed, in ascending order and never twice, and a number that was ever
 handed out is not handed out again: up to which number the database has them says which are still to be committed. Such
-a position counts for the journal alone whose id it names.
+a position counts for the journal alone whose id it names. The id is another one after each start, and the journal knows
+those that it had: where a copy of its folder was written to meanwhile, the position names an id that it never had.
 
 Everything here blocks, and is called from one thread at a time; the event loop uses `keeper`.
 """
@@ -16,24 +17,27 @@ import numpy as np
 
 from backends.columns.filling import readings_in
 from backends.folder_lock import FolderInUse
-from daemon.core.outside import Lock, Outside
+from daemon.core.outside import Disk, Lock, Outside
 from daemon.core.outside.disk import Buffer
 from daemon.pipeline.journal.chain import Chain, follow
-from daemon.pipeline.journal.format import encode, group_checksum, segment_head
+from daemon.pipeline.journal.format import Head, counted, encode, group_checksum, segment_head
 from daemon.pipeline.journal.found import JournalRecovery, amount_of, foreign, journal_of
-from daemon.pipeline.journal.identity import Identity
+from daemon.pipeline.journal.identity import Identity, read_ids
 from daemon.pipeline.journal.sealed import Sealed, SealedSegment, size_of
 from daemon.pipeline.journal.segment import (
     ENDING,
     INDEX,
+    NO_RECORDS,
     Damage,
     Scan,
     SegmentWriter,
+    head_of,
     make_folder,
     path_of,
     paths_in,
     scan,
     set_aside,
+    whole_records,
 )
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array, InstrumentGroup
@@ -90,11 +94,17 @@ class Journal:
         self._last = 0  # the last number that was written, or that the database has
         self._synced = 0
         self._lock: Lock | None = None
+        self._held = 0  # what was found up to this number, the database has
 
     @property
     def id(self) -> int:
-        """Which journal a position belongs to; not 0 once it is open."""
+        """Which journal a position belongs to that is written from now on; not 0 once it is open."""
         return self._identity.id
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """The id, and those that it had before: positions under these are its own."""
+        return self._identity.ids
 
     @property
     def nbytes(self) -> int:
@@ -125,11 +135,12 @@ class Journal:
 
     # --- opening ------------------------------------------------------------------------------------------------
 
-    def open(self, position: JournalPosition | None) -> JournalRecovery:
+    def open(self, position: JournalPosition | None, *, holds: bool = False) -> JournalRecovery:
         """Take the folder, look through its segments, and set aside what is damaged.
 
         position: where the database is. If that is the position of this journal, it has the blocks up to there, and
         they go; the position of another one says nothing. None if the database could not be asked.
+        holds: leave what the database has until `trim`: it may lose that again.
 
         Raises:
             JournalError: another process has the journal, or it holds readings of a group laid out otherwise.
@@ -138,7 +149,7 @@ class Journal:
         make_folder(self._disk, self._folder)
         self._take_lock()
         try:
-            return self._recover(position)
+            return self._recover(position, holds=holds)
         except BaseException:
             self._release()
             raise
@@ -156,20 +167,24 @@ class Journal:
                 f"{self._folder} is used by another daemon; stop it, or set another `state_dir`"
             ) from None
 
-    def _recover(self, position: JournalPosition | None) -> JournalRecovery:
+    def _recover(self, position: JournalPosition | None, *, holds: bool) -> JournalRecovery:
         self._identity.load()
-        self._identity.choose()
         found = self._scan()
         damages = [damage for each in found for damage in each.damages]
         copies = [set_aside(self._disk, self._folder, damage) for damage in damages]
-        own = [each for each in found if each.head is not None and each.head.journal == self.id]
+        ids = self._identity.ids
+        own = [each for each in found if journal_of(each) in ids]
+        self._identity.succeed({journal_of(each) for each in own} | {0 if position is None else position.journal})
         self._foreign = [each for each in found if each not in own and (each.head is not None or len(each.records))]
-        chain = follow(own, self.id, position)
+        chain = follow(own, ids, position)
         self._last = chain.reach
         self._number(found, position)
-        self._take_over(found, own, chain)
+        held = chain.held if holds else [records[:0] for records in chain.held]
+        self._held = max((int(records["sequence"].max(initial=0)) for records in held), default=0)
+        self._take_over(found, own, chain, held)
         return JournalRecovery(
             amount=amount_of(chain.whole),
+            held=np.concatenate([NO_RECORDS, *held]),
             damages=tuple(damages),
             copies=tuple(copies),
             loose=amount_of(chain.loose),
@@ -205,9 +220,10 @@ class Journal:
         self.next = max(self._identity.next, *(number + 1 for number in (held, *numbers)))
         self._identity.take(self.next)
 
-    def _take_over(self, found: Sequence[Scan], own: Sequence[Scan], chain: Chain) -> None:
+    def _take_over(self, found: Sequence[Scan], own: Sequence[Scan], chain: Chain, held: Sequence[Array]) -> None:
         kept = {each.path for each in self._foreign}
-        for each, whole, loose in zip(own, chain.whole, chain.loose, strict=True):
+        for each, has, lacks, loose in zip(own, held, chain.whole, chain.loose, strict=True):
+            whole = np.concatenate([has, lacks])
             if len(whole) or len(loose):
                 kept.add(each.path)
                 head = self._disk.read(each.path, 0, each.head.nbytes if each.head else 0)
@@ -365,13 +381,16 @@ class Journal:
         return found
 
     def read_last(self, triggers: int) -> tuple[list[ClosedBlock], bool]:
-        """Read the last blocks, as many as hold so many triggers, in order; raises OSError as `read`.
+        """Read the last blocks that the database lacked, as many as hold so many triggers, in order.
 
         Returns them, and whether these are all.
+
+        Raises:
+            OSError: as `read`.
         """
         wanted: list[tuple[Path, list[int]]] = []
         left = triggers
-        in_order = list(self._in_order())
+        in_order = [(path, records[records["sequence"] > self._held]) for path, records in self._in_order()]
         for path, records in reversed(in_order):
             for record in records[::-1].tolist():
                 if left <= 0:
@@ -406,7 +425,7 @@ class Journal:
     # --- what is not this journal's history ---------------------------------------------------------------------
 
     def renew(self) -> None:
-        """Take another id: to a later start all that was found here is another journal's, until it is dropped.
+        """Take another id, and forget the former: to a later start all that was found is another journal's.
 
         What is loose goes through assembly again under higher numbers: a position at these must not count for it.
 
@@ -418,6 +437,10 @@ class Journal:
     def loosen(self) -> None:
         """Take all that was found for loose: it is not certain that it leads on from where the database is."""
         self._sealed.loosen()
+
+    def drop_held(self) -> None:
+        """Let go of what was found of what the database has; raises OSError."""
+        self._sealed.trim(self._held)
 
     def read_loose(self) -> Iterator[ClosedBlock]:
         """Read the blocks behind a hole, in order; raises OSError."""
@@ -433,7 +456,7 @@ class Journal:
 
     def read_foreign(self) -> Iterator[ClosedBlock]:
         """Read the blocks of other journals, each journal's in order; raises OSError."""
-        for each in sorted(self._foreign, key=journal_of):
+        for each in self._foreign:
             yield from self._sealed.read_each(each.path, each.records)
 
     def drop_foreign(self) -> None:
@@ -464,3 +487,22 @@ class Journal:
                 self._seal()
             self._sealed.close()
             self._release()
+
+
+def held_by(folder: Path, head: Head | None, position: JournalPosition, disk: Disk) -> int:
+    """Up to which number a database at this position has the records of a segment with this head; raises OSError."""
+    identity, _, *former = read_ids(folder, disk) or (0, 0)
+    ids = {identity, *former}
+    return position.sequence if head is not None and head.journal in ids and position.journal in ids else 0
+
+
+def readings_left(folder: Path, position: JournalPosition, disk: Disk) -> int:
+    """How many readings a journal that nobody has open holds beyond this position; raises OSError."""
+    left = 0
+    for path in paths_in(disk, folder):
+        with disk.open_view(path) as view, memoryview(view) as data:
+            held = held_by(folder, head_of(data), position, disk)
+            for header, _, body in whole_records(view, data, 0):
+                if header.sequence > held:
+                    left += sum(counted(data[body : body + header.length])[1:])
+    return left

@@ -213,7 +213,7 @@ class JournalKeeper:
             self._is_write_due, self._is_writing = False, True
         self._trim(trim_to, now_s)
         self._write(first, blocks, now_s, is_last=is_ended)
-        self._sync(now_s)
+        self._sync(now_s, is_last=is_ended)
         self._report()
         for after, most_bytes, future in reads:
             self._answer(future, after, most_bytes)
@@ -274,11 +274,11 @@ class JournalKeeper:
         room = min(self._journal.room, TOGETHER)
         return blocks[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= room, sizes)))]
 
-    def _sync(self, now_s: float) -> None:
+    def _sync(self, now_s: float, *, is_last: bool) -> None:
         if self._journal.is_durable:
             self._sync_at = math.inf
             self._syncing.succeeded()
-        elif now_s >= self._syncing.not_before_s and (self._syncs_at_once or now_s >= self._sync_at):
+        elif is_last or (now_s >= self._syncing.not_before_s and (self._syncs_at_once or now_s >= self._sync_at)):
             try:
                 self._synced = self._journal.sync()
             except OSError as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery
+from daemon.pipeline.journal.segment import NO_RECORDS
 from daemon.pipeline.placing import to_place
 from daemon.pipeline.recovery.history import heard_last, history_of
-from schemas.batch import Aside, ClosedBlock, JournalPosition, Stream
+from daemon.pipeline.recovery.turned_off import refuse_turned_off
+from schemas.batch import Aside, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import Config
 from schemas.ledger import own_rows
 from schemas.queries import LedgerTail
@@ -42,7 +45,8 @@ class RecoveredGroup:
     rows: ledger rows of the newest runs, ascending; history: those of them that nothing revises which is not among
     them. is_whole: whether these are all of their runs, or of the last triggers.
     position: up to where the database has it. journal, dead_letters: opened; no journal where none is kept. amount:
-    what the journal has and the database lacks. again:
+    what the journal has and the database lacks. revocable: what the journal has, and the database too, which may lose
+    it again; as `Journal` says. again:
     closed blocks that are no history of it; their readings go through assembly again. letters: readings that
     are dead letters, or are to become some with what the journal has beyond the position; record dtype, shape (n,).
     placing: what is set aside there to be placed.
@@ -58,6 +62,7 @@ class RecoveredGroup:
     dead_letters: DeadLetters
     history: Array
     is_whole: bool = True
+    revocable: Array = field(default_factory=lambda: NO_RECORDS)
     again: Sequence[ClosedBlock] = ()
     letters: Array | None = None
     placing: Aside | None = None
@@ -69,17 +74,20 @@ class RecoveredGroup:
 
     @property
     def was_elsewhere(self) -> bool:
-        """Whether a daemon with another state folder wrote to the database last.
+        """Whether a daemon with another state folder, or one without a journal, wrote to the database last.
 
         What of a sender it never got, and this folder has, it took for lost.
         """
-        return self.journal is not None and self.position.journal not in (0, self.journal.id)
+        return self.journal is not None and self.position.sequence > 0 and not self._is_ours
 
     @property
     def held(self) -> int:
         """Up to which number of the journal the database has the blocks."""
-        is_ours = self.journal is None or self.position.journal == self.journal.id
-        return self.position.sequence if is_ours else 0
+        return self.position.sequence if self._is_ours else 0
+
+    @property
+    def _is_ours(self) -> bool:
+        return self.journal is None or self.position.journal in self.journal.ids
 
 
 def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
@@ -127,17 +135,23 @@ async def recover_group(
     events: Events,
     *,
     outside: Outside,
+    durability: Durability = Durability.SYNC,
 ) -> RecoveredGroup:
     """Open the journal and the dead letters, and report what was found.
 
+    durability: of what the database has; while it may lose something of that, the journal keeps it.
+
     Raises:
-        CommandFailed: the journal, or the dead letters, cannot be used.
+        CommandFailed: the journal, or the dead letters, cannot be used, or one that holds something is turned off.
     """
     most = config.assembly.window
     position, stored = in_store.position, in_store.state
     found = _InJournal(state=stored, states=States(stored, position))
     if config.journal.max_mib:
-        found = await _open_journal(group, config, state_dir, in_store, outside)
+        holds = durability is Durability.ASYNC
+        found = await _open_journal(group, config, state_dir, in_store, outside, holds=holds)
+    else:
+        await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside.disk))
     if found.recovery is not None:
         _report_journal(group.name, found.recovery, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
@@ -156,6 +170,7 @@ async def recover_group(
         journal=found.journal,
         amount=found.amount,
         dead_letters=dead_letters,
+        revocable=NO_RECORDS if found.recovery is None else found.recovery.held,
         again=found.again,
         letters=_readings_in(letters, found.newest, group),
         placing=Aside.joined([block.aside[to_place(block)] for block in found.newest if block.aside is not None]),
@@ -183,7 +198,7 @@ async def _ledger_tail(store: Store, group: InstrumentGroup, most: int, runs: Co
 class _InJournal:
     """What a journal holds.
 
-    newest: its last blocks; is_whole: whether these are all. formerly: the id that it had. The rest as in
+    newest: its last blocks; is_whole: whether these are all. formerly: the ids that it had. The rest as in
     RecoveredGroup.
     """
 
@@ -195,7 +210,7 @@ class _InJournal:
     newest: Sequence[ClosedBlock] = ()
     is_whole: bool = True
     again: Sequence[ClosedBlock] = ()
-    formerly: int = 0
+    formerly: frozenset[int] = frozenset()
 
     @property
     def amount(self) -> Amount:
@@ -204,7 +219,7 @@ class _InJournal:
 
 
 async def _open_journal(
-    group: InstrumentGroup, config: Config, state_dir: Path, in_store: InStore, outside: Outside
+    group: InstrumentGroup, config: Config, state_dir: Path, in_store: InStore, outside: Outside, *, holds: bool
 ) -> _InJournal:
     states = States()
     journal = Journal(
@@ -216,22 +231,27 @@ async def _open_journal(
         state=states.before,
     )
     try:
-        return await outside.workers.call(_look_through, journal, states, in_store, config.assembly.window)
+        look = partial(_look_through, journal, states, in_store, config.assembly.window, holds=holds)
+        return await outside.workers.call(look)
     except JournalError as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
         raise CommandFailed(f"the journal under {state_dir} cannot be used: {reason_of(error)}") from None
 
 
-def _look_through(journal: Journal, states: States, in_store: InStore, most: int) -> _InJournal:
+def _look_through(journal: Journal, states: States, in_store: InStore, most: int, *, holds: bool) -> _InJournal:
     """Open the journal, and read what is to be known of it before anything else comes in."""
     position, stored = in_store.position, in_store.state
-    recovery = journal.open(position)
+    recovery = journal.open(position, holds=holds)
     noted = DurableState.decode(recovery.newest_state)
-    leads_on = _leads_on(journal.id, noted, position)
+    leads_on = _leads_on(journal.ids, noted, position)
     state = _state_after(journal, recovery, in_store) if leads_on else stored
     # Another daemon may have given a run, in other groups, that the blocks here have for another epoch.
     leads_on = leads_on and not state.disputed(in_store.others) - stored.runs.keys()
+    if recovery.loose.blocks or not leads_on:
+        # It would be taken again with the rest.
+        recovery = replace(recovery, held=NO_RECORDS)
+        journal.drop_held()
     if recovery.amount.blocks and not leads_on:
         recovery = replace(recovery, amount=Amount(), loose=recovery.amount.plus(recovery.loose))
         journal.loosen()
@@ -240,7 +260,7 @@ def _look_through(journal: Journal, states: States, in_store: InStore, most: int
     if not leads_on:
         # What it calls settled is so with all the blocks before, and nobody knows of those.
         state = DurableState(stored.sessions, stored.further(claimed, in_store.others).runs)
-    formerly = journal.id
+    formerly = journal.ids
     if recovery.loose.blocks:
         journal.renew()
     states.begin(state, position)
@@ -262,20 +282,20 @@ def _look_through(journal: Journal, states: States, in_store: InStore, most: int
 def _state_after(journal: Journal, recovery: JournalRecovery, in_store: InStore) -> DurableState:
     """The state after the blocks of a journal that leads on."""
     stored, position = in_store.state, in_store.position
-    if position.journal == journal.id and position.sequence >= recovery.state_at:
+    if position.journal in journal.ids and position.sequence >= recovery.state_at:
         return stored.after(block for _, block in journal.read(position.sequence, _ALL))
     noted = DurableState.decode(recovery.state) if recovery.state else stored
     return noted.after(block for _, block in journal.read(recovery.state_at, _ALL))
 
 
-def _leads_on(journal: int, noted: DurableState, position: JournalPosition) -> bool:
-    """Whether a journal leads on from where the database is.
+def _leads_on(journals: Collection[int], noted: DurableState, position: JournalPosition) -> bool:
+    """Whether a journal with these ids leads on from where the database is.
 
     It does not where another journal was written from since, or where the database was known to be further: it was put
     back to an older state then, or is another one.
     """
-    if position.journal == journal:
-        return noted.database[0] != journal or noted.database[1] <= position.sequence
+    if position.journal in journals:
+        return noted.database[0] not in journals or noted.database[1] <= position.sequence
     return noted.database == (position.journal, position.sequence)
 
 

@@ -14,6 +14,7 @@ from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside, SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.journal.journal import held_by
 from daemon.pipeline.journal.segment import paths_in, scan
 from daemon.tools.reconcile.verdicts import Findings
 from schemas.api.status import GroupStatus, Status
@@ -144,8 +145,7 @@ def waiting_in(folder: Path, position: JournalPosition) -> Amount:
     try:
         for path in paths_in(DISK, folder):
             found = scan(DISK, path)
-            is_ours = found.head is not None and found.head.journal == position.journal
-            waiting = found.records[found.records["sequence"] > (position.sequence if is_ours else 0)]
+            waiting = found.records[found.records["sequence"] > held_by(folder, found.head, position, DISK)]
             amount.change(int(waiting["triggers"].sum()), int(waiting["readings"].sum()), len(waiting))
     except OSError as error:
         raise CommandFailed(f"the journal in {folder} cannot be read: {reason_of(error)}") from None

@@ -27,7 +27,7 @@ from schemas.readings import Array
 from schemas.readings import join as joined_blocks
 from schemas.wire import Ack, ProtocolError
 from tests.support.disks import REAL
-from tests.support.pipelines import FOREVER, eventually
+from tests.support.pipelines import FOREVER, eventually, journaling
 from tests.support.readings import make_block, make_group, whole
 
 GROUP = make_group()
@@ -298,6 +298,24 @@ async def test_what_another_daemon_took_for_lost_is_stored(tmp_path: Path, is_ki
     assert await stored(store) == keys(*range(1, 5 if is_killed else 4))
 
 
+async def test_what_a_daemon_without_a_journal_took_for_lost_is_stored(tmp_path: Path) -> None:
+    """Its position names no journal, and was taken for that of a database that nobody wrote to."""
+    store, records = new_store(), of_epoch(whole(GROUP, 1, 2, 3, 4))
+    async with living(tmp_path / "a") as life:
+        column = life.join(Ack.RECEIVED, 1).column
+        life.send(column, 0, records[:10])
+        await life.acknowledged(column, 10)
+    async with journaling(store, GROUP, tmp_path / "b", journal={"max_mib": 0}) as pipeline:
+        column = pipeline.connect(spooled=False, session=1, first=10).column
+        pipeline.receive(records[10:15].copy(), Origin.of(column, 10, 5))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
+    async with living(tmp_path / "a", store) as life:
+        life.send(life.join(Ack.RECEIVED, 1, 15).column, 15, records[15:])
+        await life.until_empty()
+        await eventually(lambda: not life.pipeline.waiting.blocks)
+    assert await stored(store) == keys(1, 2, 3, 4)
+
+
 async def test_a_sender_amid_what_is_settled_already_goes_on_behind_it(tmp_path: Path) -> None:
     """What it sent after the switch was taken once more, and its session went back."""
     store, records = new_store(), whole(GROUP, *range(1, 7))  # without an epoch nothing but numbers tells a double
@@ -408,12 +426,79 @@ async def test_a_disk_that_fails_costs_only_the_acknowledgement_of_what_is_recei
     assert await stored(store) == keys(*range(1, 41))
 
 
-async def test_a_daemon_that_ended_in_order_leaves_an_empty_log(tmp_path: Path) -> None:
-    """Else a group could not be changed, or taken out, after its end."""
+@pytest.mark.parametrize("risk_ms", [0.0, 60_000.0], ids=["sync", "async"])
+async def test_a_daemon_that_ended_in_order_leaves_an_empty_log(tmp_path: Path, risk_ms: float) -> None:
+    """Else a group could not be changed, or taken out, or its journal turned off, after its end."""
     store = new_store()
     async with living(tmp_path, store) as life:
+        life.pipeline.note_risk(risk_ms)
         column = life.join(Ack.RECEIVED, 1).column
         life.send(column, 0, of_epoch(whole(GROUP, 1)))
         await eventually(lambda: life.pipeline.figures().committed.triggers == 1)
         await eventually(lambda: life.intake.log_state.synced > 1)
     assert readings_in(folder_of(tmp_path, "bpm"), REAL.disk) == 0
+
+
+# --- what is acknowledged is not refused ----------------------------------------------------------------------------
+
+
+def stuck(count: int) -> Array:
+    """Readings of an instrument whose counter is stuck."""
+    block = of_epoch(make_block(GROUP, [(3, 1)] * count))
+    block["time_ns"] += np.arange(count) * 10_000_000
+    return block
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["in a second", "without room"])
+async def test_what_was_acknowledged_before_the_database_answered_is_not_refused(tmp_path: Path, is_full: bool) -> None:
+    """Half a minute of a stuck counter met the limit of a second when it went through."""
+    async with living(tmp_path) as life:
+        column = life.join(Ack.RECEIVED, 1).column
+        life.send(column, 0, of_epoch(whole(GROUP, 3)))
+        life.send(column, 5, stuck(3000))
+        await life.acknowledged(column, 3005)
+        catch_up = life.intake.catch_up
+
+        async def without_room(pipeline: Pipeline) -> None:
+            pipeline._assembly.let_set_aside(not is_full)
+            await catch_up(pipeline)
+
+        life.intake.catch_up = without_room
+        await life.meet(new_store())
+        await life.until_empty()
+        await eventually(lambda: not life.pipeline.waiting.blocks)
+        figures = life.pipeline.figures()
+        assert figures.refused == {}
+        assert figures.committed.readings + figures.letters_aside == 3005
+
+
+def far_ahead(count: int) -> Array:
+    return of_epoch(make_block(GROUP, [(10**9 + k, 1) for k in range(count)]))
+
+
+async def test_strays_that_the_log_acknowledged_are_not_refused_when_they_are_let_go(tmp_path: Path) -> None:
+    async with living(tmp_path, new_store()) as life:
+        column = life.join(Ack.RECEIVED, 1).column
+        life.send(column, 0, of_epoch(whole(GROUP, *range(20))))
+        life.send(column, 100, far_ahead(2500))
+        await life.acknowledged(column, 2600)
+        assert life.pipeline._assembly.held == 2500
+        life.intake.disconnect(column)
+        life.join(Ack.COMMITTED, 1, 2600)  # whatever it asks for then
+        await eventually(lambda: life.pipeline.figures().aside == {"ahead": 2500})
+        assert life.pipeline.figures().refused == {}
+
+
+async def test_strays_are_acknowledged_when_they_are_let_go_while_nothing_can_be_set_aside(tmp_path: Path) -> None:
+    async with living(tmp_path, new_store()) as life:
+        column = life.join(Ack.RECEIVED, 1).column
+        life.send(column, 0, of_epoch(whole(GROUP, *range(20))))
+        life.send(column, 100, far_ahead(10))
+        await eventually(lambda: life.done(column) == 110)
+        life.pipeline._assembly.let_set_aside(False)
+        life.send(column, 110, far_ahead(10))
+        await eventually(lambda: life.intake.log_state.synced == life.intake._keeper.next - 1)
+        assert life.intake.acknowledged()[0][column] == 110
+        await eventually(lambda: life.done(column) == 120)
+        assert life.intake.acknowledged()[1][column] == 10
+        assert life.pipeline.figures().aside == {"ahead": 10}

@@ -1,12 +1,14 @@
 """What an earlier daemon left: the journal's own history, what is behind a hole in it, and other journals."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import daemon.pipeline.journal.identity as identity_module
 from daemon.core.outside import SystemDisk
 from daemon.pipeline.journal import Journal, JournalRecovery
 from daemon.pipeline.journal.segment import scan
@@ -49,13 +51,14 @@ def all_same(found: list[ClosedBlock], *numbers: int) -> bool:
 # --- whose positions and whose segments they are ------------------------------------------------------------------
 
 
-def test_a_folder_has_an_id_that_stays(tmp_path: Path) -> None:
+def test_each_start_has_an_id_of_its_own_and_knows_those_before(tmp_path: Path) -> None:
     journal, _ = filled(tmp_path / "a", 1)
     other, _ = filled(tmp_path / "b", 1)
     assert 0 < journal < 2**63
     assert journal != other
     with opened(tmp_path / "a") as again:
-        assert again.id == journal
+        assert again.id != journal
+        assert again.ids == {journal, again.id}
     (path,) = segments(tmp_path / "a")
     head = scan(DISK, path).head
     assert head is not None
@@ -98,6 +101,81 @@ def test_the_segments_of_another_journal_are_left_alone_until_they_are_dropped(t
     journal, recovered = reopened(tmp_path / "mine", held)
     assert recovered.foreign == ()
     journal.close()
+
+
+@pytest.mark.parametrize("most", [1, 256])
+def test_ids_are_known_for_as_long_as_anything_is_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(identity_module, "FORMER_MOST", most)
+    held, first = filled(tmp_path, 1, 2)
+    written, _ = filled(tmp_path, 3)
+    position = JournalPosition(sequence=first, journal=held)
+    for _ in range(5):
+        journal, recovered = reopened(tmp_path, position)
+        assert (recovered.amount.blocks, recovered.loose.blocks, recovered.foreign) == (2, 0, ())
+        journal.close()
+    assert {held, written} < journal.ids
+    assert len(journal.ids) == (4 if most == 1 else 7)
+
+
+def test_a_copy_of_the_folder_has_another_id(tmp_path: Path) -> None:
+    before, first = filled(tmp_path / "here", 1, 2)
+    shutil.copytree(tmp_path / "here", tmp_path / "copy")
+    copied, last = filled(tmp_path / "copy", 3)
+    with opened(tmp_path / "here") as journal:
+        journal.append([block_of(4)])
+    journal, recovered = reopened(tmp_path / "here", JournalPosition(sequence=last, journal=copied))
+    assert copied not in journal.ids
+    assert before in journal.ids
+    assert recovered.amount.blocks == 3  # nothing of it is trimmed
+    journal.close()
+    journal, recovered = reopened(tmp_path / "copy", JournalPosition(sequence=first, journal=before))
+    assert recovered.amount.blocks == 2
+    journal.close()
+
+
+def test_a_start_that_fails_at_any_moment_leaves_the_journal_to_the_next(tmp_path: Path) -> None:
+    """A start makes known a new id; nothing was committed under it, and those before are known."""
+    journal, first = filled(tmp_path / "0", 1, 2, 3)
+    position = JournalPosition(sequence=first, journal=journal)
+    for life in range(40):
+        folder = tmp_path / str(life)
+        shutil.copytree(folder, tmp_path / str(life + 1))
+        disk = FailsFrom(life)
+        try:
+            Journal(folder, GROUP, replace(REAL, disk=disk), **ROOMY).open(position)
+        except OSError:
+            again, recovered = reopened(folder, position)
+            assert (recovered.amount.blocks, recovered.loose.blocks, recovered.foreign) == (2, 0, ())
+            again.close()
+        else:
+            return
+    pytest.fail("it opens with no disk that fails")
+
+
+class FailsFrom(SystemDisk):
+    """A disk of which nothing can be changed from one moment on. left: changes until then."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def _change(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise OSError(5, "input/output error")
+
+    def replace(self, path: Path, data: bytes) -> None:
+        self._change()
+        super().replace(path, data)
+
+    def remove(self, path: Path) -> None:
+        self._change()
+        super().remove(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._change()
+        super().sync_folder(folder)
 
 
 def test_a_folder_that_lost_its_id_gets_a_new_one(tmp_path: Path) -> None:
