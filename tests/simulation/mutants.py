@@ -296,8 +296,8 @@ MUTANTS = (
     Mutant(
         name="take a crate far behind for a restart",
         file="daemon/pipeline/assembly/progress.py",
-        text=' & (block["time_ns"] > self._time_ns[block["instrument"]]))\n',
-        to=")\n",
+        text='        is_later = block["time_ns"] > self._time_ns[instruments]\n',
+        to="        is_later = np.ones(len(block), bool)\n",
         plan="far-behind-without-an-epoch",
     ),
     Mutant(

@@ -16,7 +16,7 @@ from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.runs import Runs
 from daemon.pipeline.assembly.sessions import Sessions
-from daemon.pipeline.assembly.strays import Move, Strays
+from daemon.pipeline.assembly.strays import Move, Stray, Strays
 from daemon.pipeline.assembly.triggers import AssemblyCounts, Triggers
 from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array, InstrumentGroup, join
@@ -441,8 +441,10 @@ class Assembly:
         )
         if verdict is None:
             return None
+        released = strays.release(now.monotonic_ns)
         if verdict.move is Move.RESTART:
             self._armed_until_ns = 0
+            released = self._keep_behind(run, verdict.started_ns, released, now, out)
             self._triggers.close(self._triggers.pool.of_run(run.run), now, out)
             self._triggers.tell_counts(now, out, every=True)
             self._close_before(now, out)
@@ -452,9 +454,20 @@ class Assembly:
         if verdict.move is not Move.JUMP and strays is self._strays:
             run.started_ns = verdict.started_ns
         run.progress.front = verdict.front
-        for block, origin in strays.release(now.monotonic_ns):
+        for block, origin in released:
             self._triggers.accept_near(run, block, origin, now, out)
         return run
+
+    def _keep_behind(
+        self, run: OpenRun, started_ns: int, strays: list[Stray], now: Instant, out: list[ClosedBlock]
+    ) -> list[Stray]:
+        """Let strays go to the run that ends if they were on their way for long; return the others."""
+        left = []
+        for block, origin in strays:
+            behind = run.progress.is_behind(block, started_ns)
+            self._triggers.accept_near(run, block[behind], origin[behind], now, out)
+            left.append((block[~behind], origin[~behind]))
+        return left
 
     def _voters(self, run: OpenRun, strays: Strays, now: Instant, *, expired: bool) -> int:
         """How many instruments have a say in where the run is; more than half of them can move it."""

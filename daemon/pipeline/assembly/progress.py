@@ -72,19 +72,27 @@ class Progress:
         return np.asarray(triggers < self._low)
 
     def fell_back(self, block: Array) -> Array:
-        """Which readings have no higher number than the front, and were taken after the last of their instrument.
+        """Which readings have no higher number than the last of their instrument, and were taken later: bool, (n,).
 
-        What was taken before that was on its way for long. Returns bool, shape (n,).
+        What lies behind the front and is no such reading was on its way for long.
         """
-        return np.asarray((block["trigger"] <= self.front) & (block["time_ns"] > self._time_ns[block["instrument"]]))
+        triggers, instruments = block["trigger"], block["instrument"]
+        is_later = block["time_ns"] > self._time_ns[instruments]
+        return np.asarray(is_later & (triggers <= self._trigger[instruments]))
+
+    def is_behind(self, block: Array, started_ns: int) -> Array:
+        """Which readings belong to this run and not to one that began then: bool, shape (n,).
+
+        A slow clock proves nothing of an instrument whose numbers fell back.
+        """
+        is_earlier = (block["trigger"] <= self.front) & (block["time_ns"] < started_ns)
+        return np.asarray(is_earlier & ~self.fell_back(block))
 
     def is_stray(self, block: Array) -> Array:
         """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""
         if self.front is None:
             return np.ones(len(block), bool)
-        triggers, instruments = block["trigger"], block["instrument"]
-        back = (triggers <= self._trigger[instruments]) & (block["time_ns"] > self._time_ns[instruments])
-        return np.asarray(back | self.is_far(triggers))
+        return np.asarray(self.fell_back(block) | self.is_far(block["trigger"]))
 
     def advance(self, triggers: Array, times: Array, present: Array, monotonic_ns: int) -> None:
         """Follow closed triggers, ascending: int64 (t,), times int64 (t, instruments), present bool of that shape."""

@@ -16,6 +16,9 @@ from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.progress import ONE_MOMENT_NS, Progress
 from schemas.readings import Array, join
 
+Stray = tuple[Array, Origin]
+"""Readings that came together, and where from."""
+
 HELD_OF_AN_INSTRUMENT = 1024
 """Stray readings held of one instrument; more are let go at once, so that a mad sender cannot fill the memory."""
 
@@ -74,7 +77,7 @@ class Strays:
         """Take all that is held as if it had come now."""
         self._blocks = [(block, origin, monotonic_ns) for block, origin, _ in self._blocks]
 
-    def release(self, until_ns: int) -> list[tuple[Array, Origin]]:
+    def release(self, until_ns: int) -> list[Stray]:
         """Let go of what came at `until_ns` (monotonic) or before."""
         out = [(block, origin) for block, origin, came in self._blocks if came <= until_ns]
         self._blocks = [item for item in self._blocks if item[2] > until_ns]
@@ -113,7 +116,7 @@ class Strays:
             return _verdict(Move.BEGIN, held) if enough else None
         for move, part in (
             # Of a known epoch nothing falls back: what is behind its front is older.
-            (Move.RESTART, held[progress.fell_back(held) & (held["epoch"] == 0)]),
+            (Move.RESTART, held[progress.fell_back(held) & (held["trigger"] <= front) & (held["epoch"] == 0)]),
             (Move.JUMP, held[held["trigger"] > front + half]),
         ):
             if 2 * _distinct(part) > active or (armed and move is Move.RESTART and len(part)):

@@ -337,3 +337,17 @@ def test_a_start_remembers_when_the_run_without_an_epoch_began() -> None:
     assembly = make(np.concatenate([before, current]))
     assembly.receive(whole(GROUP, 15, 25), None, at(0))
     assert (assembly.run, assembly.counts.opened, assembly.counts.duplicate) == (2, 0, 10)
+
+
+def test_what_is_on_its_way_for_long_at_a_restart_belongs_to_the_run_before() -> None:
+    """Two crates of three were cut off; what they still have of the run before comes when the third has begun anew."""
+    assembly = make(history_of(GROUP, *range(1, 101)))
+    backlog = make_block(GROUP, [(trigger, 1) for trigger in (90, 95)])
+    ahead = whole(GROUP, 400)
+    assembly.receive(ahead, None, at(0))
+    assembly.receive(backlog, None, at(1))
+    again = make_block(GROUP, [(trigger, i) for trigger in (5, 6) for i in (0, 2, 3, 4)], when=after)
+    blocks = assembly.receive(again, None, at(2)) + assembly.close_due(at(3 * TIMEOUT))
+    assert assembly.run == 2
+    assert {(run, int(reading["trigger"])) for run, reading in told(blocks)} == {(2, 5), (2, 6)}
+    assert (assembly.counts.duplicate, assembly.counts.aside) == (2, {})
