@@ -9,6 +9,7 @@ from pathlib import Path
 from daemon.core.outside import Disk, Outside
 from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
+from daemon.pipeline.dead_letters.marks import DISCARDED, RETRIED, Marks
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum, segment_head
 from daemon.pipeline.journal.identity import Identity
@@ -22,14 +23,6 @@ MOVED_TOGETHER = 256
 QUOTA_BYTES = 2**30
 """What dead letters may take of the disk before nothing more is set aside."""
 
-RETRIED = "retried"
-"""File that says up to which serial the database is known to have what was retried, for who does not ask it."""
-
-DISCARDED = "discarded"
-"""File that says up to which serial all was discarded."""
-
-MARK_BYTES = 2**16
-
 NOWHERE = JournalPosition(sequence=0)
 
 
@@ -42,49 +35,9 @@ def pending_readings(folder: Path, disk: Disk) -> int:
     """How many readings a folder holds that are not committed, as far as it knows, nor discarded; raises OSError."""
     found = [letter for path in paths_in(disk, folder, ENDING) for letter in scan(disk, path, None).letters]
     newest = {letter.origin: letter for letter in found}
-    marks = _Marks(folder, disk)
+    marks = Marks(folder, disk)
     marks.load()
     return sum(letter.readings for letter in newest.values() if not marks.cover(letter))
-
-
-class _Marks:
-    """Up to which serials letters were retried, and discarded: by the checksum of the group's description.
-
-    By that since a database has the letters of one layout, and only those are discarded that can be read.
-    """
-
-    def __init__(self, folder: Path, disk: Disk) -> None:
-        self._folder = folder
-        self._disk = disk
-        self._upto: dict[str, dict[int, int]] = {RETRIED: {}, DISCARDED: {}}
-
-    @property
-    def next(self) -> int:
-        """The first serial above all of them."""
-        return max((serial + 1 for upto in self._upto.values() for serial in upto.values()), default=1)
-
-    def load(self) -> None:
-        """Read the files; what is not there, or not whole, says nothing. Raises OSError."""
-        for name in self._upto:
-            try:
-                lines = self._disk.read(self._folder / name, 0, MARK_BYTES).decode().splitlines()
-                self._upto[name] = {int(group): int(serial) for group, serial in map(str.split, lines)}
-            except (FileNotFoundError, ValueError):
-                self._upto[name] = {}
-
-    def set(self, name: str, group: int, serial: int) -> None:
-        """Take note of a serial; it is not in the file yet."""
-        self._upto[name][group] = max(self._upto[name].get(group, 0), serial)
-
-    def write(self, name: str) -> None:
-        """Write a file; when it returns the disk has it. Raises OSError."""
-        lines = [f"{group} {serial}\n" for group, serial in self._upto[name].items()]
-        self._disk.replace(self._folder / name, "".join(lines).encode())
-
-    def cover(self, letter: Letter) -> bool:
-        """Whether a letter was retried or discarded."""
-        names = [DISCARDED] if letter.is_aside else [DISCARDED, RETRIED]
-        return any(letter.serial <= self._upto[name].get(letter.group, 0) for name in names)
 
 
 def _renamed(found: Found, formerly: Collection[int], journal: int) -> Found:
@@ -138,7 +91,7 @@ class DeadLetters:
         self._unread_bytes = 0
         self._next = 1
         self._layout = group_checksum(group)
-        self._marks = _Marks(folder, outside.disk)
+        self._marks = Marks(folder, outside.disk)
         self._journal = 0
         self._passed = 0
         self._writer: SegmentWriter | None = None
