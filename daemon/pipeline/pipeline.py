@@ -205,6 +205,10 @@ class Pipeline:
         """Take note of readings taken by `take_readings_again` with numbers beyond a gap in their session."""
         self._assembly.sessions.came_beyond(session, readings)
 
+    def doubt(self, origin: Origin) -> None:
+        """Let no number prove that these readings did not come before."""
+        self._assembly.sessions.doubt(origin)
+
     def take_readings_again(self, readings: Array, origin: Origin, moment: Instant, *, own: Origin) -> None:
         """Take readings of which nothing but they themselves tells whether they came before; see `receive`.
 

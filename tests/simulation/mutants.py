@@ -301,6 +301,13 @@ MUTANTS = (
         plan="far-behind-without-an-epoch",
     ),
     Mutant(
+        name="take for new what another daemon may have taken of the intake's log",
+        file="daemon/pipeline/intake/replay.py",
+        text="            self._pipeline.doubt(origin)\n",
+        to="",
+        plan="received-and-stored-by-another-host",
+    ),
+    Mutant(
         name="do not compare what is older than the window",
         file="daemon/pipeline/assembly/triggers.py",
         text="        compared = self._are_compared(block, origin, now) & (run > 0)\n",

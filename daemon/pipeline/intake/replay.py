@@ -81,8 +81,12 @@ class Replay:
         is_gap = np.repeat(runs["first"] > come, counts)
         is_settled = sequence < np.repeat(come, counts)
         is_new = ~is_gap & ~is_settled
-        again = is_gap | is_settled if self._number <= self._doubtful_upto else is_gap
+        again = is_gap
         origin = Origin(np.repeat(np.array(columns, np.int32), counts), sequence)
+        if self._number <= self._doubtful_upto:
+            # It may have taken them itself, too, and have forgotten the session since.
+            again = is_gap | is_settled
+            self._pipeline.doubt(origin)
         if again.any():
             self._take_by_itself(readings[again], origin[again], moment)
         if is_new.any():
