@@ -16,6 +16,9 @@ from schemas.readings import Array
 QUIET_NS = 10_000_000_000
 """Backpressure is reported when there was none for so long; dead letters that follow others sooner, with the next."""
 
+REFUSED_EVERY_NS = 60_000_000_000
+"""Readings that do not fit aside are reported so seldom, with how many there were since: one sender can provoke it."""
+
 LONG_NS = 1_000_000_000
 """The end of backpressure is reported when it lasted so long."""
 
@@ -28,6 +31,8 @@ class Announcements:
         self._events = events
         self._backpressure_ns = -QUIET_NS  # when it began or ended last
         self._rejected_ns = -QUIET_NS
+        self._refused_ns = -REFUSED_EVERY_NS
+        self._refused = 0  # readings that did not fit aside, reported
         self._rejected = 0  # dead letters not reported yet
         self._newest = (0, 0, 0)  # run, number and time of the highest trigger closed
 
@@ -160,6 +165,17 @@ class Announcements:
             f" {letters[0].reason}"
         )
         self._rejected_ns, self._rejected = moment, 0
+
+    def no_room_aside(self, count: int, *, is_full: bool) -> None:
+        """So many readings were refused by now that belong to no trigger; is_full: the dead letters have no room."""
+        moment = time.monotonic_ns()
+        if count == self._refused or moment - self._refused_ns < REFUSED_EVERY_NS:
+            return
+        why = "one instrument had more than 1024 set aside in a second; its trigger numbers or epochs are wrong"
+        if is_full:
+            why = "the dead letters have no room; export them, and discard them then: `triggerlog dead-letters`"
+        self._warning(f"{count - self._refused} readings that belong to no known trigger were refused: {why}")
+        self._refused_ns, self._refused = moment, count
 
     def retried(self, outcome: Outcome) -> None:
         """The dead letters were offered to the database again, through the API."""

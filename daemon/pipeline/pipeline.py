@@ -315,7 +315,9 @@ class Pipeline:
         self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), self._now().monotonic_ns)
         self._handle(self._assembly.tell_sessions(self._now()))
         self._assembly.sessions.tidy(self._now())
-        self._assembly.let_set_aside(self._dead_letters.room > 0)
+        is_full = self._dead_letters.room <= 0
+        self._assembly.let_set_aside(not is_full)
+        self._announcements.no_room_aside(self._assembly.counts.refused.get("no_room_aside", 0), is_full=is_full)
         self._skipped_lately.note(self._assembly.counts.skipped, self._now())
 
     def announce_run(self, epoch: int) -> int | None:

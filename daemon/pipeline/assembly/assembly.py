@@ -7,6 +7,7 @@ import numpy as np
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.in_hand import InHand
+from daemon.pipeline.assembly.not_begun import NotBegun
 from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.open_runs import OpenRuns
 from daemon.pipeline.assembly.origin import Origin
@@ -77,6 +78,8 @@ class Assembly:
         self._slice = min(SLICE, window // 4)
         self._half = window // 2
         self._strays = Strays(group.size, group.record)  # of readings without an epoch
+        self._not_begun = NotBegun(group.size)
+        self._are_others_held = False  # in this step, of what has not begun
         self._runs = OpenRuns(group, window, runs, history, epochs or {})
         if not is_whole:
             for run in self._runs:
@@ -153,8 +156,8 @@ class Assembly:
         return min(due, default=None)
 
     @property
-    def _all_strays(self) -> Iterable[Strays]:
-        return [self._strays, *(run.strays for run in self._runs)]
+    def _all_strays(self) -> Iterable[Strays | NotBegun]:
+        return [self._strays, self._not_begun, *(run.strays for run in self._runs)]
 
     def in_hand(self, most: int) -> InHand:
         """What has come for triggers that are not closed yet (the newest `most` of these), and what fits none."""
@@ -269,9 +272,10 @@ class Assembly:
         if not epoch:
             self._armed_until_ns = now.monotonic_ns + ARMED_NS
             return None, out
-        run = self._run_of(epoch, now, out)
+        run = self._run_of(epoch, np.arange(self.group.size), now, out)
         if run is not None:
             self._move_to(run, now, out)
+            self._receive_held(run, now, out)
         self._end_step(now, out)
         return None if run is None else run.run, out
 
@@ -330,13 +334,26 @@ class Assembly:
         if not epoch:
             self._receive_unknown(block, origin, now, out)
             return
-        run = self._run_of(epoch, now, out)
-        if run is None:
-            if self._runs.is_over(epoch):
-                self._triggers.leave(block, origin, self._runs.number_of(epoch), now)
-            else:
-                self._triggers.set_aside(block, origin, 0, AsideReason.EPOCH)
-            return
+        run = self._run_of(epoch, block["instrument"], now, out)
+        if run is not None:
+            self._receive_held(run, now, out)
+            self._receive_in(run, block, origin, now, out)
+        elif self._runs.is_over(epoch):
+            self._triggers.leave(block, origin, self._runs.number_of(epoch), now)
+        else:
+            # Whether it is garbage, or the machine's, the other instruments tell.
+            held = self._not_begun.hold(block, origin, now.monotonic_ns)
+            self._triggers.set_aside(block[~held], origin[~held], 0, AsideReason.EPOCH)
+            self._are_others_held |= bool(held.any())
+
+    def _receive_held(self, run: OpenRun, now: Instant, out: list[ClosedBlock]) -> None:
+        """Take what came of the epoch of a run before it could begin."""
+        for block, origin, _ in self._not_begun.release_of(run.epoch):
+            self._receive_in(run, block, origin, now, out)
+            self._are_others_held = True
+
+    def _receive_in(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
+        """Take readings of the epoch of a run."""
         far = self._triggers.are_far(run, block)
         if not far.any():
             self._triggers.accept(run, block, origin, now, out)
@@ -348,12 +365,16 @@ class Assembly:
         ahead = far & ~older
         self._hold(run, block[ahead], origin[ahead], now, out)
 
-    def _run_of(self, epoch: int, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
-        """The open run of an epoch, which may begin here; None of one that is over, or may have none."""
+    def _run_of(self, epoch: int, instruments: Array, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
+        """The open run of an epoch, which may begin here; None of one that is over, or may have none.
+
+        instruments: those that sent readings of it just now.
+        """
         run = self._runs.of_epoch(epoch)
         if run is not None or self._runs.is_over(epoch):
             return run
-        number = self._runs.number_for(epoch, now)
+        senders = np.union1d(instruments, self._not_begun.senders_of(epoch))
+        number = self._runs.number_for(epoch, senders, now)
         if number is None:
             return None
         leaving = self._runs.leaving()
@@ -411,6 +432,8 @@ class Assembly:
     def _let_go(self, until_ns: int, now: Instant, out: list[ClosedBlock]) -> None:
         """Let go of the strays that came until then (monotonic): they move the run, or go where their numbers say."""
         self._let_go_unknown(until_ns, now, out)
+        for block, origin in self._not_begun.release(until_ns):
+            self._triggers.set_aside(block, origin, 0, AsideReason.EPOCH)
         for run in list(self._runs):
             self._let_go_of(run, until_ns, now, out)
         self._wait_as_strays()
@@ -485,6 +508,9 @@ class Assembly:
 
     def _end_step(self, now: Instant, out: list[ClosedBlock], *, every: bool = False) -> None:
         """Close what has become complete, with all that is to go with the next closed block."""
+        if self._are_others_held:
+            self._wait_as_strays()
+            self._are_others_held = False
         self.receipts.placed()
         before = len(out)
         self._triggers.close_complete(now, out)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly.new_epochs import NewEpochs
 from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from schemas.readings import Array, InstrumentGroup
@@ -26,6 +27,7 @@ class OpenRuns:
         self._group = group
         self._window = window
         self._runs = runs
+        self._new = NewEpochs(group.size)
         self._epochs: dict[int, OpenRun] = {}  # the one heard longest ago first
         self._had = dict(epochs)  # the run of each epoch, the one heard longest ago first
         self.before: OpenRun | None = None
@@ -86,16 +88,22 @@ class OpenRuns:
         del self._epochs[run.epoch]
         self._had[run.epoch] = self._had.pop(run.epoch)
 
-    def number_for(self, epoch: int, now: Instant) -> int | None:
+    def number_for(self, epoch: int, instruments: Array, now: Instant) -> int | None:
         """The run that an epoch is to have which the group does not know; None where it may have none.
 
-        That is where too many have begun, or where it may be one that is forgotten: the timing system counts up.
+        That is where these instruments, of which readings of it are here, are not most of those that take part, and
+        too many have begun; or it may be one that is forgotten: the timing system counts up, as a rule.
         """
         within = self.current.epoch
-        if len(self._had) >= EPOCHS_MOST and epoch < (within or min(self._had)):
+        is_of_most = 2 * len(instruments) > self.current.progress.active()
+        if not is_of_most and len(self._had) >= EPOCHS_MOST and epoch < (within or min(self._had)):
+            return None
+        number = self._runs.known(epoch, self._had.values())
+        if number is None and not self._new.take(instruments, now.monotonic_ns, is_of_most=is_of_most):
             return None
         self._runs.heard(within)
-        return self._runs.of(epoch, now.monotonic_ns, self._had.values())
+        self._runs.heard(epoch)
+        return self._runs.begin(epoch) if number is None else number
 
     def begin(self, epoch: int, number: int) -> OpenRun:
         """Begin the run of an epoch that the group has not had."""

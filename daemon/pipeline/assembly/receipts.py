@@ -162,6 +162,11 @@ class Receipts:
             until, before = owed.pop() if len(owed) >= OWED_MOST else (-1, 0)
             owed.append((max(until, int(last[column])), before + count))
 
+    def forget_refusals(self, column: int) -> None:
+        """Count the refusals of a column from 0: nobody is told of those before."""
+        self._owed.pop(column, None)
+        self._refused[column] = 0
+
     def wait_in_slots(self, slots: Array, origin: Origin) -> None:
         """These readings wait in open triggers; slots: intp, shape (n,)."""
         self._make_room(int(slots.max(initial=0)))

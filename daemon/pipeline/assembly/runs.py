@@ -1,14 +1,9 @@
 """Runs: one number for all groups, so that (run, trigger) means the same in every table."""
 
-from collections import deque
 from collections.abc import Collection, Mapping
 
 EPOCHS_MOST = 256
 """Epochs remembered; those that were heard longest ago go first."""
-
-NEW_MOST = 64
-NEW_WITHIN_NS = 3_600_000_000_000
-"""So many epochs may begin in an hour: a mad instrument must not open a run with each of its readings."""
 
 
 class Runs:
@@ -25,7 +20,6 @@ class Runs:
     def __init__(self, current: int | None = None, epochs: Mapping[int, int] | None = None) -> None:
         self._epochs = dict(epochs or {})
         self._current = max([*self._epochs.values(), 0 if current is None else current])
-        self._begun_ns: deque[int] = deque()
 
     @property
     def current(self) -> int:
@@ -48,20 +42,16 @@ class Runs:
         if epoch in self._epochs:
             self._epochs[epoch] = self._epochs.pop(epoch)
 
-    def of(self, epoch: int, monotonic_ns: int, had: Collection[int] = ()) -> int | None:
-        """The run of an epoch, a new one where it is new; None where too many have begun.
+    def known(self, epoch: int, had: Collection[int] = ()) -> int | None:
+        """The run of an epoch that another group has met; None where it is new.
 
         had: the runs that other epochs have in the group that asks.
         """
         run = self._epochs.get(epoch)
-        if run is not None and run not in had:
-            self.heard(epoch)
-            return run
-        while self._begun_ns and self._begun_ns[0] < monotonic_ns - NEW_WITHIN_NS:
-            self._begun_ns.popleft()
-        if len(self._begun_ns) >= NEW_MOST:
-            return None
-        self._begun_ns.append(monotonic_ns)
+        return None if run in had else run
+
+    def begin(self, epoch: int) -> int:
+        """The number of a new run, which the epoch has from now on."""
         self._current += 1
         self._epochs[epoch] = self._current
         self.heard(epoch)

@@ -225,9 +225,10 @@ class Sessions:
                 self._forget(key)
 
     def _make_room(self, session: int) -> None:
-        if len(self) < MOST_SESSIONS:
+        # Private ones are as few as connections: they take no place of those that senders name.
+        if len(self) < MOST_SESSIONS or is_private(session) or self._named() < MOST_SESSIONS:
             return
-        idle = [key for key in self._idle if key not in self._pinned]
+        idle = [key for key in self._idle if key not in self._pinned and not is_private(key)]
         oldest = min(idle, key=lambda key: (self._idle[key].is_in_doubt, self._idle[key].seen_s), default=None)
         if oldest is None and session in self._pinned:
             return  # what the intake's log holds is there
@@ -241,6 +242,9 @@ class Sessions:
             self._is_uncertain = True  # it may come back, and begin with what came before
         self._forget(oldest)
 
+    def _named(self) -> int:
+        return sum(not is_private(key) for keys in (self._idle, self._column_of) for key in keys)
+
     def disconnect(self, column: int, *, ended: bool = False) -> None:
         """Take note that a connection is gone; ended: it said goodbye, and everything of it was acknowledged."""
         session = next((key for key, taken in self._column_of.items() if taken == column), None)
@@ -253,6 +257,8 @@ class Sessions:
             self._left.add(session)
             if ended:
                 self._ended.add(session)
+            if is_private(session):
+                self._receipts.forget_refusals(column)  # the next connection that has it is another sender's
 
     def tidy(self, now: Instant) -> None:
         """Take back the columns of sessions that are not connected and wait for nothing, now and then."""

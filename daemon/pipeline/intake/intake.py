@@ -27,7 +27,7 @@ from daemon.pipeline.intake_log import (
 from daemon.pipeline.pipeline import Pipeline
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
-from schemas.sessions import PRIVATE
+from schemas.sessions import PRIVATE, is_private
 from schemas.wire import Ack, ErrorCode, ProtocolError
 
 READ_MOST = 8 * 2**20
@@ -108,6 +108,9 @@ class Intake:
         self._keys = np.zeros(1, np.uint64)
         self._nobody_next = 0  # the number of the next reading for which nobody waits
         self._nobody_key = self._private()
+        # Private sessions of the log whose connections are gone: the next connections go on with them, so that there
+        # are no more than there are connections at once.
+        self._left: list[int] = []
         self._done = np.zeros(0, np.int64)  # by column, before there is a pipeline
         # By column up to which number its connection sends, since the switch, what was settled before.
         self._settled_upto: dict[int, int] = {}
@@ -197,6 +200,8 @@ class Intake:
         session: `schemas.sessions.session_key`; first: the number of the first reading that the sender still has; upto:
         that of the first one that it has not sent yet, if it says so.
 
+        A sender without a session counts from 0, and here from what it resumes at.
+
         Raises:
             ProtocolError: there are too many sessions, or more came of this one than its sender says it sent.
         """
@@ -204,7 +209,7 @@ class Intake:
             self._see_sent(session, upto)
         key = session
         if key is None and (self._pipeline is None or ack is Ack.RECEIVED):
-            key = self._private()
+            key, first = self._take_private()
         if self._pipeline is None:
             assert key is not None
             return self._join(key, ack, first, upto)
@@ -240,10 +245,13 @@ class Intake:
     def disconnect(self, column: int, *, ended: bool = False) -> None:
         """Take note that a sender is gone; ended: it said goodbye, and everything of it is acknowledged."""
         key = int(self._keys[column])
-        is_over = ended or bool(key & PRIVATE)
+        is_over = ended or is_private(key)
         if key and is_over:
             self._put_run(key, 0, RunKind.ENDED)
-            self._streams.pop(key, None)
+            if is_private(key):
+                self._left.append(key)
+            else:
+                self._streams.pop(key, None)
         self._column_of.pop(key, None)
         self._keys[column] = 0
         self._settled_upto.pop(column, None)
@@ -270,10 +278,11 @@ class Intake:
 
     def _join(self, key: int, ack: Ack, first: int, upto: int | None) -> Joined:
         """Begin, or go on, without knowing what came before this process: it is sent once more, and found out later."""
-        if key not in self.stretches and len(self.stretches) >= MOST_SESSIONS:
+        if key not in self.stretches and self.stretches.count(private=is_private(key)) >= MOST_SESSIONS:
+            which = "connections without a session" if is_private(key) else "sessions"
             raise ProtocolError(
                 ErrorCode.TOO_MANY_CONNECTIONS,
-                f"{MOST_SESSIONS} sessions of this group wait for the database, and no more are taken; connect again"
+                f"{MOST_SESSIONS} {which} of this group wait for the database, and no more are taken; connect again"
                 " when it is there",
             )
         stream = self._streams.get(key)
@@ -298,6 +307,20 @@ class Intake:
 
     def _private(self) -> int:
         return PRIVATE | self._rng.getrandbits(63)
+
+    def _take_private(self) -> tuple[int, int]:
+        """A session for a connection without one, and the number that it goes on with."""
+        self._forget_left()
+        if not self._left:
+            return self._private(), 0
+        key = self._left.pop()
+        return key, self._streams[key].next
+
+    def _forget_left(self) -> None:
+        """Let go of the private sessions of which the log holds nothing more: assembly forgets them, too."""
+        for key in [key for key in self._left if key not in self.stretches]:
+            self._left.remove(key)
+            self._streams.pop(key, None)
 
     # --- the log ------------------------------------------------------------------------------------------------
 
@@ -353,6 +376,7 @@ class Intake:
             else:
                 self._pipeline.kept(column, synced)
         self.stretches.gone(state.gone, tried=state.tried, skipped=state.skipped)
+        self._forget_left()
         self._note_problem(state.problem)
         self._look_full()
         self._settled()
@@ -459,7 +483,7 @@ class Intake:
                 pipeline.kept(joined.column, stream.synced)
         pipeline.end_taking_again()
         for key, column in replay.columns.items():
-            pipeline.disconnect(column, ended=bool(key & PRIVATE))
+            pipeline.disconnect(column, ended=is_private(key))
         for reason, count in self._dropped.items():
             pipeline.drop(reason, count)
         for reason, count in self._lost.items():

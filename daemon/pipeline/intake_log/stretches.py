@@ -11,6 +11,7 @@ from typing import Protocol
 
 from daemon.pipeline.intake_log.format import RunKind
 from schemas.readings import Array
+from schemas.sessions import is_private
 
 STRETCH_S = 1.0
 
@@ -56,6 +57,7 @@ class Stretches:
         self._stretches: deque[_Stretch] = deque([self._found] if self._found.upto else [])
         self._leaving: deque[_Stretch] = deque()
         self._pinned = Counter(self._found.upto.keys())
+        self._private = sum(is_private(session) for session in self._pinned)
 
     def __contains__(self, session: object) -> bool:
         """Whether the log may hold something of a session, which must not be forgotten then."""
@@ -64,6 +66,10 @@ class Stretches:
     def __len__(self) -> int:
         """Of how many sessions it may hold something."""
         return len(self._pinned)
+
+    def count(self, *, private: bool) -> int:
+        """Of how many private sessions it may hold something, or of how many others."""
+        return self._private if private else len(self._pinned) - self._private
 
     def add_found(self, session: int, upto: int) -> None:
         """Note readings that an earlier process left, as they go through assembly: up to which number."""
@@ -83,6 +89,7 @@ class Stretches:
     def _note(self, stretch: _Stretch, session: int, upto: int) -> None:
         if session not in stretch.upto:
             stretch.upto[session] = 0
+            self._private += is_private(session) and session not in self._pinned
             self._pinned[session] += 1
         stretch.upto[session] = max(stretch.upto[session], upto)
 
@@ -120,3 +127,4 @@ class Stretches:
             self._pinned[session] -= 1
             if not self._pinned[session]:
                 del self._pinned[session]
+                self._private -= is_private(session)

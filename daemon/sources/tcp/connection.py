@@ -72,7 +72,8 @@ class Connection(asyncio.BufferedProtocol):
     """Speaks `docs/protocol.md` with one sender.
 
     opening: what sets up the transport, which takes a while with TLS. session: `schemas.sessions.session_key`, None
-    without one. next_record: number of the next record, from 0 in the session, or on a connection without one.
+    without one. next_record: number of the next record, from 0 in the session; on a connection without one from where
+    the intake's begin.
     is_ended: the sender sends nothing more. is_goodbye: and everything was acknowledged to it before it said so.
     """
 
@@ -94,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._greeted = 0
         self._gather: Gather | None = None
         self._carried = b""
+        self._begin = 0  # the number here of the record that its sender counts as 0
         self._first = 0  # of the session's records, the first that its sender still holds
         self._refused_before = 0  # of the column, when the connection began
         self._acknowledged = (0, 0)
@@ -148,13 +150,14 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the source's side --------------------------------------------------------------------------------------
 
-    def join(self, session: int, *, first: int, resume: int, refused: int) -> None:
-        """Go on with a session.
+    def join(self, session: int | None, *, first: int, resume: int, refused: int) -> None:
+        """Go on with a session, or begin without one.
 
         first: the first record that its sender still holds, so that it takes those before as acknowledged. resume: the
         first record that comes. refused: what its column counts until now.
         """
         self.session = session
+        self._begin = resume if session is None else 0
         self.next_record = resume
         self._first, self._refused_before = first, refused
         self._acknowledged = (first, 0)
@@ -193,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
         if (done, refused) != self._acknowledged:
             if self._transport.get_write_buffer_size() > WRITE_MOST:
                 return False
-            self._transport.write(Acknowledgement(done=done, refused=refused).frame())
+            self._transport.write(Acknowledgement(done=done - self._begin, refused=refused).frame())
             self._acknowledged = (done, refused)
         if not self.is_ended:
             return not is_ahead

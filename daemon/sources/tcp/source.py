@@ -163,9 +163,10 @@ class TcpSource:
         if greeting.ack is not Ack.NONE:
             joined = intake.connect(ack=greeting.ack, session=key, first=greeting.first, upto=greeting.next)
             connection.column = joined.column
+            refused = int(intake.acknowledged()[1][joined.column])
+            first = joined.resume if key is None else greeting.first
+            connection.join(key, first=first, resume=joined.resume, refused=refused)
             if key is not None:
-                refused = int(intake.acknowledged()[1][joined.column])
-                connection.join(key, first=greeting.first, resume=joined.resume, refused=refused)
                 intake.connections[key] = connection
         self._admission.greet(connection)
 

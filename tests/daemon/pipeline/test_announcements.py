@@ -6,6 +6,7 @@ import pytest
 from daemon.core.monitoring import events as monitored
 from daemon.core.monitoring.events import Events
 from daemon.core.words import utc
+from daemon.pipeline import announcements as announced
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.pipeline import MOST_LOST
 from schemas.readings import Array
@@ -100,3 +101,17 @@ async def test_forged_numbers_do_not_make_a_count_longer_than_64_bits() -> None:
             pipeline.connect(spooled=False, session=session, first=2**62 - 1)
         figures = pipeline.figures()
         assert figures.lost_before["sender"] == figures.lost_lately["sender"].count == MOST_LOST < 2**63
+
+
+def test_readings_that_do_not_fit_aside_are_told_once_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    events, moment = Events(), [0]
+    announcements = Announcements("bpm", events)
+    monkeypatch.setattr(announced.time, "monotonic_ns", lambda: moment[0])
+    for second, count in ((0, 0), (1, 30), (2, 40), (50, 90), (62, 100), (200, 100), (300, 107)):
+        moment[0] = second * 1_000_000_000
+        announcements.no_room_aside(count, is_full=second >= 300)
+    few, more, full = (event.text for event in reversed(events.newest()))
+    assert few.startswith("group bpm: 30 readings that belong to no known trigger were refused: one instrument had")
+    assert more.startswith("group bpm: 70 readings that belong")
+    assert full.startswith("group bpm: 7 readings that belong")
+    assert "export them, and discard them then: `triggerlog dead-letters" in full

@@ -6,8 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly import EPOCHS_MOST, Assembly, Runs
+from daemon.pipeline.assembly import EPOCHS_MOST, Assembly, Origin, Runs
+from daemon.pipeline.assembly.new_epochs import NEW_MOST, NEW_OF_ONE
+from daemon.pipeline.assembly.not_begun import EPOCHS_OF_AN_INSTRUMENT
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
+from daemon.pipeline.assembly.strays import HELD_OF_AN_INSTRUMENT
 from daemon.pipeline.durable_state import DurableState
 from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array
@@ -277,19 +280,22 @@ def test_a_run_without_an_epoch_tells_its_counts_before_it_is_forgotten() -> Non
 
 def test_an_epoch_that_may_have_no_run_closes_none() -> None:
     assembly = make()
-    for epoch in range(1, 65):
-        assembly.receive(of(epoch, whole(GROUP, 1)), None, at(0))
+    for epoch in range(1, 66):
+        assembly.receive(of(epoch, make_block(GROUP, [(1, 0)])), None, at(0))
+    assembly.close_due(at(TIMEOUT))
     for epoch in (62, 63, 64):
-        assembly.receive(of(epoch, make_block(GROUP, [(2, 0)])), None, at(1))
-    assert assembly.receive(of(100, whole(GROUP, 1)), None, at(2))[-1].triggers == 0
-    assert assembly.open == 3
+        assembly.receive(of(epoch, make_block(GROUP, [(2, 1)])), None, at(TIMEOUT))
+    opened = assembly.open
+    assert opened > 3
+    assert assembly.receive(of(100, make_block(GROUP, [(1, 0)])), None, at(TIMEOUT + 1)) == []
+    assert assembly.open == opened
 
 
 def test_an_epoch_joins_the_run_that_the_group_opened_for_it_by_itself_even_if_that_is_over() -> None:
     runs = Runs()
     assembly = make(runs=runs)
     assembly.receive(whole(GROUP, 1, 2, 3), None, at(0))
-    runs.of(7, 0)  # another group has the epoch already: run 2
+    runs.begin(7)  # another group has the epoch already: run 2
     later = lambda trigger: time_of(trigger) + HOUR_NS  # noqa: E731
     blocks = assembly.receive(whole(GROUP, 1, 2, when=later), None, at(1))
     blocks += assembly.receive(whole(GROUP, 1, when=lambda trigger: time_of(trigger) + 2 * HOUR_NS), None, at(2))
@@ -306,8 +312,98 @@ def test_epochs_without_end_are_remembered_in_bounded_memory() -> None:
         for epoch in range(1000 * hour + 1, 1000 * hour + 65):
             assembly.receive(of(epoch, whole(GROUP, 1)), None, at((hour + 1) * 3_700_000_000_000))
     assert len(assembly._runs._had) <= EPOCHS_MOST
-    assembly.receive(of(1, whole(GROUP, 1)), None, at(21 * 3_700_000_000_000))
-    assert assembly.counts.aside == {"epoch": 5}
+    assembly.receive(of(1, make_block(GROUP, [(1, 0), (1, 1)])), None, at(21 * 3_700_000_000_000))
+    assembly.close_due(at(22 * 3_700_000_000_000))
+    assert assembly.counts.aside == {"epoch": 2}
+
+
+def test_a_counter_of_epochs_that_begins_again_lower_begins_when_most_instruments_send_it() -> None:
+    assembly = make()
+    for hour in range(5):
+        for epoch in range(1000 * hour + 500, 1000 * hour + 564):
+            assembly.receive(of(epoch, whole(GROUP, 1)), None, at((hour + 1) * 3_700_000_000_000))
+    assert len(assembly._runs._had) == EPOCHS_MOST
+    now = 6 * 3_700_000_000_000
+    blocks = []
+    for instrument in range(GROUP.size):  # each over a connection of its own
+        blocks += assembly.receive(of(1, make_block(GROUP, [(1, instrument)])), None, at(now + instrument))
+        assert bool(assembly._runs.number_of(1)) == (instrument >= 2)
+    assert closed(blocks) == [(1, 321, 1, 5)]
+    assert assembly.run == 321
+    assert (assembly.counts.aside, assembly.held) == ({}, 0)
+
+
+# --- garbage for epochs ---------------------------------------------------------------------------------------------
+
+
+def amid_garbage(instrument: int = 3) -> Assembly:
+    """A group in epoch 17 of which one instrument has sent so much garbage that it may begin nothing more."""
+    assembly = make()
+    assembly.receive(of(17, whole(GROUP, 1, 2, 3)), None, at(0))
+    for epoch in range(1000, 1100):
+        assembly.receive(of(epoch, make_block(GROUP, [(4, instrument)])), None, at(1))
+    assembly.flush(at(2))
+    assert assembly.counts.aside == {"epoch": 37}
+    return assembly
+
+
+def test_a_restart_begins_whatever_one_instrument_has_sent() -> None:
+    assembly = amid_garbage()
+    assert len(closed(assembly.receive(of(18, whole(GROUP, *range(100))), None, at(3)))) == 100
+    assert assembly.counts.aside == {"epoch": 37}
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (3, 4, 0, 2, 1)])
+def test_a_restart_that_one_instrument_after_the_other_sends_loses_nothing(order: tuple[int, ...]) -> None:
+    assembly, blocks = amid_garbage(), []
+    for tick, instrument in enumerate(order):
+        # The mad one's wait for another's; the others begin at once.
+        sent = make_block(GROUP, [(trigger, instrument) for trigger in range(30)])
+        blocks += assembly.receive(of(18, sent), None, at(3 + tick))
+        assert bool(assembly._runs.number_of(18)) == (tick > 0 or instrument != 3)
+    assert [each[2:] for each in closed(blocks)] == [(trigger, 5) for trigger in range(30)]
+    assert assembly.counts.aside == {"epoch": 37}
+
+
+def test_a_restart_begins_in_every_group_whatever_an_instrument_of_one_has_sent() -> None:
+    runs = Runs()
+    one, other = make(runs=runs), make(runs=runs)
+    other.receive(of(17, whole(GROUP, 1)), None, at(0))
+    for epoch in range(1000, 1200):
+        one.receive(of(epoch, make_block(GROUP, [(4, 2)])), None, at(1))
+    (block,) = other.receive(of(18, whole(GROUP, 1)), None, at(2))
+    assert closed([block]) == [(18, runs.current, 1, 5)]
+
+
+def test_what_is_held_of_garbage_is_bounded_and_set_aside_after_the_timeout() -> None:
+    assembly = amid_garbage()
+    for epoch in range(5000, 5100):
+        assembly.receive(of(epoch, make_block(GROUP, [(4, 3), (5, 3)])), None, at(3))
+    assert assembly.held == 2 * EPOCHS_OF_AN_INSTRUMENT
+    assembly.receive(of(9000, make_block(GROUP, [(trigger, 3) for trigger in range(9000)])), None, at(4))
+    assert assembly.held == 2 * EPOCHS_OF_AN_INSTRUMENT
+    assembly.close_due(at(3 + TIMEOUT))
+    assert assembly.held == 0
+    assembly.receive(of(9000, make_block(GROUP, [(trigger, 3) for trigger in range(9000)])), None, at(4 + TIMEOUT))
+    assert HELD_OF_AN_INSTRUMENT <= assembly.held < HELD_OF_AN_INSTRUMENT + 64
+
+
+def test_a_sender_with_the_numbers_of_all_instruments_begins_no_end_of_runs() -> None:
+    assembly = make()
+    for epoch in range(1, 1000):
+        assembly.receive(of(epoch, whole(GROUP, 1)), None, at(epoch))
+    assert assembly._runs._runs.current <= NEW_MOST + NEW_OF_ONE * GROUP.size + NEW_MOST
+
+
+def test_what_waits_for_its_epoch_is_acknowledged_when_its_trigger_is_closed() -> None:
+    assembly = amid_garbage()
+    column = assembly.sessions.connect(1, first=0, spooled=False, now=at(3)).column
+    assembly.receive(of(18, make_block(GROUP, [(1, 3)])), Origin.of(column, 0, 1), at(3))
+    assert assembly.receipts.acknowledged()[0][column] == 0
+    blocks = assembly.receive(of(18, make_block(GROUP, [(1, i) for i in (0, 1, 2, 4)])), None, at(4))
+    assert closed(blocks)[0][2:] == (1, 5)
+    assembly.receipts.committed(assembly.receipts._blocks.blocks)
+    assert assembly.receipts.acknowledged()[0][column] == 1
 
 
 @pytest.mark.parametrize("first", [5, (1 << 60) + 127, MOST_TRIGGER - 200])

@@ -370,24 +370,78 @@ async def test_before_the_database_answers_there_is_an_end_to_sessions(
     store, records = new_store(), of_epoch(whole(GROUP, 1))
     async with living(tmp_path) as life:
         for k in range(3):
-            column = life.join(Ack.RECEIVED).column
+            column = life.join(Ack.RECEIVED, k + 1).column
             life.send(column, 0, records[k : k + 1])
             life.intake.disconnect(column)
         with pytest.raises(ProtocolError, match="3 sessions of this group wait for the database"):
-            life.join(Ack.RECEIVED)
+            life.join(Ack.RECEIVED, 4)
         life.intake.receive(records[3:])  # who has no session takes no place
+        for _ in range(2):  # and those that nobody waits for
+            life.join(Ack.COMMITTED)
+        with pytest.raises(ProtocolError, match="3 connections without a session of this group wait for the database"):
+            life.join(Ack.COMMITTED)
         await life.meet(store)
         await life.until_empty()
     assert await stored(store) == keys(1)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_connections_without_a_session_that_come_and_go_before_the_database_lock_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    monkeypatch.setattr(intake_module, "MOST_SESSIONS", 8)
+    monkeypatch.setattr(assembled_sessions, "MOST_SESSIONS", 8)
+    store, folder = new_store(), tmp_path / "0"
+    records = of_epoch(whole(GROUP, *range(1, 21)))
+    async with living(folder) as life:
+        staying = life.join(Ack.RECEIVED)
+        for k, ack in enumerate(10 * [Ack.COMMITTED, Ack.RECEIVED, Ack.SPOOLED]):
+            joined = life.join(ack)
+            life.send(joined.column, joined.resume, records[3 * k : 3 * k + 3])
+            if ack is Ack.RECEIVED:
+                await life.acknowledged(joined.column, joined.resume + 3)
+            life.intake.disconnect(joined.column)
+        assert len(life.intake.stretches) <= 3
+        for session in range(1, 9):
+            life.join(Ack.COMMITTED, session)
+        life.send(staying.column, staying.resume, records[90:])
+        await life.acknowledged(staying.column, 10)
+        if not is_killed:
+            await life.meet(store)
+            assert life.join(Ack.COMMITTED, 1).resume == 0
+            await life.acknowledged(life.moved[staying.column], 10)
+            await life.until_empty()
+        folder = killed(life, tmp_path / "1")
+    if is_killed:
+        async with living(folder, store) as life:
+            await life.until_empty()
+    assert await stored(store) == keys(*range(1, 21))
+
+
+async def test_a_connection_is_told_of_no_refusal_of_the_one_before_that_had_no_session_either(tmp_path: Path) -> None:
+    records = of_epoch(whole(GROUP, 1))
+    wrong = records[:3].copy()
+    wrong["instrument"] = 99
+    async with living(tmp_path) as life:
+        before = life.join(Ack.COMMITTED)
+        life.send(before.column, before.resume, wrong)
+        life.intake.disconnect(before.column)
+        joined = life.join(Ack.COMMITTED)
+        assert joined.resume == 3
+        life.send(joined.column, 3, joined_blocks([wrong[:1], records]))
+        await life.meet(new_store())
+        await life.acknowledged(life.moved[joined.column], 3 + 1 + GROUP.size)
+        assert life.intake.acknowledged()[1][life.moved[joined.column]] == 1
+        assert life.pipeline.figures().assembled.refused == {"unknown_instrument": 4}
 
 
 async def test_connections_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
     store = new_store()
     async with living(tmp_path, store) as life:
         for trigger in range(1, 200):
-            column = life.join(Ack.RECEIVED).column
-            life.send(column, 0, of_epoch(whole(GROUP, trigger)))
-            life.intake.disconnect(column, ended=trigger % 2 == 0)
+            joined = life.join(Ack.RECEIVED)
+            life.send(joined.column, joined.resume, of_epoch(whole(GROUP, trigger)))
+            life.intake.disconnect(joined.column, ended=trigger % 2 == 0)
         await life.until_empty()
 
         def is_forgotten() -> bool:

@@ -100,3 +100,24 @@ async def test_nothing_is_acknowledged_before_it_is_sent(tmp_path: Path) -> None
         client.send(records[30:])
         assert await client.acknowledged(40) == 0
     assert await stored(store) == keys(*range(1, 9))
+
+
+async def test_a_connection_without_a_session_counts_from_0_after_others_that_came_and_went(tmp_path: Path) -> None:
+    store, records = new_store(), of_epoch(whole(GROUP, 1, 2))
+    async with living(tmp_path) as life, listening(logger_of(life)) as (source, connect):
+        before = await connect()
+        await before.greet("TRIGGERLOG/1 group=bpm ack=received")
+        before.send(join([records[:3], of_epoch(make_block(GROUP, [(1, 99)]))]))
+        assert await before.acknowledged(4) == 0
+        cut(before)
+        await eventually(lambda: source.status().connections == 0)
+        staying = await connect()
+        await staying.greet("TRIGGERLOG/1 group=bpm ack=received")
+        staying.send(records[3:8])
+        assert await staying.acknowledged(5) == 0
+        await life.meet(store)
+        staying.send(records[8:])
+        assert await staying.acknowledged(7) == 0
+        cut(staying)
+        await life.until_empty()
+    assert await stored(store) == keys(1, 2)
