@@ -109,7 +109,7 @@ def test_an_epoch_of_which_only_the_ledger_tells_keeps_its_run() -> None:
         state=DurableState(runs={3: 1}),
     )
     runs = runs_of([group])
-    assert (runs.of(9, 0), runs.of(3, 0), runs.of(10, 0)) == (4, 1, 5)
+    assert (runs.known(9), runs.known(3), runs.known(10), runs.begin(10)) == (4, 1, None, 5)
 
 
 async def test_the_run_under_way_is_remembered_though_others_have_higher_numbers(tmp_path: Path) -> None:
