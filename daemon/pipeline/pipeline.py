@@ -71,6 +71,9 @@ class Pipeline:
         self._lost: dict[str, int] = {}
         self._skipped_lately = Lately()
         self._lost_lately: dict[str, Lately] = {}
+        if recovered.lost:
+            self.note_lost(recovered.lost, "database")
+            self._announcements.lost_at_start()
         self._assembly = Assembly(
             group,
             timeout_ns=int(config.assembly.timeout_ms * 1e6),
@@ -97,6 +100,7 @@ class Pipeline:
             clock=clock,
             recovered=recovered.amount,
             revocable=recovered.revocable,
+            acknowledged=recovered.acknowledged,
             max_memory=_bytes(config.committer.max_waiting_mib),
             announcements=self._announcements,
             full=self._full,
