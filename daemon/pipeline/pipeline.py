@@ -248,7 +248,7 @@ class Pipeline:
         self._on_full.append(full)
 
     def note_lost(self, readings: int, reason: str) -> None:
-        """Count readings that are proven lost on their way here."""
+        """Count readings that are proven lost before they came, or before this process began."""
         self._lost[reason] = min(MOST_LOST, self._lost.get(reason, 0) + readings)
         self._lost_lately.setdefault(reason, Lately()).note(self._lost[reason], self._now())
 

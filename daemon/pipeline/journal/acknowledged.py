@@ -45,7 +45,7 @@ def readings_behind(noted: JournalPosition, position: JournalPosition, ids: Coll
 
 
 class Acknowledged:
-    """Keeps the note of one group. It may be older than what the database has, and never tells of what it did not have."""
+    """Keeps the note of one group: it may be behind the database, and never tells of what that did not have."""
 
     def __init__(self, folder: Path, outside: Outside) -> None:
         self.path = folder / ACKNOWLEDGED

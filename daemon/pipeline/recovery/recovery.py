@@ -156,7 +156,7 @@ async def recover_group(
     found = _InJournal(state=stored, states=States(stored, position), lost=_lacking(in_store, noted, {0}))
     if config.journal.max_mib:
         holds = durability is Durability.ASYNC
-        found = await _open_journal(group, config, state_dir, in_store, noted, outside, holds=holds)
+        found = await _open_journal(group, config, state_dir, in_store, outside, noted=noted, holds=holds)
     else:
         await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside.disk))
     if found.recovery is not None:
@@ -234,9 +234,9 @@ async def _open_journal(
     config: Config,
     state_dir: Path,
     in_store: InStore,
-    noted: JournalPosition,
     outside: Outside,
     *,
+    noted: JournalPosition,
     holds: bool,
 ) -> _InJournal:
     states = States()
@@ -249,7 +249,7 @@ async def _open_journal(
         state=states.before,
     )
     try:
-        look = partial(_look_through, journal, states, in_store, noted, config.assembly.window, holds=holds)
+        look = partial(_look_through, journal, states, in_store, config.assembly.window, noted=noted, holds=holds)
         return await outside.workers.call(look)
     except JournalError as error:
         raise CommandFailed(str(error)) from None
@@ -261,17 +261,17 @@ def _look_through(
     journal: Journal,
     states: States,
     in_store: InStore,
-    acknowledged: JournalPosition,
     most: int,
     *,
+    noted: JournalPosition,
     holds: bool,
 ) -> _InJournal:
     """Open the journal, and read what is to be known of it before anything else comes in."""
     position, stored = in_store.position, in_store.state
     recovery = journal.open(position, holds=holds)
-    lost = _lost(in_store, acknowledged, journal)
-    noted = DurableState.decode(recovery.newest_state)
-    leads_on = _leads_on(journal.ids, noted, position)
+    lost = _lost(in_store, noted, journal)
+    in_head = DurableState.decode(recovery.newest_state)
+    leads_on = _leads_on(journal.ids, in_head, position)
     state = _state_after(journal, recovery, in_store) if leads_on else stored
     # Another daemon may have given a run, in other groups, that the blocks here have for another epoch.
     leads_on = leads_on and not state.disputed(in_store.others) - stored.runs.keys()
@@ -283,7 +283,7 @@ def _look_through(
         recovery = replace(recovery, amount=Amount(), loose=recovery.amount.plus(recovery.loose))
         journal.loosen()
     again = [*journal.read_loose(), *journal.read_foreign()]
-    claimed = noted.further(DurableState().after(again))
+    claimed = in_head.further(DurableState().after(again))
     if not leads_on:
         # What it calls settled is so with all the blocks before, and nobody knows of those.
         state = DurableState(stored.sessions, stored.further(claimed, in_store.others).runs)

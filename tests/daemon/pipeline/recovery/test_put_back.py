@@ -35,7 +35,10 @@ def lost(pipeline: Pipeline) -> int:
 
 async def said(store: MemoryStore, folder: Path) -> list[str]:
     """What a start says, that goes no further."""
-    config, events = Config.model_validate({"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}]}), Events()
+    config, events = (
+        Config.model_validate({"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}]}),
+        Events(),
+    )
     found = await recover_group(await ask_store(store, GROUP, config), GROUP, config, folder, events, outside=REAL)
     found.journal.close()
     return [event.text for event in events.newest()]
