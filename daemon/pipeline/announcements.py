@@ -35,6 +35,7 @@ class Announcements:
         self._refused = 0  # readings that did not fit aside, reported
         self._rejected = 0  # dead letters not reported yet
         self._newest = (0, 0, 0)  # run, number and time of the highest trigger closed
+        self._lost_behind: tuple[int, int, int] | None = None  # what the database lost came after that trigger
 
     def _info(self, text: str) -> None:
         self._events.info(f"group {self._group}: {text}")
@@ -64,6 +65,10 @@ class Announcements:
         if len(rows) and (found := _place(rows[-1])) > self._newest:
             self._newest = found
 
+    def lost_at_start(self) -> None:
+        """Between the triggers that are remembered and the next, the database had some that it lost."""
+        self._lost_behind = self._newest
+
     def closed(self, rows: Array) -> None:
         """These triggers were closed just now: ledger dtype, ascending. Report the numbers skipped before them."""
         behind = np.flatnonzero(rows["skipped"])
@@ -80,10 +85,13 @@ class Announcements:
         if before[:2] == (run, trigger - count - 1):
             when = f"between {utc(before[2])} and {utc(time_ns)}"
         numbers = f"numbers {trigger - count} to {trigger - 1}" if count > 1 else f"number {trigger - 1}"
+        why = "never came"
+        if before == self._lost_behind:
+            why = "are not there, and may be among what the database lost"
         further = f"; {every - count} more in {more} gaps behind" if more else ""
         self._events.warning_seldom(
             f"skipped by {self._group}",
-            f"group {self._group}: trigger {numbers} of run {run} never came: {count} {when}{further}",
+            f"group {self._group}: trigger {numbers} of run {run} {why}: {count} {when}{further}",
         )
 
     def lost_by_sender(self, readings: int) -> None:

@@ -17,11 +17,11 @@ from daemon.core.outside import Clock
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.durable_state import DurableState, States
-from daemon.pipeline.journal import Amount, Journal
+from daemon.pipeline.journal import Acknowledged, Amount, Journal
 from daemon.pipeline.journal.keeper import JournalKeeper, JournalState
 from daemon.pipeline.journal.segment import NO_RECORDS
 from daemon.pipeline.placing import Placed
-from schemas.batch import ClosedBlock
+from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array
 
 RESUME_AT = 0.5
@@ -70,6 +70,7 @@ class Backlog:
         newest: the same as they are after all that the journal held. states: takes the states after each block, for the
             heads of its segments.
         full: called with True when nothing more should come in, and with False when there is room again.
+        acknowledged: takes what the database acknowledged, for the next daemon in this state folder.
         spooled: called when the journal has written or synced more, with how many blocks are on the disk now: of those
             that closed in this process and are not settled, so many of the oldest.
 
@@ -89,12 +90,14 @@ class Backlog:
         clock: Clock,
         recovered: Amount,
         revocable: Array = NO_RECORDS,
+        acknowledged: Acknowledged | None = None,
         max_memory: int,
         announcements: Announcements,
         full: Callable[[bool], None],
         spooled: Callable[[int], None],
     ) -> None:
-        self._journal = None if journal is None else JournalKeeper(journal, self._on_journal)
+        self._journal = None if journal is None else JournalKeeper(journal, self._on_journal, acknowledged)
+        self._acknowledged = acknowledged
         self.memory_bytes = 0
         self.journal_bytes = 0 if self._journal is None else self._journal.state.nbytes
         self.bytes_a_reading = 0.0
@@ -262,6 +265,11 @@ class Backlog:
         self._look()
         return mine
 
+    def note_acknowledged(self, position: JournalPosition) -> None:
+        """The database acknowledged a commit at this position."""
+        if self._acknowledged is not None:
+            self._acknowledged.note(position)
+
     def hold_for(self, seconds: float) -> None:
         """How long the database may lose again what it acknowledged; without limit nothing is held, as with 0."""
         self._hold_s = 0.0 if math.isinf(seconds) else seconds
@@ -336,8 +344,12 @@ class Backlog:
         if self._refill is not None:
             self._refill.cancel()
             await asyncio.gather(self._refill, return_exceptions=True)
-        if self._journal is not None:
-            await self._journal.end()
+        try:
+            if self._journal is not None:
+                await self._journal.end()
+        finally:
+            if self._acknowledged is not None:
+                await self._acknowledged.end()
 
     def _weigh(self, blocks: Sequence[ClosedBlock]) -> None:
         readings = sum(readings_in(block) for block in blocks)

@@ -486,6 +486,7 @@ class Committer:
 
     def _count(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> None:
         self._acknowledged = self._follows = self._position(parts, blocks)
+        self._backlog.note_acknowledged(self._acknowledged)
         self._dead_letters.passed(blocks[-1].number)
         moment = self._clock.now().monotonic_ns
         self.counts.commits += 1

@@ -15,7 +15,8 @@ from schemas.batch import JournalPosition
 class PipelineFigures:
     """The figures of one group, in the order of the data's way; counts are those since the start.
 
-    dropped: readings that sources threw away, by reason. lost_before: readings proven lost on their way here, by how.
+    dropped: readings that sources threw away, by reason. lost_before: readings proven lost, by how: on their way
+    here, or by the database before the start.
     skipped_lately, lost_lately: trigger numbers skipped, and readings so lost, lately.
     run, newest: the run under way, and its highest trigger closed.
     open, assembling: triggers being put together, and their readings.

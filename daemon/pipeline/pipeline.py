@@ -71,6 +71,9 @@ class Pipeline:
         self._lost: dict[str, int] = {}
         self._skipped_lately = Lately()
         self._lost_lately: dict[str, Lately] = {}
+        if recovered.lost:
+            self.note_lost(recovered.lost, "database")
+            self._announcements.lost_at_start()
         self._assembly = Assembly(
             group,
             timeout_ns=int(config.assembly.timeout_ms * 1e6),
@@ -97,6 +100,7 @@ class Pipeline:
             clock=clock,
             recovered=recovered.amount,
             revocable=recovered.revocable,
+            acknowledged=recovered.acknowledged,
             max_memory=_bytes(config.committer.max_waiting_mib),
             announcements=self._announcements,
             full=self._full,
@@ -248,7 +252,7 @@ class Pipeline:
         self._on_full.append(full)
 
     def note_lost(self, readings: int, reason: str) -> None:
-        """Count readings that are proven lost on their way here."""
+        """Count readings that are proven lost before they came, or before this process began."""
         self._lost[reason] = min(MOST_LOST, self._lost.get(reason, 0) + readings)
         self._lost_lately.setdefault(reason, Lately()).note(self._lost[reason], self._now())
 

@@ -8,8 +8,19 @@ from schemas.api.status import LATELY_S, GroupStatus, Status
 
 LATELY = f"in the last {lasting(LATELY_S)}"
 
-HOWS = {"sender": "senders no longer had {:,}", "datagrams": "about {:,} in datagrams"}
+HOWS = {
+    "sender": "senders no longer had {:,}",
+    "datagrams": "about {:,} in datagrams",
+    "database": "the database lacks {:,}",
+}
 """How readings got lost, by the names of the status."""
+
+FIXES = {
+    "database": "See whether the database was restored from a copy, or is another; `triggerlog reconcile` compares.",
+    "sender": "See what kept the senders away for longer than they can hold readings, or let them hold more.",
+    "datagrams": "See whether the network or `receive_buffer_kib` is too small for the datagrams, or send over TCP.",
+}
+"""What to do, of how they got lost the worst first."""
 
 
 def lost(status: Status, known: Known) -> Iterator[Alarm]:
@@ -21,12 +32,10 @@ def lost(status: Status, known: Known) -> Iterator[Alarm]:
     hows = {how: sum(group[how].count for group in recent if how in group) for how in HOWS}
     yield Alarm(
         cause=Cause.LOST,
-        severity=Severity.CRITICAL if hows["sender"] else Severity.WARNING,
-        text=f"Readings lost on their way {LATELY}: {_named(over)}"
+        severity=Severity.CRITICAL if hows["sender"] or hows["database"] else Severity.WARNING,
+        text=f"Readings lost {LATELY}: {_named(over)}"
         f" ({', '.join(HOWS[how].format(count) for how, count in hows.items() if count)})",
-        fix="See what kept the senders away for longer than they can hold readings, or let them hold more."
-        if hows["sender"]
-        else "See whether the network or `receive_buffer_kib` is too small for the datagrams, or send over TCP.",
+        fix=next(FIXES[how] for how in FIXES if hows[how]),
         extent=sum(over.values()),
         began_s=_earliest_s(one.since_ns for group in recent for one in group.values()),
     )

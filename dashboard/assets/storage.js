@@ -254,7 +254,7 @@
     ["complete", "Complete triggers"],
     ["incomplete", "Incomplete"],
     ["skipped", "Skipped", "trigger numbers between those of a run that no trigger was closed for"],
-    ["lost", "Lost", "never received, and proven lost by the numbers of senders"],
+    ["lost", "Lost", "proven lost: never received, by the numbers of senders, or no longer in the database"],
   ]);
   const PLAIN = /** @type {const} */ (["received", "recovered", "committed", "duplicate", "waiting", "assembling", "late", "complete", "incomplete", "skipped"]);
   const ALARMING = /** @type {const} */ (["refused", "aside", "dead", "unaccounted", "lost"]);

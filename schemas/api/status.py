@@ -75,7 +75,10 @@ class ReadingCounts(Model):
     duplicate: int = Field(description="of an instrument whose reading was already there; not stored")
     refused: dict[str, int] = Field(description="never stored, by reason")
     aside: dict[str, int] = Field(description="for no trigger that is known, by reason; kept in the dead letters")
-    lost: dict[str, int] = Field(description="never received, and proven lost by the numbers of senders; by how")
+    lost: dict[str, int] = Field(
+        description="by how: never received, and proven lost by the numbers of senders; `database`: acknowledged by it "
+        "before the start, and lost since"
+    )
     lost_lately: dict[str, Recent] = Field(default={}, description="those of them that were noticed lately")
     dead: int = Field(
         description="in batches the store rejected for good, or damaged in the journal; they lie in the state folder"

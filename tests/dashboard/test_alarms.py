@@ -224,13 +224,17 @@ def test_readings_that_senders_lost_are_critical_and_lost_datagrams_a_warning() 
     (both,) = alarms(status(lost={"sender": 1200, "datagrams": 35}))
     assert (both.key, both.severity, both.extent) == ("lost", Severity.CRITICAL, 1235)
     assert both.text == (
-        "Readings lost on their way in the last 10 min: bpm 1,235 (senders no longer had 1,200, about 35 in datagrams)"
+        "Readings lost in the last 10 min: bpm 1,235 (senders no longer had 1,200, about 35 in datagrams)"
     )
     assert "hold more" in both.fix
     (datagrams,) = alarms(status(lost={"datagrams": 35}))
     assert datagrams.severity is Severity.WARNING
     assert datagrams.text.endswith("(about 35 in datagrams)")
     assert "receive_buffer_kib" in datagrams.fix
+    (database,) = alarms(status(lost={"datagrams": 35, "database": 40}))
+    assert database.severity is Severity.CRITICAL
+    assert database.text.endswith("(about 35 in datagrams, the database lacks 40)")
+    assert "triggerlog reconcile" in database.fix
     assert alarms(status(lost={"sender": 1200}, lately_s=None)) == []
 
 

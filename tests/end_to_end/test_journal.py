@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from schemas.wire import Ack, ProtocolError
-from tests.support.processes import Running, running, until
+from tests.support.processes import Running, running, triggerlog, until
 from tests.support.sending import INSTRUMENTS, balanced, send
 from tests.support.servers import server_folder
 
@@ -172,6 +173,34 @@ async def test_the_end_leaves_in_the_journal_what_the_database_does_not_take(
         with logging_daemon(tmp_path, dsn) as daemon:
             until(lambda: daemon.group()["triggers"]["waiting"] == 0, "what was left is committed")
             assert (await counted(dsn))[1] == 31 * INSTRUMENTS
+            assert daemon.run.end() == 0
+
+
+async def test_a_database_that_is_put_back_while_no_daemon_runs_is_noticed(tmp_path: Path) -> None:
+    async with own_server() as (server, dsn):
+        with logging_daemon(tmp_path, dsn) as daemon:
+            await send(daemon.port, 1, 10, Ack.COMMITTED)
+            assert daemon.run.end() == 0
+        await server.stop()
+        data = (server._state / "postgresql").resolve()
+        await asyncio.to_thread(subprocess.run, ["cp", "-a", data, data.with_name("backup")], check=True)
+        await server.start()
+        with logging_daemon(tmp_path, dsn) as daemon:
+            await send(daemon.port, 11, 20, Ack.COMMITTED)
+            assert daemon.group()["readings"]["lost"] == {}
+            assert daemon.run.end() == 0
+        await server.stop()
+        data.rename(data.with_name("newer"))
+        data.with_name("backup").rename(data)
+        await server.start()
+        reconciled = triggerlog("reconcile", str(tmp_path / "beam.toml"), "--daemon", daemon.api)
+        assert reconciled.returncode == 1
+        assert "240 readings were acknowledged and are in the database no more" in reconciled.stdout
+        with logging_daemon(tmp_path, dsn) as daemon:
+            assert "the database has lost 240 readings" in daemon.run.said
+            await send(daemon.port, 31, 1, Ack.COMMITTED)
+            assert daemon.group()["readings"]["lost"] == {"database": 240}
+            assert balanced(daemon.group())
             assert daemon.run.end() == 0
 
 

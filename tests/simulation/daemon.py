@@ -114,6 +114,7 @@ class SimulatedDaemon:
     """A daemon from its start to its end.
 
     stop: set to end it in order. joined: called with a session and how many of its readings the daemon calls lost.
+    began: called with how many readings it says that the database lost while no daemon ran.
     """
 
     def __init__(
@@ -125,8 +126,9 @@ class SimulatedDaemon:
         network: Network,
         outside: Outside,
         joined: Callable[[int, int], None],
+        began: Callable[[int], None],
     ) -> None:
-        self._note_joined = joined
+        self._note_joined, self._note_began = joined, began
         self.stop = asyncio.Event()
         self.events = Events()
         self.pipeline: Pipeline | None = None
@@ -174,6 +176,7 @@ class SimulatedDaemon:
         recovered = await recover_group(
             in_store, self._group, self._config, STATE, self.events, outside=self._outside, durability=durability
         )
+        self._note_began(recovered.lost)
         pipeline = self.pipeline = Pipeline(
             self._group,
             self._config,

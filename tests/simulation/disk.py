@@ -214,9 +214,10 @@ class Drive:
         """What a power cut could not take: the files whose names are durable."""
         return [(path, self._durable[path]) for path in sorted(self._durable) if self._is_reachable(path.parent)]
 
-    def written_marks(self, is_mark: Callable[[int], bool]) -> set[int]:
-        """The marks of readings in all files, as they are read now."""
-        return {mark for inode in self._names.values() for mark in _marks_in(inode.data, is_mark)}
+    def written_marks(self, is_mark: Callable[[int], bool], *, below: str = "/") -> set[int]:
+        """The marks of readings in all files of folders of this name, as they are read now."""
+        inodes = [inode for path, inode in self._names.items() if below in path.parts]
+        return {mark for inode in inodes for mark in _marks_in(inode.data, is_mark)}
 
     # --- faults -------------------------------------------------------------------------------------------------
 

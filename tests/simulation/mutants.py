@@ -46,6 +46,13 @@ MUTANTS = (
         seed=679,
     ),
     Mutant(
+        name="do not note what the database acknowledged",
+        file="daemon/pipeline/backlog.py",
+        text="            self._acknowledged.note(position)\n",
+        to="            pass\n",
+        plan="older-database-between-two-lives",
+    ),
+    Mutant(
         name="sync the same file again after a failed sync",
         file="daemon/pipeline/journal/journal.py",
         text=(

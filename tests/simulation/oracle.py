@@ -136,6 +136,18 @@ class Oracle:
                 "called lost, and there", f"{lost} of crate {crate.number}, and only these are not: {_named(gone)}"
             )
 
+    def see_lost_before(self, declared: int, drive: Drive, surely: Collection[int]) -> None:
+        """What a daemon that starts with this drive says that the database lost of what it had acknowledged.
+
+        surely: what it did lose, and a note on the drive must tell of.
+        """
+        in_journal = drive.written_marks(is_mark, below="journal")
+        gone = {mark for mark in self.taken_back if self.store.marks[mark] < 1}
+        lost = {mark for mark in surely if self.store.marks[mark] < 1}
+        if not len(lost) - len(in_journal) <= declared <= len(gone):
+            text = f"{declared}, and {len(lost)} to {len(gone)} are not there, {len(in_journal)} in the journal"
+            self.find("what was lost before the start is other", text)
+
     def see_lost_commits(self, declared: int | None, gone: Collection[int]) -> None:
         """What a daemon that has committed all it has calls lost of that; gone: what the database lost of that."""
         if declared is None:

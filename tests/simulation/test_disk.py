@@ -1,5 +1,6 @@
 """The disk: what a power cut takes, and what a failed call leaves."""
 
+import contextlib
 import errno
 import random
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from backends.folder_lock import FolderInUse
+from daemon.pipeline.journal.acknowledged import Acknowledged, read_acknowledged
+from schemas.batch import JournalPosition
 from tests.simulation.disk import SECTOR, Drive, Fault, SimulatedDisk
 from tests.simulation.loop import Killed, Life
+from tests.simulation.outside import outside_of
 
 FOLDER = Path("/state/journal")
 FILE = FOLDER / "1.journal"
@@ -161,3 +165,22 @@ def test_a_lock_is_held_until_its_holder_dies(drive: Drive) -> None:
         SimulatedDisk(drive, Life("b")).lock(FOLDER / "lock")
     life.kill()
     SimulatedDisk(drive, Life("b")).lock(FOLDER / "lock")
+
+
+@pytest.mark.parametrize("call", range(8))
+@pytest.mark.parametrize("power_too", [False, True])
+def test_a_note_of_what_was_acknowledged_is_the_former_or_the_newer_wherever_its_writing_ends(
+    drive: Drive, call: int, power_too: bool
+) -> None:
+    life = Life("writer")
+    writing = Acknowledged(FOLDER, outside_of(None, drive, life, random.Random(1)))
+    first, second = (JournalPosition(sequence=n, journal=7, triggers=n, readings=5 * n) for n in (1, 2))
+    writing.note(first)
+    writing.write()
+    writing.note(second)
+    life.kill_after("disk", call)
+    with contextlib.suppress(Killed):
+        writing.write()
+    if power_too:
+        drive.cut_power()
+    assert read_acknowledged(FOLDER, SimulatedDisk(drive, Life("reader"))) in (first, second)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from daemon.client.sender import Sender, SenderError
-from schemas.batch import Batch, Durability
+from schemas.batch import Batch, Durability, Stream
 from schemas.sessions import session_key
 from schemas.wire import Ack, Answer, ProtocolError
 from tests.simulation.daemon import PORT, SimulatedDaemon, dead_letters_on, patched
@@ -29,6 +29,9 @@ DRAINED_WITHIN_S = 240.0
 """In virtual time: what is not settled so long after the last fault never will be."""
 
 HOSTS = 2
+
+FAILING = ("fail", "fail_sync_then_cut_power", "full")
+"""Events with which a file may not be written."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Host:
     name: str
     drive: Drive
     has_run: bool = False
+    has_noted: bool = False  # the last daemon that committed here ended in order
 
 
 class World:
@@ -81,6 +85,8 @@ class World:
         self._context = contextvars.copy_context()
         self.committed_here: set[int] = set()  # by the life that goes on
         self.gone_here: set[int] = set()  # of these, what the database lost again
+        self.gone_unseen: set[int] = set()  # what it lost with no daemon running, and none has started since
+        self.retried: set[int] = set()  # committed from the dead letters: in no account that a daemon notes
         self.database.on_commit = self._committed
 
     def note(self, text: str) -> None:
@@ -92,6 +98,8 @@ class World:
         marks = marks_of(batch)
         self.oracle.stored_from.update(dict.fromkeys(marks, self.at_host))
         self.committed_here.update(marks)
+        if batch.stream is Stream.DEAD_LETTERS:
+            self.retried.update(marks)
 
     # --- daemons ------------------------------------------------------------------------------------------------
 
@@ -116,6 +124,7 @@ class World:
                 network=self.network,
                 outside=outside,
                 joined=self._joined,
+                began=self._began,
             )
             return self.loop.create_task(self.daemon.serve())
 
@@ -129,6 +138,13 @@ class World:
     def _joined(self, session: int, lost: int) -> None:
         self.note(f"lost {self._crate_of[session].number} {lost}")
         self.oracle.see_declared_lost(self._crate_of[session], lost, self.hosts[self.at_host].drive)
+
+    def _began(self, lost: int) -> None:
+        host = self.hosts[self.at_host]
+        surely = self.gone_unseen - self.retried if host.has_noted and not self.oracle.has_moved else set()
+        self.oracle.see_lost_before(lost, host.drive, surely)
+        host.has_noted = False
+        self.gone_unseen.clear()
 
     def _died(self, life: Life) -> None:
         self.note(f"dead {life.name} after {life.disk_calls} disk calls")
@@ -144,12 +160,18 @@ class World:
             error = error.exceptions[0]
         life.kill()
         if error is None:
+            self._note_end()
             return
         self.failed_starts += 1
         self.note(f"failed {error!r}")
         if not isinstance(error, OSError) and "cannot be used" not in str(error):
             self.oracle.find("the daemon failed", f"{error!r}")
         self.start_later(1.0)
+
+    def _note_end(self) -> None:
+        can_write = all(event.kind not in FAILING for event in self.plan.events)
+        if can_write and self.daemon is not None and self.daemon.pipeline is not None:
+            self.hosts[self.at_host].has_noted = True
 
     def start_later(self, after_s: float) -> None:
         """As a service manager does."""
@@ -512,6 +534,8 @@ class Events:
         world.note(f"gone {len(gone)}")
         world.oracle.see_taken_back(gone, for_good=True)
         world.gone_here |= set(gone) & world.committed_here
+        if world.life is None or world.life.is_dead:
+            world.gone_unseen |= set(gone)
         if while_down and world.life is not None and not world.life.is_dead:
             world.life.on_death(lambda: world.start_later(down_s))
             world.life.kill()

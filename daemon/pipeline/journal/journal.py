@@ -20,7 +20,7 @@ from backends.folder_lock import FolderInUse
 from daemon.core.outside import Disk, Lock, Outside
 from daemon.core.outside.disk import Buffer
 from daemon.pipeline.journal.chain import Chain, follow
-from daemon.pipeline.journal.format import Head, counted, encode, group_checksum, segment_head
+from daemon.pipeline.journal.format import Head, counted, counted_of, encode, group_checksum, segment_head
 from daemon.pipeline.journal.found import JournalRecovery, amount_of, foreign, journal_of
 from daemon.pipeline.journal.identity import Identity, read_ids
 from daemon.pipeline.journal.sealed import Sealed, SealedSegment, size_of
@@ -379,6 +379,23 @@ class Journal:
                 if block is not None:
                     found.append((sequence, block))
         return found
+
+    def readings_found(self, after: int, upto: int) -> int:
+        """How many readings it holds in blocks with numbers above `after` and up to `upto`, those aside included.
+
+        Blocks behind a hole and those of other journals are among them: their readings come again as well.
+
+        Raises:
+            OSError: as `read`.
+        """
+        found = [(each.path, records) for each in self._sealed for records in (each.records, each.loose)]
+        found += [(each.path, each.records) for each in self._foreign]
+        count = 0
+        for path, records in found:
+            numbers = records["sequence"]
+            between = records[(numbers > after) & (numbers <= upto)]
+            count += sum(counted_of(block) for block in self._sealed.read_each(path, between))
+        return count
 
     def read_last(self, triggers: int) -> tuple[list[ClosedBlock], bool]:
         """Read the last blocks that the database lacked, as many as hold so many triggers, in order.

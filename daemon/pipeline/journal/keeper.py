@@ -9,6 +9,7 @@ All that it does happens in `step`, which `Outside.workers` calls: in a thread o
 """
 
 import asyncio
+import contextlib
 import itertools
 import math
 import threading
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.journal.acknowledged import Acknowledged
 from daemon.pipeline.journal.beside import Attempt, Beside
 from daemon.pipeline.journal.journal import Journal, JournalFull
 from schemas.batch import ClosedBlock
@@ -39,7 +41,8 @@ SYNC_WITHIN_S = 5.0
 """What nobody waits for is on the disk after this time all the same, unless the database has it by then."""
 
 ROOM_EVERY_S = 5.0
-"""Time between two looks at the free space of the disk, which others use as well."""
+"""Time between two looks at the free space of the disk, which others use as well, and two notes of what the database
+acknowledged: each is synced."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +64,14 @@ class JournalState:
 class JournalKeeper:
     """Hands closed blocks to a journal.
 
-    journal: open. changed: called on the event loop with every new state.
+    journal: open. changed: called on the event loop with every new state. acknowledged: written every few seconds.
     """
 
-    def __init__(self, journal: Journal, changed: Callable[[JournalState], None]) -> None:
+    def __init__(
+        self, journal: Journal, changed: Callable[[JournalState], None], acknowledged: Acknowledged | None = None
+    ) -> None:
         self._journal = journal
+        self._acknowledged = acknowledged
         self._clock = journal.outside.clock
         self._report_change = changed
         self._loop = asyncio.get_running_loop()
@@ -214,6 +220,7 @@ class JournalKeeper:
         self._trim(trim_to, now_s)
         self._write(first, blocks, now_s, is_last=is_ended)
         self._sync(now_s, is_last=is_ended)
+        self._note_acknowledged(now_s)
         self._report()
         for after, most_bytes, future in reads:
             self._answer(future, after, most_bytes)
@@ -287,6 +294,12 @@ class JournalKeeper:
             else:
                 self._sync_at = math.inf
                 self._syncing.succeeded()
+
+    def _note_acknowledged(self, now_s: float) -> None:
+        if self._acknowledged is not None and now_s - self._room_at >= ROOM_EVERY_S:
+            # The note that stays says less, and nothing that is not so.
+            with contextlib.suppress(OSError):
+                self._acknowledged.write()
 
     def _give_up(self, problem: str) -> None:
         """What is committed from memory goes on without a journal."""

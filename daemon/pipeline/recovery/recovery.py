@@ -15,7 +15,8 @@ from daemon.pipeline.assembly import Runs
 from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.durable_state import DurableState, States
-from daemon.pipeline.journal import Amount, Journal, JournalError, JournalRecovery
+from daemon.pipeline.journal import Acknowledged, Amount, Journal, JournalError, JournalRecovery
+from daemon.pipeline.journal.acknowledged import readings_behind
 from daemon.pipeline.journal.segment import NO_RECORDS
 from daemon.pipeline.placing import to_place
 from daemon.pipeline.recovery.history import heard_last, history_of
@@ -50,6 +51,8 @@ class RecoveredGroup:
     closed blocks that are no history of it; their readings go through assembly again. letters: readings that
     are dead letters, or are to become some with what the journal has beyond the position; record dtype, shape (n,).
     placing: what is set aside there to be placed.
+    lost: readings that the database acknowledged, and has no more, without what the journal has of them.
+    acknowledged: takes what the database acknowledges from now on.
     claimed: sessions as the journal says, without proof that it has all before.
     stored, state: sessions, and runs of epochs, as they are in the database, and after all of that. states: what the
     journal asks for them. others: see `InStore`.
@@ -71,6 +74,8 @@ class RecoveredGroup:
     states: States = field(default_factory=States)
     claimed: Array = field(default_factory=lambda: NO_SESSIONS)
     others: Set[tuple[int, int]] = frozenset()
+    lost: int = 0
+    acknowledged: Acknowledged | None = None
 
     @property
     def was_elsewhere(self) -> bool:
@@ -146,14 +151,17 @@ async def recover_group(
     """
     most = config.assembly.window
     position, stored = in_store.position, in_store.state
-    found = _InJournal(state=stored, states=States(stored, position))
+    acknowledged = Acknowledged(state_dir / "journal" / group.name, outside)
+    noted = await outside.workers.call(_read_noted, acknowledged)
+    found = _InJournal(state=stored, states=States(stored, position), lost=_lacking(in_store, noted, {0}))
     if config.journal.max_mib:
         holds = durability is Durability.ASYNC
-        found = await _open_journal(group, config, state_dir, in_store, outside, holds=holds)
+        found = await _open_journal(group, config, state_dir, in_store, outside, noted=noted, holds=holds)
     else:
         await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside.disk))
     if found.recovery is not None:
         _report_journal(group.name, found.recovery, events)
+    _report_lost(group.name, found.lost, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
     unreadable, rejected, letters = await outside.workers.call(_open_dead_letters, dead_letters, in_store, found, most)
     _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
@@ -179,6 +187,8 @@ async def recover_group(
         states=found.states,
         claimed=found.claimed,
         others=in_store.others,
+        lost=found.lost,
+        acknowledged=acknowledged,
     )
 
 
@@ -198,8 +208,8 @@ async def _ledger_tail(store: Store, group: InstrumentGroup, most: int, runs: Co
 class _InJournal:
     """What a journal holds.
 
-    newest: its last blocks; is_whole: whether these are all. formerly: the ids that it had. The rest as in
-    RecoveredGroup.
+    newest: its last blocks; is_whole: whether these are all. formerly: the ids that it had. The rest, also `lost` where
+    there is no journal, as in RecoveredGroup.
     """
 
     state: DurableState
@@ -211,6 +221,7 @@ class _InJournal:
     is_whole: bool = True
     again: Sequence[ClosedBlock] = ()
     formerly: frozenset[int] = frozenset()
+    lost: int = 0
 
     @property
     def amount(self) -> Amount:
@@ -219,7 +230,14 @@ class _InJournal:
 
 
 async def _open_journal(
-    group: InstrumentGroup, config: Config, state_dir: Path, in_store: InStore, outside: Outside, *, holds: bool
+    group: InstrumentGroup,
+    config: Config,
+    state_dir: Path,
+    in_store: InStore,
+    outside: Outside,
+    *,
+    noted: JournalPosition,
+    holds: bool,
 ) -> _InJournal:
     states = States()
     journal = Journal(
@@ -231,7 +249,7 @@ async def _open_journal(
         state=states.before,
     )
     try:
-        look = partial(_look_through, journal, states, in_store, config.assembly.window, holds=holds)
+        look = partial(_look_through, journal, states, in_store, config.assembly.window, noted=noted, holds=holds)
         return await outside.workers.call(look)
     except JournalError as error:
         raise CommandFailed(str(error)) from None
@@ -239,12 +257,21 @@ async def _open_journal(
         raise CommandFailed(f"the journal under {state_dir} cannot be used: {reason_of(error)}") from None
 
 
-def _look_through(journal: Journal, states: States, in_store: InStore, most: int, *, holds: bool) -> _InJournal:
+def _look_through(
+    journal: Journal,
+    states: States,
+    in_store: InStore,
+    most: int,
+    *,
+    noted: JournalPosition,
+    holds: bool,
+) -> _InJournal:
     """Open the journal, and read what is to be known of it before anything else comes in."""
     position, stored = in_store.position, in_store.state
     recovery = journal.open(position, holds=holds)
-    noted = DurableState.decode(recovery.newest_state)
-    leads_on = _leads_on(journal.ids, noted, position)
+    lost = _lost(in_store, noted, journal)
+    in_head = DurableState.decode(recovery.newest_state)
+    leads_on = _leads_on(journal.ids, in_head, position)
     state = _state_after(journal, recovery, in_store) if leads_on else stored
     # Another daemon may have given a run, in other groups, that the blocks here have for another epoch.
     leads_on = leads_on and not state.disputed(in_store.others) - stored.runs.keys()
@@ -256,7 +283,7 @@ def _look_through(journal: Journal, states: States, in_store: InStore, most: int
         recovery = replace(recovery, amount=Amount(), loose=recovery.amount.plus(recovery.loose))
         journal.loosen()
     again = [*journal.read_loose(), *journal.read_foreign()]
-    claimed = noted.further(DurableState().after(again))
+    claimed = in_head.further(DurableState().after(again))
     if not leads_on:
         # What it calls settled is so with all the blocks before, and nobody knows of those.
         state = DurableState(stored.sessions, stored.further(claimed, in_store.others).runs)
@@ -276,6 +303,7 @@ def _look_through(journal: Journal, states: States, in_store: InStore, most: int
         is_whole=is_whole,
         again=again,
         formerly=formerly,
+        lost=lost,
     )
 
 
@@ -297,6 +325,28 @@ def _leads_on(journals: Collection[int], noted: DurableState, position: JournalP
     if position.journal in journals:
         return noted.database[0] not in journals or noted.database[1] <= position.sequence
     return noted.database == (position.journal, position.sequence)
+
+
+def _read_noted(acknowledged: Acknowledged) -> JournalPosition:
+    try:
+        return acknowledged.read()
+    except OSError as error:
+        raise CommandFailed(f"{acknowledged.path} cannot be used: {reason_of(error)}") from None
+
+
+def _lost(in_store: InStore, noted: JournalPosition, journal: Journal) -> int:
+    """How many readings the database acknowledged that neither it nor the journal has: at least so many."""
+    lacking = _lacking(in_store, noted, journal.ids)
+    if not lacking:
+        return 0
+    held = in_store.position.sequence if in_store.position.journal in journal.ids else 0
+    return max(0, lacking - journal.readings_found(held, noted.sequence))
+
+
+def _lacking(in_store: InStore, noted: JournalPosition, ids: Collection[int]) -> int:
+    if not in_store.position.sequence and len(in_store.tail):
+        return 0  # the position alone is gone: an operator removed a row
+    return readings_behind(noted, in_store.position, ids)
 
 
 def _open_dead_letters(
@@ -331,6 +381,15 @@ def _report_dead_letters(group: str, unreadable: list[Found], amount: Amount, ev
         events.warning(
             f"group {group}: {amount.readings} readings of {amount.triggers} triggers are in the dead letters; see"
             " `triggerlog dead-letters list FILE`"
+        )
+
+
+def _report_lost(group: str, readings: int, events: Events) -> None:
+    if readings:
+        events.error(
+            f"group {group}: the database has lost {readings} readings that it had acknowledged before this start, and"
+            " the journal does not have them. Was it restored from a copy, is the volume of its data not mounted, or is"
+            " it another database? To put the right one in its place, stop the daemon first"
         )
 
 

@@ -109,7 +109,7 @@ def _store(status: Status) -> Iterator[Metric]:
 # Not counters: these fall where what was missing comes after all, or the database can place it.
 _MAY_FALL = (
     ("aside", "Readings for no trigger that is known, kept in the dead letters, by reason."),
-    ("lost", "Readings never received, and proven lost by the numbers of senders, by how."),
+    ("lost", "Readings proven lost, by how: by the numbers of senders, or with an older database."),
 )
 
 

@@ -175,6 +175,7 @@ def _as_json(found: Findings, verdicts: list[Verdict]) -> Mapping[str, Any]:
         "daemon": None if found.after is None else found.after.model_dump(include={"triggers", "readings"}),
         "journal": None if found.journal is None else dataclasses.asdict(found.journal),
         "dead": dataclasses.asdict(found.dead),
+        "lost": found.lost,
         "removed": found.removed,
         "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts],
     }

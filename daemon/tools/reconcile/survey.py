@@ -14,6 +14,8 @@ from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside, SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.journal.acknowledged import read_acknowledged, readings_behind
+from daemon.pipeline.journal.identity import read_ids
 from daemon.pipeline.journal.journal import held_by
 from daemon.pipeline.journal.segment import paths_in, scan
 from daemon.tools.reconcile.verdicts import Findings
@@ -26,6 +28,8 @@ from schemas.readings import Array
 TELLS_WITHIN_S = 2.0
 """A transaction is in the database a moment before the daemon knows of it."""
 AGAIN_S = 0.05
+
+NUMBERS_MOST = 2**63 - 1
 
 DISK = SystemDisk()
 
@@ -67,11 +71,16 @@ class Survey:
         counting(section.name)
         totals = await self._count(section)
         after = None if before is None else await self._status_after(before, section.name, totals)
-        journal = None
+        journal, lost = None, 0
+        group = _status_of(after, section.name)
+        if group is not None:
+            lost = group.readings.lost.get("database", 0)
         if before is None:
             folder = self._loaded.state_dir / "journal" / section.name
             position = await self._store.position(section.name) or JournalPosition(sequence=0)
             journal = await asyncio.to_thread(waiting_in, folder, position)
+            if position.sequence or not totals["triggers"].any():
+                lost = await asyncio.to_thread(lost_of, folder, position)
         return Findings(
             layout=layout_of(section, self._loaded.config),
             totals=totals,
@@ -79,6 +88,7 @@ class Survey:
             after=_status_of(after, section.name),
             journal=journal,
             dead=await self._dead(section, after),
+            lost=lost,
         )
 
     async def _dead(self, section: GroupConfig, status: Status | None) -> Amount:
@@ -135,8 +145,25 @@ def _status_of(status: Status | None, name: str) -> GroupStatus | None:
     return None if status is None else status.groups.get(name)
 
 
-def waiting_in(folder: Path, position: JournalPosition) -> Amount:
+def lost_of(folder: Path, position: JournalPosition) -> int:
+    """How many readings a database at this position lacks of what is noted beside a journal, and so does the journal.
+
+    Raises:
+        CommandFailed: it cannot be read.
+    """
+    try:
+        noted = read_acknowledged(folder, DISK)
+        identity, _, *former = read_ids(folder, DISK) or (0, 0)
+    except OSError as error:
+        raise CommandFailed(f"the journal in {folder} cannot be read: {reason_of(error)}") from None
+    lacking = readings_behind(noted, position, {identity, *former})
+    return max(0, lacking - waiting_in(folder, position, upto=noted.sequence).readings) if lacking else 0
+
+
+def waiting_in(folder: Path, position: JournalPosition, *, upto: int = NUMBERS_MOST) -> Amount:
     """What a journal holds beyond a position, which may be that of another one; it is read and not locked.
+
+    upto: no blocks with higher numbers than this.
 
     Raises:
         CommandFailed: it cannot be read.
@@ -145,7 +172,8 @@ def waiting_in(folder: Path, position: JournalPosition) -> Amount:
     try:
         for path in paths_in(DISK, folder):
             found = scan(DISK, path)
-            waiting = found.records[found.records["sequence"] > held_by(folder, found.head, position, DISK)]
+            numbers, held = found.records["sequence"], held_by(folder, found.head, position, DISK)
+            waiting = found.records[(numbers > held) & (numbers <= upto)]
             amount.change(int(waiting["triggers"].sum()), int(waiting["readings"].sum()), len(waiting))
     except OSError as error:
         raise CommandFailed(f"the journal in {folder} cannot be read: {reason_of(error)}") from None

@@ -25,6 +25,7 @@ class Findings:
     before, after: the status just before and just after that; None where no daemon answers.
     journal: what waits there beyond the database's position; None where a daemon answers, whose status has it.
     dead: the dead letters.
+    lost: readings that the database had acknowledged when the daemon started, or ended, and has no more.
     removed: readings that were removed from the database on purpose, by the operator.
     """
 
@@ -34,6 +35,7 @@ class Findings:
     after: GroupStatus | None = None
     journal: Amount | None = None
     dead: Amount
+    lost: int = 0
     removed: int = 0
 
     def counted(self, name: str) -> int:
@@ -61,7 +63,7 @@ class Verdict:
 
 def judge(found: Findings) -> list[Verdict]:
     """Compare everything that can be."""
-    return [*_law(found), *_since_start(found), _account(found), _table(found)]
+    return [*_law(found), *_since_start(found), *_lost(found), _account(found), _table(found)]
 
 
 def _table(found: Findings) -> Verdict:
@@ -85,6 +87,18 @@ def _table(found: Findings) -> Verdict:
             " or ledger rows deleted; look for (run, trigger_id) with more rows than the ledger's `arrived`"
         )
     return Verdict(what=what, agrees=False, result=result)
+
+
+def _lost(found: Findings) -> Iterator[Verdict]:
+    """Compare the database with what the state folder notes: put back as a whole, it agrees with itself."""
+    if found.lost:
+        yield Verdict(
+            what="database and state folder",
+            agrees=False,
+            result=f"{found.lost:,} readings were acknowledged and are in the database no more: it was put back to an"
+            " older state, or is another one; stop the daemon and put the right one in its place, or restore them from"
+            " a backup",
+        )
 
 
 def _account(found: Findings) -> Verdict:

@@ -66,8 +66,9 @@ def test_what_agrees() -> None:
         (found(account={"account_readings": 0, "account_triggers": 0}), "ledger and account", "more than were ever"),
         (found(account={"account_triggers": 101}), "ledger and account", "0 readings (1 triggers) were committed"),
         (found(removed=5), "ledger and account", "5 readings (0 triggers) more than"),
+        (found(lost=40), "database and state folder", "40 readings were acknowledged and are in the database no more"),
     ],
-    ids=["lost", "doubled", "lost arrays", "account ahead", "account behind", "a trigger", "not removed"],
+    ids=["lost", "doubled", "lost arrays", "account ahead", "account behind", "a trigger", "not removed", "put back"],
 )
 def test_what_differs(findings: Findings, what: str, says: str) -> None:
     verdict = differing(findings)

@@ -1,0 +1,180 @@
+"""A database that is put back to an older state while no daemon runs: what it lacks is counted, and nothing else is."""
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from backends.base import StoreUnavailable
+from backends.memory.store import MemoryStore
+from daemon.core.monitoring.events import Events
+from daemon.core.outside import Outside
+from daemon.pipeline.journal import Acknowledged
+from daemon.pipeline.journal.acknowledged import NOWHERE, read_acknowledged, readings_behind
+from daemon.pipeline.pipeline import Pipeline
+from daemon.pipeline.recovery import ask_store, recover_group
+from schemas.batch import JournalPosition, Stream
+from schemas.config import Config
+from tests.support.disks import REAL, FaultyDisk
+from tests.support.pipelines import eventually, journaling
+from tests.support.readings import make_group, whole
+
+GROUP = make_group()
+NO_JOURNAL = {"journal": {"max_mib": 0}}
+
+
+async def commit(pipeline: Pipeline, *triggers: int) -> None:
+    for trigger in triggers:
+        pipeline.receive(whole(GROUP, trigger))
+    await eventually(lambda: not pipeline.waiting.blocks and not pipeline.figures().open)
+
+
+def lost(pipeline: Pipeline) -> int:
+    return pipeline.figures().lost_before.get("database", 0)
+
+
+async def said(store: MemoryStore, folder: Path) -> list[str]:
+    """What a start says, that goes no further."""
+    config, events = (
+        Config.model_validate({"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}]}),
+        Events(),
+    )
+    found = await recover_group(await ask_store(store, GROUP, config), GROUP, config, folder, events, outside=REAL)
+    found.journal.close()
+    return [event.text for event in events.newest()]
+
+
+@pytest.mark.parametrize("sections", [{}, NO_JOURNAL], ids=["journal", "no journal"])
+async def test_what_it_lacks_is_counted_once_something_was_committed_no_more(tmp_path: Path, sections: dict) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
+        await commit(pipeline, 1, 2)
+    older = copy.deepcopy(store._groups["bpm"])
+    async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
+        assert lost(pipeline) == 0
+        await commit(pipeline, *range(3, 11))
+    store._groups["bpm"] = older
+    for _ in (1, 2):
+        async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
+            assert lost(pipeline) == 40
+    async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
+        await commit(pipeline, 11)
+    async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
+        assert lost(pipeline) == 0
+
+
+async def test_it_is_said_with_the_number_and_the_triggers_are_not_said_to_have_never_come(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        await commit(pipeline, 1, 2)
+        older = copy.deepcopy(store._groups["bpm"])
+        await commit(pipeline, *range(3, 11))
+    store._groups["bpm"] = older
+    assert any("lost 40 readings" in text for text in await said(store, tmp_path))
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        await commit(pipeline, 11, 13)
+        texts = [event.text for event in pipeline._announcements._events.newest()]
+        assert any("3 to 10 of run 1 are not there, and may be among what the database lost" in text for text in texts)
+        assert pipeline.figures().committed.dead_readings == 0
+
+
+async def test_a_new_empty_database_in_its_place_is_said_to_lack_all(tmp_path: Path) -> None:
+    async with journaling(MemoryStore({"bpm": GROUP}), GROUP, tmp_path) as pipeline:
+        await commit(pipeline, *range(1, 11))
+    async with journaling(MemoryStore({"bpm": GROUP}), GROUP, tmp_path) as pipeline:
+        assert lost(pipeline) == 50
+
+
+async def test_a_position_that_an_operator_removed_is_no_loss(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        await commit(pipeline, 1, 2)
+    del store._groups["bpm"].positions[Stream.JOURNAL]
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        assert lost(pipeline) == 0
+
+
+async def test_what_the_journal_still_has_is_not_lost(tmp_path: Path) -> None:
+    """It holds what an asynchronous database may lose: of that nothing is lost, and of what it let go all is."""
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        await commit(pipeline, 1)
+        oldest = copy.deepcopy(store._groups["bpm"])
+        await commit(pipeline, 2, 3)
+    async with journaling(store, GROUP, tmp_path, risk_ms=60_000.0) as pipeline:
+        older = copy.deepcopy(store._groups["bpm"])
+        await commit(pipeline, 4, 5)
+        store.fail_with(StoreUnavailable("away"))
+        for trigger in range(6, 20):
+            pipeline.receive(whole(GROUP, trigger))
+        await eventually(lambda: pipeline._backlog._journal.state.written == pipeline._backlog.last)
+    store.fail_with(None)
+    assert read_acknowledged(tmp_path / "journal" / "bpm", REAL.disk).triggers == 5
+    for kept, count in ((older, 0), (oldest, 10)):
+        store._groups["bpm"] = copy.deepcopy(kept)
+        assert [f"lost {count} readings" in " ".join(await said(store, tmp_path))] == [count > 0]
+
+
+async def test_another_host_that_went_on_is_no_loss(tmp_path: Path) -> None:
+    store, here, there = MemoryStore({"bpm": GROUP}), tmp_path / "here", tmp_path / "there"
+    async with journaling(store, GROUP, here) as pipeline:
+        await commit(pipeline, *range(1, 11))
+    async with journaling(store, GROUP, there) as pipeline:
+        assert lost(pipeline) == 0
+        await commit(pipeline, 11)
+        older = copy.deepcopy(store._groups["bpm"])
+        await commit(pipeline, 12, 13)
+    async with journaling(store, GROUP, here) as pipeline:
+        assert lost(pipeline) == 0
+    store._groups["bpm"] = older
+    async with journaling(store, GROUP, here) as pipeline:
+        assert lost(pipeline) == 0
+    async with journaling(store, GROUP, there) as pipeline:
+        assert lost(pipeline) == 10
+
+
+@pytest.mark.parametrize(
+    ("position", "lacking"),
+    [
+        (JournalPosition(sequence=9, journal=7, readings=90), 10),
+        (JournalPosition(sequence=10, journal=7, readings=90), 0),  # an operator set the account
+        (JournalPosition(sequence=11, journal=6, readings=120), 0),
+        (JournalPosition(sequence=9, journal=6, readings=50), 50),  # a former id
+        (JournalPosition(sequence=3, journal=5, readings=101), 0),
+        (JournalPosition(sequence=300, journal=5, readings=80), 20),
+    ],
+)
+def test_by_the_position_and_the_account(position: JournalPosition, lacking: int) -> None:
+    noted = JournalPosition(sequence=10, journal=7, readings=100, triggers=20)
+    assert readings_behind(noted, position, {7, 6, 8}) == lacking
+    assert readings_behind(NOWHERE, position, {7, 6, 8}) == 0
+
+
+async def test_a_running_daemon_notes_it_every_few_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.pipeline.journal.keeper.ROOM_EVERY_S", 0.01)
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        await commit(pipeline, 1, 2)
+        await eventually(lambda: read_acknowledged(tmp_path / "journal" / "bpm", REAL.disk).triggers == 2)
+
+
+async def test_a_note_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    note = Acknowledged(tmp_path / "bpm", Outside(clock=REAL.clock, disk=disk, rng=REAL.rng, workers=REAL.workers))
+    first, second = (JournalPosition(sequence=n, journal=7, triggers=n, readings=5 * n) for n in (1, 2))
+    note.note(first)
+    await note.end()
+    assert note.read() == first
+    note.note(second)
+    disk.failing["replace"] = OSError("no")
+    await note.end()
+    assert note.read() == first
+    del disk.failing["replace"]
+    await note.end()
+    assert note.read() == second
+
+
+@pytest.mark.parametrize("text", ["", "1 2 3", "1 2 3 x\n", "\0" * 40])
+def test_what_is_no_note_says_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "acknowledged").write_text(text)
+    assert read_acknowledged(tmp_path, REAL.disk) == NOWHERE
