@@ -315,6 +315,13 @@ MUTANTS = (
         plan="received-and-stored-by-another-host",
     ),
     Mutant(
+        name="believe that a segment is as it was where its replacement failed",
+        file="daemon/pipeline/journal/sealed.py",
+        text="        if not segment.is_replaced:\n",
+        to="        if True:\n",
+        plan="replaced-and-not-certain",
+    ),
+    Mutant(
         name="do not compare what is older than the window",
         file="daemon/pipeline/assembly/triggers.py",
         text="        compared = self._are_compared(block, origin, now) & (run > 0)\n",

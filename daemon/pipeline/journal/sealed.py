@@ -16,6 +16,7 @@ from daemon.pipeline.journal.segment import (
     SegmentWriter,
     checked,
     read,
+    scan,
     set_aside,
 )
 from schemas.batch import ClosedBlock
@@ -27,7 +28,8 @@ class SealedSegment:
     """A segment that is not written any more.
 
     records: those still to be committed; loose: those behind a hole; INDEX. writer: while syncing its file is enough to
-    have it on the disk; if it is neither that nor `is_durable`, it has to be written anew.
+    have it on the disk; if it is neither that nor `is_durable`, it has to be written anew. is_replaced: whether its
+    file may be another by now than the one that these are of.
     """
 
     path: Path
@@ -37,6 +39,7 @@ class SealedSegment:
     loose: Array = field(default_factory=lambda: NO_RECORDS)
     writer: SegmentWriter | None = None
     is_durable: bool = False
+    is_replaced: bool = False
 
     @property
     def found(self) -> Array:
@@ -66,7 +69,10 @@ class Sealed:
         self._group = group
 
     def __iter__(self) -> Iterator[SealedSegment]:
-        return iter(list(self._segments))
+        """All segments; raises OSError where nobody can say what is in one."""
+        for segment in list(self._segments):
+            self._look_again(segment)
+            yield segment
 
     @property
     def nbytes(self) -> int:
@@ -111,16 +117,29 @@ class Sealed:
 
     def _rewrite(self, segment: SealedSegment) -> None:
         """Write a segment anew, with what is still wanted of it, from what can be read."""
+        self._look_again(segment)
         data = memoryview(self._disk.read(segment.path, 0, segment.nbytes))
         parts: list[Buffer] = [segment.head]
         records = self._moved(segment, segment.records, data, parts)
         lost = np.setdiff1d(segment.records["sequence"], records["sequence"])
         loose = self._moved(segment, segment.loose, data, parts)
+        segment.is_replaced = True  # where that fails, either file may have the name
         self._disk.replace(segment.path, b"".join(parts))
+        segment.is_replaced = False
         segment.close()
         self.missing += lost.tolist()
         segment.records, segment.loose = records, loose
         segment.nbytes = size_of(parts)
+
+    def _look_again(self, segment: SealedSegment) -> None:
+        """Find out where the records of a segment are that could not be replaced for certain."""
+        if not segment.is_replaced:
+            return
+        found = scan(self._disk, segment.path)
+        self.missing += np.setdiff1d(segment.records["sequence"], found.records["sequence"]).tolist()
+        segment.records = found.records[np.isin(found.records["sequence"], segment.records["sequence"])]
+        segment.loose = found.records[np.isin(found.records["sequence"], segment.loose["sequence"])]
+        segment.nbytes, segment.is_replaced = found.nbytes, False
 
     def _moved(self, segment: SealedSegment, records: Array, data: memoryview, parts: list[Buffer]) -> Array:
         """Put records behind the other parts; return those that are whole, with where they are then."""
@@ -191,7 +210,7 @@ class Sealed:
 
     def read_loose(self) -> Iterator[ClosedBlock]:
         """Read the blocks behind a hole, in order; raises OSError."""
-        for segment in list(self._segments):
+        for segment in self:
             yield from self.read_each(segment.path, segment.loose)
 
     def drop_loose(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from daemon.pipeline.journal import Journal, JournalFull, JournalRecovery
-from schemas.batch import ClosedBlock
+from schemas.batch import ClosedBlock, JournalPosition
 from tests.daemon.pipeline.journal.test_journal import GROUP, ROOMY, block_of, everything, same, segments
 from tests.support.disks import REAL, FaultyDisk, faulty
 
@@ -213,3 +213,35 @@ def test_what_was_synced_before_is_not_written_again_at_the_start(tmp_path: Path
     with opened(folder, disk):
         # The id, and the last segment, of which no later record says that it was synced.
         assert disk.calls["replace"] - before == 2
+
+
+def test_a_segment_that_was_replaced_all_the_same_is_read_where_its_records_are(tmp_path: Path) -> None:
+    """The new file has its name, and the name is not certain to be on the disk: some records lie elsewhere by then."""
+    disk, folder = FaultyDisk(), tmp_path / "bpm"
+    with opened(folder, disk) as (journal, _):
+        first = journal.append([block_of(1)])
+        for number in (2, 3):
+            journal.append([block_of(number)])
+
+    replace = disk.replace
+
+    def half(path: Path, data: bytes) -> None:
+        replace(path, data)
+        if path.suffix == ".journal":
+            raise BAD
+
+    disk.replace = half  # type: ignore[method-assign]
+    journal = Journal(folder, GROUP, faulty(disk), **ROOMY)
+    recovered = journal.open(JournalPosition(sequence=first, journal=journal_id(folder)))
+    assert recovered.problem is not None
+    del disk.replace  # type: ignore[method-assign]
+    found = everything(journal)
+    assert list(found) == [first + 1, first + 2]
+    assert all(same(found[first + k], block_of(k + 1)) for k in (1, 2))
+    assert journal.sync() >= first + 2
+    assert list(everything(journal)) == [first + 1, first + 2]
+    journal._release()
+
+
+def journal_id(folder: Path) -> int:
+    return int((folder / "id").read_text().split()[0])
