@@ -20,6 +20,7 @@ from daemon.pipeline.placing import (
     readings_of_run,
     to_place,
     with_counts,
+    with_letters,
     with_rows_of,
     without,
 )
@@ -99,7 +100,8 @@ class Placer:
         triggers = np.union1d(aside.readings["trigger"], told["trigger"])
         # Before the database is asked: what is no dead letter any more by then is there.
         rejected = await self._read_rejected(run, triggers)
-        rows = await self._rows(run, triggers, [*rejected, within])
+        rows = with_letters(await self._rows(run, triggers), run, rejected, self._clock.now())
+        rows = with_rows_of(within, run, triggers, rows)
         # Assembly has put it there once, which may take more than its time to prove.
         belong = np.isin(aside.readings["trigger"], told["trigger"])
         block, double, odd = place(self._group, run, aside.readings, rows, self._clock.now(), belong=belong)
@@ -113,14 +115,11 @@ class Placer:
             other[other] = ~await self._are_there(run, aside.readings[other], [*rejected, within, block])
         return block, double & ~other, odd, other
 
-    async def _rows(self, run: int, triggers: Array, blocks: list[ClosedBlock]) -> Array:
-        """The ledger rows of triggers of a run, ascending, as the database has them, or a later one of these blocks."""
+    async def _rows(self, run: int, triggers: Array) -> Array:
+        """The ledger rows of triggers of a run, ascending, as the database has them."""
         rows = [np.empty(0, ledger_dtype(self._group.size))]
         rows += [await self._ask(LedgerRows(group=self._group, run=run, triggers=some)) for some in _some(triggers)]
-        newest = own_rows(rows, self._group.size)
-        for block in blocks:
-            newest = with_rows_of(block, run, triggers, newest)
-        return newest
+        return own_rows(rows, self._group.size)
 
     def _counted(self, run: int, block: ClosedBlock, rows: Array, told: Array) -> ClosedBlock:
         """What is placed, with what assembly counted, then and since, of the triggers that are there."""

@@ -4,6 +4,7 @@ A crate that was cut off for a minute, a journal that comes back, an epoch that 
 known, and whether the trigger is there, and which instruments it lacks, is asked of the ledger.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -157,6 +158,22 @@ def with_counts(block: ClosedBlock, rows: Array, skipped: Array, duplicates: Arr
     index = np.cumsum(chosen) - 1
     late_of = index[np.searchsorted(rows["trigger"], block.revised["trigger"])[block.late_of]]
     return replace(block, revised=counted[chosen], late_of=late_of.astype(np.intp))
+
+
+def with_letters(rows: Array, run: int, letters: Sequence[ClosedBlock], now: Instant) -> Array:
+    """Ledger rows of a run as they will be when dead letters are committed: with those that these close.
+
+    What their revised rows say of other readings is not true where the database has lost those. rows: of the database,
+    ascending; letters: in the order in which they were kept.
+    """
+    closed = np.concatenate([rows[:0], *(block.ledger[block.ledger["run"] == run] for block in letters)])
+    every = np.concatenate([rows, closed[~np.isin(closed["trigger"], rows["trigger"])]])
+    every = every[np.argsort(every["trigger"], kind="stable")]
+    for block in letters:
+        late = block.late[block.revised["run"][block.late_of] == run]
+        late = late[np.isin(late["trigger"], every["trigger"])]
+        note_late(every, np.searchsorted(every["trigger"], late["trigger"]), late, now.utc_ns)
+    return every
 
 
 def with_rows_of(block: ClosedBlock, run: int, triggers: Array, rows: Array) -> Array:

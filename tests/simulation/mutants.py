@@ -240,8 +240,8 @@ MUTANTS = (
     Mutant(
         name="do not know that a trigger is in the dead letters",
         file="daemon/pipeline/placer.py",
-        text="[*rejected, within])\n        # Assembly",
-        to="[within])\n        # Assembly",
+        text="run, rejected, self._clock.now())\n",
+        to="run, [], self._clock.now())\n",
         plan="late-for-a-rejected-trigger-after-a-start",
     ),
     Mutant(

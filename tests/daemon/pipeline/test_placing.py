@@ -11,7 +11,7 @@ from backends.memory.store import MemoryStore
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.placing import place, with_counts, with_rows_of
+from daemon.pipeline.placing import place, with_counts, with_letters, with_rows_of
 from daemon.telemetry.status.reporter import GroupRates, _readings
 from schemas.batch import JournalPosition, Stream
 from schemas.ledger import ledger_dtype, missing_instruments
@@ -318,3 +318,14 @@ async def test_counts_in_the_journals_last_blocks_reach_the_database(tmp_path: P
     async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
         await eventually(lambda: not pipeline.figures().waiting.blocks)
     assert store._groups["bpm"].rows()["skipped"].tolist() == [0] * 5
+
+
+def test_a_dead_letter_closes_its_trigger_and_is_no_word_on_others_readings() -> None:
+    """The row of a late one counts what the database has lost since."""
+    in_database = rows_of(make_block(GROUP, [(1, 0)]))
+    closing, *_ = place(GROUP, 1, epoch_7(make_block(GROUP, [(2, 0)])), in_database, NOW)
+    counted = rows_of(make_block(GROUP, [(1, 0), (1, 1)]), make_block(GROUP, [(2, 0), (2, 1)]))
+    late, *_ = place(GROUP, 1, epoch_7(make_block(GROUP, [(1, 2), (2, 2)])), counted, NOW)
+    rows = with_letters(in_database, 1, [closing, late], NOW)
+    assert rows["trigger"].tolist() == [1, 2]
+    assert [missing_instruments(row, GROUP.size) for row in rows] == [[1, 3, 4], [1, 3, 4]]
