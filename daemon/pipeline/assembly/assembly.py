@@ -459,6 +459,7 @@ class Assembly:
             self._half,
             run.started_ns,
             self._voters(run, strays, now, expired=expired),
+            utc_ns=now.utc_ns,
             expired=expired,
             armed=now.monotonic_ns < self._armed_until_ns,
         )

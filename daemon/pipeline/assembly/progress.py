@@ -71,11 +71,21 @@ class Progress:
         """Which trigger numbers lie before the window, or once did: bool, shape (n,)."""
         return np.asarray(triggers < self._low)
 
-    def fell_back(self, block: Array) -> Array:
-        """Which readings have no higher number than the last of their instrument, and were taken later: bool, (n,).
+    def fell_back(self, block: Array, utc_ns: int) -> Array:
+        """Which readings show that the numbers began again, unless others contradict them: bool, shape (n,).
 
-        What lies behind the front and is no such reading was on its way for long.
+        They have no higher number than the front, were taken after the last of their instrument, and have no higher
+        number than that or were taken after all that made the front: what lies behind it and is older was on its way
+        for long. utc_ns: now; a clock that is ahead of it says nothing.
         """
+        times = self._time_ns[self._are_active()]
+        front_ns = np.max(times[times < utc_ns + ONE_MOMENT_NS], initial=NEVER)
+        later = block["time_ns"] > self._time_ns[block["instrument"]]
+        after = (block["trigger"] <= self.front) & (block["time_ns"] > front_ns)
+        return np.asarray(self._went_back(block) | (later & after))
+
+    def _went_back(self, block: Array) -> Array:
+        """Which readings have no higher number than the last of their instrument, and were taken later: bool, (n,)."""
         triggers, instruments = block["trigger"], block["instrument"]
         is_later = block["time_ns"] > self._time_ns[instruments]
         return np.asarray(is_later & (triggers <= self._trigger[instruments]))
@@ -86,13 +96,13 @@ class Progress:
         A slow clock proves nothing of an instrument whose numbers fell back.
         """
         is_earlier = (block["trigger"] <= self.front) & (block["time_ns"] < started_ns)
-        return np.asarray(is_earlier & ~self.fell_back(block))
+        return np.asarray(is_earlier & ~self._went_back(block))
 
     def is_stray(self, block: Array) -> Array:
         """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""
         if self.front is None:
             return np.ones(len(block), bool)
-        return np.asarray(self.fell_back(block) | self.is_far(block["trigger"]))
+        return np.asarray(self._went_back(block) | self.is_far(block["trigger"]))
 
     def advance(self, triggers: Array, times: Array, present: Array, monotonic_ns: int) -> None:
         """Follow closed triggers, ascending: int64 (t,), times int64 (t, instruments), present bool of that shape."""
@@ -104,15 +114,23 @@ class Progress:
         self._trigger[ahead] = newest[ahead]
         self._time_ns[ahead] = times[rows[ahead], np.flatnonzero(ahead)]
         self._newest = max(self._newest, int(triggers[-1]))
-        # After a start the newest may be a wrong number, far beyond where the instruments are.
-        active = self._trigger[self._trigger >= self._trigger.max() - self._half]
-        self.front = int(np.partition(active, len(active) // 2)[len(active) // 2])
+        active = self._trigger[self._are_active()]
+        if len(active):
+            self.front = int(np.partition(active, len(active) // 2)[len(active) // 2])
+
+    def _are_active(self) -> Array:
+        """Which instruments are about where the front is: bool, shape (instruments,).
+
+        Not where the newest trigger is: one instrument that runs ahead would leave the others behind, and be the front.
+        """
+        least = self._trigger.max() if self._front is None else self._front
+        return np.asarray(self._trigger >= least - self._half)
 
     def active(self) -> int:
         """How many instruments took part in this run lately; all of them before its first trigger."""
         if self._newest == NEVER:
             return len(self._trigger)
-        return int((self._trigger >= self._trigger.max() - self._half).sum())
+        return int(self._are_active().sum())
 
     def heard_after(self, other: "Progress") -> Array:
         """Which instruments were heard here later than there: bool, shape (instruments,)."""

@@ -94,14 +94,22 @@ class Strays:
         return np.flatnonzero(self._held)
 
     def judge(
-        self, progress: Progress, half: int, started_ns: int, active: int, *, expired: bool, armed: bool = False
+        self,
+        progress: Progress,
+        half: int,
+        started_ns: int,
+        active: int,
+        *,
+        utc_ns: int,
+        expired: bool,
+        armed: bool = False,
     ) -> Verdict | None:
         """Say what the strays mean, if that is clear by now.
 
         progress: how far the run is.
         started_ns: when the run began; a straggler of the run before is no reason to move.
         active: instruments that took part lately; more than half of them have to agree.
-        expired: whether the oldest stray has been held for the assembly timeout.
+        utc_ns: now. expired: whether the oldest stray has been held for the assembly timeout.
         armed: whether a restart was announced: the first instrument that falls back shows that it has happened.
         """
         if not self._blocks:
@@ -116,7 +124,7 @@ class Strays:
             return _verdict(Move.BEGIN, held) if enough else None
         for move, part in (
             # Of a known epoch nothing falls back: what is behind its front is older.
-            (Move.RESTART, held[progress.fell_back(held) & (held["trigger"] <= front) & (held["epoch"] == 0)]),
+            (Move.RESTART, held[progress.fell_back(held, utc_ns) & (held["trigger"] <= front) & (held["epoch"] == 0)]),
             (Move.JUMP, held[held["trigger"] > front + half]),
         ):
             if 2 * _distinct(part) > active or (armed and move is Move.RESTART and len(part)):

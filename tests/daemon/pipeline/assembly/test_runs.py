@@ -351,3 +351,30 @@ def test_what_is_on_its_way_for_long_at_a_restart_belongs_to_the_run_before() ->
     assert assembly.run == 2
     assert {(run, int(reading["trigger"])) for run, reading in told(blocks)} == {(2, 5), (2, 6)}
     assert (assembly.counts.duplicate, assembly.counts.aside) == (2, {})
+
+
+def test_a_run_that_one_instrument_led_astray_while_all_others_were_silent_is_left_again() -> None:
+    """The others come later with numbers that lie behind its own, and were taken after."""
+    assembly = make(history_of(GROUP, 1, 2, 3))
+    ahead = [(trigger, 1) for trigger in range(12_000, 12_100)]
+    assembly.receive(make_block(GROUP, ahead, when=lambda _: time_of(4)), None, at(0))
+    assembly.close_due(at(TIMEOUT))
+    assembly.close_due(at(3 * TIMEOUT))
+    assert assembly.newest == 12_099
+    good = [(trigger, i) for trigger in range(11_000, 11_020) for i in (0, 2, 3, 4)]
+    blocks = assembly.receive(make_block(GROUP, good), None, at(4 * TIMEOUT)) + assembly.flush(at(5 * TIMEOUT))
+    assert sorted({trigger for _, trigger, _ in closed(blocks)}) == list(range(11_000, 11_020))
+    assert assembly.counts.aside == {}
+
+
+def test_one_instrument_that_runs_ahead_within_reach_does_not_take_the_run_along() -> None:
+    """Its triggers close early, as there are too many; the others go on with theirs in the same run."""
+    assembly = make(history_of(GROUP, *range(1, 101)))
+    for step in range(20):
+        ahead = [(trigger, 1) for trigger in range(110 + 60 * step, 170 + 60 * step)]
+        assembly.receive(make_block(GROUP, ahead, when=lambda _: time_of(100)), None, at(step))
+    good = [(trigger, i) for trigger in range(101, 111) for i in (0, 2, 3, 4)]
+    blocks = assembly.receive(make_block(GROUP, good), None, at(20)) + assembly.flush(at(30))
+    stored = {(run, int(each["trigger"])) for run, each in told(blocks) if each["instrument"] != 1}
+    assert stored == {(1, trigger) for trigger in range(101, 111)}
+    assert assembly.run == 1
