@@ -477,7 +477,7 @@ class Assembly:
             self._runs.join(run)
         if verdict.move is not Move.JUMP and strays is self._strays:
             run.started_ns = verdict.started_ns
-        run.progress.front = verdict.front
+        run.progress.move(verdict.front, verdict.started_ns)
         for block, origin in released:
             self._triggers.accept_near(run, block, origin, now, out)
         return run

@@ -27,6 +27,7 @@ class Progress:
         self._newest: int = NEVER
         self._front: int | None = None
         self._low = 0
+        self._moved_ns = NEVER
 
     @property
     def front(self) -> int | None:
@@ -38,6 +39,10 @@ class Progress:
         self._front = trigger
         # Where a crate that catches up pulls the median down, what was out of reach stays so: it went elsewhere.
         self._low = max(self._low, trigger - self._half)
+
+    def move(self, trigger: int, time_ns: int) -> None:
+        """Go on with this trigger, at which most instruments were from this time on; of it none is closed yet."""
+        self.front, self._moved_ns = trigger, time_ns
 
     def leave(self, trigger: int) -> None:
         """Let the window begin above this trigger at least."""
@@ -78,7 +83,7 @@ class Progress:
         number than that or were taken after all that made the front: what lies behind it and is older was on its way
         for long. utc_ns: now; a clock that is ahead of it says nothing.
         """
-        times = self._time_ns[self._are_active()]
+        times = np.append(self._time_ns[self._are_active()], self._moved_ns)
         front_ns = np.max(times[times < utc_ns + ONE_MOMENT_NS], initial=NEVER)
         later = block["time_ns"] > self._time_ns[block["instrument"]]
         after = (block["trigger"] <= self.front) & (block["time_ns"] > front_ns)
