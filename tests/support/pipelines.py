@@ -60,9 +60,41 @@ class Logger:
         self._committed.set()
 
 
-def rows_of(group: InstrumentGroup, history: Array | None) -> Array:
-    """Ledger rows from before; none where there are none."""
-    return np.empty(0, ledger_dtype(group.size)) if history is None else history
+def configured(**sections: dict[str, float]) -> Config:
+    """A configuration with these sections; nobody looks at its groups."""
+    return Config.model_validate({"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections})
+
+
+def nothing_but(
+    group: InstrumentGroup, history: Array | None, position: JournalPosition | None, folder: Path
+) -> RecoveredGroup:
+    """What a start finds without a journal: these ledger rows, and this position."""
+    rows = np.empty(0, ledger_dtype(group.size)) if history is None else history
+    return RecoveredGroup(
+        rows=rows,
+        history=rows,
+        position=position or JournalPosition(sequence=0),
+        journal=None,
+        amount=Amount(),
+        dead_letters=DeadLetters(folder / group.name, group, REAL),
+    )
+
+
+def pipeline_of(
+    group: InstrumentGroup, config: Config, store: MemoryStore, runs: Runs, events: Events, *, recovered: RecoveredGroup
+) -> Pipeline:
+    """A pipeline with the real clock that goes on from what was recovered."""
+    return Pipeline(
+        group,
+        config,
+        store,
+        layout=Layout.ROWS,
+        durability=Durability.SYNC,
+        runs=runs,
+        recovered=recovered,
+        events=events,
+        clock=REAL.clock,
+    )
 
 
 @asynccontextmanager
@@ -77,32 +109,15 @@ async def logging_to_memory(
 
     folder: of the dead letters. history: ledger rows from before.
     """
-    config = Config.model_validate(
-        {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
-    )
+    config = configured(**sections)
     own = Path(tempfile.mkdtemp(prefix="triggerlog-test-"))
     folder = folder or own
     store, events, runs = MemoryStore({group.name: group for group in groups}), Events(), Runs()
     for kept in store._groups.values():
         kept.positions[Stream.JOURNAL] = position or JournalPosition(sequence=0)
     pipelines = {
-        group.name: Pipeline(
-            group,
-            config,
-            store,
-            layout=Layout.ROWS,
-            durability=Durability.SYNC,
-            runs=runs,
-            recovered=RecoveredGroup(
-                rows=rows_of(group, history),
-                history=rows_of(group, history),
-                position=position or JournalPosition(sequence=0),
-                journal=None,
-                amount=Amount(),
-                dead_letters=DeadLetters(folder / group.name, group, REAL),
-            ),
-            events=events,
-            clock=REAL.clock,
+        group.name: pipeline_of(
+            group, config, store, runs, events, recovered=nothing_but(group, history, position, folder)
         )
         for group in groups
     }
@@ -146,9 +161,7 @@ async def journaling_each(
 
     risk_ms: how long the store may lose again what it acknowledged.
     """
-    config = Config.model_validate(
-        {"groups": [{"name": "unused", "count": 1, "channels": [{"name": "x"}]}], **sections}
-    )
+    config = configured(**sections)
     events = Events()
     recovered = {
         group.name: await recover_group(
@@ -164,18 +177,7 @@ async def journaling_each(
     }
     runs = runs_of(recovered.values())
     pipelines = {
-        group.name: Pipeline(
-            group,
-            config,
-            store,
-            layout=Layout.ROWS,
-            durability=Durability.SYNC,
-            runs=runs,
-            recovered=recovered[group.name],
-            events=events,
-            clock=REAL.clock,
-        )
-        for group in groups
+        group.name: pipeline_of(group, config, store, runs, events, recovered=recovered[group.name]) for group in groups
     }
     for name, pipeline in pipelines.items():
         pipeline.note_risk(risk_ms)
