@@ -335,6 +335,20 @@ MUTANTS = (
         to="        wanted = self.sessions.are_of_any(origin)\n",
         seed=3000055,
     ),
+    Mutant(
+        name="open triggers in a new run by what was taken before it",
+        file="daemon/pipeline/assembly/assembly.py",
+        text="        apart = run.window.apart_from_all(block[old])\n",
+        to="        apart = run.window.apart(block[old])\n",
+        plan="forgotten-and-from-before-the-restart",
+    ),
+    Mutant(
+        name="call lost what a journal calls settled without what was before",
+        file="daemon/pipeline/assembly/sessions.py",
+        text="        unclaimed = number - self._claimed.get(session, 0)\n",
+        to="        unclaimed = number\n",
+        plan="claimed-and-behind-a-gap",
+    ),
 )
 
 

@@ -40,9 +40,10 @@ class Oracle:
     """What is true, and what was found.
 
     drives: of all hosts. is_honest: numbers and clocks of the instruments are right; where they are not, and there are
-    no epochs, the vote for a run may be deceived (docs/promise.md). may_be_lost: marks that no promise covers any more,
-    by what was done to the database, or to their sender. taken_back: what the database has had, and lost.
-    older_database: it was put back, and knows less of sessions. has_moved: there were daemons on several hosts.
+    no epochs, the vote for a run may be deceived (docs/promise.md). restarts: the numbers begin again: without epochs a
+    daemon on another host may find another run for what one took then (there, too). may_be_lost: marks that no promise
+    covers any more, by what was done to the database, or to their sender. taken_back: what the database has had, and
+    lost. older_database: it was put back, and knows less of sessions. has_moved: there were daemons on several hosts.
     stored_from: by mark, the host whose daemon committed it last.
     """
 
@@ -51,6 +52,7 @@ class Oracle:
     store: RecordingStore
     drives: Sequence[Drive]
     is_honest: bool = True
+    restarts: bool = False
     findings: list[Finding] = field(default_factory=list)
     may_be_lost: set[int] = field(default_factory=set)
     older_database: bool = False
@@ -191,11 +193,16 @@ class Oracle:
             if lost:
                 self.find("lost", f"{len(lost)} of {len(crate.sent)} of crate {crate.number}: {_named(lost)}")
             twice = [r for r in crate.sent if stored[r.mark] > 1]
-            if twice and (self.settings.epochs or (has_session and self.is_honest)):
+            if twice and (self.settings.epochs or (has_session and self._is_run_known)):
                 self.find("stored twice", f"{len(twice)} of crate {crate.number}: {_named(twice)}")
             aside = [r for r in crate.sent if stored[r.mark] and self._is_dead_where_stored(r.mark, dead_of)]
             if aside and has_session and self.settings.epochs:
                 self.find("stored and a dead letter", f"{len(aside)} of crate {crate.number}: {_named(aside)}")
+
+    @property
+    def _is_run_known(self) -> bool:
+        """Whether a reading without an epoch has to end in one run."""
+        return self.is_honest and not (self.has_moved and self.restarts)
 
     def _is_dead_where_stored(self, mark: int, dead_of: Sequence[Counter[int]]) -> bool:
         """Whether a stored reading is a dead letter of the host that stored it.

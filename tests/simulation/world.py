@@ -68,9 +68,16 @@ class World:
             host.drive.kept, host.drive.torn = settings.kept, settings.torn
         group = self.machine.group
         self.database = Database(loop, {group.name: group}, plan.stream("store"), in_parts=settings.in_parts)
-        is_honest = not any(event.kind in ("clock", "wrong_number") for event in plan.events)
+        kinds = {event.kind for event in plan.events}
         drives = [host.drive for host in self.hosts]
-        self.oracle = Oracle(settings, self.machine, self.database.store, drives, is_honest)
+        self.oracle = Oracle(
+            settings,
+            self.machine,
+            self.database.store,
+            drives,
+            is_honest=not kinds & {"clock", "wrong_number"},
+            restarts="restart_numbers" in kinds,
+        )
         self.at_host = 0
         self.daemon: SimulatedDaemon | None = None
         self.life: Life | None = None

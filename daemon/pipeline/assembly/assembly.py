@@ -388,7 +388,7 @@ class Assembly:
     def _receive_unknown(self, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         before = self._runs.before
         if before is not None:
-            block, origin = self._accept_before(before, block, origin, now)
+            block, origin = self._accept_before(before, block, origin, now, out)
         run = self._runs.current
         stray = run.progress.is_stray(block)
         if not stray.any():
@@ -397,25 +397,29 @@ class Assembly:
         self._triggers.accept(run, block[~stray], origin[~stray], now, out)
         self._hold(run, block[stray], origin[stray], now, out)
 
-    def _accept_before(self, run: OpenRun, block: Array, origin: Origin, now: Instant) -> tuple[Array, Origin]:
-        """Merge what still comes, without an epoch, for the run before; return the rest.
+    def _accept_before(
+        self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]
+    ) -> tuple[Array, Origin]:
+        """Accept what still comes, without an epoch, for the run before; return the rest.
 
         Such a reading was taken before this run began, and its timestamp is that of its trigger: an instrument with a
         slow clock must not end up in the wrong run. Nor must one that comes late, its clock a little behind those
         that voted for this run: of a number that both runs have reached, it lies nearer to where this one began.
         """
         current = self._runs.current
-        old = block["time_ns"] < current.started_ns
-        if not old.any():
+        old = np.flatnonzero(block["time_ns"] < current.started_ns)
+        if not len(old):
             return block, origin
-        apart = run.window.apart(block)
-        old &= apart < ONE_MOMENT_NS
+        apart = run.window.apart_from_all(block[old])
+        is_before = apart < ONE_MOMENT_NS
         if current.progress.front is not None:
-            reached = block["trigger"] <= current.progress.front
-            old &= ~reached | (apart <= current.started_ns - block["time_ns"])
-        if old.any():
-            self._triggers.merge(run, block[old], origin[old], now)
-        return block[~old], origin[~old]
+            reached = block["trigger"][old] <= current.progress.front
+            is_before &= ~reached | (apart <= current.started_ns - block["time_ns"][old])
+        before = np.zeros(len(block), bool)
+        before[old[is_before]] = True
+        if before.any():
+            self._triggers.accept_near(run, block[before], origin[before], now, out)
+        return block[~before], origin[~before]
 
     def _hold(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         if not len(block):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from schemas.ledger import unpack_missing
 from schemas.readings import Array
 
 ONE_MOMENT_NS = 1_000_000_000
@@ -57,14 +58,19 @@ class Progress:
         """Go on from ledger rows, ascending, of an earlier process.
 
         One instrument with a wrong number, or a wrong clock, must not decide where all are: the newest trigger counts
-        that had about as many readings as the others, and its own time.
+        that had about as many readings as the others, and its own time. How far each instrument was the rows tell that
+        do not lack it.
         """
         arrived = history["arrived"]
-        row = history[np.flatnonzero(2 * arrived >= arrived.max())[-1]]
-        self._newest = self.front = int(row["trigger"])
-        self._trigger[:] = row["trigger"]
-        is_together = 0 <= row["last_ns"] - row["time_ns"] < ONE_MOMENT_NS
-        self._time_ns[:] = row["last_ns"] if is_together else row["time_ns"]
+        last = int(np.flatnonzero(2 * arrived >= arrived.max())[-1])
+        self._newest = self.front = int(history["trigger"][last])
+        present = ~unpack_missing(history["missing"][last::-1], len(self._trigger))
+        seen = present.any(axis=0)
+        rows = history[last - present.argmax(axis=0)[seen]]
+        self._trigger[seen] = rows["trigger"]
+        spread = rows["last_ns"] - rows["time_ns"]
+        is_together = (spread >= 0) & (spread < ONE_MOMENT_NS)
+        self._time_ns[seen] = np.where(is_together, rows["last_ns"], rows["time_ns"])
 
     def is_far(self, triggers: Array) -> Array:
         """Which trigger numbers lie outside the window: bool, shape (n,)."""

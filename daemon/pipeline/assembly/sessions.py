@@ -144,7 +144,7 @@ class Sessions:
         if first <= resume:
             return Joined(column=column, resume=resume)
         self._receipts.skip(column, first)
-        return Joined(column=column, resume=first, lost=max(0, first - resume - self._beyond.pop(session, 0)))
+        return Joined(column=column, resume=first, lost=self._lost(session, first - resume, first))
 
     def known(self, session: int) -> int:
         """All readings of a session with lower numbers came, and were sent: 0 of one that is unknown."""
@@ -174,8 +174,12 @@ class Sessions:
         self._is_session[column] = True
         self._hold_back(session, column, spooled=spooled)
         self._is_laid_out = False
-        lost = min(known.lost_before(resume), resume - self._claimed.get(session, 0)) - self._beyond.pop(session, 0)
-        return Joined(column=column, resume=resume, lost=max(0, lost))
+        return Joined(column=column, resume=resume, lost=self._lost(session, known.lost_before(resume), resume))
+
+    def _lost(self, session: int, most: int, number: int) -> int:
+        """How many readings of a session before a number are proven lost, of at most so many."""
+        unclaimed = number - self._claimed.get(session, 0)
+        return max(0, min(most, unclaimed) - self._beyond.pop(session, 0))
 
     def came_beyond(self, session: int, readings: int) -> None:
         """So many readings were taken by themselves, with numbers beyond a gap: if it proves a loss, not of these."""

@@ -241,6 +241,24 @@ class Window:
         apart = np.abs(self._ledger["time_ns"][triggers & self._mask] - block["time_ns"])
         return np.where(self.slots(triggers) == CLOSED, apart, FAR)
 
+    def apart_from_all(self, block: Array) -> Array:
+        """How far readings lie in time from their closed trigger, or from where it would be among those that are.
+
+        It may have been lost, or forgotten: then its time is told by the next ones, and beyond these by how far apart
+        triggers mostly are. In ns: float64, shape (n,), exact to a microsecond; infinite where nothing is closed.
+        """
+        places = np.flatnonzero((self._slot == CLOSED) & (self._trigger != NO_TRIGGER))
+        if not len(places):
+            return np.full(len(block), np.inf)
+        places = places[np.argsort(self._trigger[places])]
+        numbers, times = self._trigger[places], self._ledger["time_ns"][places].astype(float)
+        period = np.median(np.diff(times) / np.diff(numbers)) if len(places) > 1 else 0.0
+        triggers = block["trigger"]
+        beyond = triggers - np.clip(triggers, numbers[0], numbers[-1])
+        # Relative to the newest number: floats do not tell high ones apart.
+        expected = np.interp(triggers - numbers[-1], numbers - numbers[-1], times) + beyond * period
+        return np.asarray(np.abs(expected - block["time_ns"]))
+
     def is_within(self, block: Array) -> Array:
         """Which readings of closed triggers have a time that their trigger's readings span: bool, shape (n,)."""
         places = block["trigger"] & self._mask

@@ -339,6 +339,27 @@ def test_a_start_remembers_when_the_run_without_an_epoch_began() -> None:
     assert (assembly.run, assembly.counts.opened, assembly.counts.duplicate) == (2, 0, 10)
 
 
+def test_a_reading_that_the_newest_trigger_lacked_before_a_start_opens_no_run() -> None:
+    """Its clock may be behind those of the instruments that are there."""
+    history = history_of(GROUP, 1, 2, 3)
+    history["arrived"][-1], history["missing"][-1] = 3, 0b11000
+    assembly = make(history)
+    late = make_block(GROUP, [(3, 3), (3, 4)], when=lambda trigger: time_of(trigger) + 10)
+    blocks = assembly.receive(late, None, at(0)) + assembly.close_due(at(2 * TIMEOUT))
+    assert assembly.run == 1
+    assert len(list(told(blocks))) == assembly.counts.late == 2
+
+
+def test_what_comes_for_a_forgotten_trigger_of_the_run_before_opens_none_in_the_new_one() -> None:
+    """The database had lost it, and it was being placed when the process ended."""
+    before, current = history_of(GROUP, *range(1, 31)), history_of(GROUP, 1, 2, run=2)
+    for name in ("time_ns", "first_ns", "last_ns"):
+        current[name] += HOUR_NS
+    assembly = make(np.concatenate([before[:28], before[29:], current]))
+    blocks = assembly.receive(whole(GROUP, 29, 31), None, at(0)) + assembly.flush(at(1))
+    assert closed(blocks) == [(1, 29, 5), (1, 31, 5)]
+
+
 def test_what_is_on_its_way_for_long_at_a_restart_belongs_to_the_run_before() -> None:
     """Two crates of three were cut off; what they still have of the run before comes when the third has begun anew."""
     assembly = make(history_of(GROUP, *range(1, 101)))

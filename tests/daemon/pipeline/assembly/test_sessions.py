@@ -478,6 +478,15 @@ def test_a_session_that_only_the_journal_taken_again_knew_is_in_doubt_after_the_
     assert (again.counts.duplicate, again.counts.aside) == (0, {"doubtful": 1})
 
 
+def test_what_a_journal_calls_settled_is_not_lost_where_its_session_has_gone_on_already() -> None:
+    """The intake's log went through before the sender connected."""
+    claimed = np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION)
+    assembly = make(claimed=claimed, is_uncertain=True)
+    sessions = assembly.sessions
+    assert (join(assembly).resume, sessions.connect(KEY, first=4, spooled=False, now=at(0)).lost) == (0, 0)
+    assert sessions.connect(KEY, first=8, spooled=False, now=at(0)).lost == 3
+
+
 def test_a_session_in_doubt_is_not_forgotten_however_old() -> None:
     table = np.array([(KEY, 0, 5, 1)], SESSION)
     assembly = make(table)
