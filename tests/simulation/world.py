@@ -252,8 +252,8 @@ class World:
     async def _drain(self, crates: "list[asyncio.Task[None]]") -> None:
         for task in crates:
             await task
-        for k in range(HOSTS):
-            where = (self.at_host + k) % HOSTS
+        # A death that waits for a daemon's last disk calls may still move the next one.
+        for where in [(self.at_host + k) % HOSTS for k in range(HOSTS)]:
             if self.hosts[where].has_run:
                 await self._drain_host(where)
 
