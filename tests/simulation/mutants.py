@@ -349,6 +349,13 @@ MUTANTS = (
         to="        unclaimed = number\n",
         plan="claimed-and-behind-a-gap",
     ),
+    Mutant(
+        name="let instruments vote that nobody has heard",
+        file="daemon/pipeline/assembly/progress.py",
+        text="        self._time_ns[:] = times[last]\n",
+        to="",
+        plan="never-heard-and-replayed-after-a-start",
+    ),
 )
 
 

@@ -59,18 +59,20 @@ class Progress:
 
         One instrument with a wrong number, or a wrong clock, must not decide where all are: the newest trigger counts
         that had about as many readings as the others, and its own time. How far each instrument was the rows tell that
-        do not lack it.
+        do not lack it; one that all of them lack may have been heard at that time, too.
         """
         arrived = history["arrived"]
         last = int(np.flatnonzero(2 * arrived >= arrived.max())[-1])
         self._newest = self.front = int(history["trigger"][last])
+        spread = history["last_ns"] - history["time_ns"]
+        is_together = (spread >= 0) & (spread < ONE_MOMENT_NS)
+        times = np.where(is_together, history["last_ns"], history["time_ns"])
         present = ~unpack_missing(history["missing"][last::-1], len(self._trigger))
         seen = present.any(axis=0)
-        rows = history[last - present.argmax(axis=0)[seen]]
-        self._trigger[seen] = rows["trigger"]
-        spread = rows["last_ns"] - rows["time_ns"]
-        is_together = (spread >= 0) & (spread < ONE_MOMENT_NS)
-        self._time_ns[seen] = np.where(is_together, rows["last_ns"], rows["time_ns"])
+        rows = last - present.argmax(axis=0)[seen]
+        self._trigger[seen] = history["trigger"][rows]
+        self._time_ns[:] = times[last]
+        self._time_ns[seen] = times[rows]
 
     def is_far(self, triggers: Array) -> Array:
         """Which trigger numbers lie outside the window: bool, shape (n,)."""
