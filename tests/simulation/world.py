@@ -252,10 +252,14 @@ class World:
     async def _drain(self, crates: "list[asyncio.Task[None]]") -> None:
         for task in crates:
             await task
-        # A death that waits for a daemon's last disk calls may still move the next one.
-        for where in [(self.at_host + k) % HOSTS for k in range(HOSTS)]:
-            if self.hosts[where].has_run:
-                await self._drain_host(where)
+        # A death that waits for a daemon's last disk calls may still move the next one to another host.
+        is_settled = False
+        while not is_settled:
+            is_settled = True
+            for where in [(self.at_host + k) % HOSTS for k in range(HOSTS)]:
+                if self.hosts[where].has_run:
+                    await self._drain_host(where)
+                    is_settled = is_settled and self.at_host == where
 
     async def _drain_host(self, where: int) -> None:
         """Let the daemon of a host commit what it has, and end."""

@@ -177,7 +177,12 @@ class Sessions:
         return Joined(column=column, resume=resume, lost=self._lost(session, known.lost_before(resume), resume))
 
     def _lost(self, session: int, most: int, number: int) -> int:
-        """How many readings of a session before a number are proven lost, of at most so many."""
+        """How many readings of a session before a number are proven lost, of at most so many.
+
+        None of a private one: its sender still has what is not acknowledged, and numbers it anew.
+        """
+        if is_private(session):
+            return 0
         unclaimed = number - self._claimed.get(session, 0)
         return max(0, min(most, unclaimed) - self._beyond.pop(session, 0))
 
