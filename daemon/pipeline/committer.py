@@ -258,7 +258,9 @@ class Committer:
             batch = self._batch([waiting.block for waiting in blocks], blocks)
             is_committed = await self._persist(self._store.commit, batch, DIVIDE_AFTER if len(blocks) > 1 else math.inf)
         except BatchRejected as error:
-            await self._commit_parts(blocks, str(error))
+            rest = await self._settle_held(blocks)
+            if rest:
+                await self._commit_parts(rest, str(error))
             return
         if is_committed:
             self._settle(blocks)
@@ -287,15 +289,21 @@ class Committer:
         half = len(blocks) // 2
         self._most = max(1, min(self._most, sum(waiting.nbytes for waiting in blocks[:half])))
         await self._commit(blocks[:half])
-        # What was given up on may be in the database all the same, whole. Asked after a commit, since a store lets
-        # none begin before the one given up on has ended.
-        held = await self._held()
-        done = [waiting for waiting in blocks[half:] if waiting.number <= held]
-        if done:
-            self._settle(done)
-        rest = blocks[half + len(done) :]
+        # Asked after a commit, since a store lets none begin before the one given up on has ended.
+        rest = await self._settle_held(blocks[half:])
         if rest:
             await self._commit(rest)
+
+    async def _settle_held(self, blocks: list[Waiting]) -> list[Waiting]:
+        """Settle what is in the database though it has not said so, and return the rest.
+
+        The connection may have been lost after a commit; what is sent again can be rejected then, or given up on.
+        """
+        held = await self._held()
+        done = [waiting for waiting in blocks if waiting.number <= held]
+        if done:
+            self._settle(done)
+        return blocks[len(done) :]
 
     async def _held(self) -> int:
         """Up to which number the store has the blocks, asked again for as long as it is not available."""
@@ -323,9 +331,12 @@ class Committer:
             # Where nothing is good the position goes on all the same: what the journal lets go of must not be beyond.
             await self._persist(self._store.commit, self._batch(good or [nothing_of(waiting.block)], blocks))
         except BatchRejected as error:
-            # The database has changed its mind since the rehearsal.
-            await self._keep_rejected([(part, str(error)) for part in good], waiting.number)
-            good = []
+            # The database has changed its mind since the rehearsal, or has committed it without saying so.
+            if waiting.number <= await self._held():
+                self._count(good, blocks)
+            else:
+                await self._keep_rejected([(part, str(error)) for part in good], waiting.number)
+                good = []
         else:
             self._count(good, blocks)
         # All at the same moment, or the status would not add up in between.

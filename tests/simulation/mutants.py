@@ -350,11 +350,18 @@ MUTANTS = (
         plan="claimed-and-behind-a-gap",
     ),
     Mutant(
-        name="let instruments vote that nobody has heard",
+        name="take for a front of now what another daemon took later",
         file="daemon/pipeline/assembly/progress.py",
-        text="        self._time_ns[:] = times[last]\n",
+        text='        self._closed_ns = int(history["closed_ns"].max())\n',
         to="",
-        plan="never-heard-and-replayed-after-a-start",
+        plan="replayed-behind-what-another-host-took",
+    ),
+    Mutant(
+        name="make a dead letter of what was committed without saying so",
+        file="daemon/pipeline/committer.py",
+        text="            rest = await self._settle_held(blocks)\n",
+        to="            rest = blocks\n",
+        plan="committed-without-saying-so-then-rejected",
     ),
 )
 

@@ -29,6 +29,7 @@ class Progress:
         self._front: int | None = None
         self._low = 0
         self._moved_ns = NEVER
+        self._closed_ns = NEVER  # when an earlier process closed its last trigger
 
     @property
     def front(self) -> int | None:
@@ -58,8 +59,7 @@ class Progress:
         """Go on from ledger rows, ascending, of an earlier process.
 
         One instrument with a wrong number, or a wrong clock, must not decide where all are: the newest trigger counts
-        that had about as many readings as the others, and its own time. How far each instrument was the rows tell that
-        do not lack it; one that all of them lack may have been heard at that time, too.
+        that had about as many readings as the others. How far each instrument was the rows tell that do not lack it.
         """
         arrived = history["arrived"]
         last = int(np.flatnonzero(2 * arrived >= arrived.max())[-1])
@@ -71,7 +71,7 @@ class Progress:
         seen = present.any(axis=0)
         rows = last - present.argmax(axis=0)[seen]
         self._trigger[seen] = history["trigger"][rows]
-        self._time_ns[:] = times[last]
+        self._closed_ns = int(history["closed_ns"].max())
         self._time_ns[seen] = times[rows]
 
     def is_far(self, triggers: Array) -> Array:
@@ -89,10 +89,11 @@ class Progress:
 
         They have no higher number than the front, were taken after the last of their instrument, and have no higher
         number than that or were taken after all that made the front: what lies behind it and is older was on its way
-        for long. utc_ns: now; a clock that is ahead of it says nothing.
+        for long. utc_ns: when they came; a clock that is ahead of it says nothing, unless it is of an earlier process,
+        and they came before that made the front.
         """
         times = np.append(self._time_ns[self._are_active()], self._moved_ns)
-        front_ns = np.max(times[times < utc_ns + ONE_MOMENT_NS], initial=NEVER)
+        front_ns = np.max(times[times < max(utc_ns, self._closed_ns) + ONE_MOMENT_NS], initial=NEVER)
         later = block["time_ns"] > self._time_ns[block["instrument"]]
         after = (block["trigger"] <= self.front) & (block["time_ns"] > front_ns)
         return np.asarray(self._went_back(block) | (later & after))

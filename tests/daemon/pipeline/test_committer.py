@@ -162,6 +162,28 @@ class Picky(MemoryStore):
         await super().rehearse(batch)
 
 
+class Changed(MemoryStore):
+    """Commits, loses the connection before it says so, and rejects all of it when it is sent again."""
+
+    async def commit(self, batch: Batch) -> None:
+        if self.commits:
+            raise BatchRejected("nothing is welcome any more")
+        await super().commit(batch)
+        raise StoreUnavailable("the connection was lost")
+
+
+async def test_what_was_committed_without_saying_so_becomes_no_dead_letter(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path, committer={"retry_first_ms": 1.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.__class__ = Changed
+        put(logger, 1, 2)
+        await eventually(lambda: pipeline.waiting.triggers == 0)
+        figures = pipeline.figures()
+        assert (figures.committed.triggers, figures.committed.dead_triggers) == (2, 0)
+        assert figures.dead_letters == Amount()
+    assert len(await logger.stored(GROUP)) == 10
+
+
 def letters_in(folder: Path) -> DeadLetters:
     letters = DeadLetters(folder / "bpm", GROUP, REAL)
     assert letters.open() == []
