@@ -463,10 +463,9 @@ class Pipeline:
         self._report_settled()
 
     def _placed(self, run: int, triggers: Array, are_new: bool) -> Array:
-        if self._has_ended:  # assembly gives out no ledger rows any more
-            return np.full(len(triggers), -1, np.int64)
-        skipped = self._assembly.take_placed(run, triggers, are_new=are_new)
-        self._handle([])  # it may have some to give out now
+        # Once it has ended assembly gives out no ledger rows any more, but says what it has found out before.
+        skipped = self._assembly.take_placed(run, triggers, are_new=are_new and not self._has_ended)
+        self._handle([], rearm=not self._has_ended)  # it may have some to give out now
         return skipped
 
     def _note_recovered(self) -> None:

@@ -363,6 +363,17 @@ MUTANTS = (
         to="            rest = blocks\n",
         plan="committed-without-saying-so-then-rejected",
     ),
+    Mutant(
+        name="forget at the end which gaps were found",
+        file="daemon/pipeline/pipeline.py",
+        text="        skipped = self._assembly.take_placed(run, triggers, are_new=are_new and not self._has_ended)\n",
+        to=(
+            "        if self._has_ended:\n"
+            "            return np.full(len(triggers), -1, np.int64)\n"
+            "        skipped = self._assembly.take_placed(run, triggers, are_new=are_new)\n"
+        ),
+        plan="gap-of-what-is-placed-after-the-end",
+    ),
 )
 
 
