@@ -124,6 +124,7 @@ class Pipeline:
             account=recovered.position,
             journal=0 if recovered.journal is None else recovered.journal.id,
             formerly=frozenset() if recovered.journal is None else recovered.journal.ids,
+            formerly_upto=recovered.reach,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None

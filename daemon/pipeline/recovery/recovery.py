@@ -51,6 +51,7 @@ class RecoveredGroup:
     closed blocks that are no history of it; their readings go through assembly again. letters: readings that
     are dead letters, or are to become some with what the journal has beyond the position; record dtype, shape (n,).
     placing: what is set aside there to be placed.
+    reach: up to which number blocks of an earlier process are known, in the database or the journal.
     lost: readings that the database acknowledged, and has no more, without what the journal has of them.
     acknowledged: takes what the database acknowledges from now on.
     claimed: sessions as the journal says, without proof that it has all before.
@@ -74,6 +75,7 @@ class RecoveredGroup:
     states: States = field(default_factory=States)
     claimed: Array = field(default_factory=lambda: NO_SESSIONS)
     others: Set[tuple[int, int]] = frozenset()
+    reach: int = 0
     lost: int = 0
     acknowledged: Acknowledged | None = None
 
@@ -187,6 +189,7 @@ async def recover_group(
         states=found.states,
         claimed=found.claimed,
         others=in_store.others,
+        reach=position.sequence if found.recovery is None else found.recovery.reach,
         lost=found.lost,
         acknowledged=acknowledged,
     )
