@@ -102,8 +102,8 @@ class Committer:
     placed: see `Placer`.
     superseded: called when the database turns out to be at the position of a journal that this one does not follow.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
-    journal: the id of the journal that numbers are of. formerly: ids that it had before; under
-    these nothing is committed any more, and nothing above `formerly_upto` was.
+    journal: the id that numbers are of: the journal's, or this process's. formerly: ids that it had before; under these
+    nothing is committed any more, and nothing above `formerly_upto` was.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """

@@ -16,7 +16,8 @@ from tests.support.pipelines import eventually, journaling
 from tests.support.readings import make_group, whole
 
 GROUP = make_group()
-SECTIONS = [{}]
+NO_JOURNAL = {"max_mib": 0.0}
+SECTIONS = [{}, {"journal": NO_JOURNAL}]
 
 
 class Way:
@@ -89,3 +90,20 @@ async def test_a_daemon_that_is_alive_was_not_put_back_by_going_on(tmp_path: Pat
         await other_journal(there)
         assert there.acknowledged()[0][other] == 0
     assert triggers_in(store) == [1, 2, 4, 5, 6]
+
+
+async def test_without_a_journal_a_database_that_was_put_back_is_gone_on_with(tmp_path: Path) -> None:
+    """To where an earlier process left it: what is lost is counted, and what comes is stored."""
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path, journal=NO_JOURNAL) as pipeline:
+        await send(pipeline, pipeline.connect(spooled=False, session=1).column, 0, 1, 2)
+    position = store._groups["bpm"].positions.copy()
+    ledger, readings = store._groups["bpm"].ledger.copy(), list(store._groups["bpm"].readings)
+    async with journaling(store, GROUP, tmp_path, journal=NO_JOURNAL) as pipeline:
+        column = pipeline.connect(spooled=False, session=2).column
+        await send(pipeline, column, 0, 3)
+        kept = store._groups["bpm"]
+        kept.positions, kept.ledger, kept.readings = position, ledger, readings
+        await send(pipeline, column, 5, 4)
+        assert pipeline.figures().lost.readings == 5
+    assert triggers_in(store) == [1, 2, 4]
