@@ -102,7 +102,8 @@ class Committer:
     placed: see `Placer`.
     superseded: called when the database turns out to be at the position of a journal that this one does not follow.
     lost: what the database acknowledged in this process, has lost since, and does not get again.
-    journal: the id of the journal that numbers are of. formerly: ids that it had before.
+    journal: the id that numbers are of: the journal's, or this process's. formerly: ids that it had before; under these
+    nothing is committed any more, and nothing above `formerly_upto` was.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     """
@@ -125,6 +126,7 @@ class Committer:
         account: JournalPosition | None = None,
         journal: int = 0,
         formerly: Collection[int] = (),
+        formerly_upto: int = 0,
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -135,7 +137,7 @@ class Committer:
         self.steps = 0
         self.risk_ms = math.inf
         self._recent = Recent()
-        self._journal, self._formerly = journal, formerly
+        self._journal, self._formerly, self._formerly_upto = journal, formerly, formerly_upto
         self._discards = 0  # of dead letters, that what is under way takes into account
         self._has_lost = False  # the database lost what it acknowledged to this process
         self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
@@ -192,7 +194,7 @@ class Committer:
             except CommitsLost as error:
                 await self._try_to_go_back(error.position)
             except OtherJournal as error:
-                if error.position.journal in self._formerly:
+                if self._was_ours(error.position):
                     await self._try_to_go_back(error.position)
                     continue
                 # Nothing can be committed any more before it is known again what the database has.
@@ -201,6 +203,13 @@ class Committer:
                 await asyncio.sleep(OTHER_JOURNAL_S)
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)
+
+    def _was_ours(self, position: JournalPosition) -> bool:
+        """Whether a position is one that an earlier process of this logger left, and this one has gone on from.
+
+        A daemon that this state folder is a copy of may still be alive, and has gone on under an id that is known here.
+        """
+        return position.journal in self._formerly and position.sequence <= self._formerly_upto
 
     async def _try_to_go_back(self, found: JournalPosition) -> None:
         try:

@@ -122,8 +122,9 @@ class Pipeline:
             superseded=superseded,
             placed=self._placed,
             account=recovered.position,
-            journal=0 if recovered.journal is None else recovered.journal.id,
-            formerly=frozenset() if recovered.journal is None else recovered.journal.ids,
+            journal=recovered.id,
+            formerly=recovered.formerly,
+            formerly_upto=recovered.reach,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None

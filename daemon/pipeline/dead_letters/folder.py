@@ -82,6 +82,7 @@ class DeadLetters:
         self._quota_bytes = quota_bytes
         self._clock, self._disk, self._workers = outside.clock, outside.disk, outside.workers
         self._identity = Identity(folder, outside)
+        self._ids_found: set[int] = set()  # in the heads of segments
         self._pending: dict[int, Letter] = {}  # by serial, ascending
         self._aside: dict[int, Letter] = {}  # those of them that assembly set aside
         self._of_key: dict[Key, list[Letter]] = {}
@@ -108,8 +109,8 @@ class DeadLetters:
     ) -> list[Found]:
         """Take the folder over from the process before, and `look` through it; only for who holds the state folder.
 
-        position: where the database is in the journal. retried: where it is in this folder, if it is this one's id that
-        it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
+        position: where the database is in the journal. retried: where it is in this folder, if it is an id of this one
+        that it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
         from, if it is another than that of `position`; 0 where there is none. formerly: the ids that it had before.
 
         Raises:
@@ -122,7 +123,14 @@ class DeadLetters:
             # The process before may have been killed before it had synced what it wrote last: that is on the disk by
             # the time that anything is acknowledged because it is here.
             self._disk.replace(paths[-1], self._disk.read(paths[-1], 0, self._disk.size(paths[-1])))
-        return self.look(retried=retried, formerly=formerly)
+        unreadable = self.look(retried=retried, formerly=formerly)
+        if self.id:
+            # In a copy of the folder the same numbers are given out, to other letters.
+            self._identity.succeed({retried.journal, *self._ids_found})
+        if paths:
+            # Before a position names it.
+            self._identity.take(self._next)
+        return unreadable
 
     def look(self, *, retried: JournalPosition = NOWHERE, formerly: Collection[int] = ()) -> list[Found]:
         """Look through the folder, which another process may write to; return what cannot be read in whole.
@@ -134,18 +142,19 @@ class DeadLetters:
             OSError: the folder cannot be read.
         """
         self._identity.load()
-        known = retried.sequence if self.id and retried.journal == self.id else 0
+        known = retried.sequence if retried.journal in self.ids else 0
         self._marks.load()
         self._marks.set(RETRIED, self._layout, known)
         paths = paths_in(self._disk, self._folder, ENDING)
         found = [scan(self._disk, path, self._group) for path in paths]
+        self._ids_found = {segment.folder for segment in found}
         ours = [_renamed(segment, formerly, self._journal) for segment in found if not segment.is_other]
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
         self._unread_bytes = sum(segment.nbytes for segment in found if segment.is_other)
         for segment in ours:
             self._segments[segment.path] = _Segment(nbytes=segment.nbytes, has_more=bool(segment.damaged))
             for letter in segment.letters:
-                is_over = segment.folder == self.id and self._marks.cover(letter)
+                is_over = segment.folder in self.ids and self._marks.cover(letter)
                 self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_over)
         # Without a journal no block comes again, and its number is that of another one in this process.
         self._of_block = {block: keys for block, keys in self._of_block.items() if block[0]}
@@ -155,8 +164,13 @@ class DeadLetters:
 
     @property
     def id(self) -> int:
-        """Which folder a position belongs to; 0 until it has kept a letter."""
+        """Which folder a position belongs to that is written from now on; 0 until it has kept a letter."""
         return self._identity.id
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """The id, and those that it had before: positions under these are its own."""
+        return self._identity.ids
 
     @property
     def room(self) -> int:

@@ -68,7 +68,7 @@ class Retrying:
         """
         async with self._turn:
             found = await self._store.position(self._group.name, Stream.DEAD_LETTERS) or self._account
-            is_ours = found.journal == self._letters.id
+            is_ours = found.journal in self._letters.ids
             # Of another folder only the account goes on.
             self._account = replace(found, sequence=found.sequence if is_ours else 0, journal=self._letters.id)
             # What the database had taken when its answer was lost.

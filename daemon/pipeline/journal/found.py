@@ -56,6 +56,7 @@ class JournalRecovery:
     read, and is set aside in `copies`.
     loose: whole records behind a hole: what they follow, from one number to another (`hole`), is lost. foreign:
     segments of other journals. Both are left where they are; see `read_loose` and `read_foreign`.
+    reach: the last number of the history, which the database may have.
     state: what the head of the newest segment of the history holds; with the blocks above `state_at` it is how things
     are. newest_state: what the head of the newest segment of this journal holds, history or not.
     problem: why what was found is not surely on the disk, else None; syncing tries again.
@@ -68,6 +69,7 @@ class JournalRecovery:
     loose: Amount
     hole: tuple[int, int] | None
     foreign: tuple[Foreign, ...]
+    reach: int
     state: bytes
     state_at: int
     newest_state: bytes

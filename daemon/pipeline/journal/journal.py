@@ -190,6 +190,7 @@ class Journal:
             loose=amount_of(chain.loose),
             hole=chain.hole,
             foreign=tuple(map(foreign, self._foreign)),
+            reach=chain.reach,
             state=chain.state,
             state_at=chain.state_at,
             newest_state=next((each.head.state for each in reversed(own) if each.head is not None), b""),

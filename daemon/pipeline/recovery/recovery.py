@@ -51,6 +51,8 @@ class RecoveredGroup:
     closed blocks that are no history of it; their readings go through assembly again. letters: readings that
     are dead letters, or are to become some with what the journal has beyond the position; record dtype, shape (n,).
     placing: what is set aside there to be placed.
+    own_id: what numbers are of where no journal is kept: no other process has it. reach: up to which number blocks of
+    an earlier process are known, in the database or the journal.
     lost: readings that the database acknowledged, and has no more, without what the journal has of them.
     acknowledged: takes what the database acknowledges from now on.
     claimed: sessions as the journal says, without proof that it has all before.
@@ -74,8 +76,20 @@ class RecoveredGroup:
     states: States = field(default_factory=States)
     claimed: Array = field(default_factory=lambda: NO_SESSIONS)
     others: Set[tuple[int, int]] = frozenset()
+    own_id: int = 0
+    reach: int = 0
     lost: int = 0
     acknowledged: Acknowledged | None = None
+
+    @property
+    def id(self) -> int:
+        """The id that the numbers of this process are of."""
+        return self.own_id if self.journal is None else self.journal.id
+
+    @property
+    def formerly(self) -> frozenset[int]:
+        """The ids that numbers of earlier processes are of."""
+        return frozenset({self.position.journal}) if self.journal is None else self.journal.ids
 
     @property
     def was_elsewhere(self) -> bool:
@@ -153,7 +167,7 @@ async def recover_group(
     position, stored = in_store.position, in_store.state
     acknowledged = Acknowledged(state_dir / "journal" / group.name, outside)
     noted = await outside.workers.call(_read_noted, acknowledged)
-    found = _InJournal(state=stored, states=States(stored, position), lost=_lacking(in_store, noted, {0}))
+    found = _InJournal(state=stored, states=States(stored, position), lost=_lacking(in_store, noted, ()))
     if config.journal.max_mib:
         holds = durability is Durability.ASYNC
         found = await _open_journal(group, config, state_dir, in_store, outside, noted=noted, holds=holds)
@@ -187,6 +201,8 @@ async def recover_group(
         states=found.states,
         claimed=found.claimed,
         others=in_store.others,
+        own_id=0 if found.journal is not None else outside.rng.getrandbits(63) or 1,
+        reach=position.sequence if found.recovery is None else found.recovery.reach,
         lost=found.lost,
         acknowledged=acknowledged,
     )

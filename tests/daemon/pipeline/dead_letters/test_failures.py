@@ -1,6 +1,7 @@
 """Dead letters where the disk fails, in the middle of anything: each is there once, and none is lost."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -247,3 +248,21 @@ async def test_the_room_is_what_is_left_of_the_quota(tmp_path: Path) -> None:
     assert letters.room < 20_000
     letters.passed(1)
     assert letters.room == 20_000
+
+
+async def test_what_was_retried_from_a_copy_of_the_folder_says_nothing_of_this_one(tmp_path: Path) -> None:
+    """After a start both give out the same serials, each to letters of its own."""
+    store, (here, copied) = MemoryStore({GROUP.name: GROUP}), (tmp_path / name for name in ("here", "copied"))
+    await kept(here, (1, block_of(1, 2)))
+    shutil.copytree(here, copied)
+    letters = opened(here)
+    await keep(letters, 2, block_of(3, 1))
+    others = opened(copied)
+    await keep(others, 2, block_of(4, 1))
+    assert others.pending[-1].serial == letters.pending[-1].serial
+    await Retrying(store, GROUP, others).round()
+    retried = await store.position(GROUP.name, Stream.DEAD_LETTERS)
+    assert retried is not None
+    assert keys(opened(here, retried=retried)) == [1, 2, 3]
+    again = opened(copied, retried=retried)
+    assert (keys(again), again.id != others.id) == ([], True)
