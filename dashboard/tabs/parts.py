@@ -30,7 +30,7 @@ def data(**named: str) -> dict[str, Any]:
 
 
 def live(figure: str, form: str = "number", *, dead: str | None = None, name: str | None = None, **further: Any) -> Any:
-    """A figure of the stream, which assets/live.js keeps up to date; docs/live-elements.md has the paths and the formats.
+    """A figure of the stream, kept up to date by assets/live.js; docs/live-elements.md has the paths and the formats.
 
     figure: its path, such as `group.commit_ms.p99`. dead: what stands there without data in place of a dash; `keep`:
     the figure as it was.
