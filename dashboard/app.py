@@ -7,21 +7,25 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from dash import Dash
+from dash import Dash, Input, Output
 from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
+from starlette.middleware.gzip import GZipMiddleware
 
 from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_own_page
 from dashboard.access.login import LoginGuard
 from dashboard.access.orders import order_routes
+from dashboard.compression import LEAST_BYTES, CompressedFiles
 from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
 from dashboard.tabs import TABS
 from dashboard.tabs.page import page
 from dashboard.tabs.settings import settings_element
+from dashboard.tabs.tab import Tab
 from schemas.api.problem import Problem
 from schemas.api.status import Status
 
@@ -151,6 +155,8 @@ def build_app(
         if tab.routes is not None:
             api.include_router(tab.routes(hub, questions))
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
+    api.add_middleware(CompressedFiles)
+    api.add_middleware(GZipMiddleware, minimum_size=LEAST_BYTES, compresslevel=5)  # what Dash answers
     api.add_middleware(LoginGuard, password=password, is_secure=is_secure, origins=origins)
     api.add_middleware(SecurityHeaders, policy=policy)
     return api
@@ -171,15 +177,26 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
         assets_folder=str(ASSETS),
         index_string=INDEX.replace("<!-- log out -->", way_out).replace("<!-- settings -->", settings_element()),
         serve_locally=True,
+        # What is in a tab is there once it has been opened.
+        suppress_callback_exceptions=True,
     )
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
     app.backend.websocket_capability = False
     app.layout = page(build)
     for tab in TABS:
+        _fill(app, tab)
         if tab.callbacks is not None:
             tab.callbacks(app, hub, questions)
     app.init_app(api)
     return POLICY.format(scripts=" ".join(f"'{digest}'" for digest in _digests(app)))
+
+
+def _fill(app: Dash, tab: Tab) -> None:
+    """Have a tab's panel filled when it is first opened."""
+
+    @app.callback(Output(f"fill-{tab.key}", "children"), Input(f"open-{tab.key}", "data"), prevent_initial_call=True)
+    async def fill(_: bool) -> list[Any]:
+        return tab.layout()
 
 
 def _digests(app: Dash) -> list[str]:

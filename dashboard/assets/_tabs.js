@@ -1,18 +1,21 @@
-/* Tabs: one panel is visible at a time, and only that one is drawn. Loaded early, for other scripts register here. */
+/* Tabs: one panel is visible at a time, and only that one is drawn. Its contents are asked for when it is first opened. */
 (function (T) {
   "use strict";
 
-  /** @type {Record<string, Draw[]>} */
-  const drawn = {}; // tab -> what draws it
   const all = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#tabs [role=tab]")]);
   const nameOf = (/** @type {HTMLElement} */ button) => button.dataset.tab || "";
+  /** @type {Set<string>} */
+  const opened = new Set();
+  /** @type {Record<string, Draw[]>} */
+  const drawn = {}; // tab -> what draws it
   let listening = false;
 
-  /* A script that fills a tab registers here: `draw(liveness)` is called at most once per animation frame, while the
+  /* A script that draws in a tab registers here: `draw(liveness)` is called at most once per animation frame, while the
      tab is visible and the daemon has sent a group. */
   T.onTab = (tab, draw) => (drawn[tab] = drawn[tab] || []).push(draw);
 
   T.drawTab = function (liveness) {
+    if (!T.byId("fill-" + T.view.tab).childElementCount) return;
     for (const draw of drawn[T.view.tab] || []) draw(liveness);
   };
 
@@ -35,6 +38,28 @@
     if (!listening) listen();
     T.redraw();
   };
+
+  /* After the first figures are there: what a tab needs must not keep them waiting. */
+  T.fillTab = async function () {
+    const tab = T.view.tab;
+    if (opened.has(tab)) return;
+    opened.add(tab);
+    for (const script of (T.byId("panel-" + tab).dataset.needs || "").split(" ")) if (script) await load(script);
+    window.dash_clientside.set_props("open-" + tab, { data: true });
+  };
+
+  /** @type {Record<string, Promise<void>>} */
+  const loading = {};
+
+  /** @param {string} src */
+  function load(src) {
+    return (loading[src] = loading[src] || new Promise((done) => {
+      const script = T.make("script");
+      script.src = src;
+      script.onload = script.onerror = () => done();
+      document.head.append(script);
+    }));
+  }
 
   function listen() {
     listening = true;

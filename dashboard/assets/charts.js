@@ -7,7 +7,6 @@
   /** @type {LiveChart[]} */
   const charts = [];
   let forced = true;
-  let budgetShown = false;
 
   const STEP_PX = 1; // that the lines move on at a drawing: less is not visible, and a drawing is expensive
   const OFTEN_MS = 250;
@@ -41,24 +40,27 @@
 
   T.plotOf = plotOf;
 
-  function find() {
-    const visible = new IntersectionObserver((entries) => {
-      for (const entry of entries) {
-        const chart = charts.find((one) => one.box === entry.target);
-        if (chart) chart.visible = entry.isIntersecting;
-      }
-      T.schedule();
-    });
-    const boxes = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".chart[id^=chart-]"));
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      const chart = charts.find((one) => one.box === entry.target);
+      if (chart) chart.visible = entry.isIntersecting;
+    }
+    T.schedule();
+  });
+
+  /* Dash puts in a chart when plotly.js has come, and those of a tab when it is opened. */
+  function adopt() {
+    const boxes = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("#panel-" + T.view.tab + " .chart[id^=chart-]"));
     for (const box of boxes) {
+      if (!plotOf(box)?.layout || charts.some((chart) => chart.box === box)) continue;
       const line = T.make("div", "crosshair");
       line.hidden = true;
       box.append(line);
       box.addEventListener("pointermove", (event) => point(box, event.clientX));
       box.addEventListener("pointerleave", () => charts.forEach((chart) => (chart.line.hidden = true)));
-      const tab = (box.closest("[role=tabpanel]")?.id || "").slice("panel-".length);
-      charts.push({ name: box.id.slice("chart-".length), box, tab, line, visible: true, drawnAt: 0, drawnTo: null });
-      visible.observe(box);
+      charts.push({ name: box.id.slice("chart-".length), box, tab: T.view.tab, line, visible: true, drawnAt: 0, drawnTo: null });
+      seen.observe(box);
+      forced = true;
     }
   }
 
@@ -82,7 +84,7 @@
   }
 
   T.drawCharts = function () {
-    if (!charts.length) find();
+    adopt();
     const range = T.timeRange();
     if (range === null) return;
     const now = performance.now();
@@ -126,11 +128,11 @@
     xaxis.showticklabels = yaxis.showticklabels = true;
     xaxis.tickformat = format(to - from);
     const [least, greatest] = extremes(ys);
-    const axis = (AXES[chart.name] || plainAxis)(least, greatest);
+    const axis = axisFor(plot, least, greatest);
     yaxis.range = axis.range;
     plot.layout.shapes = axis.limit === undefined ? [] : [limit(axis.limit)];
     window.Plotly.redraw(plot);
-    T.text(T.byId("note-" + chart.name), note(chart.name, axis.range[0]));
+    begins(chart.box, axis.range[0]);
   }
 
   const format = (/** @type {number} */ width) => (width < 1500e3 ? "%H:%M:%S" : width < 86400e3 ? "%H:%M" : "%m-%d %H:%M");
@@ -156,24 +158,23 @@
    */
   const fromZero = (high) => ({ range: [-0.04 * high, high] });
 
-  const plainAxis = (/** @type {number} */ _low, /** @type {number} */ high) => fromZero(high > 0 ? high * 1.2 : 1);
-
   /**
-   * The axis of values, by the chart's name, for the least and the greatest value.
-   * @type {Record<string, (low: number, high: number) => ValueAxis>}
+   * The axis of values for the least and the greatest value, as the chart was declared.
+   * @param {PlotElement} plot
+   * @param {number} low
+   * @param {number} high
+   * @returns {ValueAxis}
    */
-  const AXES = {
-    rates: (low, high) => ({ range: T.around(low, high, 0.2) }),
-    latency(_low, high) {
-      const most = budget();
-      const top = Math.max(high * 1.2, 1);
-      /* A far budget would flatten the lines. Shown from a third of it, until below a sixth: the axis must not jump. */
-      budgetShown = most !== undefined && high > most / (budgetShown ? 6 : 3);
-      return most !== undefined && budgetShown ? { ...fromZero(Math.max(top, most * 1.15)), limit: most } : fromZero(top);
-    },
-    backlog: (_low, high) => fromZero(Math.max(high * 1.2, 5)),
-    missing: (_low, high) => fromZero(Math.max(high * 1.2, 1)),
-  };
+  function axisFor(plot, low, high) {
+    const { from, least, limit: path } = plot.layout.meta;
+    if (from === "around") return { range: T.around(low, high, least) };
+    const top = Math.max(high * 1.2, least);
+    const most = path === undefined ? null : T.figure(path);
+    /* A far limit would flatten the lines. Shown from a third of it, until below a sixth: the axis must not jump. */
+    const near = most !== null && high > most / (plot.dataset.limit ? 6 : 3);
+    T.attribute(plot, "data-limit", near ? "shown" : null);
+    return near ? { ...fromZero(Math.max(top, most * 1.15)), limit: most } : fromZero(top);
+  }
 
   /* Not from zero: a dip of a few percent has to be visible. Never narrower than 4 %, or noise would look like dips. */
   T.around = function (low, high, least) {
@@ -188,18 +189,15 @@
     return { type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line };
   }
 
-  const budget = () => T.section("limits")?.commit_p99_ms;
-
   /**
-   * The note next to a chart's title.
-   * @param {string} chart
-   * @param {number} lowest least value on its axis
+   * Where the axis begins, beside the title of a chart that says so.
+   * @param {HTMLElement} box
+   * @param {number} lowest
    */
-  function note(chart, lowest) {
-    if (chart === "latency") return budget() === undefined ? "" : "budget " + budget() + " ms";
-    if (chart === "missing") return "of " + T.count(T.section(`group/${T.view.group}`)?.instruments) + " instruments";
-    if (chart === "rates") return lowest > 0 ? "axis from " + T.number(lowest) : "";
-    if (chart === "read-p99") return "from when a question was due";
-    return chart === "backlog" ? "triggers" : "";
+  function begins(box, lowest) {
+    const note = /** @type {HTMLElement | null} */ (box.closest("figure")?.querySelector(".axis-note") || null);
+    if (!note) return;
+    note.hidden = lowest <= 0;
+    T.text(T.find(note, ".axis-from"), T.number(lowest));
   }
 })(window.triggerlog);

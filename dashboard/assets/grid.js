@@ -24,7 +24,8 @@
 
   /** @param {Liveness} liveness */
   function drawGrids(liveness) {
-    const place = T.find(T.byId("panel-" + T.view.tab), ".grids");
+    const place = T.byId("panel-" + T.view.tab).querySelector(".grids");
+    if (place === null) return;
     const groups = T.groups();
     for (const group of Object.keys(drawn)) {
       if (groups.includes(group)) continue;

@@ -3,15 +3,7 @@
   "use strict";
 
   const OFF = "triggerlog.keys-off";
-  const KEYS = () => [
-    ["1 … " + T.tabNames().length, "open a tab"],
-    ["p", "pause the charts, or resume them"],
-    ["[ and ]", "a shorter or longer time range"],
-    ["?", "this list"],
-    ["Escape", "close the open dialog or drawer"],
-  ];
-  /** @type {HTMLDialogElement | null} */
-  let dialog = null;
+  const dialog = () => /** @type {HTMLDialogElement} */ (T.byId("keys-dialog"));
 
   const isOff = () => localStorage.getItem(OFF) === "1";
 
@@ -35,26 +27,11 @@
   }
 
   function show() {
-    if (!dialog) T.byId("page").append((dialog = build()));
-    dialog.showModal();
-  }
-
-  function build() {
-    const made = T.make("dialog", "keys-dialog", undefined, { "aria-labelledby": "keys-title" });
-    const list = T.make("dl");
-    for (const [keys, what] of KEYS()) {
-      const term = T.make("dt");
-      term.append(T.make("kbd", "", keys));
-      list.append(term, T.make("dd", "", what));
-    }
-    const label = T.make("label");
-    const box = T.make("input");
-    box.type = "checkbox";
+    const box = /** @type {HTMLInputElement} */ (T.byId("keys-on"));
     box.checked = !isOff();
-    box.addEventListener("change", () => (box.checked ? localStorage.removeItem(OFF) : localStorage.setItem(OFF, "1")));
-    label.append(box, " use single-key shortcuts (saved in this browser)");
-    made.append(T.make("h2", "", "Keys", { id: "keys-title" }), list, label, T.button("", "Close", () => made.close()));
-    return made;
+    box.onchange = () => (box.checked ? localStorage.removeItem(OFF) : localStorage.setItem(OFF, "1"));
+    T.byId("keys-close").onclick = () => dialog().close();
+    dialog().showModal();
   }
 
   document.addEventListener("keydown", press);

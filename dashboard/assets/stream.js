@@ -82,7 +82,7 @@
 
   function schedule() {
     if (document.hidden) {
-      T.drawHeader(T.liveness()); // a tab in the background still has a title
+      badge(T.liveness()); // a tab in the background still has a title
       return;
     }
     if (scheduled) return;
@@ -94,13 +94,27 @@
   }
   T.schedule = schedule;
 
+  const BADGE = { live: ["●", "LIVE"], delayed: ["◐", "DELAYED"], none: ["○", "NO DATA"] };
+
+  /** @param {Liveness} now */
+  function badge(now) {
+    const [glyph, word] = BADGE[now];
+    for (const place of [T.byId("page"), T.byId("badge"), document.documentElement]) T.attribute(place, "data-link", now);
+    T.text(T.byId("badge-glyph"), glyph);
+    T.text(T.byId("badge-text"), word);
+    const fresh = T.figure("alarm_count.fresh");
+    const title = (now === "live" ? (fresh ? "(" + fresh + ") " : "") : word + " · ") + "triggerlog";
+    if (document.title !== title) document.title = title;
+  }
+
   function draw() {
     const now = T.liveness();
-    T.drawHeader(now);
-    T.drawAlarms();
-    if (!T.groups().length) return;
-    T.drawView();
-    T.drawTiles(now);
+    badge(now);
+    const known = T.groups().length > 0;
+    if (known) T.drawView();
+    T.drawLive(now);
+    if (!known) return;
+    T.fillTab();
     T.drawCharts();
     T.drawTab(now);
   }
@@ -126,9 +140,9 @@
     document.addEventListener("visibilitychange", schedule);
   }
 
-  /* Dash builds the page after its scripts are loaded; the page's root and its charts show that it has. */
+  /* Dash builds the page after its scripts are loaded. Its charts come later: the numbers do not wait for them. */
   const built = new MutationObserver(() => {
-    if (document.querySelectorAll(".chart .js-plotly-plot .main-svg").length === 0) return;
+    if (document.getElementById("footer") === null) return;
     built.disconnect();
     start();
   });

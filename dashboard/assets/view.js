@@ -83,10 +83,7 @@
     const groups = T.groups();
     if (!groups.includes(T.view.group)) T.view.group = groups[0];
     drawGroups(groups);
-    const pausedAt = T.view.pausedAt;
-    T.attribute($("pause"), "aria-pressed", String(pausedAt !== null));
-    T.text($("pause"), pausedAt !== null ? "Resume charts" : "Pause charts");
-    T.text($("paused"), pausedAt !== null ? "Charts paused at " + T.time(pausedAt) + " UTC; data is still collected" : "");
+    T.attribute($("pause"), "aria-pressed", String(T.view.pausedAt !== null));
     reopen();
   };
 
@@ -108,7 +105,9 @@
     if (T.view.instrument === null || picked === T.view.instrument) return;
     const [group, number] = T.view.instrument.split(":");
     const known = T.section(`group/${group}`);
-    if (known && Number(number) < known.instruments) T.pick(group, Number(number));
+    const hasGrid = T.byId("panel-" + T.view.tab).querySelector(".grids") !== null;
+    const isFilled = hasGrid ? T.cell(T.view.instrument) : T.byId("fill-" + T.view.tab).childElementCount;
+    if (isFilled && known && Number(number) < known.instruments) T.pick(group, Number(number));
   }
 
   T.pick = function (group, instrument) {

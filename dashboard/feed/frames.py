@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dashboard.alarms.slips import by_name
+from dashboard.feed.sentences import group_words
+from dashboard.words import number
 from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
 
@@ -36,6 +38,18 @@ longest: the longest commit latency lately, in ms. reads, rows_read: answers and
 workloads. readers: clients of theirs that may ask. read_p99: the longest p99 among them, in ms, NaN without an answer
 lately.
 """
+
+PATHS: dict[str, str] = {
+    "commit_ms.p50": "p50",
+    "commit_ms.p99": "p99",
+    "commit_ms.max": "longest",
+    "readings.commit_rate": "written",
+    "triggers.waiting": "waiting",
+    "triggers.open": "open",
+    "missing_now": "absent",
+    "missing_a_trigger": "missing",
+}
+"""Columns by other names: those that these figures have in the API's status."""
 
 LAST_VISIT = {"visit", "visit_s", "select_s", "store_s", "dia_s", "ra", "decl", "tiles", "objects"}
 """What travels of the newest visit."""
@@ -78,7 +92,7 @@ def sections(status: Status) -> Sections:
         "head": {
             "logger": status.logger,
             "version": status.version,
-            "state": status.state.value,
+            "state": status.state.value.replace("_", " "),
             "epoch": str(status.epoch),
             "started_ms": round(status.time_ns / 1e6 - status.uptime_s * 1e3, -3),
         },
@@ -106,6 +120,7 @@ def sections(status: Status) -> Sections:
         cut[f"states/{name}"] = group.states
         cut[f"slips/{name}"] = by_name(group)
         cut[f"totals/{name}"] = _totals(group)
+        cut[f"words/{name}"] = group_words(status, name)
     return cut
 
 
@@ -145,12 +160,21 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
 def _store(store: StoreStatus) -> dict[str, Any]:
     """What seldom changes, with each shortfall in one line."""
     shortfall = {durability.value: str(found) for durability, found in store.shortfall.items()}
-    return store.model_dump(exclude={"away_s", "commits", "shortfall"}) | {"shortfall": shortfall}
+    words = {
+        "words": f"{store.product} {store.version}{', embedded' if store.embedded else ''}",
+        "title": "\n".join([store.target, *(f"{name} = {value}" for name, value in store.settings.items())]),
+    }
+    return store.model_dump(exclude={"away_s", "commits", "shortfall"}) | {"shortfall": shortfall} | words
 
 
-def _disk(disk: DiskStatus) -> dict[str, float]:
+def _disk(disk: DiskStatus) -> dict[str, Any]:
     """In GiB, to what a header shows: bytes would travel with every frame."""
-    return {"total_gib": _digits(disk.total_bytes / 2**30), "free_gib": _digits(disk.free_bytes / 2**30)}
+    total, free = _digits(disk.total_bytes / 2**30), _digits(disk.free_bytes / 2**30)
+    words = {
+        "words": f"{round(100 * (1 - free / total))} % used",
+        "title": f"Disk of the state folder: {number(free)} of {number(total)} GiB free",
+    }
+    return {"total_gib": total, "free_gib": free} | words
 
 
 def _visits(run: VisitsStatus) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import orjson
 from dashboard.alarms import AlarmBoard
 from dashboard.feed.frames import COLUMNS, Sections, changed, points, sections
 from dashboard.feed.history import History
+from dashboard.feed.sentences import alarm_count, alarm_line
 from schemas.api.status import Status
 
 QUEUE = 16
@@ -81,7 +82,7 @@ class Hub:
     def take(self, status: Status) -> None:
         """Take in a snapshot of the daemon and pass it on."""
         row = points(status)
-        now = sections(status) | {"alarms": self.board.update(status)}
+        now = sections(status) | _alarms(self.board.update(status))
         now |= {f"names/{group}": names for group, names in self.names.items() if group in status.groups}
         time_ms = status.time_ns / 1e6
         for name, group in status.groups.items():
@@ -126,10 +127,11 @@ class Hub:
 
     def publish_alarms(self) -> None:
         """Send the alarms to the browsers after somebody acknowledged, shelved or recalled one."""
-        self._sections = self._sections | {"alarms": self.board.shown()}
+        changed = _alarms(self.board.shown())
+        self._sections = self._sections | changed
         self._snapshot = None
         self._recent.clear()  # they do not hold this
-        self._publish(_encode({"kind": "sections", "changed": {"alarms": self._sections["alarms"]}}))
+        self._publish(_encode({"kind": "sections", "changed": changed}))
 
     def join(self, *, epoch: int | None, sequence: int | None) -> Viewer:
         """Let a browser in; one that names its last frame gets what it missed, any other a snapshot."""
@@ -197,6 +199,10 @@ class Hub:
                 viewer.restart(self.snapshot())
             else:
                 viewer.put(message)
+
+
+def _alarms(shown: list[dict[str, Any]]) -> Sections:
+    return {"alarms": [alarm_line(alarm) for alarm in shown], "alarm_count": alarm_count(shown)}
 
 
 def _columns(history: History) -> list[list[float]]:

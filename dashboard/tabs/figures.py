@@ -1,5 +1,6 @@
 """Figures as plain functions of their data. Colours: grey and ice blue are normal; amber and red are not."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import plotly.graph_objects as go
@@ -47,11 +48,16 @@ def empty(height: int) -> dict[str, Any]:
     return {"data": [], "layout": _layout(height) | {"xaxis": unseen, "yaxis": unseen}}
 
 
-def chart(*traces: tuple[str, str, str], unit: str, height: int = CHART_HEIGHT) -> go.Figure:
+def chart(
+    *traces: tuple[str, str, str], unit: str, height: int = CHART_HEIGHT, axis: Mapping[str, Any] | None = None
+) -> go.Figure:
     """An empty live chart; the script in assets fills it.
 
     traces: (name, column of frames.COLUMNS, colour) each, drawn in that order. The column travels as the trace's
     `meta`, by which the script finds it.
+    axis: `from`: where the axis of values begins: `zero`, or `around` the values, so that a dip of a few percent shows;
+        `least`: how far it goes at least; `limit`: the path of a figure that is drawn as a line while the values are
+        near it. As the layout's `meta`.
     """
     figure = go.Figure(
         [
@@ -70,7 +76,8 @@ def chart(*traces: tuple[str, str, str], unit: str, height: int = CHART_HEIGHT) 
     )
     # Without data the axes would be labelled with made-up numbers; the script shows them with the first point.
     blank = {"showticklabels": False}
-    return figure.update_layout(**_layout(height), xaxis=_time_axis() | blank, yaxis=_value_axis() | blank)
+    meta = {"from": "zero", "least": 1} | dict(axis or {})
+    return figure.update_layout(**_layout(height), meta=meta, xaxis=_time_axis() | blank, yaxis=_value_axis() | blank)
 
 
 def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:

@@ -1,12 +1,14 @@
-"""The page: its frame and tabs, empty and with names, which the scripts in assets fill four times a second."""
+"""The page: its frame, and an empty panel a tab, which is filled when the tab is first opened."""
 
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import html
+from dash import dcc, html
 
 from dashboard.tabs import TABS
-from dashboard.tabs.parts import HIDDEN, UNPRESSED, aria, attributes, data
+from dashboard.tabs.alarm_strip import alarm_strip
+from dashboard.tabs.parts import HIDDEN, UNPRESSED, aria, attributes, data, live, over, when
+from dashboard.tabs.tab import Tab
 
 RANGES: tuple[tuple[str, str, float | None], ...] = (
     ("1m", "1 m", 60.0),
@@ -16,16 +18,16 @@ RANGES: tuple[tuple[str, str, float | None], ...] = (
 )
 """Name in the address, label, width in seconds; None is the whole run."""
 
-TILES: tuple[tuple[str, str, str], ...] = (
-    ("received", "Triggers", "/s"),
-    ("written", "Readings written", "/s"),
-    ("p50", "Commit p50", "ms"),
-    ("p99", "Commit p99", "ms"),
-    ("waiting", "Backlog", "waiting"),
-    ("absent", "Missing instruments", ""),
-    ("reads", "Reads", "/s"),
+CHECKBOX: dict[str, Any] = {"type": "checkbox"}
+"""A kind of input that Dash does not list."""
+
+KEYS = (
+    (f"1 … {len(TABS)}", "open a tab"),
+    ("p", "pause the charts, or resume them"),
+    ("[ and ]", "a shorter or longer time range"),
+    ("?", "this list"),
+    ("Escape", "close the open dialog or drawer"),
 )
-"""Column of frames.COLUMNS, label, unit."""
 
 
 def page(build: str) -> Any:
@@ -37,12 +39,23 @@ def page(build: str) -> Any:
             **data(link="none", build=build),
             children=[
                 header(),
-                html.Div(id="banner", role="alert", hidden=True),
-                html.Section(id="alarms", **aria("Alarms")),
-                html.Div(id="alarm-news", role="status", className="unseen"),
-                html.Main(html.Div([tiles(), bar(), *panels()], className="live")),
-                html.Footer(id="footer"),
+                banner(),
+                alarm_strip(),
+                html.Main(html.Div([tiles(), bar(), *map(_panel, TABS)], className="live")),
+                html.Footer(
+                    [
+                        "triggerlog ",
+                        live("head.version", "text", dead="keep"),
+                        " · daemon up since ",
+                        live("head.started_ms", "moment", dead="keep"),
+                        " UTC",
+                    ],
+                    id="footer",
+                    **data(frame="footer"),
+                ),
+                keys(),
                 *(tab.overlay() for tab in TABS if tab.overlay is not None),
+                dcc.Store(id="choose"),  # what a callback chooses for the person: put into the address by the scripts
             ],
         ),
     )
@@ -53,42 +66,194 @@ def header() -> Any:
     return html.Header(
         [
             html.H1("triggerlog"),
-            html.Div(id="who", className="facts"),
-            html.Div(id="store", className="facts"),
-            html.Div(id="disk", className="facts"),
-            html.Time(id="clock", title="Coordinated Universal Time"),
-            html.Div(id="alarm-count"),
             html.Div(
-                id="badge",
-                role="status",
-                children=[
-                    html.Span("○", id="badge-glyph", **HIDDEN),
-                    html.Span("NO DATA", id="badge-text"),
-                    html.Span("", id="badge-age", **HIDDEN),
+                [
+                    _fact("logger", "head.logger", "text"),
+                    _fact("run", "group.run", "plain"),
+                    _fact("", "head.state", "text"),
                 ],
+                id="who",
+                className="facts",
             ),
-        ]
+            html.Div(
+                [_fact("", "store.words", "text"), _fact("durability", "store.durability", "text")],
+                id="store",
+                className="facts",
+                **data(title="store.title"),
+            ),
+            html.Div(
+                _fact("disk", "disk.words", "text"),
+                id="disk",
+                className="facts",
+                hidden=True,
+                **data(title="disk.title", **{"if": "disk"}),
+            ),
+            html.Time(
+                [live("clock.now", "moment", dead="keep"), " UTC"], id="clock", title="Coordinated Universal Time"
+            ),
+            html.Div(
+                live("alarm_count.text", "text", dead="alarms unknown"),
+                id="alarm-count",
+                **data(set="severity=alarm_count.severity"),
+            ),
+            _badge(),
+        ],
+        **data(frame="header"),
+    )
+
+
+def _fact(name: str, figure: str, form: str) -> Any:
+    named = [html.Span(f"{name} ", className="name")] if name else []
+    return html.Span([*named, html.B(live(figure, form, dead="keep"))], className="fact")
+
+
+def _badge() -> Any:
+    """How old the newest data is, as the scripts see it."""
+    ages = [
+        when("!page.dead", live("clock.age", "age", dead="keep")),
+        when("page.dead", "since ", live("clock.lost", "time", dead="keep"), " UTC"),
+    ]
+    return html.Div(
+        id="badge",
+        role="status",
+        children=[
+            html.Span("○", id="badge-glyph", **HIDDEN),
+            html.Span("NO DATA", id="badge-text"),
+            html.Span(ages, id="badge-age", **HIDDEN),
+        ],
+    )
+
+
+def banner() -> Any:
+    """What is wrong, and what to do, when nothing comes: the daemon is gone, or the page's own server."""
+    since = html.Span(
+        [
+            " Since ",
+            live("clock.lost", "time", dead="keep"),
+            " UTC, ",
+            live("clock.lost", "ago", dead="keep"),
+            " ago. ",
+        ],
+        className="since",
+    )
+    daemon = [
+        html.Strong(
+            [
+                "NO DATA: the daemon at ",
+                live("link.daemon", "text", dead="keep"),
+                " does not answer (",
+                live("link.problem", "text", dead="keep"),
+                ").",
+            ]
+        ),
+        since,
+        html.Span(
+            [
+                "Instruments may not be recorded. Look at ",
+                html.Code("systemctl status triggerlog"),
+                ", or start it with ",
+                html.Code("triggerlog run FILE"),
+                ". This page reconnects by itself.",
+            ],
+            className="action",
+        ),
+    ]
+    server = [
+        html.Strong(["NO DATA: this page has lost the connection to its server at ", live("page.host", "text"), "."]),
+        since,
+        html.Span(
+            [
+                "The daemon may still be running: check with ",
+                html.Code("triggerlog status"),
+                ". Look at ",
+                html.Code("systemctl status triggerlog-dashboard"),
+                ", or start it with ",
+                html.Code("triggerlog dashboard"),
+                ". This page reconnects by itself.",
+            ],
+            className="action",
+        ),
+    ]
+    return html.Div(
+        html.Div(
+            [when("page.up", *daemon), when("!page.up", *server)],
+            id="banner",
+            role="alert",
+            hidden=True,
+            **data(**{"if": "page.dead"}),
+        ),
+        **data(frame="banner"),
     )
 
 
 def tiles() -> Any:
     """The numbers that stand above every tab."""
+    clients = when(
+        "group.words.clients", live("group.words.clients", "text"), " clients · ", live("group.rows_read"), " rows/s"
+    )
+    risk = when(
+        "group.words.risky", " · ", live("group.words.all", "text"), live("group.totals.at_risk", "count"), " at risk"
+    )
+    outlook = when("group.words.outlook", " · ", live("group.words.outlook", "text"))
     return html.Section(
-        [_tile(column, label, unit) for column, label, unit in TILES],
+        [
+            _tile("received", "Triggers", "/s", [live("group.committed"), " committed /s"]),
+            _tile(
+                "written",
+                "Readings written",
+                "/s",
+                [live("group.words.written", "text"), risk],
+                **over("group.words.short"),
+            ),
+            _tile("p50", "Commit p50", "ms", ["longest ", live("group.commit_ms.max"), " ms"]),
+            _tile(
+                "p99",
+                "Commit p99",
+                "ms",
+                [when("limits.commit_p99_ms", "budget ", live("limits.commit_p99_ms", "plain"), " ms")],
+                **over("group.commit_ms.p99", "limits.commit_p99_ms"),
+            ),
+            _tile(
+                "waiting",
+                "Backlog",
+                "waiting",
+                [live("group.triggers.open", "count"), " open", outlook],
+                form="count",
+                **over("group.backpressure"),
+            ),
+            _tile(
+                "absent",
+                "Missing instruments",
+                when("group.instruments", "of ", live("group.instruments", "count", dead="keep")),
+                [live("group.missing_a_trigger"), " missing per trigger"],
+                form="count",
+                **over("group.words.quiet"),
+            ),
+            _tile("reads", "Reads", "/s", [clients, when("!group.words.clients", "no readers")]),
+        ],
         className="tiles",
         **aria("Figures of the group"),
+        **data(frame="tiles"),
     )
 
 
-def _tile(column: str, label: str, unit: str) -> Any:
+def _tile(column: str, label: str, unit: Any, note: list[Any], *, form: str = "number", **attributes: Any) -> Any:
+    figure = f"group.{column}"
     return html.Div(
         id=f"tile-{column}",
         className="tile",
+        **attributes,
         children=[
             html.H2(label),
-            html.P([html.Span("–", className="value"), html.Span(unit, className="unit")], className="number"),
-            html.P("", className="aside"),
-            html.Div(className="spark", **HIDDEN),
+            html.P(
+                [live(figure, form, className="value"), html.Span(unit, className="unit")],
+                className="number",
+            ),
+            html.P(note, className="aside", hidden=True, **data(**{"if": "!page.dead"})),
+            html.P(
+                ["was ", live(figure, form, dead="keep")], className="was", hidden=True, **data(**{"if": "page.dead"})
+            ),
+            html.Div(className="spark", **HIDDEN, **data(spark=column)),
         ],
     )
 
@@ -107,6 +272,12 @@ def bar() -> Any:
         for place, tab in enumerate(TABS)
     ]
     ranges = [html.Button(label, className="range", **data(range=name), **UNPRESSED) for name, label, _ in RANGES]
+    paused = when(
+        "view.pausedAt",
+        "Charts paused at ",
+        live("view.pausedAt", "time", dead="keep"),
+        " UTC; data is still collected",
+    )
     return html.Div(
         className="bar",
         children=[
@@ -114,26 +285,49 @@ def bar() -> Any:
             html.Div(
                 className="controls",
                 children=[
-                    html.Span(id="paused", role="status"),
+                    html.Span(paused, id="paused", role="status"),
                     html.Div(id="groups", role="group", className="segments", hidden=True, **aria("Instrument group")),
                     html.Div(ranges, role="group", className="segments", **aria("Time range of the charts")),
-                    html.Button("Pause charts", id="pause", **UNPRESSED),
+                    html.Button(
+                        [when("view.pausedAt", "Resume charts"), when("!view.pausedAt", "Pause charts")],
+                        id="pause",
+                        **UNPRESSED,
+                    ),
                 ],
             ),
         ],
+        **data(frame="bar"),
     )
 
 
-def panels() -> list[Any]:
-    """A panel a tab; the script shows one of them."""
-    return [
-        html.Div(
-            tab.layout(),
-            id=f"panel-{tab.key}",
-            className="tab-panel",
-            role="tabpanel",
-            hidden=place > 0,
-            **attributes(aria_labelledby=f"tab-{tab.key}"),
-        )
-        for place, tab in enumerate(TABS)
-    ]
+def keys() -> Any:
+    """The list of single keys, and the switch that turns them off (WCAG 2.1.4)."""
+    listed = [part for pressed, what in KEYS for part in (html.Dt(html.Kbd(pressed)), html.Dd(what))]
+    return html.Dialog(
+        [
+            html.H2("Keys", id="keys-title"),
+            html.Dl(listed),
+            html.Label(
+                [
+                    dcc.Input(id="keys-on", **CHECKBOX),
+                    " use single-key shortcuts (saved in this browser)",
+                ]
+            ),
+            html.Button("Close", id="keys-close", type="button"),
+        ],
+        id="keys-dialog",
+        className="keys-dialog",
+        **attributes(aria_labelledby="keys-title"),
+    )
+
+
+def _panel(tab: Tab) -> Any:
+    return html.Div(
+        [html.Div(id=f"fill-{tab.key}"), dcc.Store(id=f"open-{tab.key}")],
+        id=f"panel-{tab.key}",
+        className="tab-panel",
+        role="tabpanel",
+        hidden=tab is not TABS[0],
+        **data(needs=" ".join(tab.needs)),
+        **attributes(aria_labelledby=f"tab-{tab.key}"),
+    )

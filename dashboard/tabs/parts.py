@@ -1,5 +1,6 @@
 """Elements that tabs are made of."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from dash import dcc, html
@@ -28,6 +29,42 @@ def data(**named: str) -> dict[str, Any]:
     return {f"data-{name}": value for name, value in named.items()}
 
 
+def live(figure: str, form: str = "number", *, dead: str | None = None, name: str | None = None, **further: Any) -> Any:
+    """A figure of the stream, kept up to date by assets/live.js; docs/live-elements.md has the paths and the formats.
+
+    figure: its path, such as `group.commit_ms.p99`. dead: what stands there without data in place of a dash; `keep`:
+    the figure as it was.
+    """
+    shown = data(live=figure, format=form) | ({} if dead is None else data(dead=dead))
+    named: dict[str, Any] = {} if name is None else {"id": name}
+    return html.Span("", **named, **shown, **further)
+
+
+def when(condition: str, *children: Any, **further: Any) -> Any:
+    """What is there only while these figures, separated by spaces, are neither 0 nor nothing; `!` turns one round."""
+    return html.Span(list(children), hidden=True, **data(**{"if": condition}), **further)
+
+
+def over(figure: str, limit: str | None = None) -> dict[str, Any]:
+    """Attributes of an element that stands out while a figure is over its limit: another figure, or a number."""
+    return data(over=figure) | ({} if limit is None else data(limit=limit))
+
+
+def tick(name: str, *sections: str, every_ms: int = 0) -> Any:
+    """A store for callbacks to draw on: its data is set anew when a section of the stream, or the view, has changed.
+
+    every_ms: so often at most, and without sections just so often. Its data: `view`, the choices in the address; `dead`
+    without data from the daemon; `at`, the time of the newest frame in ms.
+    """
+    of = data(of=" ".join(sections)) if sections else {}
+    return html.Div(dcc.Store(id=name), hidden=True, **data(tick=name, every=str(every_ms)), **of)
+
+
+def prose(text: str) -> list[Any]:
+    """Text with commands between backticks."""
+    return [html.Code(part) if place % 2 else part for place, part in enumerate(text.split("`"))]
+
+
 def panel_head(title: str, note: str) -> Any:
     """The head of a panel; note: id of what a script writes next to the title."""
     return html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
@@ -38,11 +75,20 @@ def section(title: str, name: str, note: str) -> Any:
     return html.Section([panel_head(title, note), html.Div(id=name)], className="panel", **aria(title))
 
 
-def chart_panel(name: str, title: str, traces: tuple[Trace, ...], unit: str, *, height: int = CHART_HEIGHT) -> Any:
+def chart_panel(
+    name: str,
+    title: str,
+    traces: tuple[Trace, ...],
+    unit: str,
+    *,
+    height: int = CHART_HEIGHT,
+    axis: Mapping[str, Any] | None = None,
+    note: Any = "",
+) -> Any:
     """A live chart over time, drawn by assets/charts.js while it is seen.
 
-    name: its element is `chart-NAME`, and what stands beside its title `note-NAME`; `T.scales[NAME]` and
-    `T.notes[NAME]` in the scripts say how its axis lies and what that note is, where the common ones do not do.
+    name: its element is `chart-NAME`. axis: how the axis of values lies; see `chart`. note: what stands beside its
+    title.
     """
     keys = [html.Span([html.I(style={"background": colour}), label], className="key") for label, _, colour in traces]
     return html.Figure(
@@ -52,13 +98,13 @@ def chart_panel(name: str, title: str, traces: tuple[Trace, ...], unit: str, *, 
                 [
                     html.H2(title),
                     html.Span(keys if len(keys) > 1 else [], className="keys"),
-                    html.Span("", id=f"note-{name}", className="note"),
+                    html.Span(note, className="note"),
                 ]
             ),
             dcc.Graph(
                 id=f"chart-{name}",
                 className="chart",
-                figure=chart(*traces, unit=unit, height=height),
+                figure=chart(*traces, unit=unit, height=height, axis=axis),
                 config=graph_config(),
                 style={"height": f"{height}px"},
             ),

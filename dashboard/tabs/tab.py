@@ -10,6 +10,9 @@ from fastapi import APIRouter
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
 
+PLOTS = ("/_dash-component-suites/plotly/package_data/plotly.min.js",)
+"""What a tab needs that draws charts without a dcc.Graph."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tab:
@@ -17,7 +20,8 @@ class Tab:
 
     key: its name in the address and in the ids of its elements, `tab-KEY` and `panel-KEY`.
     title: what a person reads.
-    layout: makes what is in its panel; the scripts in assets fill it.
+    layout: makes what is in its panel, when it is first opened.
+    needs: scripts that its components are in, loaded before that.
     overlay: makes what it shows beside the page, such as a drawer.
     routes: what its scripts ask the page for.
     callbacks: registers what Dash calls back on.
@@ -26,6 +30,7 @@ class Tab:
     key: str
     title: str
     layout: Callable[[], list[Any]]
+    needs: tuple[str, ...] = ()
     overlay: Callable[[], Any] | None = None
     routes: Callable[[Hub, DaemonApi], APIRouter] | None = None
     callbacks: Callable[[Dash, Hub, DaemonApi], None] | None = None

@@ -43,7 +43,7 @@ interface Settings {
   session_ended: number;
   history: { hour_s: number; bucket_s: number; kept_s: number; gap_s: number };
   ranges_s: Record<string, Value>;
-  tiles: string[];
+  paths: Record<string, string>;
   missing_last: number;
   shelves_min: number[];
   states: Record<string, InstrumentState>; // by the letter in the section `states`
@@ -78,6 +78,8 @@ interface StoreSection {
   available: boolean;
   problem: string | null;
   retries: number;
+  words: string;
+  title: string;
 }
 
 interface ReaderSection {
@@ -191,6 +193,33 @@ interface AlarmSection {
   attention: "new" | "acknowledged" | "shelved";
   at_ms?: number;
   until_ms?: number;
+  glyph: string;
+  dealt: string;
+  is_new: boolean;
+  is_quiet: boolean;
+  news: string;
+}
+
+interface AlarmCount {
+  text: string;
+  severity: string;
+  fresh: number;
+  quiet: string;
+}
+
+/* dashboard/feed/sentences.py */
+interface GroupWords {
+  outlook: string;
+  written: string;
+  risky: boolean;
+  all: string;
+  clients: string;
+  refused: string;
+  aside: string;
+  adds: boolean;
+  verdict: string;
+  quiet: boolean;
+  short: boolean;
 }
 
 interface GroupSection {
@@ -237,7 +266,7 @@ interface Sections {
   head?: Head;
   store?: StoreSection;
   limits?: Record<string, number>;
-  disk?: { total_gib: number; free_gib: number } | null;
+  disk?: { total_gib: number; free_gib: number; words: string; title: string } | null;
   readers?: Record<string, ReaderSection>;
   governor?: GovernorSection | null;
   experiment?: ExperimentSection | null;
@@ -245,11 +274,13 @@ interface Sections {
   sources?: SourceSection[];
   events?: EventLine[];
   alarms?: AlarmSection[];
+  alarm_count?: AlarmCount;
   [group: `group/${string}`]: GroupSection | undefined;
   [outlook: `outlook/${string}`]: Outlook | undefined;
   [states: `states/${string}`]: string | undefined;
   [slips: `slips/${string}`]: Record<string, string> | undefined;
   [totals: `totals/${string}`]: Totals | undefined;
+  [words: `words/${string}`]: GroupWords | undefined;
   [names: `names/${string}`]: string[] | undefined;
 }
 
@@ -742,6 +773,7 @@ interface Triggerlog {
   onTab(tab: string, draw: Draw): void;
   drawTab: Draw;
   openTab(tab: string): void;
+  fillTab(): void;
   tabNames(): string[];
   showTab(): void;
 
@@ -793,11 +825,9 @@ interface Triggerlog {
   now(): number;
   schedule(): void;
 
-  // header.js, alarms.js, tiles.js, charts.js, tables.js
-  drawHeader: Draw;
-  drawAlarms(): void;
-  newAlarms(): AlarmSection[];
-  drawTiles: Draw;
+  // live.js, charts.js, tables.js
+  figure(path: string): any; // whatever stands there in the stream; null where nothing does
+  drawLive: Draw;
   redraw(): void;
   drawCharts(): void;
   plotLayout(height: number): object;
@@ -853,6 +883,15 @@ interface PlotAxis {
   tickformat?: string;
 }
 
+/* How the axis of values of a live chart lies, as dashboard/tabs/figures.py declares it. */
+interface ChartAxis {
+  from: "zero" | "around";
+  least: number;
+  limit?: string;
+}
+
+type Item = Record<string, any>; // of a list in a section, as data-each shows it
+
 interface Trace {
   x?: number[];
   y?: Value[];
@@ -862,7 +901,7 @@ interface Trace {
 
 interface PlotElement extends HTMLElement {
   data: Trace[];
-  layout: { xaxis: PlotAxis; yaxis: PlotAxis; shapes?: object[]; height?: number };
+  layout: { xaxis: PlotAxis; yaxis: PlotAxis; shapes?: object[]; height?: number; meta: ChartAxis };
   _fullLayout?: { xaxis?: { _offset: number; _length: number } };
   on(event: "plotly_click", act: (event: { points: { x: number }[] }) => void): void;
 }

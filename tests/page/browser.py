@@ -99,7 +99,7 @@ def dead(page: Page, timeout: int = NO_DATA_MS) -> None:
     expect(page.locator("#badge-text")).to_have_text("NO DATA", timeout=timeout)
     expect(page.locator("#banner")).to_be_visible()
     expect(page.locator("#tile-received .value")).to_have_text("–")
-    expect(page.locator("#tile-received .aside")).to_have_text(re.compile(r"^was \d"))
+    expect(page.locator("#tile-received .was")).to_have_text(re.compile(r"^was \d"))
     greyed = page.locator(".live").evaluate("element => getComputedStyle(element).filter")
     assert "grayscale(1)" in greyed
 

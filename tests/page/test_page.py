@@ -99,14 +99,14 @@ def test_what_is_at_risk_stands_beside_what_is_written_and_only_a_shortfall_is_c
     stage: Stage, page: Page
 ) -> None:
     beside = page.locator("#tile-written .aside")
-    expect(beside).to_have_text("rows, sync")
+    expect(beside).to_have_text("rows, sync", use_inner_text=True)
     stage.figures(at_risk=71_904, at_risk_ms=600.0)
-    expect(beside).to_have_text("rows, sync · 71,904 at risk")
+    expect(beside).to_have_text("rows, sync · 71,904 at risk", use_inner_text=True)
     expect(page.locator("#tile-written")).not_to_have_attribute("data-level", "over")
     assert beside.evaluate("e => e.scrollWidth <= e.clientWidth"), "it fits the tile"
     short = Shortfall(problem="NOT durable: fsync is off on the server", fix="set fsync = on there")
     stage.figures(at_risk=1_234_567, at_risk_ms=None, shortfall={"sync": short.model_dump()})
-    expect(beside).to_have_text("rows, sync · all 1,234,567 at risk")
+    expect(beside).to_have_text("rows, sync · all 1,234,567 at risk", use_inner_text=True)
     expect(page.locator("#tile-written")).to_have_attribute("data-level", "over")
     alarm = page.locator(".alarm", has_text="Durability sync is not kept (bpm): NOT durable: fsync is off")
     expect(alarm).to_have_attribute("data-severity", "warning")

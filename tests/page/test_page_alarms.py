@@ -26,7 +26,7 @@ def test_what_one_says_of_an_alarm_all_are_told(stage: Stage, fresh: Watched, br
     expect(page.locator("#alarm-news")).to_contain_text("critical: Database away")
     store.get_by_role("button", name="Acknowledge").click()
     for each in (page, colleague):
-        expect(each.locator("#alarms > .alarm")).to_have_count(1)
+        expect(each.locator("#alarms > .alarm-lines > .alarm")).to_have_count(1)
         expect(each.locator("#alarms-quiet > summary")).to_have_text("1 acknowledged")
         expect(each.locator("#alarm-count")).to_have_text("▲ 1 alarm, 1 handled")
     instruments = colleague.locator(".alarm[data-key=instruments]")
@@ -41,7 +41,7 @@ def test_what_one_says_of_an_alarm_all_are_told(stage: Stage, fresh: Watched, br
     expect(colleague.locator("#alarm-count")).to_have_text("0 alarms, 2 handled")
     for key in ("store", "instruments"):
         page.locator(f".alarm[data-key={key}]").get_by_role("button", name="Reactivate").click()
-    expect(page.locator("#alarms > .alarm")).to_have_count(2)
+    expect(page.locator("#alarms > .alarm-lines > .alarm")).to_have_count(2)
     stage.figures(**FIGURES)
     expect(page.locator("#alarm-count")).to_have_text("0 alarms")
     assert fresh.errors == []

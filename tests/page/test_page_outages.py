@@ -95,7 +95,7 @@ def test_a_page_opened_later_has_its_charts_filled_at_once(fresh: Watched, stage
     fresh.page.wait_for_timeout(3_000)
     later = fresh.again(stage.page.url)
     live(later)
-    points = "() => document.querySelector('#chart-rates .js-plotly-plot').data[0].x.length"
+    points = "() => document.querySelector('#chart-rates .js-plotly-plot')?.data?.[0].x.length ?? 0"
     until(lambda: later.evaluate(points) > 0, "the chart is drawn")
     assert later.evaluate(points) >= 10
 

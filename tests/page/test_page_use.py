@@ -86,6 +86,7 @@ def test_ranges_are_in_the_address_and_a_pause_goes_on_gathering(stage: Stage, f
     page = fresh.page
     page.locator("button.range", has_text="1 m").click()
     assert "range=1m" in page.url
+    expect(page.locator("#chart-rates path.js-line").first).to_be_attached()
     page.locator("#pause").click()
     expect(page.locator("#paused")).to_contain_text("Charts paused at")
     newest = (

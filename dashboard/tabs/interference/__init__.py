@@ -2,6 +2,8 @@
 
 from dashboard.tabs.interference.layout import panel
 from dashboard.tabs.interference.routes import experiment_routes
-from dashboard.tabs.tab import Tab
+from dashboard.tabs.tab import PLOTS, Tab
 
-TAB = Tab(key="interference", title="Interference", layout=panel, routes=lambda _, api: experiment_routes(api))
+TAB = Tab(
+    key="interference", title="Interference", layout=panel, needs=PLOTS, routes=lambda _, api: experiment_routes(api)
+)

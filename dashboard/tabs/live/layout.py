@@ -5,22 +5,110 @@ from typing import Any
 from dash import html
 
 from dashboard.tabs.figures import CALM, GREY
-from dashboard.tabs.parts import aria, chart_panel
+from dashboard.tabs.parts import aria, chart_panel, data, live, over, when
 
-CHARTS: tuple[tuple[str, str, tuple[tuple[str, str, str], ...], str], ...] = (
-    ("rates", "Triggers/s", (("received", "received", GREY), ("committed", "committed", CALM)), "/s"),
-    ("latency", "Commit latency", (("p50", "p50", GREY), ("p99", "p99", CALM)), "ms"),
-    ("backlog", "Backlog", (("open", "open", GREY), ("waiting", "waiting", CALM)), "triggers"),
-    ("missing", "Missing per trigger", (("missing", "missing", CALM),), "instruments"),
-)
-"""Name, title, traces, unit."""
+TERMS = ("received", "recovered", "committed", "duplicate", "refused", "aside", "dead", "waiting", "assembling")
+ALARMING = ("refused", "aside", "dead")
+SELDOM = ("recovered", "aside")
+"""What an earlier daemon left in the journal came in, too; most days there is none of it, and nothing is set aside."""
 
 
 def panel() -> list[Any]:
     """Charts, the conservation equation, the grid of instruments, the last events."""
     return [
-        html.Section([chart_panel(*drawn) for drawn in CHARTS], className="charts", **aria("Charts")),
-        html.Section(id="totals", className="panel totals", **aria("Readings since the daemon started")),
+        html.Section(_charts(), className="charts", **aria("Charts")),
+        _totals(),
         html.Section(className="grids", **aria("Instruments")),
-        html.Section([html.H2("Last events"), html.Ol(id="events")], className="panel events"),
+        _events(),
     ]
+
+
+def _charts() -> list[Any]:
+    budget = when("limits.commit_p99_ms", "budget ", live("limits.commit_p99_ms", "plain"), " ms")
+    from_ = html.Span(["axis from ", html.Span("", className="axis-from")], hidden=True, className="axis-note")
+    return [
+        chart_panel(
+            "rates",
+            "Triggers/s",
+            (("received", "received", GREY), ("committed", "committed", CALM)),
+            "/s",
+            axis={"from": "around", "least": 0.2},
+            note=from_,
+        ),
+        chart_panel(
+            "latency",
+            "Commit latency",
+            (("p50", "p50", GREY), ("p99", "p99", CALM)),
+            "ms",
+            axis={"limit": "limits.commit_p99_ms"},
+            note=budget,
+        ),
+        chart_panel(
+            "backlog",
+            "Backlog",
+            (("open", "open", GREY), ("waiting", "waiting", CALM)),
+            "triggers",
+            axis={"least": 5},
+            note="triggers",
+        ),
+        chart_panel(
+            "missing",
+            "Missing per trigger",
+            (("missing", "missing", CALM),),
+            "instruments",
+            note=["of ", live("group.instruments", "count", dead="keep"), " instruments"],
+        ),
+    ]
+
+
+def _totals() -> Any:
+    terms: list[Any] = []
+    for place, name in enumerate(TERMS):
+        seldom = {"hidden": True} | data(**{"if": f"group.totals.{name}"}) if name in SELDOM else {}
+        if place:
+            terms.append(html.Span("=" if name == "committed" else "+", className="sign", **seldom))
+        terms.append(_term(name, seldom))
+    return html.Section(
+        [
+            html.H2("Readings since the daemon started"),
+            html.P(terms, className="equation"),
+            html.P(
+                [
+                    live("group.words.verdict", "text", dead="keep"),
+                    when("group.totals.newest", " · newest ", live("group.totals.newest", "count", dead="keep")),
+                ],
+                className="verdict",
+            ),
+        ],
+        id="totals",
+        className="panel totals",
+        **aria("Readings since the daemon started"),
+        **data(set="adds=group.words.adds"),
+    )
+
+
+def _events() -> Any:
+    line = html.Li(
+        [
+            html.Time(live(".t", "moment", dead="keep")),
+            live(".severity", "text", dead="keep", className="severity"),
+            live(".text", "text", dead="keep", className="words"),
+        ],
+        **data(set="severity=.severity"),
+    )
+    return html.Section(
+        [
+            html.H2("Last events"),
+            html.Ol([html.Template(line)], id="events", **data(each="events", by="t text")),
+            when("!events.0", html.P("No events since the start.", className="nothing")),
+        ],
+        className="panel events",
+    )
+
+
+def _term(name: str, seldom: dict[str, Any]) -> Any:
+    why = [live(f"group.words.{name}", "text", dead="keep")] if name in ("refused", "aside") else []
+    alarming = over(f"group.totals.{name}") if name in ALARMING else {}
+    shown = html.B(live(f"group.totals.{name}", "count", dead="keep"))
+    words = html.Span([f" {name}", *why], className="name")
+    return html.Span([shown, words, " "], className="term", **data(term=name), **alarming, **seldom)

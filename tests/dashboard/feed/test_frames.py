@@ -39,7 +39,7 @@ def test_a_section_travels_only_when_it_changed() -> None:
     assert changed(before, {}) == before
     assert changed(sections(snapshot(2, NOW_NS, count=5)), before) == {}
     later = changed(sections(snapshot(3, NOW_NS, count=5, states={"bpm": {"7": "s"}})), before)
-    assert later.keys() == {"states/bpm"}
+    assert later.keys() == {"states/bpm", "words/bpm"}
     assert later["states/bpm"][7] == "s"
 
 

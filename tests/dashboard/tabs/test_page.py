@@ -34,7 +34,7 @@ def test_the_frame_has_a_button_and_a_panel_for_each_tab() -> None:
 def test_a_tab_that_is_added_to_the_list_is_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     added = Tab(key="tiers", title="Tiers", layout=lambda: [html.P(id="tiers-note")], overlay=lambda: html.P(id="top"))
     monkeypatch.setattr(page, "TABS", (*TABS, added))
-    assert {"tab-tiers", "panel-tiers", "tiers-note", "top"} <= set(ids(page.page("build")))
+    assert {"tab-tiers", "panel-tiers", "fill-tiers", "open-tiers", "top"} <= set(ids(page.page("build")))
 
 
 async def test_what_a_tab_asks_the_page_for_has_an_address_of_its_own() -> None:

@@ -1,0 +1,107 @@
+"""What the page says of a status in words; what changes with every frame stands in them as a live figure instead."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dashboard.words import about, count, counted, reasons, time
+from schemas.api.status import GroupStatus, ReaderStatus, Status
+from schemas.states import STATE_LETTERS, InstrumentState
+
+GLYPHS = {"critical": "■", "warning": "▲", "note": "●"}
+QUIET = {letter for letter, state in STATE_LETTERS.items() if state in (InstrumentState.SILENT, InstrumentState.NEVER)}
+
+
+def group_words(status: Status, name: str) -> dict[str, Any]:
+    """Of a group, by the names that the tiles and the account of the readings use.
+
+    quiet, short, risky: whether an instrument is silent, its durability is not kept, something is at risk.
+    """
+    group = status.groups[name]
+    readings = group.readings
+    readers = [reader for reader in status.readers.values() if reader.group == name]
+    return {
+        "outlook": _outlook(group, is_away=not status.store.available),
+        "written": f"{group.layout}, {group.durability}",
+        "risky": group.at_risk_ms != 0,
+        "all": "all " if group.at_risk_ms is None else "",
+        "clients": _clients(readers),
+        "refused": _because(readings.refused),
+        "aside": _because(readings.aside),
+        "adds": readings.unaccounted == 0,
+        "verdict": _verdict(group),
+        "quiet": not QUIET.isdisjoint(group.states),
+        "short": group.durability in status.store.shortfall,
+    }
+
+
+def alarm_count(alarms: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How many there are, as the header says it. fresh: those that nobody has dealt with; severity: the gravest's."""
+    fresh = [alarm for alarm in alarms if alarm["attention"] == "new"]
+    rest = len(alarms) - len(fresh)
+    severity = fresh[0]["severity"] if fresh else "none"
+    glyph = f"{GLYPHS[severity]} " if fresh else ""
+    text = f"{glyph}{counted(len(fresh), 'alarm')}{f', {rest} handled' if rest else ''}"
+    acknowledged = sum(alarm["attention"] == "acknowledged" for alarm in alarms)
+    quiet = [f"{acknowledged} acknowledged"] * bool(acknowledged) + [f"{rest - acknowledged} shelved"] * (
+        rest > acknowledged
+    )
+    return {"text": text, "severity": severity, "fresh": len(fresh), "quiet": ", ".join(quiet)}
+
+
+def alarm_line(alarm: dict[str, Any]) -> dict[str, Any]:
+    """An alarm as `AlarmBoard.shown` gives it, with what its line says beside."""
+    dealt = ""
+    if alarm["attention"] == "acknowledged":
+        dealt = f" · acknowledged at {time(alarm['at_ms'])}"
+    elif alarm["attention"] == "shelved":
+        dealt = f" · shelved until {time(alarm['until_ms'])}"
+    is_new = alarm["attention"] == "new"
+    further = {"glyph": GLYPHS[alarm["severity"]], "dealt": dealt, "is_new": is_new, "is_quiet": not is_new}
+    # Once per cause: its text changes with every figure in it.
+    return alarm | further | {"news": f"{alarm['severity']}: {alarm['text']}"}
+
+
+def _outlook(group: GroupStatus, *, is_away: bool) -> str:
+    """How long an outage may last, or how soon the backlog of one that is over is gone."""
+    if group.drained_in_s:
+        return f"drained in {about(_coarse(group.drained_in_s))}"
+    if group.full_in_s is None:
+        return ""
+    is_away = is_away or group.drained_in_s is None
+    return f"{'full in' if is_away else 'room for'} {about(_coarse(group.full_in_s))}"
+
+
+def _coarse(seconds: float) -> float:
+    """Two digits: nobody needs more of an estimate, and the words change less often."""
+    return float(f"{seconds:.2g}")
+
+
+def _clients(readers: Sequence[ReaderStatus]) -> str:
+    """Clients that may ask, of all where that is not all; nothing without readers."""
+    clients = sum(reader.clients for reader in readers)
+    admitted = sum(reader.admitted for reader in readers)
+    if not readers:
+        return ""
+    return count(clients) if admitted == clients else f"{admitted:,} of {clients:,}"
+
+
+def _because(counts: dict[str, int]) -> str:
+    found = reasons(counts)
+    return f" ({found})" if found else ""
+
+
+def _verdict(group: GroupStatus) -> str:
+    readings = group.readings
+    parts = [
+        "✓ every reading is accounted for"
+        if readings.unaccounted == 0
+        else f"✕ {readings.unaccounted:,} not accounted for"
+    ]
+    lost = sum(readings.lost.values())
+    if lost:
+        parts.append(f"{lost:,} more lost on their way{_because(readings.lost)}")
+    if group.triggers.skipped:
+        parts.append(f"{group.triggers.skipped:,} trigger numbers never came")
+    if group.dead_letters.readings:
+        parts.append(f"{group.dead_letters.readings:,} in the dead letters")
+    return " · ".join(parts)
