@@ -82,7 +82,10 @@ class MemoryStore:
         self.commits = 0
 
     def fail_with(self, error: Exception | None) -> None:
-        """Make every call that reaches the store raise this, until it is called with None."""
+        """Make every call that reaches the store raise this, until it is called with None.
+
+        A rejection only those that write.
+        """
         self._failure = error
 
     async def open(self) -> None:
@@ -98,7 +101,7 @@ class MemoryStore:
         """Keep a batch, unless it is there already."""
         self.begun += 1
         await self.serving.wait()
-        self._check()
+        self._check(writes=True)
         self.commits += 1
         kept = self._groups[batch.group.name]
         if is_committed(kept.positions.get(batch.stream, JournalPosition(sequence=0)), batch):
@@ -112,7 +115,7 @@ class MemoryStore:
     async def rehearse(self, batch: Batch) -> None:
         """See whether a batch would be taken."""
         await self.serving.wait()
-        self._check()
+        self._check(writes=True)
         kept = self._groups[batch.group.name]
         if not is_committed(kept.positions.get(batch.stream, JournalPosition(sequence=0)), batch):
             kept.see_new(batch)
@@ -170,8 +173,8 @@ class MemoryStore:
     async def close(self) -> None:
         """There is nothing to give back."""
 
-    def _check(self) -> None:
-        if self._failure is not None:
+    def _check(self, *, writes: bool = False) -> None:
+        if self._failure is not None and (writes or not isinstance(self._failure, BatchRejected)):
             raise self._failure
 
 
