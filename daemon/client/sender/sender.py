@@ -175,13 +175,20 @@ class Sender:
     async def send(self, block: Array) -> None:
         """Send a block of `record` dtype, shape (readings,); returns when the block may be written to again.
 
+        Without `reconnect`, a call that is cancelled while it waits, as by a timeout, ends the connection: the block
+        may be written to again then, too, and part of it is not sent.
+
         Raises:
             SenderError: the block has another dtype or shape.
             ConnectionLost: the daemon is gone.
         """
         self.put(block)
         if not self.free:
-            await self.ready()
+            try:
+                await self.ready()
+            except asyncio.CancelledError:
+                self._let_go_of_blocks()
+                raise
 
     def put(self, block: Array) -> None:
         """Send a block as far as it goes without waiting. Before the next one, and before writing to it, `ready()`.
@@ -394,6 +401,17 @@ class Sender:
         if self._connection is not None:
             self._connection.transport.abort()
         self.resumed()
+
+    def _let_go_of_blocks(self) -> None:
+        """See that no transport sends from the memory of a caller who does not wait any more."""
+        if not self._reconnects_itself and self._failure is None and not self.free:
+            left = self.sent - self.acknowledged
+            self._fail(
+                ConnectionLost(
+                    "a call of `send` was cancelled while it waited, which ended the connection;"
+                    f" {left} readings are not acknowledged: connect and send them again"
+                )
+            )
 
     def _say(self, text: str) -> None:
         if self._tell is not None:

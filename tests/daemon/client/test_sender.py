@@ -56,6 +56,29 @@ def test_a_block_may_be_written_to_again_once_it_is_sent(loop) -> None:
         runner.run(write_to_blocks_again())
 
 
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_block_may_be_written_to_again_after_its_sending_was_cancelled(loop) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(write_after_a_timeout())
+
+
+async def write_after_a_timeout() -> None:
+    async with listening(BPM) as listener:
+        listener.reading.clear()
+        sender = await connected(listener)
+        block = np.zeros(400_000, sender.record)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await sender.send(block)
+        block["trigger"] = 1
+        with pytest.raises(ConnectionLost, match="400000 readings are not acknowledged"):
+            await sender.send(block)
+        listener.reading.set()
+        await sender.close()
+    # Its connections have ended.
+    assert not listener.records["trigger"].any()
+
+
 async def write_to_blocks_again() -> None:
     async with listening(BPM) as listener:
         async with await connected(listener) as sender:
