@@ -254,8 +254,8 @@ MUTANTS = (
     Mutant(
         name="recall of the journal no more triggers than a window has",
         file="daemon/pipeline/recovery/recovery.py",
-        text="    newest, is_whole = journal.read_last(2 * max(most, LEAST_WINDOW))\n",
-        to="    newest, is_whole = journal.read_last(most)[0], True\n",
+        text="    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))\n",
+        to="    newest, is_whole = journal.read_last(written_with.window)[0], True\n",
         plan="closed-out-of-order-in-the-journal",
     ),
     Mutant(

@@ -18,6 +18,7 @@ from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Acknowledged, Amount, Journal, JournalError, JournalRecovery
 from daemon.pipeline.journal.acknowledged import readings_behind
 from daemon.pipeline.journal.segment import NO_RECORDS
+from daemon.pipeline.journal.written_with import WrittenWith
 from daemon.pipeline.placing import to_place
 from daemon.pipeline.recovery.history import heard_last, history_of
 from daemon.pipeline.recovery.turned_off import refuse_turned_off
@@ -36,7 +37,7 @@ LETTERS_BYTES = 64 * 2**20
 
 
 LEAST_WINDOW = 1024
-"""The window that triggers closed in, at least: it may have been larger than it is configured now."""
+"""The window that triggers are taken to have closed in, at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,8 +170,8 @@ async def recover_group(
     noted = await outside.workers.call(_read_noted, acknowledged)
     found = _InJournal(state=stored, states=States(stored, position), lost=_lacking(in_store, noted, ()))
     if config.journal.max_mib:
-        holds = durability is Durability.ASYNC
-        found = await _open_journal(group, config, state_dir, in_store, outside, noted=noted, holds=holds)
+        own = WrittenWith(durability=durability, window=config.assembly.window)
+        found = await _open_journal(group, config, state_dir, in_store, outside, noted=noted, own=own)
     else:
         await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside.disk))
     if found.recovery is not None:
@@ -240,6 +241,11 @@ class _InJournal:
     lost: int = 0
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it held no block of an earlier process."""
+        return not self.newest and not self.again and (self.recovery is None or not len(self.recovery.held))
+
+    @property
     def amount(self) -> Amount:
         """What waits for the database."""
         return Amount() if self.recovery is None else self.recovery.amount
@@ -253,11 +259,12 @@ async def _open_journal(
     outside: Outside,
     *,
     noted: JournalPosition,
-    holds: bool,
+    own: WrittenWith,
 ) -> _InJournal:
     states = States()
+    folder = state_dir / "journal" / group.name
     journal = Journal(
-        state_dir / "journal" / group.name,
+        folder,
         group,
         outside,
         max_bytes=config.journal.max_bytes,
@@ -265,7 +272,13 @@ async def _open_journal(
         state=states.before,
     )
     try:
-        look = partial(_look_through, journal, states, in_store, config.assembly.window, noted=noted, holds=holds)
+
+        def look() -> _InJournal:
+            with_all = own.joined(WrittenWith.read(folder, outside.disk))
+            found = _look_through(journal, states, in_store, noted=noted, written_with=with_all)
+            (own if found.is_empty else with_all).write(folder, outside.disk)
+            return found
+
         return await outside.workers.call(look)
     except JournalError as error:
         raise CommandFailed(str(error)) from None
@@ -277,14 +290,13 @@ def _look_through(
     journal: Journal,
     states: States,
     in_store: InStore,
-    most: int,
     *,
     noted: JournalPosition,
-    holds: bool,
+    written_with: WrittenWith,
 ) -> _InJournal:
     """Open the journal, and read what is to be known of it before anything else comes in."""
     position, stored = in_store.position, in_store.state
-    recovery = journal.open(position, holds=holds)
+    recovery = journal.open(position, holds=written_with.durability is Durability.ASYNC)
     lost = _lost(in_store, noted, journal)
     in_head = DurableState.decode(recovery.newest_state)
     leads_on = _leads_on(journal.ids, in_head, position)
@@ -308,7 +320,7 @@ def _look_through(
         journal.renew()
     states.begin(state, position)
     # Triggers close in another order than that of their numbers, by a window at most.
-    newest, is_whole = journal.read_last(2 * max(most, LEAST_WINDOW))
+    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))
     return _InJournal(
         state=state,
         states=states,

@@ -5,9 +5,13 @@ from pathlib import Path
 
 from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
+from daemon.pipeline.journal.written_with import WrittenWith
 from daemon.pipeline.pipeline import Pipeline
+from schemas.batch import Durability
+from schemas.readings import Array
 from tests.daemon.pipeline.journal.test_journal import segments
 from tests.daemon.pipeline.journal.test_recovery import drop_record
+from tests.support.disks import REAL
 from tests.support.pipelines import eventually, journaling
 from tests.support.readings import make_group, whole
 
@@ -19,6 +23,12 @@ async def commit(pipeline: Pipeline, *triggers: int) -> None:
     for trigger in triggers:
         pipeline.receive(whole(GROUP, trigger))
     await eventually(lambda: not pipeline.waiting.blocks and not pipeline.figures().open)
+
+
+def of_epoch(*triggers: int) -> Array:
+    block = whole(GROUP, *triggers)
+    block["epoch"] = 7
+    return block
 
 
 def triggers_in(store: MemoryStore) -> list[int]:
@@ -59,6 +69,41 @@ async def test_what_is_safe_by_then_is_held_no_longer(tmp_path: Path) -> None:
         await eventually(lambda: pipeline._now().monotonic_ns / 1e9 > pipeline._backlog._held[0].since_s + 0.01)
         await commit(pipeline, 4)
         assert len(pipeline._backlog._held) == 1
+
+
+async def test_what_is_lost_after_a_change_to_synchronous_commits_comes_again(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path, risk_ms=RISK_MS) as pipeline:
+        await commit(pipeline, 1)
+        flushed = copy.deepcopy(store._groups["bpm"])
+        await commit(pipeline, 2, 3)
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        store._groups["bpm"] = flushed  # the server crashes before it has flushed
+        await commit(pipeline, 4)
+        assert triggers_in(store) == [1, 2, 3, 4]
+        await commit(pipeline, 5)  # which proves that it has all before
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        await commit(pipeline, 6)
+        assert not pipeline._backlog._held
+    folder = tmp_path / "journal" / "bpm"
+    async with journaling(store, GROUP, tmp_path):
+        assert WrittenWith.read(folder, REAL.disk) == WrittenWith(durability=Durability.SYNC, window=65_536)
+
+
+async def test_triggers_far_apart_in_the_journal_are_remembered_by_a_smaller_window(tmp_path: Path) -> None:
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path, assembly={"window": 65536}) as pipeline:
+        store.fail_with(StoreUnavailable("away"))
+        for numbers in (range(20_000, 20_001), range(10_000, 13_000)):
+            pipeline.receive(of_epoch(*numbers))
+        await eventually(lambda: pipeline._backlog._journal.state.synced == pipeline._backlog.last)
+    store.fail_with(None)
+    small = {"window": 64, "max_open": 16, "timeout_ms": 50}
+    async with journaling(store, GROUP, tmp_path, assembly=small) as pipeline:
+        pipeline.receive(of_epoch(20_000))
+        await eventually(lambda: not pipeline.waiting.blocks and not pipeline.figures().open)
+        assert pipeline.figures().dead_letters.readings == 0
+        assert pipeline.figures().assembled.opened == 0
 
 
 async def test_of_a_database_that_was_put_back_meanwhile_nothing_is_taken_twice(tmp_path: Path) -> None:
