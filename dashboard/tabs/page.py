@@ -55,7 +55,6 @@ def page(build: str) -> Any:
                 ),
                 keys(),
                 *(tab.overlay() for tab in TABS if tab.overlay is not None),
-                dcc.Store(id="choose"),  # what a callback chooses for the person: put into the address by the scripts
             ],
         ),
     )
