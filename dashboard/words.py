@@ -86,6 +86,11 @@ def about(value: float) -> str:
     return f"{round(value / 3600)} h" if value < 172_800 else f"{value / 86400:,.0f} d"
 
 
+def coarse(seconds: float) -> float:
+    """To two digits: nobody needs more of an estimate, and what changes less often travels less."""
+    return float(f"{seconds:.2g}")
+
+
 def time(ms: float) -> str:
     """Time of day, UTC; ms since 1970-01-01."""
     return f"{datetime.fromtimestamp(ms / 1e3, UTC):%H:%M:%S}"

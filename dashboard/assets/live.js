@@ -17,7 +17,6 @@
   const FORMATS = {
     number: T.number,
     count: T.count,
-    whole: (value) => (value === null ? DEAD : T.number(value, 0)),
     plain: (value) => (value === null ? DEAD : T.plain(value)),
     seconds: T.seconds,
     about: (value) => (value === null ? DEAD : T.about(value)),
@@ -119,8 +118,9 @@
    * the first child. A line is found again by its key: a button that somebody is about to press must not be another one.
    * data-news="ID": what the items that are new say as their `news` is put there, for screen readers.
    * @param {HTMLElement} place
+   * @param {boolean} dead
    */
-  function each(place) {
+  function each(place, dead) {
     const { each: path = "", by = "", where, news } = place.dataset;
     const before = lists.get(place) || new Map();
     /** @type {Item[]} */
@@ -135,12 +135,11 @@
     arrange(place, [template, ...[...now.values()].map(({ line }) => line)]);
     const said = [...now].filter(([key, { item: one }]) => !before.has(key) && one.news).map(([, { item: one }]) => one.news);
     if (news !== undefined && said.length) T.text(T.byId(news), said.join(". "));
-  }
-
-  /** @param {HTMLElement} list @param {Element} element */
-  function itemOf(list, element) {
-    for (const { line, item: one } of lists.get(list)?.values() || []) if (line.contains(element)) return one;
-    return null;
+    for (const { line, item: one } of now.values()) {
+      item = one;
+      for (const element of [line, ...line.querySelectorAll(BOUND)]) bind(/** @type {HTMLElement} */ (element), dead);
+    }
+    item = null;
   }
 
   /** @param {HTMLTemplateElement} template */
@@ -262,11 +261,9 @@
     sparks = areSparksDue();
     const places = [...document.querySelectorAll("[data-frame]"), T.byId("panel-" + T.view.tab)];
     for (const place of places) {
-      for (const list of place.querySelectorAll("[data-each]")) each(/** @type {HTMLElement} */ (list));
+      for (const list of place.querySelectorAll("[data-each]")) each(/** @type {HTMLElement} */ (list), dead);
       for (const element of place.querySelectorAll(BOUND)) {
-        const list = element.closest("[data-each]");
-        item = list ? itemOf(/** @type {HTMLElement} */ (list), element) : null;
-        bind(/** @type {HTMLElement} */ (element), dead);
+        if (!element.closest("[data-each]")) bind(/** @type {HTMLElement} */ (element), dead);
       }
       if (!T.pageProcess.up || !T.groups().length) continue;
       for (const element of place.querySelectorAll("[data-tick]")) tick(/** @type {HTMLElement} */ (element), liveness);

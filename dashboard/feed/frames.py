@@ -9,7 +9,7 @@ from typing import Any
 
 from dashboard.alarms.slips import by_name
 from dashboard.feed.sentences import group_words
-from dashboard.words import number
+from dashboard.words import coarse, number
 from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
 
@@ -116,7 +116,10 @@ def sections(status: Status) -> Sections:
             "backpressure": group.backpressure,
             "journal_mib": round(group.journal_mib, 1),
         }
-        cut[f"outlook/{name}"] = {"full_in_s": _coarse(group.full_in_s), "drained_in_s": _coarse(group.drained_in_s)}
+        cut[f"outlook/{name}"] = {
+            "full_in_s": _estimate(group.full_in_s),
+            "drained_in_s": _estimate(group.drained_in_s),
+        }
         cut[f"states/{name}"] = group.states
         cut[f"slips/{name}"] = by_name(group)
         cut[f"totals/{name}"] = _totals(group)
@@ -180,7 +183,7 @@ def _disk(disk: DiskStatus) -> dict[str, Any]:
 def _visits(run: VisitsStatus) -> dict[str, Any]:
     """The status of visits with the seconds of the newest visit alone: the charts show the rest."""
     last = None if run.last is None else run.last.model_dump(include=LAST_VISIT)
-    further = {"last": last, "remaining_s": _coarse(run.remaining_s), "active": run.is_active}
+    further = {"last": last, "remaining_s": _estimate(run.remaining_s), "active": run.is_active}
     return run.model_dump(exclude={"last"}) | further
 
 
@@ -188,9 +191,8 @@ def _digits(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _coarse(seconds: float | None) -> float | None:
-    """Two digits: nobody needs more of an estimate, and it travels with fewer frames."""
-    return None if seconds is None else float(f"{seconds:.2g}")
+def _estimate(seconds: float | None) -> float | None:
+    return None if seconds is None else coarse(seconds)
 
 
 def _rounded(value: float | None) -> float | None:

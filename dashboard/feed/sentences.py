@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dashboard.words import about, count, counted, reasons, time
+from dashboard.words import about, coarse, count, counted, reasons, time
 from schemas.api.status import GroupStatus, ReaderStatus, Status
 from schemas.states import STATE_LETTERS, InstrumentState
 
@@ -64,16 +64,11 @@ def alarm_line(alarm: dict[str, Any]) -> dict[str, Any]:
 def _outlook(group: GroupStatus, *, is_away: bool) -> str:
     """How long an outage may last, or how soon the backlog of one that is over is gone."""
     if group.drained_in_s:
-        return f"drained in {about(_coarse(group.drained_in_s))}"
+        return f"drained in {about(coarse(group.drained_in_s))}"
     if group.full_in_s is None:
         return ""
     is_away = is_away or group.drained_in_s is None
-    return f"{'full in' if is_away else 'room for'} {about(_coarse(group.full_in_s))}"
-
-
-def _coarse(seconds: float) -> float:
-    """Two digits: nobody needs more of an estimate, and the words change less often."""
-    return float(f"{seconds:.2g}")
+    return f"{'full in' if is_away else 'room for'} {about(coarse(group.full_in_s))}"
 
 
 def _clients(readers: Sequence[ReaderStatus]) -> str:

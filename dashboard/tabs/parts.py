@@ -29,15 +29,14 @@ def data(**named: str) -> dict[str, Any]:
     return {f"data-{name}": value for name, value in named.items()}
 
 
-def live(figure: str, form: str = "number", *, dead: str | None = None, name: str | None = None, **further: Any) -> Any:
+def live(figure: str, form: str = "number", *, dead: str | None = None, **further: Any) -> Any:
     """A figure of the stream, kept up to date by assets/live.js; docs/live-elements.md has the paths and the formats.
 
     figure: its path, such as `group.commit_ms.p99`. dead: what stands there without data in place of a dash; `keep`:
     the figure as it was.
     """
     shown = data(live=figure, format=form) | ({} if dead is None else data(dead=dead))
-    named: dict[str, Any] = {} if name is None else {"id": name}
-    return html.Span("", **named, **shown, **further)
+    return html.Span("", **shown, **further)
 
 
 def when(condition: str, *children: Any, **further: Any) -> Any:
@@ -58,11 +57,6 @@ def tick(name: str, *sections: str, every_ms: int = 0) -> Any:
     """
     of = data(of=" ".join(sections)) if sections else {}
     return html.Div(dcc.Store(id=name), hidden=True, **data(tick=name, every=str(every_ms)), **of)
-
-
-def prose(text: str) -> list[Any]:
-    """Text with commands between backticks."""
-    return [html.Code(part) if place % 2 else part for place, part in enumerate(text.split("`"))]
 
 
 def panel_head(title: str, note: str) -> Any:

@@ -48,6 +48,7 @@ class Window:
         self._highest: int | None = None
         self._lowest: int | None = None  # the first of the run, where it is known
         self._more_skipped = 0
+        self._closed: tuple[Array, Array, float] | None = None  # what `_line` says, until that changes
         self._placed: dict[int, tuple[int, bool]] = {}  # numbers left out before them, and if that is newly so
 
     @property
@@ -71,6 +72,7 @@ class Window:
     def open(self, triggers: Array, slots: Array) -> None:
         """These triggers, ascending, are open now, in these slots."""
         places = triggers & self._mask
+        self._closed = None
         self._trigger[places] = triggers
         self._slot[places] = slots
         ahead = 0 if self._highest is None else int(np.searchsorted(triggers, self._highest, "right"))
@@ -203,6 +205,7 @@ class Window:
     def close(self, ledger: Array) -> None:
         """These triggers are closed, with these ledger rows."""
         places = ledger["trigger"] & self._mask
+        self._closed = None
         self._trigger[places] = ledger["trigger"]
         self._slot[places] = CLOSED
         self._ledger[places] = ledger
@@ -231,6 +234,7 @@ class Window:
         places = places[self._trigger[places] == triggers]
         for place in places[self._counting[places]].tolist():
             self._placed[int(self._trigger[place])] = int(self._skipped[place]), bool(self._is_newly[place])
+        self._closed = None
         self._trigger[places] = NO_TRIGGER
         self._counting[places] = False
         self.is_counting = bool(self._counting.any())
@@ -247,17 +251,27 @@ class Window:
         It may have been lost, or forgotten: then its time is told by the next ones, and beyond these by how far apart
         triggers mostly are. In ns: float64, shape (n,), exact to a microsecond; infinite where nothing is closed.
         """
-        places = np.flatnonzero((self._slot == CLOSED) & (self._trigger != NO_TRIGGER))
-        if not len(places):
+        numbers, times, period = self._line()
+        if not len(numbers):
             return np.full(len(block), np.inf)
-        places = places[np.argsort(self._trigger[places])]
-        numbers, times = self._trigger[places], self._ledger["time_ns"][places].astype(float)
-        period = np.median(np.diff(times) / np.diff(numbers)) if len(places) > 1 else 0.0
         triggers = block["trigger"]
         beyond = triggers - np.clip(triggers, numbers[0], numbers[-1])
         # Relative to the newest number: floats do not tell high ones apart.
         expected = np.interp(triggers - numbers[-1], numbers - numbers[-1], times) + beyond * period
         return np.asarray(np.abs(expected - block["time_ns"]))
+
+    def _line(self) -> tuple[Array, Array, float]:
+        """Numbers of the closed triggers, ascending, int64; their times in ns, float64; and how far these lie apart.
+
+        Kept, since an instrument with a slow clock has it asked for with each block, of a run that seldom changes.
+        """
+        if self._closed is None:
+            places = np.flatnonzero((self._slot == CLOSED) & (self._trigger != NO_TRIGGER))
+            places = places[np.argsort(self._trigger[places])]
+            numbers, times = self._trigger[places], self._ledger["time_ns"][places].astype(float)
+            period = float(np.median(np.diff(times) / np.diff(numbers))) if len(places) > 1 else 0.0
+            self._closed = numbers, times, period
+        return self._closed
 
     def is_within(self, block: Array) -> Array:
         """Which readings of closed triggers have a time that their trigger's readings span: bool, shape (n,)."""

@@ -37,9 +37,8 @@ class WrittenWith:
         return cls(durability=Durability(words[0]), window=int(words[1]))
 
     def write(self, folder: Path, disk: Disk) -> None:
-        """Note it, unless it is noted. Raises OSError."""
-        if self != self.read(folder, disk):
-            disk.replace(folder / WRITTEN_WITH, f"{self.durability.value} {self.window}\n".encode())
+        """Note it. Raises OSError."""
+        disk.replace(folder / WRITTEN_WITH, f"{self.durability.value} {self.window}\n".encode())
 
     def joined(self, before: Self | None) -> Self:
         """These settings and earlier ones, as far as they matter."""

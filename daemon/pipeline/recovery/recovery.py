@@ -274,9 +274,12 @@ async def _open_journal(
     try:
 
         def look() -> _InJournal:
-            with_all = own.joined(WrittenWith.read(folder, outside.disk))
+            before = WrittenWith.read(folder, outside.disk)
+            with_all = own.joined(before)
             found = _look_through(journal, states, in_store, noted=noted, written_with=with_all)
-            (own if found.is_empty else with_all).write(folder, outside.disk)
+            now = own if found.is_empty else with_all
+            if now != before:
+                now.write(folder, outside.disk)
             return found
 
         return await outside.workers.call(look)
