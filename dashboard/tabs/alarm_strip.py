@@ -44,7 +44,7 @@ def _template() -> Any:
                 live(".since_ms", "time", dead="keep"),
                 " · ",
                 html.Span("", **data(since=".since_ms")),
-                _dealt(),
+                live(".dealt", "text", dead="keep"),
             ],
             className="since",
         ),
@@ -61,10 +61,6 @@ def _template() -> Any:
         **data(set="key=.key severity=.severity attention=.attention"),
     )
     return html.Template(line)
-
-
-def _dealt() -> Any:
-    return live(".dealt", "text", dead="keep")
 
 
 def _answers() -> list[Any]:
