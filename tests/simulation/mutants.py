@@ -374,6 +374,20 @@ MUTANTS = (
         ),
         plan="gap-of-what-is-placed-after-the-end",
     ),
+    Mutant(
+        name="open a trigger in the place of a newer one",
+        file="daemon/pipeline/assembly/triggers.py",
+        text="        new = new[~run.window.are_behind(new)]\n",
+        to="",
+        plan="a-window-behind-what-another-host-closed",
+    ),
+    Mutant(
+        name="take for kept in the log what is dropped as settled before the switch",
+        file="daemon/pipeline/intake/intake.py",
+        text="                self._settled_upto[joined.column] = stream.before = joined.resume\n",
+        to="                self._settled_upto[joined.column] = joined.resume\n",
+        plan="settled-before-the-switch-and-not-synced",
+    ),
 )
 
 

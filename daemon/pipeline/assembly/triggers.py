@@ -165,7 +165,7 @@ class Triggers:
             return
         forgotten = slots == UNKNOWN
         if forgotten.any():
-            # Known a moment ago, its place was taken by a number a whole window ahead in the same block.
+            # A known number a whole window ahead has its place, perhaps since this very block.
             self.leave(block[forgotten], origin[forgotten], run.run, now)
             block, origin, slots = block[~forgotten], origin[~forgotten], slots[~forgotten]
         closed = slots == CLOSED
@@ -182,9 +182,11 @@ class Triggers:
         if not unknown.any():
             return slots
         new = _distinct(triggers[unknown])
+        new = new[~run.window.are_behind(new)]
         if len(new) > max(1, self._max_open // 2):
             return None
-        self._open(run, new, now, out)
+        if len(new):
+            self._open(run, new, now, out)
         return run.window.slots(triggers)
 
     def _open(self, run: OpenRun, triggers: Array, now: Instant, out: list[ClosedBlock]) -> None:

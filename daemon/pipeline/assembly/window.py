@@ -62,6 +62,13 @@ class Window:
         places = triggers & self._mask
         return np.where(self._trigger[places] == triggers, self._slot[places], np.int32(UNKNOWN))
 
+    def are_behind(self, triggers: Array) -> Array:
+        """Which unknown triggers lie a whole window or more behind a known one, in whose place they would be.
+
+        bool, shape (n,). To open one would be to forget the newer one, and the gap before it.
+        """
+        return np.asarray(self._trigger[triggers & self._mask] > triggers)
+
     def occupied(self, triggers: Array) -> Array:
         """Slots of open triggers that lie a whole window before these and hold their places: int32, shape (k,)."""
         places = triggers & self._mask

@@ -476,7 +476,8 @@ class Intake:
             joined = pipeline.connect(spooled=ack is not Ack.COMMITTED, session=key, first=stream.next)
             columns[column] = joined.column
             if joined.resume > stream.next:
-                self._settled_upto[joined.column] = joined.resume
+                # What lies between came in an earlier process, which may not have synced it; its copy is not kept.
+                self._settled_upto[joined.column] = stream.before = joined.resume
             self._note_column(joined.column, key if ack is Ack.RECEIVED else 0, ack)
             if ack is Ack.RECEIVED:
                 pipeline.keeps(joined.column, stream.before)
