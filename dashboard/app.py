@@ -18,11 +18,13 @@ from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_own_page
 from dashboard.access.login import LoginGuard
 from dashboard.access.orders import order_routes
+from dashboard.access.own_pages import OwnPages
 from dashboard.compression import LEAST_BYTES, CompressedFiles
 from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
 from dashboard.tabs import TABS
+from dashboard.tabs.orders import Orders
 from dashboard.tabs.page import page
 from dashboard.tabs.settings import settings_element
 from dashboard.tabs.tab import Tab
@@ -31,6 +33,7 @@ from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
 NAMES_AGAIN_S = 2.0
+CALLBACKS = "/_dash-update-component"
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -155,6 +158,7 @@ def build_app(
         if tab.routes is not None:
             api.include_router(tab.routes(hub, questions))
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
+    api.add_middleware(OwnPages, path=CALLBACKS, origins=origins)
     api.add_middleware(CompressedFiles)
     api.add_middleware(GZipMiddleware, minimum_size=LEAST_BYTES, compresslevel=5)  # what Dash answers
     api.add_middleware(LoginGuard, password=password, is_secure=is_secure, origins=origins)
@@ -183,6 +187,7 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
     app.backend.websocket_capability = False
     app.layout = page(build)
+    Orders(questions).callbacks(app)
     for tab in TABS:
         _fill(app, tab)
         if tab.callbacks is not None:

@@ -7,6 +7,7 @@ from dash import dcc, html
 
 from dashboard.tabs import TABS
 from dashboard.tabs.alarm_strip import alarm_strip
+from dashboard.tabs.orders import order_dialog
 from dashboard.tabs.parts import HIDDEN, UNPRESSED, aria, attributes, data, live, over, when
 from dashboard.tabs.tab import Tab
 
@@ -54,6 +55,7 @@ def page(build: str) -> Any:
                     **data(frame="footer"),
                 ),
                 keys(),
+                order_dialog(),
                 *(tab.overlay() for tab in TABS if tab.overlay is not None),
             ],
         ),

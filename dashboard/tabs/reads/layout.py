@@ -1,65 +1,95 @@
-"""The tab Reads: reader workloads, the governor that limits them, and the forms that start them.
-
-The script in assets fills it from the sections `readers` and `governor`.
-"""
+"""The layout of the tab Reads: reader workloads, the governor that limits them, and the forms that start them."""
 
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 
 from dashboard.tabs.figures import CALM, GREY
-from dashboard.tabs.parts import aria, chart_panel, panel_head
+from dashboard.tabs.forms import Field, fields, form, outcome
+from dashboard.tabs.parts import aria, chart_panel, panel_head, tick
+from dashboard.tabs.tables import Column, columns, table
+from dashboard.tabs.workloads import workload_fields
+from schemas.config.readers import GovernorConfig
+from schemas.config.workloads import Workload
+
+WORKLOADS = [
+    Column(name="name", label="Workload"),
+    Column(name="asks", label="Asks", words=True),
+    Column(name="state", label="State", words=True),
+    *columns(
+        ("clients", "Clients", "that may ask now, of all"),
+        ("rate", "Answers/s"),
+        ("rows", "Rows/s"),
+        ("p50", "p50 ms"),
+        ("p99", "p99 ms"),
+        ("max", "Max ms"),
+        ("deadline", "Deadline ms"),
+        ("efficiency", "In time", "answered within the deadline, of all questions since the start"),
+        ("slipped", "Slipped", "by how much late answers delayed the questions after them, in total"),
+        ("failed", "Failed", "questions without an answer"),
+        ("since", "Since"),
+    ),
+    Column(name="stop", press="Stop"),
+]
+NAME = Field(name="name", label="Name", value="operators")
+CEILINGS = fields(("commit_p99_ms", "Commit p99 at most, ms"), ("backlog_triggers", "Backlog at most, triggers"))
 
 
 def panel() -> list[Any]:
     """Workloads, their charts, the governor, and a form."""
     return [
-        html.Div(
-            className="stack",
-            children=[
-                html.Section(
-                    [
-                        panel_head("Reader workloads", "readers-note"),
-                        html.Div(id="readers"),
-                        _outcome("readers-outcome"),
-                    ],
-                    className="panel",
-                ),
-                html.Section(
-                    [
-                        chart_panel("reads", "Answers/s", (("answers", "reads", CALM),), "/s"),
-                        chart_panel("readers", "Clients that may ask", (("clients", "readers", GREY),), "clients"),
-                        chart_panel("read-p99", "p99 of the slowest workload", (("p99", "read_p99", CALM),), "ms"),
-                    ],
-                    className="charts thirds",
-                    **aria("Charts of the reading"),
-                ),
-                html.Div(
-                    className="columns",
-                    children=[
-                        html.Section(
-                            [panel_head("Start a workload", "reader-kind-note"), html.Div(id="reader-form")],
-                            className="panel",
-                        ),
-                        html.Section(
-                            [
-                                panel_head("Governor", "governor-state"),
-                                html.P(id="governor-reason"),
-                                html.P(
-                                    "With a ceiling set, readers are admitted only while the writing stays below it: "
-                                    "otherwise fewer of them ask, or less often.",
-                                    className="hint",
-                                ),
-                                html.Div(id="governor-form"),
-                            ],
-                            className="panel stack",
-                        ),
-                    ],
-                ),
-            ],
-        )
+        tick("reads-tick", "readers", "governor", every_ms=1000),
+        tick("reads-groups", "head"),
+        dcc.Store(id="governor-shown"),
+        html.Div([_workloads(), _charts(), html.Div([_start(), _governor()], className="columns")], className="stack"),
     ]
 
 
-def _outcome(name: str) -> Any:
-    return html.P("", id=name, className="outcome", role="status")
+def _workloads() -> Any:
+    return html.Section(
+        [
+            panel_head("Reader workloads", "readers-note"),
+            table("readers", "Reader workloads", WORKLOADS, "No reader workload is running."),
+            outcome("readers-outcome"),
+        ],
+        className="panel",
+    )
+
+
+def _charts() -> Any:
+    return html.Section(
+        [
+            chart_panel("reads", "Answers/s", (("answers", "reads", CALM),), "/s"),
+            chart_panel("readers", "Clients that may ask", (("clients", "readers", GREY),), "clients"),
+            chart_panel("read-p99", "p99 of the slowest workload", (("p99", "read_p99", CALM),), "ms"),
+        ],
+        className="charts thirds",
+        **aria("Charts of the reading"),
+    )
+
+
+def _start() -> Any:
+    return html.Section(
+        [
+            panel_head("Start a workload", "reader-kind-note"),
+            form("reader", Workload, [NAME, *workload_fields()], "Start"),
+        ],
+        className="panel",
+    )
+
+
+def _governor() -> Any:
+    off = html.Button("Turn off", id="governor-off", className="plain", type="button", hidden=True)
+    return html.Section(
+        [
+            panel_head("Governor", "governor-state"),
+            html.P(id="governor-reason"),
+            html.P(
+                "With a ceiling set, readers are admitted only while the writing stays below it: otherwise fewer of "
+                "them ask, or less often.",
+                className="hint",
+            ),
+            form("governor", GovernorConfig, CEILINGS, "Set these ceilings", off),
+        ],
+        className="panel stack",
+    )

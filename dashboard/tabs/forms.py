@@ -1,0 +1,156 @@
+"""Forms made of the models that the API checks: fields, limits, defaults and words are written once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeVar
+
+import dash_mantine_components as dmc
+from dash import ALL, html
+from pydantic import BaseModel, ValidationError
+
+from dashboard.tabs.parts import data
+from schemas.checking.fields import bare, choices, constraint, keys, sections_of
+from schemas.checking.problems import problems
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A field of a form.
+
+    name: of the model's field; `outer.inner` for a field of a section inside. value: what stands there at first, in
+    place of the model's default. offered: (value, words) of what can be chosen, where the model does not say it.
+    """
+
+    name: str
+    label: str
+    value: Any = None
+    hint: str | None = None
+    offered: Sequence[tuple[str, str]] | None = field(default=None)
+
+
+def fields(*described: tuple[str, str]) -> list[Field]:
+    """Fields from (name, label)."""
+    return [Field(name=name, label=label) for name, label in described]
+
+
+def field_id(form: str, name: Any) -> dict[str, Any]:
+    """The id of a field's input, or with ALL of all inputs of a form."""
+    return {"form": form, "field": name}
+
+
+def box_id(form: str, name: Any) -> dict[str, Any]:
+    """The id of what a field stands in, which is `hidden` where the field does not apply."""
+    return {"box": form, "field": name}
+
+
+def form(name: str, model: type[BaseModel], shown: Sequence[Field], button: str, *beside: Any) -> Any:
+    """A form with a button `NAME-send` and a place for the outcome, `NAME-outcome`.
+
+    beside: what stands by the button.
+    """
+    send = html.Button(button, id=f"{name}-send", className="primary", type="button")
+    return html.Div(
+        [
+            html.Div(inputs(name, model, shown), className="fields"),
+            html.Div([send, *beside, outcome(f"{name}-outcome")], className="order-row"),
+        ],
+        id=f"{name}-form",
+        className="order",
+        role="form",
+    )
+
+
+def outcome(name: str) -> Any:
+    """Where it is said what has become of an order."""
+    return html.Span("", id=name, className="outcome", role="status")
+
+
+def inputs(name: str, model: type[BaseModel], shown: Sequence[Field]) -> list[Any]:
+    """The inputs of some fields."""
+    return [
+        html.Div(
+            [_input(name, model, one), *([html.Span(one.hint, className="hint")] if one.hint else [])],
+            id=box_id(name, one.name),
+            className="field",
+            **data(field=one.name),
+        )
+        for one in shown
+    ]
+
+
+def _input(form: str, model: type[BaseModel], shown: Field) -> Any:
+    described = _described(model, shown.name)
+    annotation = described.annotation
+    value = shown.value if shown.value is not None else _default(described)
+    common: dict[str, Any] = {"id": field_id(form, shown.name), "label": shown.label, "size": "sm"}
+    offered = shown.offered
+    if offered is None and (choice := choices(annotation)):
+        offered = [(one, one.replace("_", " ")) for one in choice]
+    if offered is not None:
+        options = [{"value": given, "label": words} for given, words in offered]
+        return dmc.Select(**common, value=value, data=options, allowDeselect=False, checkIconPosition="right")
+    if bare(annotation) in (int, float):
+        step = constraint(annotation, described, "multiple_of") or 1
+        return dmc.NumberInput(
+            **common,
+            value="" if value is None else value,
+            step=step,
+            allowDecimal=bare(annotation) is float,
+            # The model says what is wrong with a number: it would be changed without a word.
+            clampBehavior="none",
+            hideControls=True,
+        )
+    return dmc.TextInput(**common, value="" if value is None else str(value), autoComplete="off")
+
+
+def _described(model: type[BaseModel], name: str) -> Any:
+    outer, _, inner = name.partition(".")
+    described = keys(model)[outer]
+    return _described(sections_of(described.annotation)[0], inner) if inner else described
+
+
+def _default(described: Any) -> Any:
+    value = None if described.is_required() else described.default
+    return value.value if isinstance(value, Enum) else value
+
+
+def taken(values: Sequence[Any], ids: Sequence[Mapping[str, Any]], *, without: Sequence[str] = ()) -> dict[str, Any]:
+    """What was filled in, by field, as the model takes it; what is empty, and some fields, is left out."""
+    given: dict[str, Any] = {}
+    for value, named in zip(values, ids, strict=True):
+        name = str(named["field"])
+        if value in (None, "") or name in without:
+            continue
+        *outer, inner = name.split(".")
+        place = given
+        for step in outer:
+            place = place.setdefault(step, {})
+        place[inner] = value.strip() if isinstance(value, str) else value
+    return given
+
+
+def checked(model: type[M], given: Mapping[str, Any]) -> tuple[M | None, dict[str, str]]:
+    """The model of what was filled in, or what is wrong with it by field (`""`: with all of it)."""
+    try:
+        return model.model_validate(given), {}
+    except ValidationError as error:
+        found = problems(model, error.errors())
+        return None, {("" if one.field.startswith("(") else one.field): f"{one.problem}; {one.fix}" for one in found}
+
+
+def errors(ids: Sequence[Mapping[str, Any]], wrong: Mapping[str, str]) -> list[str | None]:
+    """The `error` of each input of a form."""
+    return [wrong.get(str(named["field"])) for named in ids]
+
+
+def elsewhere(ids: Sequence[Mapping[str, Any]], wrong: Mapping[str, str]) -> str:
+    """What is wrong that stands at no input, for the form's outcome."""
+    known = {str(named["field"]) for named in ids}
+    return " ".join(f"{name}: {words}" if name else words for name, words in wrong.items() if name not in known)
+
+
+EVERY = ALL
+"""Of a form's fields, in the ids of a callback."""

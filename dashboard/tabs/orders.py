@@ -1,0 +1,153 @@
+"""Orders: what a person wants the daemon to do. It is sent on with that person's token, and never with the page's own.
+
+The token is asked for in a dialog, and stays in the browser's tab where that is wanted.
+"""
+
+import re
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import Dash, Input, Output, State, dcc, html, no_update, set_props
+
+from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
+
+REMEMBERED = "remembered"
+"""The dcc.Store with the token that is remembered, a State of each callback that gives an order."""
+
+LETTERS = re.compile(r"[\x21-\x7e]+")
+"""A header holds letters of ASCII; anything else is no token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A request to the daemon's API.
+
+    path: below `/api/v1`. what: as the dialog's title. done: what is said when it was accepted. outcome: id of the
+    element where it is said, see `forms.outcome`.
+    """
+
+    method: str
+    path: str
+    body: Any = None
+    what: str
+    done: str
+    outcome: str
+
+
+class Orders:
+    """Gives orders, from within a callback."""
+
+    def __init__(self, api: DaemonApi) -> None:
+        self._api = api
+
+    async def give(self, order: Order, token: str | None) -> None:
+        """Give an order; where there is no token, or a wrong one, the dialog asks for it and the order waits."""
+        if token is None:
+            return self._ask(order)
+        try:
+            answer = await self._api.order(order.method, order.path, body=order.body, authorization=f"Bearer {token}")
+        except DaemonUnavailable as problem:
+            return say(order.outcome, str(problem), is_wrong=True)
+        if answer.status_code == HTTPStatus.UNAUTHORIZED:
+            set_props(REMEMBERED, {"data": None})
+            return self._ask(order, f"The daemon refused it: {detail_of(answer)}.")
+        if answer.is_error:
+            return say(order.outcome, detail_of(answer), is_wrong=True)
+        return say(order.outcome, order.done)
+
+    def _ask(self, order: Order, problem: str = "") -> None:
+        say(order.outcome, "")
+        set_props("order", {"data": asdict(order)})
+        set_props("order-problem", {"children": problem, "hidden": not problem})
+        set_props("order-token", {"value": ""})
+        set_props("order-dialog", {"opened": True, "title": order.what})
+
+    def callbacks(self, app: Dash) -> None:
+        """Register what the dialog's buttons do."""
+
+        @app.callback(
+            Output(REMEMBERED, "data"),
+            Input("order-send", "n_clicks"),
+            Input("order-token", "n_submit"),
+            State("order-token", "value"),
+            State("order-remember", "checked"),
+            State("order", "data"),
+            running=[(Output("order-send", "disabled"), True, False)],
+            prevent_initial_call=True,
+        )
+        async def send(_: Any, __: Any, typed: str, is_kept: bool, waiting: dict[str, Any] | None) -> Any:
+            token = (typed or "").strip()
+            if waiting is None:
+                return no_update
+            if not LETTERS.fullmatch(token):
+                problem = "a token has letters, digits and signs without spaces" if token else "type the token"
+                set_props("order-token", {"error": problem})
+                return no_update
+            set_props("order", {"data": None})
+            set_props("order-token", {"value": "", "error": None})
+            set_props("order-dialog", {"opened": False})
+            await self.give(Order(**waiting), token)
+            return token if is_kept else no_update
+
+        @app.callback(Output("order-dialog", "opened"), Input("order-cancel", "n_clicks"), prevent_initial_call=True)
+        async def cancel(_: int) -> bool:
+            return False
+
+        @app.callback(
+            Output("order", "data"),
+            Input("order-dialog", "opened"),
+            State("order", "data"),
+            prevent_initial_call=True,
+        )
+        async def closed(is_open: bool, waiting: dict[str, Any] | None) -> Any:
+            if is_open or waiting is None:
+                return no_update
+            say(Order(**waiting).outcome, "Not done: no token was given.", is_wrong=True)
+            return None
+
+
+def say(outcome: str, line: str, *, is_wrong: bool = False) -> None:
+    """Say what has become of an order, from within a callback."""
+    set_props(outcome, {"children": line, "data-level": "wrong" if is_wrong else None})
+
+
+def order_dialog() -> Any:
+    """The dialog that asks for the token, closed, and the order that waits for it."""
+    return html.Div(
+        [
+            dcc.Store(id=REMEMBERED, storage_type="session"),
+            dcc.Store(id="order"),
+            dmc.Modal(
+                id="order-dialog",
+                opened=False,
+                centered=True,
+                closeButtonProps={"aria-label": "Close"},
+                transitionProps={"duration": 0},
+                children=[
+                    html.P("", id="order-problem", className="alert", role="alert", hidden=True),
+                    dmc.PasswordInput(
+                        id="order-token",
+                        label="Token of the daemon’s API",
+                        description=(
+                            "It is in api-token in the daemon’s state_dir, or where token_file or token_env in [api] "
+                            "says."
+                        ),
+                        autoComplete="off",
+                        **{"data-autofocus": True},
+                    ),
+                    dmc.Checkbox(
+                        id="order-remember", label="Remember it in this browser tab until it is closed", mt="sm"
+                    ),
+                    dmc.Group(
+                        [
+                            dmc.Button("Send", id="order-send"),
+                            dmc.Button("Cancel", id="order-cancel", variant="default"),
+                        ],
+                        mt="md",
+                    ),
+                ],
+            ),
+        ]
+    )

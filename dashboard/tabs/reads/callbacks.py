@@ -1,0 +1,154 @@
+"""What the tab Reads draws each second, and what a person orders there."""
+
+from typing import Any
+
+from dash import Dash, Input, Output, State, no_update
+
+from dashboard.feed.client import DaemonApi
+from dashboard.feed.hub import Hub
+from dashboard.tabs.forms import EVERY, box_id, checked, elsewhere, errors, field_id, taken
+from dashboard.tabs.orders import REMEMBERED, Order, Orders, say
+from dashboard.tabs.reads.rows import CEILINGS, ceilings, governor_words, running, workload_rows
+from dashboard.tabs.tables import pressed
+from dashboard.tabs.workloads import does_not_take, group_options, suggested, words_of
+from schemas.config.readers import GovernorConfig
+from schemas.config.workloads import Workload, WorkloadKind
+
+
+def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
+    """Register them."""
+    _drawn(app, hub)
+    _reader_form(app, hub, Orders(api))
+    _governor_form(app, Orders(api))
+
+
+def _drawn(app: Dash, hub: Hub) -> None:
+    @app.callback(
+        Output("readers-table", "rowData"),
+        Output("readers-note", "children"),
+        Output("governor-state", "children"),
+        Output("governor-reason", "children"),
+        Output("governor-off", "hidden"),
+        Output("governor-shown", "data"),
+        Input("reads-tick", "data"),
+        State("governor-shown", "data"),
+    )
+    async def draw(tick: dict[str, Any] | None, shown: dict[str, Any] | None) -> Any:
+        if hub.status is None:
+            return (no_update,) * 6
+        readers, governor = hub.status.readers, hub.status.governor
+        found = ceilings(governor)
+        return (
+            workload_rows(readers, is_dead=bool(tick and tick["dead"])),
+            running(readers),
+            *governor_words(governor),
+            not any(found.values()),
+            no_update if found == shown else found,
+        )
+
+    @app.callback(
+        [Output(field_id("governor", name), "value") for name in CEILINGS],
+        Input("governor-shown", "data"),
+        prevent_initial_call=True,
+    )
+    async def prefill(found: dict[str, Any]) -> list[Any]:
+        """The ceilings in force, when they have changed: what somebody types meanwhile stays."""
+        return ["" if found[name] is None else found[name] for name in CEILINGS]
+
+
+def _reader_form(app: Dash, hub: Hub, orders: Orders) -> None:
+    every = field_id("reader", EVERY)
+
+    @app.callback(
+        Output("reader-kind-note", "children"),
+        Output(every, "value"),
+        Output(box_id("reader", EVERY), "hidden"),
+        Input(field_id("reader", "kind"), "value"),
+        State(every, "id"),
+    )
+    async def follow(kind: str, ids: list[dict[str, Any]]) -> Any:
+        chosen = WorkloadKind(kind)
+        unused = does_not_take(chosen, hub.status)
+        return words_of(chosen), suggested(chosen, ids), [named["field"] in unused for named in ids]
+
+    @app.callback(
+        Output(field_id("reader", "group"), "data"),
+        Output(field_id("reader", "group"), "value", allow_duplicate=True),
+        Input("reads-groups", "data"),
+        State(field_id("reader", "group"), "value"),
+        prevent_initial_call="initial_duplicate",
+    )
+    async def groups(_: Any, chosen: str | None) -> Any:
+        options, first = group_options(hub.status)
+        return options, chosen if any(one["value"] == chosen for one in options) else first
+
+    @app.callback(
+        Output(every, "error"),
+        Input("reader-send", "n_clicks"),
+        State(every, "value"),
+        State(every, "id"),
+        State(REMEMBERED, "data"),
+        running=[(Output("reader-send", "disabled"), True, False)],
+        prevent_initial_call=True,
+    )
+    async def start(_: int, values: list[Any], ids: list[dict[str, Any]], token: str | None) -> Any:
+        kind = WorkloadKind(dict(zip((named["field"] for named in ids), values, strict=True))["kind"])
+        given = taken(values, ids, without=tuple(does_not_take(kind, hub.status)))
+        workload, wrong = checked(Workload, given)
+        say("reader-outcome", elsewhere(ids, wrong), is_wrong=True)
+        if workload is not None:
+            name = workload.name
+            what, done = f"Start the workload {name}", f"{name} was started."
+            await orders.give(
+                Order(method="POST", path="/readers", body=given, what=what, done=done, outcome="reader-outcome"), token
+            )
+        return errors(ids, wrong)
+
+    @app.callback(
+        Input("readers-table", "cellRendererData"),
+        State(REMEMBERED, "data"),
+        prevent_initial_call=True,
+    )
+    async def stop(given: dict[str, Any], token: str | None) -> None:
+        name = pressed(given)
+        what, done = f"Stop the workload {name}", f"{name} is being stopped."
+        await orders.give(
+            Order(method="DELETE", path=f"/readers/{name}", what=what, done=done, outcome="readers-outcome"), token
+        )
+
+
+def _governor_form(app: Dash, orders: Orders) -> None:
+    every = field_id("governor", EVERY)
+
+    async def govern(given: dict[str, Any], token: str | None) -> None:
+        done = "The governor keeps to these ceilings." if any(given.values()) else "The governor is off."
+        what = "Change the ceilings of the governor"
+        await orders.give(
+            Order(method="POST", path="/governor", body=given, what=what, done=done, outcome="governor-outcome"), token
+        )
+
+    @app.callback(
+        Output(every, "error"),
+        Input("governor-send", "n_clicks"),
+        State(every, "value"),
+        State(every, "id"),
+        State(REMEMBERED, "data"),
+        running=[(Output("governor-send", "disabled"), True, False)],
+        prevent_initial_call=True,
+    )
+    async def set_ceilings(_: int, values: list[Any], ids: list[dict[str, Any]], token: str | None) -> Any:
+        given = dict.fromkeys(CEILINGS) | taken(values, ids)
+        found, wrong = checked(GovernorConfig, given)
+        say("governor-outcome", elsewhere(ids, wrong), is_wrong=True)
+        if found is not None:
+            await govern(given, token)
+        return errors(ids, wrong)
+
+    @app.callback(
+        Input("governor-off", "n_clicks"),
+        State(REMEMBERED, "data"),
+        running=[(Output("governor-off", "disabled"), True, False)],
+        prevent_initial_call=True,
+    )
+    async def turn_off(_: int, token: str | None) -> None:
+        await govern(dict.fromkeys(CEILINGS), token)

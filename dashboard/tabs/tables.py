@@ -1,0 +1,125 @@
+"""Tables: ag-grid with cells that are words, a level and what they are sorted by."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dash_ag_grid as dag
+from dash import html
+
+from dashboard.tabs.parts import aria
+
+GRID = ("/_dash-component-suites/dash_ag_grid/dash_ag_grid.min.js",)
+"""What a tab needs that has a table."""
+
+# Else every page would load it at once, whatever tab is open: 1.3 MB.
+dag._js_dist[0]["dynamic"] = True
+
+HEAD_PX = 34
+ROW_PX = 30
+WORDS_PX = 190
+FIGURE_PX = 84
+
+Cell = Mapping[str, Any]
+Row = dict[str, Any]
+
+THEME = (
+    "themeQuartz.withParams({backgroundColor: 'transparent', foregroundColor: 'inherit', fontFamily: 'inherit',"
+    " fontSize: 14, borderColor: '#222b35', wrapperBorder: false, headerBackgroundColor: 'transparent',"
+    " headerTextColor: '#8b98a8', headerFontSize: 12.5, headerFontWeight: 400, cellHorizontalPadding: 10,"
+    " rowHoverColor: '#ffffff08', browserColorScheme: 'dark', focusShadow: '0 0 0 2px #7fb8ec'})"
+)
+"""The look of the page's other panels (assets/page.css)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """name: of the cell in a row. title: what it means, where the label does not say it. words: not a figure.
+
+    press: what the button in each of its cells says; the row's key is what a callback is given, see `pressed`.
+    """
+
+    name: str
+    label: str = ""
+    title: str | None = None
+    words: bool = False
+    press: str | None = None
+
+
+def columns(*described: tuple[str, ...]) -> list[Column]:
+    """Columns from (name, label) or (name, label, title)."""
+    return [Column(name=name, label=label, title=title[0] if title else None) for name, label, *title in described]
+
+
+def cell(text: str, by: float | str | None = None, *, over: bool = False, title: str | None = None) -> Cell:
+    """A cell. by: what its column is sorted by, the text where it is left out. over: whether it stands out."""
+    return {"text": text, "by": text if by is None else by, "over": over, "title": title}
+
+
+def row(key: str, **cells: Cell | str) -> Row:
+    """A row, found again by its key."""
+    return {"key": key} | {name: cell(one) if isinstance(one, str) else dict(one) for name, one in cells.items()}
+
+
+def table(name: str, caption: str, shown: Sequence[Column], empty: str = "") -> Any:
+    """A table, whose rows (see `row`) are the `rowData` of `NAME-table`. empty: what stands there without a row."""
+    grid = dag.AgGrid(
+        id=f"{name}-table",
+        columnDefs=[_definition(column, is_first=place == 0) for place, column in enumerate(shown)],
+        rowData=[],
+        getRowId="params.data.key",
+        columnSize="responsiveSizeToFit",
+        columnSizeOptions={"skipHeader": False},
+        style={"height": None},
+        dashGridOptions={
+            "theme": {"function": THEME},
+            "domLayout": "autoHeight",
+            "headerHeight": HEAD_PX,
+            "rowHeight": ROW_PX,
+            "localeText": {"noRowsToShow": empty},
+            "suppressCellFocus": False,
+            "suppressMovableColumns": True,
+            "suppressColumnVirtualisation": True,
+            "enableCellTextSelection": True,
+            "ensureDomOrder": True,
+            "tooltipShowDelay": 400,
+            "animateRows": False,
+        },
+    )
+    return html.Div(grid, id=name, className="table", role="region", **aria(caption))
+
+
+def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
+    is_words = column.words or is_first
+    common: dict[str, Any] = {
+        "colId": column.name,
+        "headerName": column.label,
+        "headerTooltip": column.title,
+        "minWidth": WORDS_PX if column.words else FIGURE_PX,
+        "flex": 2 if column.words else 1,
+        "resizable": True,
+        "cellDataType": False,
+    }
+    if column.press is not None:
+        button = {"cellRenderer": "Press", "cellRendererParams": {"words": column.press}, "sortable": False}
+        return common | button
+    # A glyph beside the colour: words have their own.
+    mark = "" if column.words else "(params.value && params.value.over ? '▲ ' : '') + "
+    look = {"cellClass": "words", "wrapText": True, "autoHeight": True} if column.words else {}
+    return (
+        common
+        | look
+        | ({} if is_words else {"type": "rightAligned"})
+        | {
+            "field": column.name,
+            "cellClassRules": {"over": "params.value && params.value.over"},
+            "valueFormatter": {"function": f"{mark}(params.value ? params.value.text : '')"},
+            "tooltipValueGetter": {"function": "params.value && params.value.title"},
+            "comparator": {"function": "byCell"},
+        }
+    )
+
+
+def pressed(given: Mapping[str, Any] | None) -> str | None:
+    """The key of the row whose button was pressed, from the `cellRendererData` of `NAME-table`."""
+    return None if given is None else str(given["rowId"])
