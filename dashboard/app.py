@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from dash import Dash, Input, Output
+from dash import ClientsideFunction, Dash, Input, Output
 from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 from starlette.middleware.gzip import GZipMiddleware
 
@@ -26,6 +26,7 @@ from dashboard.feed.hub import Hub, Viewer
 from dashboard.tabs import TABS
 from dashboard.tabs.orders import Orders
 from dashboard.tabs.page import page
+from dashboard.tabs.parts import CHOOSE
 from dashboard.tabs.settings import settings_element
 from dashboard.tabs.tab import Tab
 from schemas.api.problem import Problem
@@ -188,6 +189,9 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
     app.backend.websocket_capability = False
     app.layout = page(build)
     Orders(questions).callbacks(app)
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("triggerlog", "choose"), Input(CHOOSE, "data"), prevent_initial_call=True
+    )
     for tab in TABS:
         _fill(app, tab)
         if tab.callbacks is not None:

@@ -127,6 +127,10 @@
   /* The drawer was closed: in the drawer itself, so it is Dash that knows. */
   window.dash_clientside = window.dash_clientside || {};
   window.dash_clientside.triggerlog = {
+    /* What a callback has chosen: `set_props("choose", {"data": {"experiment": …}})`. */
+    choose(change) {
+      if (change) T.choose(change, true);
+    },
     closed(opened) {
       if (opened !== false || picked === null) return;
       const cell = T.cell(picked);

@@ -8,7 +8,7 @@ from dash import dcc, html
 from dashboard.tabs import TABS
 from dashboard.tabs.alarm_strip import alarm_strip
 from dashboard.tabs.orders import order_dialog
-from dashboard.tabs.parts import HIDDEN, UNPRESSED, aria, attributes, data, live, over, when
+from dashboard.tabs.parts import CHOOSE, HIDDEN, UNPRESSED, aria, attributes, data, live, over, when
 from dashboard.tabs.tab import Tab
 
 RANGES: tuple[tuple[str, str, float | None], ...] = (
@@ -56,6 +56,7 @@ def page(build: str) -> Any:
                 ),
                 keys(),
                 order_dialog(),
+                dcc.Store(id=CHOOSE),
                 *(tab.overlay() for tab in TABS if tab.overlay is not None),
             ],
         ),

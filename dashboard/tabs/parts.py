@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dash import dcc, html
+from dash import dcc, html, set_props
 
 from dashboard.tabs.figures import CHART_HEIGHT, chart, graph_config
 
 HIDDEN: dict[str, Any] = {"aria-hidden": "true"}
 UNPRESSED: dict[str, Any] = {"aria-pressed": "false"}
+
+CHOOSE = "choose"
+"""The dcc.Store that `choose` sets."""
 
 Trace = tuple[str, str, str]
 """Name, column of frames.COLUMNS, colour."""
@@ -57,6 +60,14 @@ def tick(name: str, *sections: str, every_ms: int = 0) -> Any:
     """
     of = data(of=" ".join(sections)) if sections else {}
     return html.Div(dcc.Store(id=name), hidden=True, **data(tick=name, every=str(every_ms)), **of)
+
+
+def choose(**change: str | None) -> None:
+    """Change what is chosen (`experiment`, `visits`, `channel`), and with it the address, from within a callback.
+
+    The data of `tick` has it as `view`, by which callbacks draw.
+    """
+    set_props(CHOOSE, {"data": change})
 
 
 def panel_head(title: str, note: str) -> Any:
