@@ -12,6 +12,10 @@
     return a < b ? -1 : Number(a > b);
   };
 
+  components.Bar = function (/** @type {{value: {by: number}}} */ { value }) {
+    return window.React.createElement("i", { className: "bar", style: { width: value.by + "%" } });
+  };
+
   components.Press = function (/** @type {{words: string, data: {key: string}, setData: (key: string) => void}} */ props) {
     const { words, data, setData } = props;
     const label = words + " " + data.key;

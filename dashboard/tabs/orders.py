@@ -134,6 +134,7 @@ def order_dialog() -> Any:
                             "It is in api-token in the daemon’s state_dir, or where token_file or token_env in [api] "
                             "says."
                         ),
+                        descriptionProps={"c": "gray.4"},
                         autoComplete="off",
                         **{"data-autofocus": True},
                     ),

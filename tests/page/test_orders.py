@@ -66,7 +66,7 @@ def test_what_is_no_order_of_this_page_is_not_sent_on(
 
 
 def test_what_is_told_says_why_the_daemon_is_not_heard(page: httpx.Client) -> None:
-    for path in ("/answers/storage", "/answers/interference", "/answers/interference/x"):
+    for path in ("/answers/interference", "/answers/interference/x"):
         answer = page.get(path)
         assert answer.status_code == 502
         assert "cannot be reached" in answer.json()["detail"]
