@@ -157,9 +157,7 @@ def test_workloads_and_the_governor_are_ordered_with_the_token(daemon: Process, 
     expect(form.locator(".outcome")).to_have_text("Not done: no token was given.")
     start.click()
     give(page, "not-the-token")
-    expect(page.locator("#order-problem")).to_contain_text(
-        "The daemon refused it: this is not the API's token"
-    )
+    expect(page.locator("#order-problem")).to_contain_text("The daemon refused it: this is not the API's token")
     give(page, token)
     expect(form.locator(".outcome")).to_have_text("shift was started.", timeout=60_000)
     assert page.evaluate("() => sessionStorage.length + localStorage.length") == 0, "it is kept only if asked to be"

@@ -65,6 +65,17 @@ def test_what_is_no_order_of_this_page_is_not_sent_on(
     assert (answer.status_code, words in answer.json()["detail"]) == (status, True), answer.text
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null"])
+def test_another_page_cannot_have_a_browser_call_back(page: httpx.Client, origin: str) -> None:
+    for body in ("application/json", "text/plain"):
+        headers = {"origin": origin, "content-type": body}
+        answer = page.post("/_dash-update-component", content=b"{}", headers=headers)
+        assert answer.status_code == 403
+        assert "a page of another origin" in answer.json()["detail"]
+    own = page.post("/_dash-update-component", content=b"{}", headers={"origin": str(page.base_url).rstrip("/")})
+    assert own.status_code != 403
+
+
 def test_what_is_told_says_why_the_daemon_is_not_heard(page: httpx.Client) -> None:
     for path in ("/answers/interference", "/answers/interference/x"):
         answer = page.get(path)
