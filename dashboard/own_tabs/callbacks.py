@@ -9,7 +9,9 @@ from typing import Any
 
 import dash
 from dash import Dash, Output, set_props
+from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
+from plotly.basedatatypes import BaseFigure
 from plotly.utils import PlotlyJSONEncoder
 
 from dashboard.own_tabs.faults import Faults, OwnTabError
@@ -22,11 +24,12 @@ Function = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Callback:
-    """A callback as the file gives it: Outputs, Inputs and States; options of Dash; and the function."""
+    """A callback as the file gives it: Outputs, Inputs and States; options of Dash; the function, and its name."""
 
     dependencies: tuple[Any, ...]
     options: dict[str, Any]
     function: Function
+    name: str
 
 
 class Callbacks:
@@ -48,7 +51,9 @@ class Callbacks:
             refuse_synchronous(function)
             # Dash checks it here, where the traceback has the line of the file. The page gets all of them, or none.
             dash.callback(*dependencies, **options, callback_map={}, callback_list=[])(function)
-            self.given.append(Callback(dependencies=dependencies, options=options, function=function))
+            self.given.append(
+                Callback(dependencies=dependencies, options=options, function=function, name=function.__name__)
+            )
             return function
 
         return take
@@ -85,6 +90,31 @@ Properties = dict[str, dict[str, Any]]
 """By id of an element."""
 
 
+def see_children(callback: Callback, answer: Any) -> None:
+    """See that a browser can show what goes into `children`: of anything else it empties the whole panel.
+
+    Raises OwnTabError: there is a figure or a dict.
+    """
+    to = list(_outputs(callback.dependencies))
+    answers = [answer] if len(to) == 1 else answer
+    for output, value in zip(to, answers if isinstance(answers, list | tuple) else (), strict=False):
+        for part in _parts(value) if output.component_property == "children" else ():
+            if isinstance(part, BaseFigure | dict):
+                fix = "put a figure into dcc.Graph, and a dict into str()"
+                raise OwnTabError(f"a {type(part).__name__} is no child that a browser can show; {fix}")
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """A value of `children`, and what is below it."""
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _parts(one)
+        return
+    yield value
+    if isinstance(value, Component) and hasattr(value, "children"):
+        yield from _parts(value.children)
+
+
 def register(app: Dash, callback: Callback, faults: Faults, slot: str, failed: Properties) -> None:
     """Register a callback with Dash.
 
@@ -94,6 +124,7 @@ def register(app: Dash, callback: Callback, faults: Faults, slot: str, failed: P
 
     async def call(*given: Any, **named: Any) -> Any:
         answer = await callback.function(*given, **named)
+        see_children(callback, answer)
         set_props(slot, {"children": None})
         return answer
 
@@ -101,10 +132,14 @@ def register(app: Dash, callback: Callback, faults: Faults, slot: str, failed: P
     *_, name = app.callback_map
     entry = app.callback_map[name]
     # Around all that Dash does: what a function returns may fit no Output, or be nothing that JSON has.
-    entry["callback"] = _guarded(entry["callback"], faults, slot, failed)
+
+    def failing(problem: BaseException) -> str:
+        return _answer({slot: {"children": faults.shown(problem, callback.name)}} | failed)
+
+    entry["callback"] = _guarded(entry["callback"], failing)
 
 
-def _guarded(call: Function, faults: Faults, slot: str, failed: Properties) -> Function:
+def _guarded(call: Function, failing: Callable[[BaseException], str]) -> Function:
     async def guarded(*given: Any, **named: Any) -> Any:
         limit = asyncio.timeout(LIMIT_S)
         try:
@@ -114,8 +149,7 @@ def _guarded(call: Function, faults: Faults, slot: str, failed: Properties) -> F
             raise
         # sys.exit in a task would end the page.
         except (Exception, SystemExit) as problem:
-            fault = _too_long(problem) if limit.expired() else problem
-            return _answer({slot: {"children": faults.shown(fault)}} | failed)
+            return failing(_too_long(problem) if limit.expired() else problem)
 
     return guarded
 

@@ -89,7 +89,7 @@ class _Panel:
 
         place, again = f"own-{self._key}", f"own-again-{self._key}"
         to = (Output(place, "children"), Output(again, "hidden"), Input(again, "n_clicks"))
-        return Callback(dependencies=to, options={}, function=lay_out)
+        return Callback(dependencies=to, options={}, function=lay_out, name="layout")
 
 
 def _loaded(path: Path) -> OwnTab:

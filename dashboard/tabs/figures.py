@@ -84,7 +84,8 @@ def chart(
 def house_style(figure: go.Figure, *, height: int = GRAPH_HEIGHT) -> go.Figure:
     """Give any figure the look of the page; what it sets itself of its axes, such as title and type, stays."""
     axis = _value_axis() | {"automargin": True}
-    return figure.update_layout(**_layout(height), colorway=[CALM, GREY, CHOSEN]).update_xaxes(axis).update_yaxes(axis)
+    figure.update_layout(**_layout(height), colorway=[CALM, GREY, CHOSEN])
+    return figure.update_xaxes(axis | {"nticks": 12}).update_yaxes(axis)
 
 
 def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:
