@@ -10,11 +10,14 @@ from dashboard.own_tabs import OwnTab, graph_panel, house_style, tick
 GROUP, LAST = "bpm", 1024
 
 
+def choice(name, label, data):
+    return dmc.Select(id=name, label=label, data=data, value=data[0], searchable=True, allowDeselect=False)
+
+
 async def layout(ask):
     group = await ask.group(GROUP)
-    channels = dmc.Select(id="fft-channel", label="Channel", data=group.channels, value=group.channels[0])
-    names = dmc.Select(id="fft-name", label="Instrument", data=group.instruments, value=group.instruments[0])
-    return [dmc.Group([names, channels]), graph_panel("fft", "Spectrum"), tick("fft-tick", every_ms=3000)]
+    choices = [choice("fft-name", "Instrument", group.instruments), choice("fft-channel", "Channel", group.channels)]
+    return [dmc.Group(choices), graph_panel("fft", "Last 1,024 triggers"), tick("fft-tick", every_ms=3000)]
 
 
 def callbacks(app, ask):
