@@ -83,7 +83,7 @@ def chart(
 
 def house_style(figure: go.Figure, *, height: int = GRAPH_HEIGHT) -> go.Figure:
     """Give any figure the look of the page; what it sets itself of its axes, such as title and type, stays."""
-    axis = _value_axis() | {"automargin": True}
+    axis = _value_axis() | {"automargin": True, "title": {"standoff": 10}, "exponentformat": "power"}
     figure.update_layout(**_layout(height), colorway=[CALM, GREY, CHOSEN])
     return figure.update_xaxes(axis | {"nticks": 12}).update_yaxes(axis)
 

@@ -17,7 +17,7 @@ def choice(name, label, data):
 async def layout(ask):
     group = await ask.group(GROUP)
     choices = [choice("fft-name", "Instrument", group.instruments), choice("fft-channel", "Channel", group.channels)]
-    return [dmc.Group(choices), graph_panel("fft", "Last 1,024 triggers"), tick("fft-tick", every_ms=3000)]
+    return [dmc.Group(choices), graph_panel("fft", "Spectrum"), tick("fft-tick", every_ms=3000)]
 
 
 def callbacks(app, ask):
