@@ -66,8 +66,8 @@ def test_what_is_no_order_of_this_page_is_not_sent_on(
 
 
 def test_what_is_told_says_why_the_daemon_is_not_heard(page: httpx.Client) -> None:
-    for path in ("/answers/storage", "/answers/interference", "/answers/interference/x"):
+    for path in ("/answers/storage", "/answers/interference/x/report"):
         answer = page.get(path)
         assert answer.status_code == 502
-        assert "cannot be reached" in answer.json()["detail"]
-    assert page.get("/answers/interference/a%20b").json() == {"detail": "there is no experiment 'a b'"}
+        assert "cannot be reached" in answer.text
+    assert page.get("/answers/interference/a%20b/report").text == "there is no report of a run 'a b'"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
+from dash import ALL, Dash, Input, Output, State, ctx, html, no_update, set_props
 
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
@@ -27,7 +27,7 @@ Tick = dict[str, Any] | None
 
 
 class Seen:
-    """What one browser is shown: its choice of the address, and what is known of it."""
+    """What browsers are shown: what is known of the experiments, and the one that an address names."""
 
     def __init__(self, hub: Hub, api: DaemonApi) -> None:
         self._hub = hub
@@ -94,6 +94,11 @@ def _head(app: Dash, seen: Seen) -> None:
         running = seen.running
         said = head(shown, running)
         is_running = running is not None and not (shown and shown.record) and not (tick and tick["dead"])
+        if running is not None and is_running:
+            # Not among the outputs: what stands there is seen only while one runs.
+            bar = {"max": str(running.blocks), "value": str(max(0, running.block - 1))}
+            set_props("experiment-progress", bar)
+            set_props("experiment-phase", {"children": progress(running)})
         now, list_now = stamp_of(shown), f"{known.version} {shown.id if shown else ''}"
         return (
             problem,
@@ -107,19 +112,6 @@ def _head(app: Dash, seen: Seen) -> None:
             no_update if now == drawn else now,
             no_update if list_now == listed else list_now,
         )
-
-    @app.callback(
-        Output("experiment-progress", "max"),
-        Output("experiment-progress", "value"),
-        Output("experiment-phase", "children"),
-        Input("experiment-tick", "data"),
-        prevent_initial_call=True,
-    )
-    async def follow(_: Tick) -> Any:
-        running = seen.running
-        if running is None:
-            return (no_update,) * 3
-        return str(running.blocks), str(max(0, running.block - 1)), progress(running)
 
 
 def _charts(app: Dash, seen: Seen) -> None:

@@ -67,7 +67,7 @@ def workload_set(number: int, kind: WorkloadKind, status: Status | None = None) 
     offered = workload_fields(kind, status, in_experiment=True)
     return html.Fieldset(
         [
-            html.Legend(words_of(kind), id={"legend": number}),
+            html.Legend(words_of(kind), id={"legend": READ, "set": number}),
             html.Div(inputs(READ, Workload, offered, number), className="fields"),
             html.Button("Remove", id={"remove": number}, className="plain", type="button"),
         ],
@@ -151,7 +151,7 @@ def _sets(app: Dash, hub: Hub) -> None:
     every = field_id(READ, EVERY, MATCH)
 
     @app.callback(
-        Output({"legend": MATCH}, "children"),
+        Output({"legend": READ, "set": MATCH}, "children"),
         Output(every, "value"),
         Output(box_id(READ, EVERY, MATCH), "hidden"),
         Input(field_id(READ, "kind", MATCH), "value"),

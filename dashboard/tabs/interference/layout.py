@@ -12,37 +12,45 @@ from dashboard.tabs.parts import aria, panel_head, tick
 from dashboard.tabs.tables import Column, columns, table
 
 FIGURES = [
+    Column(name="figure", label="Figure", least=230),
     *columns(
-        ("figure", "Figure"),
         ("readers", "Readers"),
         ("a", "A, without"),
         ("b", "B, with"),
         ("ratio", "B to A"),
-        ("interval", "95 % confidence"),
-        ("n", "Pairs"),
     ),
-    Column(name="verdict", label="Conclusion", words=True),
+    Column(name="interval", label="95 % confidence", least=130),
+    Column(name="n", label="Pairs"),
+    Column(name="verdict", label="Conclusion", words=True, least=400),
 ]
-READERS = columns(
-    ("workload", "Workload"),
-    ("readers", "Readers"),
-    ("admitted", "Of this workload"),
-    ("cycles", "Answers"),
-    ("failed", "Failed"),
-    ("rate", "Answers/s"),
-    ("rows", "Rows/s"),
-    ("p50", "p50 ms"),
-    ("p99", "p99 ms"),
-    ("deadline", "Deadline ms"),
-    ("efficiency", "In time"),
-)
-SERVER = columns(("name", "Counter, per second"), ("a", "A"), ("b", "B"), ("ratio", "B to A"))
+READERS = [
+    Column(name="workload", label="Workload"),
+    *(
+        Column(name=name, label=label, least=132 if name == "admitted" else 78)
+        for name, label in (
+            ("readers", "Readers"),
+            ("admitted", "Of this workload"),
+            ("cycles", "Answers"),
+            ("failed", "Failed"),
+            ("rate", "Answers/s"),
+            ("rows", "Rows/s"),
+            ("p50", "p50 ms"),
+            ("p99", "p99 ms"),
+            ("deadline", "Deadline ms"),
+            ("efficiency", "In time"),
+        )
+    ),
+]
+SERVER = [
+    Column(name="name", label="Counter, per second", least=240),
+    *columns(("a", "A"), ("b", "B"), ("ratio", "B to A")),
+]
 PAST = [
-    Column(name="id", label="Experiment", press=""),
-    Column(name="what", label="Readers", words=True),
-    Column(name="state", label="State", words=True),
-    *columns(("p99", "p99, B to A"), ("rate", "Rate, B to A")),
-    Column(name="report", links=True),
+    Column(name="id", label="Experiment", press="", least=188),
+    Column(name="what", label="Readers", words=True, least=160),
+    Column(name="state", label="State", words=True, least=120),
+    *columns(("p99", "p99, B/A"), ("rate", "Rate, B/A")),
+    Column(name="report", label="Report", links=True),
 ]
 NONE_OVER = "No block with readers between two without is over yet."
 
@@ -147,7 +155,6 @@ def _table(name: str, title: str, shown: list[Column], empty_words: str = "") ->
         [panel_head(title, f"{name}-note"), table(name, title, shown, empty_words)],
         id=f"{name}-section",
         className="panel",
-        **aria(title),
     )
 
 
@@ -158,5 +165,4 @@ def _past() -> Any:
             table("experiments-past", "Past experiments", PAST, "None yet."),
         ],
         className="panel",
-        **aria("Past experiments"),
     )
