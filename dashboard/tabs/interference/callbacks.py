@@ -213,8 +213,6 @@ def _past(app: Dash, seen: Seen) -> None:
 def _marks(app: Dash) -> None:
     @app.callback(
         Output("experiment-mark", "data"),
-        Output("experiment-time", "clickData"),
-        Output("experiment-dose", "clickData"),
         Input("experiment-time", "clickData"),
         Input("experiment-dose", "clickData"),
         Input({"mark": ALL}, "n_clicks"),
@@ -222,13 +220,16 @@ def _marks(app: Dash) -> None:
         prevent_initial_call=True,
     )
     async def mark(time: Any, dose: Any, presses: list[int | None], marked: int | None) -> Any:
-        """Mark a number of readers, or no longer; a click is forgotten, so that the next one on its point counts."""
-        chosen = clicked_time(time) if time else clicked_dose(dose) if dose else None
-        if isinstance(ctx.triggered_id, dict) and any(presses):
-            chosen = ctx.triggered_id["mark"]
-        if chosen is None:
-            return no_update, None, None
-        return None if chosen == marked else chosen, None, None
+        """Mark a number of readers; the second time no longer."""
+        match ctx.triggered_id:
+            case "experiment-time":
+                chosen = clicked_time(time)
+            case "experiment-dose":
+                chosen = clicked_dose(dose)
+            case pressed_key:
+                # Keys that were just put in are told as well, pressed by nobody.
+                chosen = pressed_key["mark"] if any(presses) else None
+        return no_update if chosen is None else None if chosen == marked else chosen
 
     @app.callback(
         Output({"mark": ALL}, "aria-pressed"),
