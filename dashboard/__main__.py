@@ -8,6 +8,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from schemas.checking.addresses import in_url, is_loopback
 from schemas.checking.networks import wrong_networks
 from schemas.checking.problems import ConfigError, wrong
 from schemas.config.listeners import LEAST_PASSWORD as LEAST
+from schemas.config.listeners import wrong_tabs
 
 LIMITS = Limits(connections=1024, body_bytes=1024 * 1024)
 """A browser keeps one connection for its stream and a few for what is clicked on."""
@@ -67,6 +69,7 @@ def _made(given: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Fa
         origins=frozenset(given.origin),
         password=password,
         is_secure=identity is not None or any(origin.startswith("https:") for origin in given.origin),
+        own_tabs=_tabs(given.tab),
     )
     return app, identity
 
@@ -93,6 +96,13 @@ def _identity(given: argparse.Namespace) -> Identity | None:
         missing = "--tls-key" if given.tls_key is None else "--tls-certificate"
         raise ConfigError([wrong("it takes a certificate and its key", "give both, or none", missing)])
     return Identity(given.tls_certificate, given.tls_key, "dashboard")
+
+
+def _tabs(given: list[Path]) -> list[Path]:
+    problems = [replace(problem, field="--tab") for problem in wrong_tabs([str(path) for path in given])]
+    if problems:
+        raise ConfigError(problems)
+    return [path.absolute() for path in given]
 
 
 def _token(given: argparse.Namespace, environment: Mapping[str, str]) -> str | None:
@@ -193,6 +203,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ORIGIN",
         help="a further origin (https://host) whose pages may open the stream, for a proxy that changes the Host; "
         "may be given several times",
+    )
+    parser.add_argument(
+        "--tab",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="Python file with a tab of your own; may be given several times",
     )
     return parser
 

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +23,7 @@ from dashboard.compression import LEAST_BYTES, CompressedFiles
 from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
+from dashboard.own_tabs.loading import ids_of, load_tabs
 from dashboard.tabs import TABS
 from dashboard.tabs.orders import Orders
 from dashboard.tabs.page import page
@@ -111,14 +112,17 @@ def build_app(
     origins: frozenset[str] = frozenset(),
     password: str | None = None,
     is_secure: bool = False,
+    own_tabs: Sequence[Path] = (),
 ) -> FastAPI:
     """The page for a daemon.
 
     password: asked of everybody who comes; None asks nobody.
     is_secure: whether it is served over TLS.
     origins: further origins (scheme://host[:port]) whose pages may open the stream, for a proxy that changes the Host.
+    own_tabs: files of a site's own tabs, which come after the page's.
     """
-    build = _build()
+    build = _build(own_tabs)
+    tabs = (*TABS, *load_tabs(own_tabs, _ids(build))) if own_tabs else TABS
     hub = Hub(daemon=daemon.url, build=build)
     questions = DaemonApi(daemon)
 
@@ -155,10 +159,10 @@ def build_app(
 
     api.include_router(alarm_routes(hub, origins))
     api.include_router(order_routes(questions, origins))
-    for tab in TABS:
+    for tab in tabs:
         if tab.routes is not None:
             api.include_router(tab.routes(hub, questions))
-    policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
+    policy = _mount_dash(api, tabs, hub, questions, build=build, way_out=LOG_OUT if password is not None else "")
     api.add_middleware(OwnPages, path=CALLBACKS, origins=origins)
     api.add_middleware(CompressedFiles)
     api.add_middleware(GZipMiddleware, minimum_size=LEAST_BYTES, compresslevel=5)  # what Dash answers
@@ -171,7 +175,12 @@ async def _unavailable(_: Request, error: Exception) -> Response:
     return problem_answer(502, Problem(detail=str(error)))
 
 
-def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_out: str) -> str:
+def _ids(build: str) -> list[str]:
+    """The ids of the page's own elements."""
+    return [*ids_of(page(build, TABS)), *(name for tab in TABS for part in tab.layout() for name in ids_of(part))]
+
+
+def _mount_dash(api: FastAPI, tabs: Sequence[Tab], hub: Hub, questions: DaemonApi, *, build: str, way_out: str) -> str:
     """Mount the page; returns the policy that its scripts need."""
     app = Dash(
         __name__,
@@ -187,12 +196,12 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
     )
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
     app.backend.websocket_capability = False
-    app.layout = page(build)
+    app.layout = page(build, tabs)
     Orders(questions).callbacks(app)
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("triggerlog", "choose"), Input(CHOOSE, "data"), prevent_initial_call=True
     )
-    for tab in TABS:
+    for tab in tabs:
         _fill(app, tab)
         if tab.callbacks is not None:
             tab.callbacks(app, hub, questions)
@@ -233,9 +242,9 @@ async def _serve(socket: WebSocket, viewer: Viewer) -> None:
                 raise ended
 
 
-def _build() -> str:
+def _build(own_tabs: Sequence[Path]) -> str:
     """Changes with the program: a browser that comes back to another build reloads itself."""
     digest = hashlib.sha256(version("triggerlog").encode() + settings_element().encode())
-    for asset in sorted(ASSETS.iterdir()):
-        digest.update(asset.read_bytes())
+    for file in (*sorted(ASSETS.iterdir()), *(path for path in own_tabs if path.is_file())):
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:12]

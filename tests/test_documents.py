@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import dashboard.own_tabs
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("systemd/*.md")])
 DECISIONS = ROOT / "docs" / "decisions"
@@ -79,6 +81,18 @@ def test_every_make_target_is_described_and_none_that_does_not_exist() -> None:
     for document in DOCUMENTS:
         named = re.findall(r"^make ([a-z][a-z-]*)", shown_commands(document.read_text()), re.MULTILINE)
         assert set(named) <= exist, document.name
+
+
+def test_the_tab_that_is_shown_is_the_example() -> None:
+    (shown,) = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs" / "own-tab.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert shown == (ROOT / "docs" / "examples" / "orbit_fft.py").read_text()
+
+
+def test_what_a_tab_may_use_is_described() -> None:
+    text = (ROOT / "docs" / "own-tab.md").read_text()
+    assert [name for name in dashboard.own_tabs.__all__ if not re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", text)] == []
 
 
 def test_every_reason_for_refusing_readings_is_described() -> None:

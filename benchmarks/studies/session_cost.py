@@ -10,7 +10,6 @@ the least of the rounds says most.
 import argparse
 import contextlib
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -23,8 +22,8 @@ from backends.throwaway.base import free_port
 from benchmarks.servers import postgresql
 from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import wait_until_running
+from benchmarks.studies.earlier import ROOT, environment, tree_of
 
-ROOT = Path(__file__).parents[2]
 SENDERS = Path(__file__).with_name("session_senders.py")
 CONFIG = """
 logger = "bench"
@@ -71,25 +70,11 @@ class Contender:
             check=True,
             capture_output=True,
             text=True,
-            env=_environment(self.tree),
+            env=environment(self.tree),
         )
         found = json.loads(done.stdout)
         self.rates.append(found["readings"] / found["seconds"])
         self.costs.append(1e6 * found["cpu_s"] / found["readings"])
-
-
-def _environment(tree: Path) -> dict[str, str]:
-    """Have a process find the sources of a tree before those that are installed."""
-    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
-
-
-def _tree_of(commit: str, folder: Path) -> Path:
-    """The sources of a commit, in a folder of their own."""
-    tree = folder / "earlier"
-    tree.mkdir()
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
-    subprocess.run(["tar", "--extract", "--directory", tree], input=archive, check=True)
-    return tree
 
 
 @contextlib.contextmanager
@@ -112,7 +97,7 @@ def _contender(
         )
     )
     command = [sys.executable, "-m", "daemon", "run", str(config)]
-    with log.open("wb") as output, subprocess.Popen(command, stderr=output, env=_environment(tree)) as process:
+    with log.open("wb") as output, subprocess.Popen(command, stderr=output, env=environment(tree)) as process:
         try:
             wait_until_running(process, f"http://127.0.0.1:{api_port}", log)
             yield Contender(name=name, tree=tree, options=options, pid=process.pid, port=port)
@@ -151,7 +136,7 @@ def main() -> None:
         postgresql.throwaway(Path(name)) as server,
         contextlib.ExitStack() as on,
     ):
-        earlier = _tree_of(asked.commit, Path(name))
+        earlier = tree_of(asked.commit, Path(name))
         contenders = [
             on.enter_context(_contender(title, tree, options, server, asked.sessions))
             for title, tree, options in (

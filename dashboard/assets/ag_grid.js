@@ -12,6 +12,10 @@
     return a < b ? -1 : Number(a > b);
   };
 
+  components.Bar = function (/** @type {{value: {by: number}}} */ { value }) {
+    return window.React.createElement("i", { className: "bar", style: { width: value.by + "%" } });
+  };
+
   /** @typedef {{words: string, data: {key: string}, value?: {text: string, chosen: boolean}, setData: (key: string) => void}} PressProps */
   components.Press = function (/** @type {PressProps} */ { words, data, value, setData }) {
     const said = words ? { "aria-label": words + " " + data.key } : { "aria-pressed": value?.chosen };

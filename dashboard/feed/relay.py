@@ -4,14 +4,10 @@ import re
 from typing import Any, TypeVar
 
 import orjson
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import BaseModel, ValidationError
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of, first_of
-
-STORAGE_S = 4.0
-"""An answer younger than this is passed on again: the browsers ask as often as they draw, whoever else looks."""
 
 RUN = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
 """An id of a run, as far as the page knows it."""
@@ -66,33 +62,6 @@ async def file_of(api: DaemonApi, workload: str, run: str, kind: str) -> Respons
     saved = {"Content-Disposition": f'attachment; filename="{workload}-{run}.{kind}"'}
     shown = {"Content-Security-Policy": REPORT_POLICY}
     return Response(answer.content, 200, shown if kind == "report" else saved, FILES[workload][kind])
-
-
-def relay_routes(api: DaemonApi) -> APIRouter:
-    """`GET /answers/storage`."""
-    routes = APIRouter()
-    answers = TtlCache[tuple[int, bytes]]()
-
-    @routes.get("/answers/storage")
-    async def storage() -> Response:
-        return _json(*await answers.get("/storage", STORAGE_S, lambda: _asked(api, "/storage")))
-
-    return routes
-
-
-async def passed(api: DaemonApi, path: str) -> Response:
-    """The daemon's answer as it is; an error with its line alone."""
-    return _json(*await _asked(api, path))
-
-
-async def _asked(api: DaemonApi, path: str) -> tuple[int, bytes]:
-    try:
-        answer = await api.ask(path)
-    except DaemonUnavailable as problem:
-        return 502, orjson.dumps({"detail": str(problem)})
-    if answer.is_error:
-        return answer.status_code, orjson.dumps({"detail": detail_of(answer)})
-    return 200, answer.content
 
 
 def json_answer(status: int, body: Any) -> Response:

@@ -29,6 +29,7 @@ COLOURS = {
 """The same for the scripts, which draw most charts."""
 
 CHART_HEIGHT = 190
+GRAPH_HEIGHT = 360
 TREND_HEIGHT = 112
 STRIP_HEIGHT = 84
 SPARSE = 120
@@ -79,6 +80,13 @@ def chart(
     blank = {"showticklabels": False}
     meta = {"from": "zero", "least": 1} | dict(axis or {})
     return figure.update_layout(**_layout(height), meta=meta, xaxis=_time_axis() | blank, yaxis=_value_axis() | blank)
+
+
+def house_style(figure: go.Figure, *, height: int = GRAPH_HEIGHT) -> go.Figure:
+    """Give any figure the look of the page; what it sets itself of its axes, such as title and type, stays."""
+    axis = _value_axis() | {"automargin": True, "title": {"standoff": 10}, "exponentformat": "power"}
+    figure.update_layout(**_layout(height), colorway=[CALM, GREY, CHOSEN])
+    return figure.update_xaxes(axis | {"nticks": 12}).update_yaxes(axis)
 
 
 def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:

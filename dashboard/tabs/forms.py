@@ -9,7 +9,7 @@ import dash_mantine_components as dmc
 from dash import ALL, html
 from pydantic import BaseModel, ValidationError
 
-from dashboard.tabs.parts import data
+from dashboard.tabs.parts import aria, data
 from schemas.checking.fields import bare, choices, constraint, keys, sections_of
 from schemas.checking.problems import problems
 
@@ -62,6 +62,7 @@ def form(name: str, model: type[BaseModel], shown: Sequence[Field], button: str,
         id=f"{name}-form",
         className="order",
         role="form",
+        **aria(button),
     )
 
 

@@ -44,22 +44,29 @@ class Orders:
     def __init__(self, api: DaemonApi) -> None:
         self._api = api
 
-    async def give(self, order: Order, token: str | None) -> None:
-        """Give an order; where there is no token, or a wrong one, the dialog asks for it and the order waits."""
+    async def give(self, order: Order, token: str | None) -> bool:
+        """Give an order; where there is no token, or a wrong one, the dialog asks for it and the order waits.
+
+        token: what is remembered, if anything is. Returns whether the daemon took it for its token.
+        """
         if token is None:
-            return self._ask(order)
+            self._ask(order)
+            return False
         try:
             answer = await self._api.order(order.method, order.path, body=order.body, authorization=f"Bearer {token}")
         except DaemonUnavailable as problem:
-            return say(order.outcome, str(problem), is_wrong=True)
+            say(order.outcome, str(problem), is_wrong=True)
+            return False
         if answer.status_code == HTTPStatus.UNAUTHORIZED:
-            set_props(REMEMBERED, {"data": None})
-            return self._ask(order, f"The daemon refused it: {detail_of(answer)}.")
+            self._ask(order, f"The daemon refused it: {detail_of(answer)}.")
+            return False
         if answer.is_error:
-            return say(order.outcome, detail_of(answer), is_wrong=True)
+            say(order.outcome, detail_of(answer), is_wrong=True)
+            return True
         if order.chosen:
             choose(**order.chosen)
-        return say(order.outcome, order.done)
+        say(order.outcome, order.done)
+        return True
 
     def _ask(self, order: Order, problem: str = "") -> None:
         say(order.outcome, "")
@@ -92,8 +99,8 @@ class Orders:
             set_props("order", {"data": None})
             set_props("order-token", {"value": "", "error": None})
             set_props("order-dialog", {"opened": False})
-            await self.give(Order(**waiting), token)
-            return token if is_kept else no_update
+            is_taken = await self.give(Order(**waiting), token)
+            return token if is_taken and is_kept else no_update
 
         @app.callback(Output("order-dialog", "opened"), Input("order-cancel", "n_clicks"), prevent_initial_call=True)
         async def cancel(_: int) -> bool:
@@ -138,6 +145,7 @@ def order_dialog() -> Any:
                             "It is in api-token in the daemon’s state_dir, or where token_file or token_env in [api] "
                             "says."
                         ),
+                        descriptionProps={"c": "gray.4"},
                         autoComplete="off",
                         **{"data-autofocus": True},
                     ),

@@ -1,11 +1,11 @@
 """The page: its frame, and an empty panel a tab, which is filled when the tab is first opened."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
 from dash import dcc, html
 
-from dashboard.tabs import TABS
 from dashboard.tabs.alarm_strip import alarm_strip
 from dashboard.tabs.orders import order_dialog
 from dashboard.tabs.parts import CHOOSE, HIDDEN, UNPRESSED, aria, attributes, data, live, over, when
@@ -22,8 +22,9 @@ RANGES: tuple[tuple[str, str, float | None], ...] = (
 CHECKBOX: dict[str, Any] = {"type": "checkbox"}
 """A kind of input that Dash does not list."""
 
+DIGITS = 9
+
 KEYS = (
-    (f"1 … {len(TABS)}", "open a tab"),
     ("p", "pause the charts, or resume them"),
     ("[ and ]", "a shorter or longer time range"),
     ("?", "this list"),
@@ -31,8 +32,8 @@ KEYS = (
 )
 
 
-def page(build: str) -> Any:
-    """The whole layout."""
+def page(build: str, tabs: Sequence[Tab]) -> Any:
+    """The whole layout; the first of the tabs is open."""
     return dmc.MantineProvider(
         forceColorScheme="dark",
         children=html.Div(
@@ -42,7 +43,11 @@ def page(build: str) -> Any:
                 header(),
                 banner(),
                 alarm_strip(),
-                html.Main(html.Div([tiles(), bar(), *map(_panel, TABS)], className="live")),
+                html.Main(
+                    html.Div(
+                        [tiles(), bar(tabs), *(_panel(tab, is_open=tab is tabs[0]) for tab in tabs)], className="live"
+                    )
+                ),
                 html.Footer(
                     [
                         "triggerlog ",
@@ -54,10 +59,10 @@ def page(build: str) -> Any:
                     id="footer",
                     **data(frame="footer"),
                 ),
-                keys(),
+                keys(len(tabs)),
                 order_dialog(),
                 dcc.Store(id=CHOOSE),
-                *(tab.overlay() for tab in TABS if tab.overlay is not None),
+                *(tab.overlay() for tab in tabs if tab.overlay is not None),
             ],
         ),
     )
@@ -260,9 +265,9 @@ def _tile(column: str, label: str, unit: Any, note: list[Any], *, form: str = "n
     )
 
 
-def bar() -> Any:
+def bar(tabs: Sequence[Tab]) -> Any:
     """The tabs, and beside them what holds for all charts: group, range of time, pause."""
-    tabs = [
+    buttons = [
         html.Button(
             tab.title,
             id=f"tab-{tab.key}",
@@ -271,7 +276,7 @@ def bar() -> Any:
             **data(tab=tab.key),
             **attributes(aria_selected=str(place == 0).lower(), aria_controls=f"panel-{tab.key}"),
         )
-        for place, tab in enumerate(TABS)
+        for place, tab in enumerate(tabs)
     ]
     ranges = [html.Button(label, className="range", **data(range=name), **UNPRESSED) for name, label, _ in RANGES]
     paused = when(
@@ -283,7 +288,7 @@ def bar() -> Any:
     return html.Div(
         className="bar",
         children=[
-            html.Div(tabs, id="tabs", role="tablist", **aria("What is shown")),
+            html.Div(buttons, id="tabs", role="tablist", **aria("What is shown")),
             html.Div(
                 className="controls",
                 children=[
@@ -302,9 +307,10 @@ def bar() -> Any:
     )
 
 
-def keys() -> Any:
-    """The list of single keys, and the switch that turns them off (WCAG 2.1.4)."""
-    listed = [part for pressed, what in KEYS for part in (html.Dt(html.Kbd(pressed)), html.Dd(what))]
+def keys(tabs: int) -> Any:
+    """The list of single keys, and the switch that turns them off (WCAG 2.1.4). tabs: how many there are."""
+    opening = (f"1 … {min(tabs, DIGITS)}", "open a tab")
+    listed = [part for pressed, what in (opening, *KEYS) for part in (html.Dt(html.Kbd(pressed)), html.Dd(what))]
     return html.Dialog(
         [
             html.H2("Keys", id="keys-title"),
@@ -323,13 +329,13 @@ def keys() -> Any:
     )
 
 
-def _panel(tab: Tab) -> Any:
+def _panel(tab: Tab, *, is_open: bool) -> Any:
     return html.Div(
         [html.Div(id=f"fill-{tab.key}"), dcc.Store(id=f"open-{tab.key}")],
         id=f"panel-{tab.key}",
         className="tab-panel",
         role="tabpanel",
-        hidden=tab is not TABS[0],
+        hidden=not is_open,
         **data(needs=" ".join(tab.needs)),
         **attributes(aria_labelledby=f"tab-{tab.key}"),
     )

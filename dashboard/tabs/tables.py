@@ -7,15 +7,12 @@ from typing import Any
 import dash_ag_grid as dag
 from dash import html
 
-from dashboard.tabs.parts import aria
-
 GRID = ("/_dash-component-suites/dash_ag_grid/dash_ag_grid.min.js",)
 """What a tab needs that has a table."""
 
 # Else every page would load it at once, whatever tab is open: 1.3 MB.
 dag._js_dist[0]["dynamic"] = True
 
-HEAD_PX = 34
 ROW_PX = 30
 WORDS_PX = 190
 FIGURE_PX = 84
@@ -26,7 +23,8 @@ Row = dict[str, Any]
 THEME = (
     "themeQuartz.withParams({backgroundColor: 'transparent', foregroundColor: 'inherit', fontFamily: 'inherit',"
     " fontSize: 14, borderColor: '#222b35', wrapperBorder: false, headerBackgroundColor: 'transparent',"
-    " headerTextColor: '#8b98a8', headerFontSize: 12.5, headerFontWeight: 400, cellHorizontalPadding: 10,"
+    " headerTextColor: '#8b98a8', headerColumnResizeHandleColor: 'transparent', headerFontSize: 12.5,"
+    " headerFontWeight: 400, cellHorizontalPadding: 10,"
     " rowHoverColor: '#ffffff08', browserColorScheme: 'dark', focusShadow: '0 0 0 2px #7fb8ec'})"
 )
 """The look of the page's other panels (assets/page.css)."""
@@ -36,6 +34,7 @@ THEME = (
 class Column:
     """name: of the cell in a row. title: what it means, where the label does not say it. words: not a figure.
 
+    bar: its cells are bars, as long as `by` says in %.
     press: what the button in each of its cells says, `""` what the cell says; the row's key is what a callback is
     given, see `pressed`. links: whether its cells are made by `links`. least: of its width, in px.
     """
@@ -44,6 +43,7 @@ class Column:
     label: str = ""
     title: str | None = None
     words: bool = False
+    bar: bool = False
     press: str | None = None
     links: bool = False
     least: int | None = None
@@ -74,7 +74,7 @@ def row(key: str, **cells: Cell | str) -> Row:
     return {"key": key} | {name: cell(one) if isinstance(one, str) else dict(one) for name, one in cells.items()}
 
 
-def table(name: str, caption: str, shown: Sequence[Column], empty: str = "") -> Any:
+def table(name: str, shown: Sequence[Column], empty: str = "") -> Any:
     """A table, whose rows (see `row`) are the `rowData` of `NAME-table`. empty: what stands there without a row."""
     grid = dag.AgGrid(
         id=f"{name}-table",
@@ -87,7 +87,6 @@ def table(name: str, caption: str, shown: Sequence[Column], empty: str = "") -> 
         dashGridOptions={
             "theme": {"function": THEME},
             "domLayout": "autoHeight",
-            "headerHeight": HEAD_PX,
             "rowHeight": ROW_PX,
             "localeText": {"noRowsToShow": empty},
             "suppressCellFocus": False,
@@ -99,7 +98,7 @@ def table(name: str, caption: str, shown: Sequence[Column], empty: str = "") -> 
             "animateRows": False,
         },
     )
-    return html.Div(grid, id=name, className="table", role="region", **aria(caption))
+    return html.Div(grid, id=name, className="table")
 
 
 def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
@@ -111,6 +110,8 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
         "minWidth": column.least or (WORDS_PX if column.words else FIGURE_PX),
         "flex": 2 if column.words else 1,
         "resizable": True,
+        "wrapHeaderText": True,
+        "autoHeaderHeight": True,
         "cellDataType": False,
     }
     if column.links:
@@ -118,6 +119,8 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
     if column.press is not None:
         button = {"cellRenderer": "Press", "cellRendererParams": {"words": column.press}, "sortable": False}
         return common | button | ({} if column.press else {"field": column.name})
+    if column.bar:
+        return common | {"field": column.name, "cellRenderer": "Bar", "sortable": False}
     # A glyph beside the colour: words have their own.
     mark = "" if column.words else "(params.value && params.value.over ? '▲ ' : '') + "
     look = {"cellClass": "words", "wrapText": True, "autoHeight": True} if column.words else {}

@@ -1,6 +1,8 @@
 """The listeners for people and programs: the control API and the page."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
@@ -9,6 +11,9 @@ from schemas.checking.addresses import is_loopback
 from schemas.checking.networks import wrong_networks
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Host, Port, Section
+
+PAGE_TABS = ("live", "instruments", "reads", "interference", "visits", "storage")
+"""Names of the page's own tabs, in the order of the page."""
 
 LEAST_PASSWORD = 8
 """Characters of the page's password, which is guessed at no more than once in two seconds."""
@@ -86,10 +91,37 @@ class DashboardConfig(Listener):
     password_env: str | None = Field(default=None, description="Environment variable that holds the page's password.")
     password_file: str | None = Field(default=None, description="File that holds the page's password (first line).")
 
+    tabs: tuple[str, ...] = Field(
+        default=(),
+        description="Python files with tabs of your own ([own-tab.md](own-tab.md)), shown in this order after those of "
+        "the page. The name of a file is the name of its tab in the address.",
+    )
+
+    @field_validator("tabs")
+    @classmethod
+    def _tab_names(cls, tabs: tuple[str, ...]) -> tuple[str, ...]:
+        refuse(wrong_tabs(tabs))
+        return tabs
+
     @model_validator(mode="after")
     def _one_password(self) -> Self:
         refuse(_secret(self, "password", "everybody who reaches it could look on"))
         return self
+
+
+def wrong_tabs(tabs: Sequence[str]) -> Iterator[Problem]:
+    """A problem for each path that cannot be that of a tab's file."""
+    names = [PurePath(tab).stem for tab in tabs]
+    for i, (tab, name) in enumerate(zip(tabs, names, strict=True)):
+        if PurePath(tab).suffix != ".py":
+            yield wrong(f"{tab[:60]!r} is no Python file", "name one that ends in .py", f"[{i}]")
+        elif not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,31}", name):
+            fix = "name it with 1 to 32 letters, digits, `_` and `-`, a letter first"
+            yield wrong(f"a tab cannot have the name {name[:60]!r}", fix, f"[{i}]")
+        elif name in PAGE_TABS:
+            yield wrong(f"the page has a tab {name!r} of its own", "give the file another name", f"[{i}]")
+        elif name in names[:i]:
+            yield wrong(f"another tab has the name {name!r}, too", "give each file its own name", f"[{i}]")
 
 
 def _secret(listener: Listener, what: str, danger: str) -> Iterator[Problem]:

@@ -56,6 +56,13 @@ def test_a_wrong_argument_is_named(arguments: list[str], named: str, capsys: pyt
     assert named in capsys.readouterr().err
 
 
+def test_a_tab_that_cannot_have_its_name_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--port", "0", "--tab", "own/orbit.py", "--tab", "own/live.py"]) == 1
+    assert capsys.readouterr().err == (
+        "triggerlog page: --tab: the page has a tab 'live' of its own; give the file another name\n"
+    )
+
+
 def test_port_0_takes_a_free_one_and_prints_it_and_a_stop_is_quick() -> None:
     command = [sys.executable, "-m", "dashboard", "--port", "0", "--daemon", "http://127.0.0.1:9"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as page:

@@ -138,7 +138,7 @@ def test_a_killed_daemon_is_seen_and_found_again(daemon: Process, page: Page) ->
 
 def give(page: Page, token: str, *, keep: bool = False) -> None:
     """Give the token that the dialog asks for."""
-    dialog = page.locator("dialog.token")
+    dialog = page.get_by_role("dialog")
     dialog.get_by_label("Token of the daemon’s API").fill(token)
     dialog.get_by_role("checkbox").set_checked(keep)
     dialog.get_by_role("button", name="Send").click()
@@ -152,19 +152,18 @@ def test_workloads_and_the_governor_are_ordered_with_the_token(daemon: Process, 
     form.get_by_label("Period, s").fill("0.2")
     start = form.get_by_role("button", name="Start")
     start.click()
+    expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
     expect(form.locator(".outcome")).to_have_text("Not done: no token was given.")
     start.click()
     give(page, "not-the-token")
-    expect(page.locator("dialog.token [role=alert]")).to_contain_text(
-        "The daemon refused it: this is not the API's token"
-    )
+    expect(page.locator("#order-problem")).to_contain_text("The daemon refused it: this is not the API's token")
     give(page, token)
     expect(form.locator(".outcome")).to_have_text("shift was started.", timeout=60_000)
     assert page.evaluate("() => sessionStorage.length + localStorage.length") == 0, "it is kept only if asked to be"
-    row = page.locator("#readers tr[data-key=shift]")
-    expect(row.locator("[data-column=state]")).to_have_text("● running", timeout=60_000)
-    expect(row.locator("[data-column=efficiency]")).to_have_text(re.compile(r"\d %"), timeout=60_000)
+    row = page.locator("#readers [row-id=shift]")
+    expect(row.locator("[col-id=state]")).to_have_text("● running", timeout=60_000)
+    expect(row.locator("[col-id=efficiency]")).to_have_text(re.compile(r"\d %"), timeout=60_000)
     until(lambda: number(page, "#tile-reads .value") > 0, "answers are counted")
     start.click()
     give(page, token, keep=True)
@@ -176,7 +175,7 @@ def test_workloads_and_the_governor_are_ordered_with_the_token(daemon: Process, 
     page.get_by_role("button", name="Turn off").click()
     expect(page.locator("#governor-state")).to_have_text("○ off")
     row.get_by_role("button", name="Stop shift").click()
-    expect(page.locator("#readers .nothing")).to_be_visible(timeout=60_000)
+    expect(page.locator("#readers .ag-overlay", has_text="No reader workload")).to_be_visible(timeout=60_000)
     assert ask(daemon.url + "/api/v1/readers") == {}
 
 
@@ -212,9 +211,9 @@ def test_an_experiment_is_started_stopped_and_kept(daemon: Process, page: Page, 
 
 def test_storage_is_that_of_the_database(daemon: Process, page: Page) -> None:
     page.locator("#tab-storage").click()
-    expect(page.locator("#stored tr[data-key=bpm] [data-column=size]")).to_have_text(re.compile(r"^[\d.]+ [KM]iB$"))
-    expect(page.locator("#partitions td[data-column=what]", has_text="current")).to_have_count(1)
-    expect(page.locator("#partitions td[data-column=what]", has_text="future")).to_have_count(2)
+    expect(page.locator("#stored [row-id=bpm] [col-id=size]")).to_have_text(re.compile(r"^[\d.]+ [KM]iB$"))
+    expect(page.locator("#partitions [col-id=what].ag-cell", has_text="current")).to_have_count(1)
+    expect(page.locator("#partitions [col-id=what].ag-cell", has_text="future")).to_have_count(2)
     expect(page.locator("#durability-note")).to_have_text("● as requested")
     told = ask(daemon.url + "/api/v1/storage")
     assert told["database_is_here"]

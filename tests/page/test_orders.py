@@ -65,9 +65,19 @@ def test_what_is_no_order_of_this_page_is_not_sent_on(
     assert (answer.status_code, words in answer.json()["detail"]) == (status, True), answer.text
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null"])
+def test_another_page_cannot_have_a_browser_call_back(page: httpx.Client, origin: str) -> None:
+    for body in ("application/json", "text/plain"):
+        headers = {"origin": origin, "content-type": body}
+        answer = page.post("/_dash-update-component", content=b"{}", headers=headers)
+        assert answer.status_code == 403
+        assert "a page of another origin" in answer.json()["detail"]
+    own = page.post("/_dash-update-component", content=b"{}", headers={"origin": str(page.base_url).rstrip("/")})
+    assert own.status_code != 403
+
+
 def test_what_is_told_says_why_the_daemon_is_not_heard(page: httpx.Client) -> None:
-    for path in ("/answers/storage", "/answers/interference/x/report"):
-        answer = page.get(path)
-        assert answer.status_code == 502
-        assert "cannot be reached" in answer.text
+    answer = page.get("/answers/interference/x/report")
+    assert answer.status_code == 502
+    assert "cannot be reached" in answer.text
     assert page.get("/answers/interference/a%20b/report").text == "there is no report of a run 'a b'"

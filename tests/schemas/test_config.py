@@ -116,6 +116,23 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "dashboard.port: api.port is 8120 on 127.0.0.1 too; give each its own port",
         ),
         (
+            GROUP + '[dashboard]\ntabs = ["a/orbit.py", "b/orbit.py"]',
+            "dashboard.tabs[1]: another tab has the name 'orbit', too; give each file its own name",
+        ),
+        (
+            GROUP + '[dashboard]\ntabs = ["reads.py"]',
+            "dashboard.tabs[0]: the page has a tab 'reads' of its own; give the file another name",
+        ),
+        (
+            GROUP + '[dashboard]\ntabs = ["orbit.toml"]',
+            "dashboard.tabs[0]: 'orbit.toml' is no Python file; name one that ends in .py",
+        ),
+        (
+            GROUP + '[dashboard]\ntabs = ["orbit.fft.py"]',
+            "dashboard.tabs[0]: a tab cannot have the name 'orbit.fft'; name it with 1 to 32 letters, digits, `_` and "
+            "`-`, a letter first",
+        ),
+        (
             GROUP.replace('"mm"', r'"m\u001bm"'),
             r"groups[0].channels[0].unit: 'm\x1bm' cannot be used here; use at most 32 letters, digits and signs, "
             "all in one line",

@@ -20,15 +20,15 @@ from daemon.core.configuration.database import (
     look_at_database,
     look_at_readers,
 )
-from daemon.core.outcome import CommandFailed, examples
+from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.core.outside import SystemDisk
 from daemon.pipeline.recovery import refuse_unknown_groups
 from daemon.sources.kinds import tls_contexts
-from daemon.tools.commands.dashboard import page_password
+from daemon.tools.commands.dashboard import page_password, tab_files
 from daemon.tools.options import File
 from daemon.workloads.visits.forecast import visits_problems, visits_words
 from schemas.checking.addresses import in_url
-from schemas.checking.problems import without_passwords
+from schemas.checking.problems import without_passwords, wrong
 from schemas.config import ConfigError, Problem
 from schemas.config.workloads import described
 
@@ -46,6 +46,7 @@ def check_config(
     try:
         loaded = load_config(file)
         _check_listeners(loaded)
+        _check_tabs(loaded)
         _check_state(loaded)
         look = Look() if offline else asyncio.run(_look(loaded))
     except ConfigError as error:
@@ -76,6 +77,20 @@ def _check_listeners(loaded: LoadedConfig) -> None:
     configured_token(loaded)
     identity_of(loaded, loaded.config.api, "api")
     tls_contexts(loaded)
+
+
+def _check_tabs(loaded: LoadedConfig) -> None:
+    problems = []
+    for i, path in enumerate(tab_files(loaded)):
+        try:
+            path.open("rb").close()
+        except PermissionError:
+            continue  # the page may run as another user
+        except OSError as error:
+            problem = f"{path} cannot be read ({reason_of(error)})"
+            problems.append(wrong(problem, "give the path of a Python file with a tab", f"dashboard.tabs[{i}]"))
+    if problems:
+        raise ConfigError(problems)
 
 
 def page_problems(loaded: LoadedConfig) -> Iterator[Problem]:
@@ -124,7 +139,8 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
     kept = f"token in {loaded.state_dir / FILE}, made at the start"
     own = config.api.token_env is not None or config.api.token_file is not None
     yield "API", f"{config.api.scheme}://{in_url(config.api.host)}:{config.api.port}; {'own token' if own else kept}"
-    yield "page", f"{config.dashboard.scheme}://{in_url(config.dashboard.host)}:{config.dashboard.port}"
+    tabs = f"; tabs {', '.join(path.name for path in tab_files(loaded))}" if config.dashboard.tabs else ""
+    yield "page", f"{config.dashboard.scheme}://{in_url(config.dashboard.host)}:{config.dashboard.port}{tabs}"
 
 
 def _found(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:

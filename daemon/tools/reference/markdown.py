@@ -138,6 +138,7 @@ tls_key = "/etc/triggerlog/node.key"
 host = "0.0.0.0"
 port = 8121
 password_file = "/etc/triggerlog/page-password"
+tabs = ["orbit_fft.py"]
 tls_certificate = "/etc/triggerlog/node.crt"
 tls_key = "/etc/triggerlog/node.key"
 """,

@@ -152,9 +152,10 @@ def _result() -> Any:
 
 def _table(name: str, title: str, shown: list[Column], empty_words: str = "") -> Any:
     return html.Section(
-        [panel_head(title, f"{name}-note"), table(name, title, shown, empty_words)],
+        [panel_head(title, f"{name}-note"), table(name, shown, empty_words)],
         id=f"{name}-section",
         className="panel",
+        **aria(title),
     )
 
 
@@ -162,7 +163,8 @@ def _past() -> Any:
     return html.Section(
         [
             panel_head("Past experiments", "experiments-note"),
-            table("experiments-past", "Past experiments", PAST, "None yet."),
+            table("experiments-past", PAST, "None yet."),
         ],
         className="panel",
+        **aria("Past experiments"),
     )

@@ -29,7 +29,7 @@ WORKLOADS = [
         ("failed", "Failed", "questions without an answer"),
         ("since", "Since"),
     ),
-    Column(name="stop", press="Stop"),
+    Column(name="stop", label="Action", press="Stop"),
 ]
 NAME = Field(name="name", label="Name", value="operators")
 CEILINGS = fields(("commit_p99_ms", "Commit p99 at most, ms"), ("backlog_triggers", "Backlog at most, triggers"))
@@ -49,7 +49,7 @@ def _workloads() -> Any:
     return html.Section(
         [
             panel_head("Reader workloads", "readers-note"),
-            table("readers", "Reader workloads", WORKLOADS, "No reader workload is running."),
+            table("readers", WORKLOADS, "No reader workload is running."),
             outcome("readers-outcome"),
         ],
         className="panel",

@@ -1,7 +1,8 @@
 """The tab Storage: where the readings lie, and how much room there is."""
 
-from dashboard.feed.relay import relay_routes
+from dashboard.tabs.storage.callbacks import callbacks
 from dashboard.tabs.storage.layout import panel
 from dashboard.tabs.tab import Tab
+from dashboard.tabs.tables import GRID
 
-TAB = Tab(key="storage", title="Storage", layout=panel, routes=lambda _, api: relay_routes(api))
+TAB = Tab(key="storage", title="Storage", layout=panel, needs=GRID, callbacks=callbacks)

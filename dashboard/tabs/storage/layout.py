@@ -1,43 +1,106 @@
-"""The tab Storage: sizes, room left, and what an outage or a crash would mean.
-
-The script in assets fills it from the sections of the status, and from `GET /answers/storage` while it is seen.
-"""
+"""The layout of the tab Storage: sizes, room left, and what an outage or a crash would mean."""
 
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 
-from dashboard.tabs.parts import aria
+from dashboard.tabs.parts import aria, panel_head, tick
+from dashboard.tabs.tables import Column, columns, table
+
+OUTAGE = columns(
+    ("group", "Group"),
+    ("waiting", "Triggers waiting"),
+    ("readings", "Readings waiting"),
+    ("room", "Room for", "how long there is room for new readings if the database accepts nothing"),
+    ("drained", "Drained in", "until the backlog is gone, at the current rates"),
+    ("risk", "At risk", "committed so recently that a crash of the server now could lose them"),
+)
+STORED = columns(
+    ("group", "Group"),
+    ("readings", "Readings", "the server's estimate, or this logger's count where that is higher"),
+    ("rows", "Rows", "the server's estimate where counting is expensive"),
+    ("size", "Size", "with indexes and ledger"),
+    ("each", "Per reading"),
+    ("rate", "Per day, current rate"),
+    ("measured", "Per day, measured"),
+    ("over", "Measured over"),
+    ("partitions", "Partitions"),
+)
+PARTITIONS = [
+    Column(name="name", label="Partition"),
+    *columns(("from", "From, UTC"), ("until", "Until"), ("rows", "Rows"), ("size", "Size")),
+    Column(name="share", label="Share", bar=True),
+    Column(name="what", label="When"),
+]
+JOURNALS = columns(
+    ("group", "Group"),
+    ("size", "In use"),
+    ("room", "Room left"),
+    ("limit", "Limit"),
+    ("files", "Files left", "segments that still have room"),
+    ("full", "Full in", "if the database accepted nothing from now on"),
+    ("problem", "State"),
+)
+ACCOUNT = columns(
+    ("group", "Group"),
+    ("received", "Received"),
+    ("recovered", "+ recovered", "found in the journal at the start: left by an earlier daemon"),
+    ("committed", "= committed"),
+    ("duplicate", "+ duplicate"),
+    ("refused", "+ refused"),
+    ("aside", "+ aside", "for no trigger that is known; kept in the dead letters"),
+    ("dead", "+ dead", "rejected by the database for good; stored as dead letters"),
+    ("waiting", "+ waiting"),
+    ("assembling", "+ assembling"),
+    ("unaccounted", "Unaccounted"),
+    ("late", "Late"),
+    ("letters", "Dead letters", "readings that are there now, whenever they came"),
+    ("complete", "Complete triggers"),
+    ("incomplete", "Incomplete"),
+    ("skipped", "Skipped", "trigger numbers between those of a run that no trigger was closed for"),
+    ("lost", "Lost", "proven lost: never received, by the numbers of senders, or no longer in the database"),
+)
+NO_JOURNAL = "There is no journal: what waits for the database is in memory only."
 
 
 def panel() -> list[Any]:
     """The state of an outage, sizes, partitions, journals, durability and the account of every reading."""
     return [
+        tick("storage-tick", every_ms=1000),
+        dcc.Store(id="durability-shown"),
         html.Div(
-            className="stack",
-            children=[
+            [
                 html.P("", id="storage-problem", className="outcome", role="status", hidden=True),
                 html.Div(
+                    [_section("Outage", table("outage", OUTAGE)), _section("Durability", _durability())],
                     className="columns",
-                    children=[
-                        _section("Outage", "outage", note="outage-note"),
-                        _section("Durability", "durability", note="durability-note"),
-                    ],
                 ),
-                _section("Stored", "stored", note="stored-note"),
+                _section("Stored", table("stored", STORED)),
                 html.Div(
-                    className="columns",
-                    children=[
-                        _section("Partitions", "partitions", note="partitions-note"),
-                        _section("Journal", "journals", note="journals-note"),
+                    [
+                        _section(
+                            "Partitions",
+                            table("partitions", PARTITIONS, "The server has none for this group."),
+                        ),
+                        _section("Journal", table("journals", JOURNALS, NO_JOURNAL), name="journals"),
                     ],
+                    className="columns",
                 ),
-                _section("Where every reading went since the daemon started", "account", note="account-note"),
+                _section(
+                    "Where every reading went since the daemon started",
+                    table("account", ACCOUNT),
+                    name="account",
+                ),
             ],
-        )
+            className="stack",
+        ),
     ]
 
 
-def _section(title: str, name: str, *, note: str) -> Any:
-    head = html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
-    return html.Section([head, html.Div(id=name)], className="panel", **aria(title))
+def _section(title: str, shown: Any, *, name: str | None = None) -> Any:
+    note = f"{name or title.lower()}-note"
+    return html.Section([panel_head(title, note), shown], className="panel", **aria(title))
+
+
+def _durability() -> Any:
+    return html.Dl(id="durability", className="pairs")

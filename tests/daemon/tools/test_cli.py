@@ -103,6 +103,18 @@ def test_check_config_warns_of_a_password_in_the_file(tmp_path: Path) -> None:
     assert "s3cret" not in done.stdout + done.stderr
 
 
+def test_check_config_sees_that_the_files_of_tabs_are_there(tmp_path: Path) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_text(LEAST + '[dashboard]\ntabs = ["orbit.py", "sums.py"]\n')
+    (tmp_path / "orbit.py").touch()
+    assert failure(here("check-config", str(file), "--offline")).splitlines() == [
+        f"dashboard.tabs[1]: {tmp_path / 'sums.py'} cannot be read (no such file or directory); give the path of a "
+        "Python file with a tab"
+    ]
+    (tmp_path / "sums.py").touch()
+    assert "; tabs orbit.py, sums.py\n" in here("check-config", str(file), "--offline").stdout
+
+
 def test_run_refuses_a_wrong_configuration_in_a_line(tmp_path: Path) -> None:
     assert "none.toml: cannot be read (no such file or directory)" in failure(here("run", str(tmp_path / "none.toml")))
 

@@ -1,7 +1,6 @@
 """The frame of the page and its application go by the list of tabs."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from dash import html
@@ -10,31 +9,37 @@ from fastapi.routing import APIRoute
 from dashboard import tabs
 from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
+from dashboard.own_tabs.loading import ids_of
 from dashboard.tabs import TABS, page
 from dashboard.tabs.tab import Tab
+from schemas.config.listeners import PAGE_TABS
 
 PACKAGES = {path.parent.name for path in Path(tabs.__file__).parent.glob("*/__init__.py")}
-
-
-def ids(layout: Any) -> list[str]:
-    return [str(part.id) for part in layout._traverse() if getattr(part, "id", None)]
 
 
 def test_every_package_of_a_tab_is_in_the_list_and_its_key_is_its_name() -> None:
     assert [tab.key for tab in TABS] == list(dict.fromkeys(tab.key for tab in TABS))
     assert {tab.key for tab in TABS} == PACKAGES
+    assert tuple(tab.key for tab in TABS) == PAGE_TABS
 
 
 def test_the_frame_has_a_button_and_a_panel_for_each_tab() -> None:
-    found = ids(page.page("build"))
+    found = ids_of(page.page("build", TABS))
     assert [name for name in found if name.startswith("tab-")] == [f"tab-{tab.key}" for tab in TABS]
     assert [name for name in found if name.startswith("panel-")] == [f"panel-{tab.key}" for tab in TABS]
 
 
-def test_a_tab_that_is_added_to_the_list_is_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tab_that_is_added_to_the_list_is_on_the_page() -> None:
     added = Tab(key="tiers", title="Tiers", layout=lambda: [html.P(id="tiers-note")], overlay=lambda: html.P(id="top"))
-    monkeypatch.setattr(page, "TABS", (*TABS, added))
-    assert {"tab-tiers", "panel-tiers", "fill-tiers", "open-tiers", "top"} <= set(ids(page.page("build")))
+    found = set(ids_of(page.page("build", (*TABS, added))))
+    assert {"tab-tiers", "panel-tiers", "fill-tiers", "open-tiers", "top"} <= found
+
+
+@pytest.mark.parametrize(("further", "keys"), [(0, "1 … 6"), (3, "1 … 9"), (4, "1 … 9")])
+def test_the_list_of_keys_has_as_many_digits_as_there_are(further: int, keys: str) -> None:
+    added = [Tab(key=f"own{n}", title="Own", layout=list) for n in range(further)]
+    shown = page.page("build", (*TABS, *added))
+    assert keys in [part.children for part in shown._traverse() if isinstance(part, html.Kbd)]
 
 
 async def test_what_a_tab_asks_the_page_for_has_an_address_of_its_own() -> None:

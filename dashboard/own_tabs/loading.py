@@ -1,0 +1,111 @@
+"""Loads the files of `[dashboard] tabs`, each into a tab of the page: one that is faulty into a tab that says so."""
+
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from dash import Dash, Input, Output, html
+
+from dashboard.feed.client import DaemonApi
+from dashboard.feed.hub import Hub
+from dashboard.own_tabs.callbacks import Callback, Callbacks, Properties, refuse_synchronous, register
+from dashboard.own_tabs.faults import Faults, OwnTabError
+from dashboard.own_tabs.names import Names
+from dashboard.own_tabs.own_tab import OwnTab
+from dashboard.own_tabs.questions import Questions
+from dashboard.tabs.tab import Tab
+
+
+def load_tabs(paths: Iterable[Path], taken: Iterable[str]) -> list[Tab]:
+    """A tab a file, in their order; what is wrong with a file is shown in its tab, and logged.
+
+    taken: ids of the page's elements, which a file can neither have for its own nor change.
+    """
+    names = Names(taken)
+    return [_Panel(path, names).tab() for path in paths]
+
+
+def ids_of(layout: Any) -> list[str]:
+    """The ids in a component and below it."""
+    return [str(part.id) for part in (layout, *layout._traverse()) if getattr(part, "id", None)]
+
+
+class _Panel:
+    """The panel of a tab's file: an element a callback for what went wrong with it, and what the file lays out."""
+
+    def __init__(self, path: Path, names: Names) -> None:
+        self._key = path.stem
+        self._names = names
+        self._faults = Faults(path)
+        self._fault: Any = None
+        self._slots = 0
+        self._own: OwnTab | None = None
+        try:
+            self._own = _loaded(path)
+        except (Exception, SystemExit) as problem:  # a file that calls sys.exit must not end the page
+            self._fault = self._faults.shown(problem)
+
+    def tab(self) -> Tab:
+        """The tab of the page."""
+        title = (self._own and self._own.title) or self._key
+        return Tab(key=self._key, title=title, layout=self._frame, callbacks=self._register)
+
+    def _frame(self) -> list[Any]:
+        if self._fault is not None:
+            return [html.Div(self._fault, className="own-fault")]
+        slots = [html.Div(id=self._slot(n), className="own-fault", role="alert") for n in range(self._slots)]
+        again = html.Button("Try again", id=f"own-again-{self._key}", hidden=True)
+        return [*slots, again, html.Div(id=f"own-{self._key}", className="own-tab")]
+
+    def _slot(self, number: int) -> str:
+        return f"own-fault-{self._key}-{number}"
+
+    def _register(self, app: Dash, hub: Hub, api: DaemonApi) -> None:
+        if self._own is None:
+            return
+        ask, given = Questions(hub, api), Callbacks()
+        try:
+            if self._own.callbacks is not None:
+                self._own.callbacks(given, ask)
+            self._names.claim_outputs(given.given, self._key)
+        except (Exception, SystemExit) as problem:
+            self._fault = self._faults.shown(problem)
+            return
+        again, place = f"own-again-{self._key}", f"own-{self._key}"
+        failed: Properties = {again: {"hidden": False}, place: {"children": None}}
+        for callback in [self._opening(self._own, ask), *given.given]:
+            register(app, callback, self._faults, self._slot(self._slots), failed if self._slots == 0 else {})
+            self._slots += 1
+
+    def _opening(self, own: OwnTab, ask: Questions) -> Callback:
+        """What lays out the tab is a callback, too: it fails as one does, and can be tried again."""
+
+        async def lay_out(_: int | None) -> tuple[list[Any], bool]:
+            parts = list(await own.layout(ask))
+            self._names.claim(ids_of(html.Div(parts)), self._key)
+            return parts, True
+
+        place, again = f"own-{self._key}", f"own-again-{self._key}"
+        to = (Output(place, "children"), Output(again, "hidden"), Input(again, "n_clicks"))
+        return Callback(dependencies=to, options={}, function=lay_out, name="layout")
+
+
+def _loaded(path: Path) -> OwnTab:
+    """What the file's `tab()` gives. Raises whatever the file does, and OwnTabError."""
+    name = f"own_tab_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise OwnTabError("it is no Python file; name one that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses and pickle look for what is defined in it
+    spec.loader.exec_module(module)
+    make = getattr(module, "tab", None)
+    if not callable(make):
+        raise OwnTabError("it has no function `tab()`; write one that returns an OwnTab")
+    own = make()
+    if not isinstance(own, OwnTab):
+        raise OwnTabError(f"tab() returns {type(own).__name__}; return an OwnTab")
+    refuse_synchronous(own.layout)
+    return own

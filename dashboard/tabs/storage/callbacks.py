@@ -1,0 +1,95 @@
+"""What the tab Storage draws each second, of the status and of what the daemon is asked."""
+
+from typing import Any
+
+from dash import Dash, Input, Output, State, html, no_update, set_props
+
+from dashboard.feed.cache import TtlCache
+from dashboard.feed.client import DaemonApi, DaemonUnavailable
+from dashboard.feed.hub import Hub
+from dashboard.feed.relay import NotThere, answer_of
+from dashboard.tabs.parts import data
+from dashboard.tabs.storage.rows import (
+    Pair,
+    account_note,
+    account_rows,
+    durability_note,
+    durability_pairs,
+    journal_rows,
+    outage_note,
+    outage_rows,
+    partition_rows,
+    partitions_note,
+    stored_note,
+    stored_rows,
+)
+from schemas.api.status import Status
+from schemas.api.storage import Storage
+
+STORAGE_S = 4.0
+"""An answer younger than this is shown again: the daemon is asked once, however many look."""
+
+
+def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
+    """Register them."""
+    answers = TtlCache[Storage]()
+
+    @app.callback(
+        Output("outage-table", "rowData"),
+        Output("outage-note", "children"),
+        Output("durability", "children"),
+        Output("durability-note", "children"),
+        Output("durability-shown", "data"),
+        Output("account-table", "rowData"),
+        Output("account-note", "children"),
+        Input("storage-tick", "data"),
+        State("durability-shown", "data"),
+    )
+    async def draw(tick: dict[str, Any] | None, shown: list[list[Any]] | None) -> Any:
+        status = hub.status
+        if status is None or tick is None:
+            return (no_update,) * 7
+        pairs = durability_pairs(status)
+        is_new = shown is None or pairs != [tuple(pair) for pair in shown]
+        return (
+            outage_rows(status),
+            outage_note(status.store, is_dead=tick["dead"]),
+            _listed(pairs) if is_new else no_update,
+            durability_note(status.store),
+            pairs if is_new else no_update,
+            account_rows(status),
+            account_note(status),
+        )
+
+    @app.callback(
+        Output("storage-problem", "children"),
+        Output("storage-problem", "hidden"),
+        Input("storage-tick", "data"),
+    )
+    async def ask(tick: dict[str, Any] | None) -> Any:
+        status = hub.status
+        if status is None or tick is None:
+            return no_update, no_update
+        try:
+            storage = await answers.get("storage", STORAGE_S, lambda: answer_of(api, Storage, "/storage"))
+        except (DaemonUnavailable, NotThere) as problem:
+            return f"Sizes are unknown: {problem}.", False
+        _draw_sizes(storage, status, tick["view"]["group"])
+        return "", True
+
+
+def _draw_sizes(storage: Storage, status: Status, group: str) -> None:
+    journals = journal_rows(storage, status)
+    set_props("stored-table", {"rowData": stored_rows(storage)})
+    set_props("stored-note", {"children": stored_note(storage, status)})
+    set_props("partitions-table", {"rowData": partition_rows(storage, group)})
+    set_props("partitions-note", {"children": partitions_note(storage, group)})
+    set_props("journals-table", {"rowData": journals})
+    set_props("journals-note", {"children": "where closed triggers wait for the database" if journals else ""})
+
+
+def _listed(pairs: list[Pair]) -> list[Any]:
+    found: list[Any] = []
+    for name, value, is_over in pairs:
+        found += [html.Dt(name), html.Dd(value, **(data(level="over") if is_over else {}))]
+    return found

@@ -1,0 +1,230 @@
+"""What the tab Storage says of a status, and of what the daemon answers about its database."""
+
+from datetime import UTC, datetime
+
+from dashboard.tabs.tables import Cell, Row, cell, row
+from dashboard.words import NONE, about, coarse, count, lasted, number, reasons, size
+from schemas.api.status import GroupStatus, Status, StoreStatus
+from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
+
+MOST_SHOWN = 200
+"""Partitions in the table."""
+
+NO_END = 9e18
+"""The ends of int64 stand for no end at all."""
+
+DAY_NS = 86_400_000_000_000
+
+Pair = tuple[str, str, bool]
+"""Name, value, and whether it stands out."""
+
+
+def outage_rows(status: Status) -> list[Row]:
+    """What waits in each group, and how long there is room for more."""
+    return [_outage(name, group, status.store) for name, group in status.groups.items()]
+
+
+def outage_note(store: StoreStatus, *, is_dead: bool) -> str:
+    """Whether the database answers."""
+    if is_dead:
+        return "○ unknown: the daemon does not answer"
+    return "● the database answers" if store.available else f"■ the database is away: {store.problem}"
+
+
+def _outage(name: str, group: GroupStatus, store: StoreStatus) -> Row:
+    readings = group.readings
+    room = cell("full: senders are held back", 0, over=True) if group.backpressure else _estimated(group.full_in_s)
+    return row(
+        name,
+        group=name,
+        waiting=_count(group.triggers.waiting),
+        readings=_count(readings.waiting),
+        room=room,
+        drained=_drained(group, store),
+        risk=_count(readings.at_risk, over=group.at_risk_ms is None and readings.at_risk > 0),
+    )
+
+
+def _drained(group: GroupStatus, store: StoreStatus) -> Cell:
+    if group.drained_in_s == 0:
+        return cell("at once" if group.readings.waiting else "nothing waits", 0)
+    if group.drained_in_s is None:
+        return cell("falling behind" if store.available else "when it is back", over=True)
+    return _estimated(group.drained_in_s)
+
+
+def durability_pairs(status: Status) -> list[Pair]:
+    """What is in force, what a crash of the server can lose of each group, and from which settings that follows."""
+    store = status.store
+    pairs: list[Pair] = [("In force", store.durability, False)]
+    for name, group in status.groups.items():
+        risk = "loses nothing that was acknowledged" if group.at_risk_ms == 0 else f"can lose {_loss(group.at_risk_ms)}"
+        words = f"{group.durability.value} requested; a crash of the server {risk}"
+        pairs.append((name, words, group.at_risk_ms is None))
+    pairs += [(f"{asked.value} is not kept", str(found), True) for asked, found in store.shortfall.items()]
+    pairs += [(name, value, False) for name, value in store.settings.items()]
+    return [*pairs, ("Database", store.target, False)]
+
+
+def durability_note(store: StoreStatus) -> str:
+    """Whether it is as requested."""
+    return "▲ less than requested" if store.shortfall else "● as requested"
+
+
+def _loss(at_risk_ms: float | None) -> str:
+    return "all of it" if at_risk_ms is None else f"the last {number(at_risk_ms)} ms"
+
+
+def stored_rows(storage: Storage) -> list[Row]:
+    """Sizes and growth of each group."""
+    return [_stored(name, group) for name, group in storage.groups.items()]
+
+
+def _stored(name: str, group: GroupStorage) -> Row:
+    each, over_s = group.bytes_a_reading, group.measured_over_s
+    return row(
+        name,
+        group=name,
+        readings=_count(group.readings),
+        rows=_count(group.rows),
+        size=_size(group.size_bytes),
+        each=cell(NONE, -1) if each is None else cell(f"{number(each)} B", each),
+        rate=_size(group.growth_bytes_a_day),
+        measured=_size(group.measured_bytes_a_day),
+        over=cell("in a minute" if over_s < 60 else lasted(over_s), over_s),
+        partitions=_count(len(group.partitions)),
+    )
+
+
+def stored_note(storage: Storage, status: Status) -> str:
+    """How old the sizes are, and what the disk has left."""
+    return f"sizes: {_age(storage.sizes_age_s)} · {_disk(storage, status)}"
+
+
+def _disk(storage: Storage, status: Status) -> str:
+    disk = status.disk
+    if disk is None:
+        return "the state folder’s disk is unknown"
+    free, total = (number(each / 2**30) for each in (disk.free_bytes, disk.total_bytes))
+    words = f"disk of the state folder: {free} of {total} GiB free"
+    if not storage.database_is_here:
+        return f"{words}; the database is elsewhere, check its disk there"
+    return words if storage.full_in_days is None else f"{words}, full in {about(storage.full_in_days * 86400)}"
+
+
+def partition_rows(storage: Storage, group: str) -> list[Row]:
+    """The newest partitions of a group, the newest first; share: of the largest one's size, in %."""
+    every = _partitions(storage, group)
+    most = max([one.size_bytes for one in every], default=0) or 1
+    return [_partition(one, storage.time_ns, 100 * one.size_bytes / most) for one in reversed(every[-MOST_SHOWN:])]
+
+
+def _partition(one: PartitionStorage, now_ns: int, share: float) -> Row:
+    is_rest = one.end_ns - one.start_ns > NO_END
+    what = "future" if one.start_ns > now_ns else "current" if one.end_ns > now_ns else ""
+    return row(
+        one.name,
+        name=one.name,
+        **{"from": cell(_moment(one.start_ns), one.start_ns)},
+        until=cell(_moment(one.end_ns), one.end_ns),
+        rows=_count(one.rows),
+        size=_size(one.size_bytes),
+        share=cell("", share),
+        what="all other times" if is_rest else what,
+    )
+
+
+def partitions_note(storage: Storage, group: str) -> str:
+    """Of which group, how many, and how old that is."""
+    amount = len(_partitions(storage, group))
+    shown = f"the newest {MOST_SHOWN} of {count(amount)}" if amount > MOST_SHOWN else count(amount)
+    problem = storage.partitions_problem
+    age = f"▲ out of date: {problem}" if problem else f"checked {_age(storage.partitions_age_s)}"
+    return " · ".join([group, shown, age])
+
+
+def _partitions(storage: Storage, group: str) -> list[PartitionStorage]:
+    return storage.groups[group].partitions if group in storage.groups else []
+
+
+def journal_rows(storage: Storage, status: Status) -> list[Row]:
+    """How much room each journal has."""
+    found = [(name, group.journal) for name, group in storage.groups.items()]
+    return [_journal(name, journal, status.groups.get(name)) for name, journal in found if journal is not None]
+
+
+def _journal(name: str, journal: JournalStorage, group: GroupStatus | None) -> Row:
+    return row(
+        name,
+        group=name,
+        size=_size(journal.size_bytes),
+        room=_size(journal.room_bytes),
+        limit=_size(journal.limit_bytes),
+        files=_count(journal.room_bytes // journal.segment_bytes),
+        full=_estimated(None if group is None else group.full_in_s),
+        problem=cell(journal.problem or "in use", over=journal.problem is not None),
+    )
+
+
+def account_rows(status: Status) -> list[Row]:
+    """Where every reading of each group went."""
+    return [_account(name, group) for name, group in status.groups.items()]
+
+
+def _account(name: str, group: GroupStatus) -> Row:
+    readings, triggers = group.readings, group.triggers
+    plain = {
+        "received": readings.received,
+        "recovered": readings.recovered,
+        "committed": readings.committed,
+        "duplicate": readings.duplicate,
+        "waiting": readings.waiting,
+        "assembling": readings.assembling,
+        "late": readings.late,
+        "complete": triggers.complete,
+        "incomplete": triggers.incomplete,
+        "skipped": triggers.skipped,
+    }
+    alarming = {
+        "refused": sum(readings.refused.values()),
+        "aside": sum(readings.aside.values()),
+        "dead": readings.dead,
+        "unaccounted": readings.unaccounted,
+        "letters": group.dead_letters.readings,
+        "lost": sum(readings.lost.values()),
+    }
+    cells = {one: _count(value) for one, value in plain.items()}
+    return row(name, group=name, **cells, **{one: _count(value, over=value != 0) for one, value in alarming.items()})
+
+
+def account_note(status: Status) -> str:
+    """Why readings were refused, set aside or lost."""
+    found = []
+    for name, group in status.groups.items():
+        readings = group.readings
+        why = {"refused": readings.refused, "aside": readings.aside, "lost": readings.lost}
+        found += [f"{what}: {name}: {reasons(counts)}" for what, counts in why.items() if any(counts.values())]
+    return " · ".join(found)
+
+
+def _count(value: int, *, over: bool = False) -> Cell:
+    return cell(count(value), value, over=over)
+
+
+def _size(value: float | None) -> Cell:
+    return cell(size(value), -1 if value is None else value)
+
+
+def _estimated(seconds: float | None) -> Cell:
+    return cell(NONE, -1) if seconds is None else cell(about(coarse(seconds)), seconds)
+
+
+def _age(seconds: float | None) -> str:
+    return "not known yet" if seconds is None else f"{lasted(seconds)} ago"
+
+
+def _moment(time_ns: int) -> str:
+    if abs(time_ns) > NO_END:
+        return NONE
+    form = "%Y-%m-%d %H:%M" if time_ns % DAY_NS else "%Y-%m-%d"
+    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime(form)

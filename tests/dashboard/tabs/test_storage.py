@@ -1,0 +1,114 @@
+"""What the tab Storage says of a status and of the daemon's answer."""
+
+import time
+from typing import Any
+
+import pytest
+
+from dashboard.tabs.storage import layout
+from dashboard.tabs.storage.rows import (
+    MOST_SHOWN,
+    account_note,
+    account_rows,
+    durability_pairs,
+    journal_rows,
+    outage_note,
+    outage_rows,
+    partition_rows,
+    partitions_note,
+    stored_note,
+    stored_rows,
+)
+from schemas.api.status import Status
+from tests.page.served import snapshot, storage
+
+NOW_NS = time.time_ns()
+STORAGE = storage(NOW_NS)
+
+
+def status(**changes: Any) -> Status:
+    return snapshot(1, NOW_NS, **changes)
+
+
+def text(row: dict[str, Any], column: str) -> str:
+    return str(row[column]["text"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        (outage_rows(status()), layout.OUTAGE),
+        (stored_rows(STORAGE), layout.STORED),
+        (partition_rows(STORAGE, "bpm"), layout.PARTITIONS),
+        (journal_rows(STORAGE, status()), layout.JOURNALS),
+        (account_rows(status()), layout.ACCOUNT),
+    ],
+    ids=["outage", "stored", "partitions", "journals", "account"],
+)
+def test_a_row_has_a_cell_for_each_column_and_no_other(rows: list[dict[str, Any]], columns: Any) -> None:
+    assert [{"key", *(column.name for column in columns)}] * len(rows) == [set(row) for row in rows]
+    assert rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "room", "drained"),
+    [
+        ({"drained_in_s": 0.0, "waiting": 0, "wave": False}, "2 h", "nothing waits"),
+        ({"drained_in_s": 0.0}, "2 h", "at once"),
+        ({"drained_in_s": 31.0, "full_in_s": None}, "–", "31 s"),
+        ({"drained_in_s": None}, "2 h", "falling behind"),
+        ({"drained_in_s": None, "available": False, "problem": "no route"}, "2 h", "when it is back"),
+        ({"backpressure": True, "drained_in_s": 31.0}, "full: senders are held back", "31 s"),
+    ],
+)
+def test_an_outage_is_told_by_how_long_there_is_room(changes: dict[str, Any], room: str, drained: str) -> None:
+    (row,) = outage_rows(status(**changes))
+    assert (text(row, "room"), text(row, "drained")) == (room, drained)
+
+
+def test_a_database_that_is_away_is_said_and_one_of_which_nobody_knows_as_well() -> None:
+    away = status(available=False, problem="connection refused").store
+    assert outage_note(away, is_dead=False) == "■ the database is away: connection refused"
+    assert outage_note(away, is_dead=True) == "○ unknown: the daemon does not answer"
+
+
+def test_what_a_crash_can_lose_stands_out_where_it_is_without_limit() -> None:
+    pairs = {name: (value, over) for name, value, over in durability_pairs(status(at_risk_ms=None, at_risk=9))}
+    assert pairs["bpm"] == ("sync requested; a crash of the server can lose all of it", True)
+    limited = durability_pairs(status(at_risk_ms=600.0))
+    assert ("bpm", "sync requested; a crash of the server can lose the last 600 ms", False) in limited
+
+
+def test_partitions_are_listed_from_the_newest_and_the_largest_one_is_the_measure() -> None:
+    rows = partition_rows(STORAGE, "bpm")
+    assert [text(row, "what") for row in rows] == ["future", "current", ""]
+    assert max(row["share"]["by"] for row in rows) == 100
+    assert partitions_note(STORAGE, "bpm").startswith("bpm · 3 · checked")
+    one = STORAGE.groups["bpm"].partitions[0]
+    many = [one.model_copy(update={"name": f"p{number}"}) for number in range(MOST_SHOWN + 50)]
+    group = STORAGE.groups["bpm"].model_copy(update={"partitions": many})
+    large = STORAGE.model_copy(update={"groups": {"bpm": group}, "partitions_problem": "refused"})
+    assert len(partition_rows(large, "bpm")) == MOST_SHOWN
+    assert partitions_note(large, "bpm") == "bpm · the newest 200 of 250 · ▲ out of date: refused"
+    assert partition_rows(large, "gone") == []
+
+
+def test_a_partition_for_all_other_times_has_no_ends() -> None:
+    one = STORAGE.groups["bpm"].partitions[0].model_copy(update={"start_ns": -(2**63), "end_ns": 2**63 - 1})
+    group = STORAGE.groups["bpm"].model_copy(update={"partitions": [one]})
+    (row,) = partition_rows(STORAGE.model_copy(update={"groups": {"bpm": group}}), "bpm")
+    assert [text(row, name) for name in ("from", "until", "what")] == ["–", "–", "all other times"]
+
+
+def test_the_disk_is_told_where_the_database_lies_on_it() -> None:
+    assert "full in 2 d" in stored_note(STORAGE, status())
+    elsewhere = STORAGE.model_copy(update={"database_is_here": False})
+    assert stored_note(elsewhere, status()).endswith("; the database is elsewhere, check its disk there")
+
+
+def test_the_account_says_why_readings_are_missing_from_the_database() -> None:
+    now = status(refused={"unknown_instrument": 7}, aside={"ahead": 5}, lost={"sender": 9}, skipped=1244)
+    (row,) = account_rows(now)
+    assert [text(row, name) for name in ("refused", "aside", "lost", "skipped")] == ["7", "5", "9", "1,244"]
+    assert {name for name, one in row.items() if name != "key" and one["over"]} >= {"refused", "aside", "lost"}
+    assert account_note(now) == "refused: bpm: unknown instrument 7 · aside: bpm: ahead 5 · lost: bpm: sender 9"
