@@ -13,8 +13,6 @@ ORDERS: dict[str, tuple[str, str]] = {
     "readers/start": ("POST", "/readers"),
     "readers/stop": ("DELETE", "/readers/{name}"),
     "governor": ("POST", "/governor"),
-    "interference/start": ("POST", "/interference"),
-    "interference/stop": ("DELETE", "/interference"),
     "visits/start": ("POST", "/visits"),
     "visits/stop": ("DELETE", "/visits"),
 }

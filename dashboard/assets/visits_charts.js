@@ -156,7 +156,7 @@
    */
   function logarithmic({ columns }, highest) {
     const low = Math.min(...SERIES.flatMap(([name]) => columns[name]).filter((value) => value > 0), highest);
-    return { ...T.logAxis(low, highest, 10 ** 2.5), range: [Math.log10(low) - 0.1, Math.log10(highest) + 0.1] };
+    return { ...logAxis(low, highest, 10 ** 2.5), range: [Math.log10(low) - 0.1, Math.log10(highest) + 0.1] };
   }
 
   // --- by bin ----------------------------------------------------------------------------------------------------------
@@ -264,5 +264,16 @@
     const place = T.byId(name);
     T.attribute(place, "role", "img");
     T.attribute(place, "aria-label", words);
+  }
+
+  /* 1, 2, 5, 10, ... written out: plotly.js shortens those between two powers of ten to their first digit. */
+  /** @param {number} low @param {number} high @param {number} wide */
+  function logAxis(low, high, wide) {
+    const tickvals = [];
+    for (let power = Math.floor(Math.log10(low)); 10 ** power <= high * 1.3; power++) {
+      for (const digit of high / low > wide ? [1] : [1, 2, 5]) tickvals.push(digit * 10 ** power);
+    }
+    const ticktext = tickvals.map((value) => Number(value.toPrecision(1)).toLocaleString("en-US", { maximumFractionDigits: 12 }));
+    return { type: "log", tickmode: "array", tickvals, ticktext };
   }
 })(window.triggerlog);

@@ -22,13 +22,14 @@ class _Entry(Generic[T]):
 class TtlCache(Generic[T]):
     """Asks at most once in a time to live; who asks meanwhile waits for the same answer, or gets the last one."""
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
         self._entries: dict[Hashable, _Entry[T]] = {}
 
     async def get(self, key: Hashable, ttl_s: float, ask: Callable[[], Awaitable[T]]) -> T:
         """The answer of this key, not older than ttl_s; `ask` gets one, and may raise, which is not cached."""
         entry = self._entries.setdefault(key, _Entry())
-        if len(self._entries) > CAPACITY:
+        if len(self._entries) > self._capacity:
             self._drop_stale()
         async with entry.lock:
             if time.monotonic() >= entry.until_s:

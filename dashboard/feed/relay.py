@@ -64,21 +64,6 @@ async def file_of(api: DaemonApi, workload: str, run: str, kind: str) -> Respons
     return Response(answer.content, 200, shown if kind == "report" else saved, FILES[workload][kind])
 
 
-async def passed(api: DaemonApi, path: str) -> Response:
-    """The daemon's answer as it is; an error with its line alone."""
-    return _json(*await _asked(api, path))
-
-
-async def _asked(api: DaemonApi, path: str) -> tuple[int, bytes]:
-    try:
-        answer = await api.ask(path)
-    except DaemonUnavailable as problem:
-        return 502, orjson.dumps({"detail": str(problem)})
-    if answer.is_error:
-        return answer.status_code, orjson.dumps({"detail": detail_of(answer)})
-    return 200, answer.content
-
-
 def json_answer(status: int, body: Any) -> Response:
     """An answer that nobody keeps."""
     return _json(status, orjson.dumps(body))

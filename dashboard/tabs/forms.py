@@ -22,6 +22,7 @@ class Field:
 
     name: of the model's field; `outer.inner` for a field of a section inside. value: what stands there at first, in
     place of the model's default. offered: (value, words) of what can be chosen, where the model does not say it.
+    hidden: whether it does not apply at first.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Field:
     value: Any = None
     hint: str | None = None
     offered: Sequence[tuple[str, str]] | None = field(default=None)
+    hidden: bool = False
 
 
 def fields(*described: tuple[str, str]) -> list[Field]:
@@ -36,14 +38,14 @@ def fields(*described: tuple[str, str]) -> list[Field]:
     return [Field(name=name, label=label) for name, label in described]
 
 
-def field_id(form: str, name: Any) -> dict[str, Any]:
-    """The id of a field's input, or with ALL of all inputs of a form."""
-    return {"form": form, "field": name}
+def field_id(form: str, name: Any, number: Any = None) -> dict[str, Any]:
+    """The id of a field's input, or with ALL of all inputs of a form. number: of a set, if there are several."""
+    return {"form": form, "field": name} | ({} if number is None else {"set": number})
 
 
-def box_id(form: str, name: Any) -> dict[str, Any]:
+def box_id(form: str, name: Any, number: Any = None) -> dict[str, Any]:
     """The id of what a field stands in, which is `hidden` where the field does not apply."""
-    return {"box": form, "field": name}
+    return {"box": form, "field": name} | ({} if number is None else {"set": number})
 
 
 def form(name: str, model: type[BaseModel], shown: Sequence[Field], button: str, *beside: Any) -> Any:
@@ -69,12 +71,13 @@ def outcome(name: str) -> Any:
     return html.Span("", id=name, className="outcome", role="status")
 
 
-def inputs(name: str, model: type[BaseModel], shown: Sequence[Field]) -> list[Any]:
+def inputs(name: str, model: type[BaseModel], shown: Sequence[Field], number: int | None = None) -> list[Any]:
     """The inputs of some fields."""
     return [
         html.Div(
-            [_input(name, model, one), *([html.Span(one.hint, className="hint")] if one.hint else [])],
-            id=box_id(name, one.name),
+            [_input(name, model, one, number), *([html.Span(one.hint, className="hint")] if one.hint else [])],
+            id=box_id(name, one.name, number),
+            hidden=one.hidden,
             className="field",
             **data(field=one.name),
         )
@@ -82,11 +85,11 @@ def inputs(name: str, model: type[BaseModel], shown: Sequence[Field]) -> list[An
     ]
 
 
-def _input(form: str, model: type[BaseModel], shown: Field) -> Any:
+def _input(form: str, model: type[BaseModel], shown: Field, number: int | None) -> Any:
     described = _described(model, shown.name)
     annotation = described.annotation
     value = shown.value if shown.value is not None else _default(described)
-    common: dict[str, Any] = {"id": field_id(form, shown.name), "label": shown.label, "size": "sm"}
+    common: dict[str, Any] = {"id": field_id(form, shown.name, number), "label": shown.label, "size": "sm"}
     offered = shown.offered
     if offered is None and (choice := choices(annotation)):
         offered = [(one, one.replace("_", " ")) for one in choice]

@@ -14,11 +14,8 @@ from dashboard.tabs.figures import COLOURS, FONT, graph_config
 from dashboard.tabs.instruments.drawer import STATE_WORDS
 from dashboard.tabs.instruments.routes import LAST
 from dashboard.tabs.page import RANGES
-from schemas.api.interference import FIGURES, Experiment
 from schemas.checking.fields import bare, choices, constraint, keys, sections_of
-from schemas.config.readers import GovernorConfig
 from schemas.config.visits import VisitsConfig
-from schemas.config.workloads import OWN_FIELDS, QUESTIONS, SPANS_S, Workload, WorkloadKind
 from schemas.states import STATE_LETTERS
 
 RULES = {"min": "ge", "max": "le", "pattern": "pattern", "maxLength": "max_length", "title": "words"}
@@ -26,20 +23,6 @@ RULES = {"min": "ge", "max": "le", "pattern": "pattern", "maxLength": "max_lengt
 
 LEAST_ABOVE = 1e-6
 """Added to a limit that is itself excluded: a form knows no such limits."""
-
-PERIODS_S: dict[WorkloadKind, tuple[float, float]] = {
-    WorkloadKind.NEWEST: (1, 0.1),
-    WorkloadKind.TREND: (1, 0.5),
-    WorkloadKind.HISTORY: (10, 0),
-    WorkloadKind.SNAPSHOT: (5, 1),
-    WorkloadKind.WINDOW: (2, 0.5),
-    WorkloadKind.SCAN: (60, 0),
-    WorkloadKind.RANDOM: (10, 0),
-    WorkloadKind.LIGHT_CURVE: (1, 0),
-    WorkloadKind.CONE: (1, 0),
-}
-"""Period that the forms suggest: of a workload by itself, which is its deadline, too, and in an experiment, where most
-clients ask again as soon as they have their answer: that is the load."""
 
 
 def settings() -> dict[str, Any]:
@@ -55,11 +38,6 @@ def settings() -> dict[str, Any]:
         "missing_last": LAST,
         "shelves_min": SHELVES_MIN,
         "states": {letter: _state(letter) for letter in STATE_LETTERS},
-        "figures": {name: f"{title}, {unit}" for name, (title, unit) in FIGURES.items()},
-        "kinds": {kind.value: _kind(kind) for kind in WorkloadKind},
-        "workload": form_fields(Workload),
-        "governor": form_fields(GovernorConfig),
-        "experiment": form_fields(Experiment),
         "visits": form_fields(VisitsConfig),
     }
 
@@ -105,16 +83,3 @@ def _state(letter: str) -> dict[str, str]:
     state = STATE_LETTERS[letter]
     glyph, words = STATE_WORDS[state]
     return {"name": state.value, "glyph": glyph, "words": words.partition(":")[0]}
-
-
-def _kind(kind: WorkloadKind) -> dict[str, Any]:
-    alone, in_experiment = PERIODS_S[kind]
-    defaults = {name: Workload.model_fields[name].default for name in OWN_FIELDS.get(kind, ())}
-    if "stretch_s" in defaults:
-        defaults["stretch_s"] = SPANS_S[kind]
-    return {
-        "words": QUESTIONS[kind],
-        "visits": kind.is_of_visits,
-        "values": {"period_s": alone, "deadline_s": alone} | defaults,
-        "experiment_period_s": in_experiment,
-    }

@@ -38,12 +38,16 @@ PERIODS_S: dict[WorkloadKind, tuple[float, float]] = {
 clients ask again as soon as they have their answer: that is the load."""
 
 
-def workload_fields() -> list[Field]:
-    """The fields but for the name, of the kind that is suggested first."""
-    first = WorkloadKind.NEWEST
-    suggested = {"kind": first.value} | values_of(first)
+def workload_fields(
+    kind: WorkloadKind = WorkloadKind.NEWEST, status: Status | None = None, *, in_experiment: bool = False
+) -> list[Field]:
+    """The fields but for the name, filled with what is suggested for a kind."""
+    options, group = group_options(status)
+    suggested = {"kind": kind.value, "group": group} | values_of(kind, in_experiment=in_experiment)
+    unused = does_not_take(kind, status)
+    offered = {"group": [(one["value"], one["label"]) for one in options]}
     return [
-        Field(name=name, label=label, value=suggested.get(name), offered=() if name == "group" else None)
+        Field(name=name, label=label, value=suggested.get(name), offered=offered.get(name), hidden=name in unused)
         for name, label in FIELDS
     ]
 

@@ -17,7 +17,6 @@ from schemas.api.status import Status
 from schemas.config.readers import GovernorConfig
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload
-from tests.page.experiments import record_of
 from tests.page.served import snapshot, storage
 from tests.page.visits import STATUS, figures_of, runs_told
 
@@ -92,10 +91,8 @@ async def test_the_stream_and_the_settings_are_what_the_scripts_take_them_for(tm
 def test_the_answers_are_what_the_scripts_take_them_for(tmp_path: Path) -> None:
     runs = runs_told({"past_visits": ["20251231T120000Z"], "visits": None})
     figures = figures_of(60, 50, 0.5) | {"stamp": 1, "from": 0}
-    record = record_of("20260101T000000Z").model_dump(mode="json")
     source = "declare function holds<T>(): <X extends T>(given: X) => void;\n"
     source += at_least("StorageAnswer", storage(time.time_ns()).model_dump())
-    source += at_least("ExperimentRecord", record)
     source += "".join(at_least("PastVisits", run) for run in runs["past"])
     source += at_least("VisitFigures", figures) + at_least("VisitSettings", runs["settings"])
     assert compiled(source, tmp_path) == ""

@@ -181,7 +181,7 @@ def test_workloads_and_the_governor_are_ordered_with_the_token(daemon: Process, 
 
 def test_an_experiment_is_started_stopped_and_kept(daemon: Process, page: Page, token: str) -> None:
     page.locator("#tab-interference").click()
-    form = page.locator("#experiment-form")
+    form = page.locator("section", has=page.locator("#experiment-form"))
     form.get_by_role("button", name="Remove").last.click()
     for label, value in {"Pairs of blocks": "1", "Block length, s": "2", "Warm-up, s": "0.5"}.items():
         form.get_by_label(label).fill(value)
@@ -191,17 +191,17 @@ def test_an_experiment_is_started_stopped_and_kept(daemon: Process, page: Page, 
     give(page, token, keep=True)
     expect(form.locator(".outcome")).to_have_text("The experiment was started; it is shown above.", timeout=60_000)
     expect(page.locator("#experiment progress")).to_be_visible(timeout=60_000)
-    expect(page.locator("#experiments-past [data-column=state]").first).to_have_text(
+    expect(page.locator("#experiments-past .ag-row [col-id=state]").first).to_have_text(
         re.compile("^✓ finished"), timeout=120_000
     )
-    expect(page.locator("#experiment-figures tr[data-key=p99_ms1]")).to_be_visible(timeout=60_000)
+    expect(page.locator("#experiment-figures [row-id=p99_ms1]")).to_be_visible(timeout=60_000)
     expect(page.locator("#experiment-time .main-svg").first).to_be_visible()
     url = page.locator("#experiments-past a").first.get_attribute("href")
     assert url is not None
     form.get_by_label("Pairs of blocks").fill("50")
     start.click()
     page.get_by_role("button", name="Stop the experiment").click(timeout=60_000)
-    expect(page.locator("#experiments-past [data-column=state]").first).to_have_text(
+    expect(page.locator("#experiments-past .ag-row [col-id=state]").first).to_have_text(
         re.compile("^◼ stopped"), timeout=120_000
     )
     until(lambda: ask(daemon.url + "/api/v1/interference")["running"] is None, "its report is written")
@@ -241,4 +241,4 @@ def test_a_killed_daemon_is_seen_on_these_tabs_and_found_again(daemon: Process, 
     expect(page.locator("#storage-problem")).to_be_hidden()
     page.locator("#tab-interference").click()
     expect(page.locator("#experiment-problem")).to_be_hidden()
-    expect(page.locator("#experiments-past tbody tr")).to_have_count(2)
+    expect(page.locator("#experiments-past .ag-row")).to_have_count(2)

@@ -23,13 +23,6 @@ interface InputDescription {
   options?: [string, string][];
 }
 
-interface Kind {
-  words: string;
-  visits: boolean;
-  values: Record<string, number>;
-  experiment_period_s: number;
-}
-
 interface InstrumentState {
   name: string;
   glyph: string;
@@ -47,11 +40,6 @@ interface Settings {
   missing_last: number;
   shelves_min: number[];
   states: Record<string, InstrumentState>; // by the letter in the section `states`
-  figures: Record<string, string>;
-  kinds: Record<string, Kind>;
-  workload: Record<string, InputDescription>;
-  governor: Record<string, InputDescription>;
-  experiment: Record<string, InputDescription>;
   visits: Record<string, InputDescription>;
 }
 
@@ -389,137 +377,6 @@ interface Orbit {
   plots: OrbitPlot[];
 }
 
-interface Sample {
-  t_s: number;
-  p99_ms: Value;
-  rate: number;
-  backlog: number;
-  readers: number;
-}
-
-interface Band {
-  kind: "A" | "B";
-  readers: number;
-  begin_s: number;
-  from_s: number;
-  end_s: number;
-}
-
-interface Block extends Band {
-  number: number;
-  whole: boolean;
-  rate: number;
-  p50_ms: Value;
-  p99_ms: Value;
-}
-
-interface Ratio {
-  ratio: number;
-  low: Value;
-  high: Value;
-  pairs: number;
-}
-
-interface Mean {
-  value: number;
-  low: Value;
-  high: Value;
-}
-
-interface FigureRow {
-  figure: string;
-  readers: number;
-  a: number;
-  b: number;
-  b_to_a: Ratio;
-  verdict: string;
-}
-
-interface ServerRow {
-  name: string;
-  a: number;
-  b: number;
-  ratio: Value;
-}
-
-interface ExperimentResult {
-  headline: string;
-  rows: FigureRow[];
-  steady: boolean | null;
-  steadiness: string;
-  readers: {
-    workload: string;
-    readers: number;
-    admitted: number;
-    deadline_ms: number;
-    cycles: number;
-    failed: number;
-    rate: Mean;
-    row_rate: Mean;
-    p50_ms: Mean | null;
-    p99_ms: Mean | null;
-    efficiency: Mean | null;
-  }[];
-  server: ServerRow[];
-  waits: ServerRow[];
-  doses: { readers: number; p99_ms: Mean }[];
-  crossing_words: string;
-}
-
-interface ExperimentSettings {
-  workloads: { name: string; clients: number }[];
-  pairs: number;
-  block_s: number;
-  warm_up_s: number;
-  doses: number[];
-}
-
-interface ExperimentRecord {
-  id: string;
-  began_ns: number;
-  state: string;
-  problem: string | null;
-  settings: ExperimentSettings;
-  conditions: { server: string; durability: string; budget_ms: number };
-  notes: string[];
-  command: string;
-  blocks: Block[];
-  timeline: Sample[];
-  result: ExperimentResult | null;
-}
-
-interface PastExperiment {
-  id: string;
-  began_ns: number;
-  state: string;
-  problem: string | null;
-  readers: string;
-  block_s: number;
-  doses: number[];
-  blocks: number;
-  p99: Ratio | null;
-  rate: Ratio | null;
-  steady: boolean | null;
-  headline: string;
-  report: boolean;
-}
-
-interface InterferenceAnswer {
-  running: ExperimentSection | null;
-  live: {
-    id: string;
-    settings: ExperimentSettings;
-    planned: number;
-    budget_ms: number;
-    from: number;
-    samples: Sample[];
-    blocks_from: number;
-    blocks: Block[];
-  } | null;
-  version: number;
-  past: PastExperiment[] | null;
-}
-
 interface VisitSettings {
   schema: string;
   index_mode: string;
@@ -577,13 +434,9 @@ type Answer<P extends string> = P extends "storage"
     ? Missing
     : P extends `groups/${string}/orbit${string}`
       ? Orbit
-      : P extends `interference?${string}`
-        ? InterferenceAnswer
-        : P extends `interference/${string}`
-          ? ExperimentRecord
-          : P extends `visits?${string}`
-            ? VisitsAnswer
-            : never;
+      : P extends `visits?${string}`
+        ? VisitsAnswer
+        : never;
 
 interface Found<A> {
   answer: A | null;
@@ -704,16 +557,6 @@ interface OrderForm {
   order(values: Record<string, string | number>): Promise<Outcome>;
 }
 
-interface ShownExperiment {
-  id: string;
-  settings: ExperimentSettings;
-  budget_ms: number;
-  samples: Sample[];
-  blocks: Block[];
-  result: ExperimentResult | null;
-  record: ExperimentRecord | null;
-}
-
 interface ShownRun {
   id: string;
   live: VisitsSection | null;
@@ -832,7 +675,6 @@ interface Triggerlog {
   drawCharts(): void;
   plotLayout(height: number): object;
   plotAxis(): object;
-  logAxis(low: number, high: number, wide: number): object; // only powers of ten where high / low is more than wide
   plotOf(place: HTMLElement): PlotElement | null;
   around(low: number, high: number, least: number): [number, number];
   drawTable<R extends Row>(place: HTMLElement, caption: string, columns: Column<R>[], rows: R[], empty: string): void;
@@ -845,22 +687,6 @@ interface Triggerlog {
   isQuiet(letter: string): boolean;
   badness(letter: string): number;
   cell(address: string): HTMLElement | undefined;
-
-  // reads.js
-  offerGroups(form: Element): void;
-  workloadFields(): Field[];
-  followKind(form: Element, note: HTMLElement, change: (kind: string) => Record<string, number>): void;
-
-  // interference*.js
-  experimentForm(): void;
-  askExperiments(): void; // at once, e.g. after an order
-  chooseExperiment(id: string): void;
-  drawExperiment(shown: ShownExperiment | null, running: ExperimentSection | null, liveness: Liveness): void;
-  drawExperimentCharts(shown: ShownExperiment | null): void;
-  drawPast(past: PastExperiment[], shown: ShownExperiment | null): void;
-  byNeighbours(blocks: Block[], block: Block, figure: "p99_ms" | "p50_ms" | "rate"): Value;
-  readers(n: number): string;
-  geometricMean(values: number[]): number;
 
   // visits*.js
   askVisits(): void; // at once, e.g. after an order

@@ -77,8 +77,7 @@ def test_another_page_cannot_have_a_browser_call_back(page: httpx.Client, origin
 
 
 def test_what_is_told_says_why_the_daemon_is_not_heard(page: httpx.Client) -> None:
-    for path in ("/answers/interference", "/answers/interference/x"):
-        answer = page.get(path)
-        assert answer.status_code == 502
-        assert "cannot be reached" in answer.json()["detail"]
-    assert page.get("/answers/interference/a%20b").json() == {"detail": "there is no experiment 'a b'"}
+    answer = page.get("/answers/interference/x/report")
+    assert answer.status_code == 502
+    assert "cannot be reached" in answer.text
+    assert page.get("/answers/interference/a%20b/report").text == "there is no report of a run 'a b'"

@@ -23,41 +23,47 @@ RUNNING: dict[str, Any] = {
     "readers": 0,
     "left_s": 93.0,
 }
-BANDS = "() => document.getElementById('experiment-time').layout.shapes.map(s => s.fillcolor)"
+PLOT = "document.querySelector('#experiment-time .js-plotly-plot')"
+BANDS = f"() => {PLOT}.layout.shapes.map(s => s.fillcolor)"
 
 
-def marked(page: Page) -> int:
-    """How many bands are marked."""
-    return sum("255,212,121" in colour for colour in page.evaluate(BANDS))
+def bands_are_marked(page: Page, number: int) -> None:
+    """So many bands are marked."""
+    until(
+        lambda: sum("255,212,121" in colour for colour in page.evaluate(BANDS)) == number, f"{number} bands are marked"
+    )
 
 
 def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     page.locator("#tab-interference").click()
-    expect(page.locator("#experiments-past .nothing")).to_have_text("None yet.", timeout=60_000)
+    expect(page.locator("#experiments-past").get_by_text("None yet.")).to_be_visible(timeout=60_000)
     expect(page.locator("#experiment h2")).to_have_text("No experiment yet")
     stage.figures(past=[DOSES, PLAIN])
     page.get_by_role("button", name=PLAIN).click(timeout=60_000)
-    assert f"experiment={PLAIN}" in page.url
+    expect(page).to_have_url(re.compile(f"experiment={PLAIN}"))
     expect(page.locator("#experiment h2")).to_have_text(f"Experiment {PLAIN}", timeout=60_000)
+    expect(page.get_by_role("button", name=PLAIN)).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name=DOSES).click()
+    expect(page).to_have_url(re.compile(f"experiment={DOSES}"))
     page.reload()
     live(page, OPENED_MS)
     assert f"experiment={DOSES}" in page.url
     expect(page.locator("#panel-interference")).to_be_visible()
     expect(page.locator("#experiment .verdict")).to_contain_text("With 8 readers: commit p99", timeout=60_000)
-    row = page.locator("#experiment-figures tr[data-key=p99_ms8]")
-    expect(row.locator("[data-column=interval]")).to_have_text(re.compile(r"^\d.* to \d"))
-    expect(row.locator("[data-column=n]")).to_have_text("3")
-    expect(page.locator("#experiment-readers tbody tr")).to_have_count(7)
+    row = page.locator("#experiment-figures [row-id=p99_ms8]")
+    expect(row.locator("[col-id=interval]")).to_have_text(re.compile(r"^\d.* to \d"))
+    expect(row.locator("[col-id=n]")).to_have_text("3")
+    expect(page.locator("#experiment-readers .ag-row")).to_have_count(7)
     for name in ("time", "dose"):
         box = page.locator(f"#experiment-{name} .main-svg").first.bounding_box()
         assert box is not None
         assert (box["height"] > 300, box["width"] > 300) == (True, True)
-    assert marked(page) == 0
+    bands_are_marked(page, 0)
     page.locator("#experiment-dose-keys button", has_text="4").click()
     expect(page.locator("#experiment-dose-keys button", has_text="4")).to_have_attribute("aria-pressed", "true")
-    assert marked(page) == 3
+    expect(page.locator("#experiment-dose-keys button", has_text="4")).to_be_focused()
+    bands_are_marked(page, 3)
     # A point of the chart does the same: the one of 4 clients takes the marks away again.
     point = page.locator("#experiment-dose .scatterlayer .trace").nth(1).locator(".point").nth(3)
     point.scroll_into_view_if_needed()
@@ -67,7 +73,22 @@ def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh:
     expect(page.locator("#experiment-dose .hoverlayer .hovertext").first).to_be_visible()
     page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     expect(page.locator("#experiment-dose-keys button", has_text="4")).to_have_attribute("aria-pressed", "false")
-    assert marked(page) == 0
+    bands_are_marked(page, 0)
+    # Twice the same point: the second click is one, too. A click on a band marks it as well.
+    for number in (3, 0):
+        page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+        bands_are_marked(page, number)
+    panel = page.locator("#experiment-time .nsewdrag").first
+    panel.scroll_into_view_if_needed()
+    band = panel.bounding_box()
+    assert band is not None
+    at_30_s = (band["x"] + band["width"] * 0.06, band["y"] + band["height"] / 2)
+    page.mouse.move(*at_30_s, steps=3)
+    # What is clicked is what is pointed at: plotly.js finds that a moment after the mouse has come.
+    expect(page.locator("#experiment-time .hoverlayer .legend").first).to_have_text(re.compile(r"^(29|30)\."))
+    page.mouse.click(*at_30_s)
+    expect(page.locator("#experiment-dose-keys button", has_text="8")).to_have_attribute("aria-pressed", "true")
+    bands_are_marked(page, 3)
     report = httpx.get(
         f"{stage.page.url}/answers/interference/{DOSES}/report", verify=False, trust_env=False, timeout=60
     )
@@ -84,12 +105,12 @@ def test_one_that_runs_is_drawn_as_it_grows_and_told_to_all_by_one_question(stag
     page.locator("#tab-interference").click()
     stage.figures(under_way=2, experiment=RUNNING)
     expect(page.locator("#experiment .phase")).to_have_text("A · block 5 of 9 · about 93 s left", timeout=60_000)
-    samples = "() => (document.getElementById('experiment-time').data || [{x: []}])[0].x.length"
+    samples = f"() => (({PLOT} || {{}}).data || [])[0]?.x.length || 0"
     until(lambda: page.evaluate(samples) > 80, "the samples so far are drawn")
     before = page.evaluate(samples)
     stage.figures(under_way=4)
     until(lambda: page.evaluate(samples) > before, "those that came since are drawn")
-    expect(page.locator("#experiment-figures tr[data-key=p99_ms4] [data-column=n]")).to_have_text("1")
+    expect(page.locator("#experiment-figures [row-id=p99_ms4] [col-id=n]")).to_have_text("1")
     expect(page.get_by_role("button", name="Stop the experiment")).to_be_visible()
     stage.figures(under_way=None, experiment=None, past=[PLAIN])
     expect(page.locator("#experiment h2")).to_have_text(f"Experiment {PLAIN}", timeout=60_000)
@@ -97,17 +118,43 @@ def test_one_that_runs_is_drawn_as_it_grows_and_told_to_all_by_one_question(stag
 
 
 def test_the_form_says_how_long_it_will_take(stage: Stage, opened: Watched) -> None:
-    # The page's process forgets a while later than the daemon does what another test had it draw.
-    until(
-        lambda: httpx.get(stage.page.url + "/answers/interference").json()["past"] == [], "what was drawn is forgotten"
-    )
     page = opened.again(stage.page.url)
     page.locator("#tab-interference").click()
     expect(page.locator("#experiment-lasts")).to_have_text("13 blocks, 4 min 20 s")
     page.get_by_label("Doses (clients)").fill("1, 2, 4")
     expect(page.locator("#experiment-lasts")).to_have_text("37 blocks, 12 min 20 s")
-    expect(page.locator("fieldset.workload")).to_have_count(2)
+    workloads = page.locator("fieldset.workload")
+    expect(workloads).to_have_count(2)
+    workloads.last.get_by_label("Clients", exact=True).fill("7")
     page.get_by_role("button", name="Add a workload").click()
-    page.locator("fieldset.workload").last.get_by_role("button", name="Remove").click()
-    expect(page.locator("fieldset.workload")).to_have_count(2)
+    expect(workloads).to_have_count(3)
+    workloads.first.get_by_role("button", name="Remove").click()
+    expect(workloads).to_have_count(2)
+    expect(workloads.first.get_by_label("Clients", exact=True)).to_have_value("7")
+    expect(workloads.last.locator("legend")).to_have_text("scan: an aggregate over everything that is stored")
+    workloads.last.get_by_role("textbox", name="Asks for").click()
+    page.get_by_role("option", name="trend").click()
+    expect(workloads.last.get_by_label("Readings")).to_have_value("1000")
+    expect(workloads.last.get_by_label("Period, s")).to_have_value("0.5")
+    expect(workloads.first.get_by_label("Clients", exact=True)).to_have_value("7")
+    workloads.last.get_by_role("button", name="Remove").click()
+    expect(workloads.get_by_role("button", name="Remove")).to_be_hidden()
     assert opened.errors == []
+
+
+def test_what_is_wrong_is_said_at_its_field_before_anything_is_sent(fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#tab-interference").click()
+    clients = page.locator("fieldset.workload").last.get_by_label("Clients", exact=True)
+    clients.fill("0")
+    page.get_by_label("Doses (clients)").fill("few")
+    page.get_by_role("button", name="Start the experiment").click()
+    expect(clients).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#experiment-form")).to_contain_text("name numbers of clients, separated by commas")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    clients.fill("2")
+    page.get_by_label("Doses (clients)").fill("")
+    page.get_by_role("button", name="Start the experiment").click()
+    expect(page.get_by_role("dialog", name="Start an interference experiment")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#experiment-outcome")).to_have_text("Not done: no token was given.")

@@ -83,8 +83,8 @@ def test_pictures_of_every_tab(tmp_path: Path) -> None:
                 assert client.delete(f"/api/v1/readers/{reader['name']}").is_success
             assert client.post("/api/v1/interference", json=EXPERIMENT).is_success
         page.locator("#tab-interference").click()
-        done = page.locator("#experiments-past [data-column=state]").first
-        expect(done).to_have_text(re.compile("^✓ done"), timeout=300_000)
+        done = page.locator("#experiments-past .ag-row [col-id=state]").first
+        expect(done).to_have_text(re.compile("^✓ finished"), timeout=300_000)
         expect(page.locator("#experiment .verdict")).to_be_visible()
         # Not all of it: the command that repeats it names a folder of this machine.
         page.set_viewport_size({"width": 1600, "height": 1400})

@@ -1,9 +1,20 @@
-"""The tab Interference: experiments that measure what reading does to the writing."""
+"""The tab Interference: experiments that measure what reading does to the writing.
 
+`experiments` asks the daemon, `measured` is what is shown of an experiment; `figures`, `rows` and `words` draw it, and
+`form` starts one.
+"""
+
+from dashboard.tabs.interference.callbacks import callbacks
 from dashboard.tabs.interference.layout import panel
-from dashboard.tabs.interference.routes import experiment_routes
-from dashboard.tabs.tab import PLOTS, Tab
+from dashboard.tabs.interference.routes import report_routes
+from dashboard.tabs.tab import Tab
+from dashboard.tabs.tables import GRID
 
 TAB = Tab(
-    key="interference", title="Interference", layout=panel, needs=PLOTS, routes=lambda _, api: experiment_routes(api)
+    key="interference",
+    title="Interference",
+    layout=panel,
+    needs=GRID,
+    routes=lambda _, api: report_routes(api),
+    callbacks=callbacks,
 )

@@ -1,43 +1,170 @@
-"""The tab Interference: what reading does to the writing, measured in blocks with readers and without.
-
-The script in assets fills it from `GET /answers/interference` while it is seen, and from the record that is chosen.
-"""
+"""The layout of the tab Interference: the experiment that is shown, those that were, and a form for the next."""
 
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 
-from dashboard.tabs.parts import aria, section
+from dashboard.tabs.figures import empty, graph_config
+from dashboard.tabs.forms import outcome
+from dashboard.tabs.interference.figures import HEIGHT
+from dashboard.tabs.interference.form import form_section
+from dashboard.tabs.parts import aria, panel_head, tick
+from dashboard.tabs.tables import Column, columns, table
+
+FIGURES = [
+    Column(name="figure", label="Figure", least=230),
+    *columns(
+        ("readers", "Readers"),
+        ("a", "A, without"),
+        ("b", "B, with"),
+        ("ratio", "B to A"),
+    ),
+    Column(name="interval", label="95 % confidence", least=130),
+    Column(name="n", label="Pairs"),
+    Column(name="verdict", label="Conclusion", words=True, least=400),
+]
+READERS = [
+    Column(name="workload", label="Workload"),
+    *(
+        Column(name=name, label=label, least=132 if name == "admitted" else 78)
+        for name, label in (
+            ("readers", "Readers"),
+            ("admitted", "Of this workload"),
+            ("cycles", "Answers"),
+            ("failed", "Failed"),
+            ("rate", "Answers/s"),
+            ("rows", "Rows/s"),
+            ("p50", "p50 ms"),
+            ("p99", "p99 ms"),
+            ("deadline", "Deadline ms"),
+            ("efficiency", "In time"),
+        )
+    ),
+]
+SERVER = [
+    Column(name="name", label="Counter, per second", least=240),
+    *columns(("a", "A"), ("b", "B"), ("ratio", "B to A")),
+]
+PAST = [
+    Column(name="id", label="Experiment", press="", least=188),
+    Column(name="what", label="Readers", words=True, least=160),
+    Column(name="state", label="State", words=True, least=120),
+    *columns(("p99", "p99, B/A"), ("rate", "Rate, B/A")),
+    Column(name="report", label="Report", links=True),
+]
+NONE_OVER = "No block with readers between two without is over yet."
 
 
 def panel() -> list[Any]:
     """The experiment that is shown, past experiments, and a form for the next."""
     return [
+        tick("experiment-tick", every_ms=1000),
+        dcc.Store(id="experiment-stamp"),
+        dcc.Store(id="experiments-stamp"),
+        dcc.Store(id="experiment-mark"),
         html.Div(
-            className="stack",
-            children=[
-                html.P("", id="experiment-problem", className="outcome", role="status", hidden=True),
-                html.Section(id="experiment", className="panel stack", **aria("Experiment")),
-                html.Div(
-                    className="interference",
-                    children=[
-                        _figure("Writing while others read", "experiment-time", "experiment-time-note"),
-                        _figure("Readers and commit p99", "experiment-dose", "experiment-dose-note"),
-                    ],
-                ),
-                html.Div(id="experiment-result", className="stack"),
-                html.Div(
-                    className="columns",
-                    children=[
-                        section("Start an experiment", "experiment-form", "experiment-lasts"),
-                        section("Past experiments", "experiments-past", "experiments-note"),
-                    ],
-                ),
+            [
+                html.P("", id="experiment-problem", className="outcome", role="status", hidden=True, **WRONG),
+                _head(),
+                html.Div([_time(), _dose()], id="experiment-charts", className="interference", hidden=True),
+                _result(),
+                html.Div([form_section(), _past()], className="columns"),
             ],
-        )
+            className="stack",
+        ),
     ]
 
 
-def _figure(title: str, name: str, note: str) -> Any:
-    caption = html.Figcaption([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")
-    return html.Figure([caption, html.Div(id=f"{name}-keys"), html.Div(id=name, className="drawn")], className="panel")
+WRONG: dict[str, Any] = {"data-level": "wrong"}
+
+
+def _head() -> Any:
+    stop = html.Button("Stop the experiment", id="experiment-stop", className="plain", type="button")
+    return html.Section(
+        [
+            html.H2("", id="experiment-title"),
+            html.P("", id="experiment-summary", className="hint"),
+            html.Div(
+                [
+                    html.Progress(id="experiment-progress", max="1", value="0", **aria("Blocks that are over")),
+                    html.Div(
+                        [
+                            html.Span("", id="experiment-phase", className="phase"),
+                            stop,
+                            outcome("experiment-stopped"),
+                        ],
+                        className="order-row",
+                    ),
+                ],
+                id="experiment-running",
+                className="stack",
+                hidden=True,
+            ),
+            html.P("", id="experiment-verdict", className="verdict outcome", hidden=True),
+        ],
+        id="experiment",
+        className="panel stack",
+        **aria("Experiment"),
+    )
+
+
+def _time() -> Any:
+    return _figure("Writing while others read", "experiment-time")
+
+
+def _dose() -> Any:
+    keys = html.Div(
+        id="experiment-dose-keys",
+        className="segments",
+        role="group",
+        hidden=True,
+        **aria("Mark the blocks with this number of readers"),
+    )
+    return _figure("Readers and commit p99", "experiment-dose", keys)
+
+
+def _figure(title: str, name: str, *keys: Any) -> Any:
+    caption = html.Figcaption(
+        [html.H2(title), html.Span("", id=f"{name}-note", className="aside")], className="panel-head"
+    )
+    graph = dcc.Graph(id=name, figure=empty(HEIGHT), config=graph_config(), style={"height": f"{HEIGHT}px"})
+    return html.Figure([caption, *keys, graph], className="panel")
+
+
+def _result() -> Any:
+    return html.Div(
+        [
+            _table("experiment-figures", "Writing, without and with readers", FIGURES, NONE_OVER),
+            html.Div(
+                [
+                    _table("experiment-readers", "Readers", READERS),
+                    _table("experiment-server", "Counters of the server", SERVER),
+                ],
+                className="columns unequal",
+            ),
+            html.Div(id="experiment-remarks", className="hint"),
+        ],
+        id="experiment-result",
+        className="stack",
+        hidden=True,
+    )
+
+
+def _table(name: str, title: str, shown: list[Column], empty_words: str = "") -> Any:
+    return html.Section(
+        [panel_head(title, f"{name}-note"), table(name, shown, empty_words)],
+        id=f"{name}-section",
+        className="panel",
+        **aria(title),
+    )
+
+
+def _past() -> Any:
+    return html.Section(
+        [
+            panel_head("Past experiments", "experiments-note"),
+            table("experiments-past", PAST, "None yet."),
+        ],
+        className="panel",
+        **aria("Past experiments"),
+    )

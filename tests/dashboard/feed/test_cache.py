@@ -2,7 +2,6 @@ import asyncio
 
 import pytest
 
-from dashboard.feed import cache
 from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonUnavailable
 
@@ -38,9 +37,8 @@ async def test_an_answer_is_asked_for_again_after_its_time_and_a_failure_is_not_
         await answers.get("a", 60.0, fail)
 
 
-async def test_what_is_out_of_date_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "CAPACITY", 3)
-    answers = TtlCache[int]()
+async def test_what_is_out_of_date_makes_room() -> None:
+    answers = TtlCache[int](3)
 
     async def ask() -> int:
         return 7
