@@ -1,4 +1,4 @@
-/* What ag-grid asks of the page: how the cells of dashboard/tabs/tables.py are sorted, and a button in a cell. */
+/* What ag-grid asks of the page: how the cells of dashboard/tabs/tables.py are sorted, a button and links in a cell. */
 (function () {
   "use strict";
 
@@ -12,9 +12,16 @@
     return a < b ? -1 : Number(a > b);
   };
 
-  components.Press = function (/** @type {{words: string, data: {key: string}, setData: (key: string) => void}} */ props) {
-    const { words, data, setData } = props;
-    const label = words + " " + data.key;
-    return window.React.createElement("button", { className: "plain", "aria-label": label, onClick: () => setData(data.key) }, words);
+  /** @typedef {{words: string, data: {key: string}, value?: {text: string, chosen: boolean}, setData: (key: string) => void}} PressProps */
+  components.Press = function (/** @type {PressProps} */ { words, data, value, setData }) {
+    const said = words ? { "aria-label": words + " " + data.key } : { "aria-pressed": value?.chosen };
+    return window.React.createElement("button", { className: "plain", ...said, onClick: () => setData(data.key) }, words || value?.text);
+  };
+
+  /** @typedef {{text: string, href: string, label: string}} Link */
+  components.Links = function (/** @type {{value?: {links: Link[]}}} */ { value }) {
+    const link = (/** @type {Link} */ { text, href, label }) =>
+      window.React.createElement("a", { key: href, href, target: "_blank", rel: "noopener", "aria-label": label }, text);
+    return window.React.createElement("span", { className: "links" }, value?.links.map(link));
   };
 })();

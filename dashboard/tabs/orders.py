@@ -12,6 +12,7 @@ import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, dcc, html, no_update, set_props
 
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
+from dashboard.tabs.parts import choose
 
 REMEMBERED = "remembered"
 """The dcc.Store with the token that is remembered, a State of each callback that gives an order."""
@@ -25,7 +26,7 @@ class Order:
     """A request to the daemon's API.
 
     path: below `/api/v1`. what: as the dialog's title. done: what is said when it was accepted. outcome: id of the
-    element where it is said, see `forms.outcome`.
+    element where it is said, see `forms.outcome`. chosen: what is chosen once it was accepted, see `parts.choose`.
     """
 
     method: str
@@ -34,6 +35,7 @@ class Order:
     what: str
     done: str
     outcome: str
+    chosen: dict[str, str | None] | None = None
 
 
 class Orders:
@@ -55,6 +57,8 @@ class Orders:
             return self._ask(order, f"The daemon refused it: {detail_of(answer)}.")
         if answer.is_error:
             return say(order.outcome, detail_of(answer), is_wrong=True)
+        if order.chosen:
+            choose(**order.chosen)
         return say(order.outcome, order.done)
 
     def _ask(self, order: Order, problem: str = "") -> None:

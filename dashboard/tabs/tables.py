@@ -36,7 +36,8 @@ THEME = (
 class Column:
     """name: of the cell in a row. title: what it means, where the label does not say it. words: not a figure.
 
-    press: what the button in each of its cells says; the row's key is what a callback is given, see `pressed`.
+    press: what the button in each of its cells says, `""` what the cell says; the row's key is what a callback is
+    given, see `pressed`. links: whether its cells are made by `links`.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Column:
     title: str | None = None
     words: bool = False
     press: str | None = None
+    links: bool = False
 
 
 def columns(*described: tuple[str, ...]) -> list[Column]:
@@ -54,6 +56,16 @@ def columns(*described: tuple[str, ...]) -> list[Column]:
 def cell(text: str, by: float | str | None = None, *, over: bool = False, title: str | None = None) -> Cell:
     """A cell. by: what its column is sorted by, the text where it is left out. over: whether it stands out."""
     return {"text": text, "by": text if by is None else by, "over": over, "title": title}
+
+
+def choice(text: str, *, chosen: bool) -> Cell:
+    """A cell of a column with `press=""`: a button that is pressed while its row is the one that is shown."""
+    return {"text": text, "by": text, "chosen": chosen}
+
+
+def links(*named: tuple[str, str, str]) -> Cell:
+    """A cell of links, (words, address, accessible name) each, which open in a new tab."""
+    return {"links": [{"text": text, "href": href, "label": label} for text, href, label in named]}
 
 
 def row(key: str, **cells: Cell | str) -> Row:
@@ -100,9 +112,11 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
         "resizable": True,
         "cellDataType": False,
     }
+    if column.links:
+        return common | {"field": column.name, "cellRenderer": "Links", "sortable": False}
     if column.press is not None:
         button = {"cellRenderer": "Press", "cellRendererParams": {"words": column.press}, "sortable": False}
-        return common | button
+        return common | button | ({} if column.press else {"field": column.name})
     # A glyph beside the colour: words have their own.
     mark = "" if column.words else "(params.value && params.value.over ? '▲ ' : '') + "
     look = {"cellClass": "words", "wrapText": True, "autoHeight": True} if column.words else {}
