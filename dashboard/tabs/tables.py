@@ -37,7 +37,7 @@ class Column:
     """name: of the cell in a row. title: what it means, where the label does not say it. words: not a figure.
 
     press: what the button in each of its cells says, `""` what the cell says; the row's key is what a callback is
-    given, see `pressed`. links: whether its cells are made by `links`.
+    given, see `pressed`. links: whether its cells are made by `links`. least: of its width, in px.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Column:
     words: bool = False
     press: str | None = None
     links: bool = False
+    least: int | None = None
 
 
 def columns(*described: tuple[str, ...]) -> list[Column]:
@@ -107,7 +108,7 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
         "colId": column.name,
         "headerName": column.label,
         "headerTooltip": column.title,
-        "minWidth": WORDS_PX if column.words else FIGURE_PX,
+        "minWidth": column.least or (WORDS_PX if column.words else FIGURE_PX),
         "flex": 2 if column.words else 1,
         "resizable": True,
         "cellDataType": False,

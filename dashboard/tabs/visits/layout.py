@@ -27,31 +27,30 @@ TILES: tuple[tuple[str, str], ...] = (
 """Name, label."""
 
 SIZES = [
-    Column(name="table", label="Table"),
+    Column(name="table", label="Table", least=140),
     *columns(
         ("rows", "Rows", "≈: the server’s estimate"),
         ("expected", "Expected", "by the formula of the survey"),
         ("off", "Difference"),
         ("size", "Table"),
         ("index", "Indexes"),
-        ("each", "Bytes per row", "with its indexes"),
     ),
+    Column(name="each", label="Bytes per row", title="with its indexes", least=112),
 ]
 FITS = [
-    Column(name="line", label="Line"),
-    *columns(
-        ("at", "At visit 0, s"),
-        ("slope", "Per 1,000 visits, s"),
-        ("interval", "95 % confidence", "of the slope"),
-        ("visits", "Visits"),
-    ),
+    Column(name="line", label="Line", least=100),
+    Column(name="at", label="At visit 0, s", least=100),
+    Column(name="slope", label="Per 1,000 visits, s", least=130),
+    Column(name="interval", label="95 % confidence", title="of the slope", least=140),
+    Column(name="visits", label="Visits"),
 ]
 PAST = [
-    Column(name="id", label="Run", press=""),
-    Column(name="mode", label="Index mode", words=True),
-    *columns(("visits", "Visits"), ("lasted", "Lasted")),
-    Column(name="problem", label="Ended early", words=True),
-    Column(name="files", links=True),
+    Column(name="id", label="Run", press="", least=180),
+    Column(name="mode", label="Index mode", words=True, least=148),
+    Column(name="visits", label="Visits", least=70),
+    Column(name="lasted", label="Lasted", least=98),
+    Column(name="problem", label="Ended early", words=True, least=100),
+    Column(name="files", links=True, least=170),
 ]
 
 
@@ -159,7 +158,7 @@ def _figure(title: str, name: str, height: int, *beside: Any) -> Any:
         config=graph_config(),
         style={"height": f"{height}px"},
     )
-    note = html.Span("", id=f"visits-{name}-note", className="aside")
+    note = html.Span("", id=f"visits-{name}-note", className="keys" if name == "parts" else "aside")
     caption = html.Figcaption([html.H2(title), *beside, note], className="panel-head")
     # Dash passes no name for screen readers on to a Graph.
     picture = html.Div(drawn, id=f"visits-{name}-drawn", className="visits-drawn", role="img", **aria(title))

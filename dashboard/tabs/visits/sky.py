@@ -111,7 +111,7 @@ def _map(cap: float, step: float) -> dict[str, Any]:
             "ticktext": [f"{'−' if circle < 90 else '+'}{plain(abs(90 - circle))}°" for circle in circles],
             # Declinations stand along 1h, where no line of right ascension runs.
             "angle": 90 - HOUR_DEG,
-            "tickangle": 0,
+            "tickangle": 90 - HOUR_DEG,
             "ticks": "",
             "showline": False,
         },
