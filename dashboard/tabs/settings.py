@@ -17,7 +17,6 @@ from dashboard.tabs.page import RANGES
 from schemas.api.interference import FIGURES, Experiment
 from schemas.checking.fields import bare, choices, constraint, keys, sections_of
 from schemas.config.readers import GovernorConfig
-from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import OWN_FIELDS, QUESTIONS, SPANS_S, Workload, WorkloadKind
 from schemas.states import STATE_LETTERS
 
@@ -60,7 +59,6 @@ def settings() -> dict[str, Any]:
         "workload": form_fields(Workload),
         "governor": form_fields(GovernorConfig),
         "experiment": form_fields(Experiment),
-        "visits": form_fields(VisitsConfig),
     }
 
 

@@ -15,11 +15,10 @@ from dashboard.feed.hub import Hub
 from dashboard.tabs.settings import form_fields, settings, settings_element
 from schemas.api.status import Status
 from schemas.config.readers import GovernorConfig
-from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload
 from tests.page.experiments import record_of
 from tests.page.served import snapshot, storage
-from tests.page.visits import STATUS, figures_of, runs_told
+from tests.page.visits import STATUS
 
 JAVASCRIPT = Path(__file__).parents[1] / "javascript"
 TSC = JAVASCRIPT / "node_modules" / "typescript" / "bin" / "tsc"
@@ -90,14 +89,10 @@ async def test_the_stream_and_the_settings_are_what_the_scripts_take_them_for(tm
 
 
 def test_the_answers_are_what_the_scripts_take_them_for(tmp_path: Path) -> None:
-    runs = runs_told({"past_visits": ["20251231T120000Z"], "visits": None})
-    figures = figures_of(60, 50, 0.5) | {"stamp": 1, "from": 0}
     record = record_of("20260101T000000Z").model_dump(mode="json")
     source = "declare function holds<T>(): <X extends T>(given: X) => void;\n"
     source += at_least("StorageAnswer", storage(time.time_ns()).model_dump())
     source += at_least("ExperimentRecord", record)
-    source += "".join(at_least("PastVisits", run) for run in runs["past"])
-    source += at_least("VisitFigures", figures) + at_least("VisitSettings", runs["settings"])
     assert compiled(source, tmp_path) == ""
 
 
@@ -109,10 +104,6 @@ def test_a_field_of_a_form_has_the_limits_and_the_default_of_the_configuration()
     assert re.fullmatch(fields["name"]["pattern"], "operators")
     assert (fields["name"]["maxLength"], fields["name"]["title"][:7]) == (32, "1 to 32")
     assert form_fields(GovernorConfig)["commit_p99_ms"]["needed"] is False
-    visits = form_fields(VisitsConfig)
-    assert visits["survey.scale"]["max"] == 1
-    assert ["delete_insert", "delete insert"] in visits["last_update"]["options"]
-    assert visits["schema"]["value"] == "triggerlog_visits"
 
 
 def test_the_settings_cannot_end_their_element() -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.page
 
 LIVE, OVER = STATUS["id"], "20251231T120000Z"
 SHOWN_MS = 30_000
-DRAWN = "name => (document.querySelector(`#${name} .js-plotly-plot`).data || []).map(trace => trace.x.length)"
+DRAWN = "name => (document.querySelector(`#${name} .js-plotly-plot`)?.data || []).map(trace => trace.x.length)"
 PLOT = "document.querySelector('#visits-time .js-plotly-plot')"
 
 
