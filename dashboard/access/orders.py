@@ -15,8 +15,6 @@ ORDERS: dict[str, tuple[str, str]] = {
     "governor": ("POST", "/governor"),
     "interference/start": ("POST", "/interference"),
     "interference/stop": ("DELETE", "/interference"),
-    "visits/start": ("POST", "/visits"),
-    "visits/stop": ("DELETE", "/visits"),
 }
 """What can be ordered, and the request to the daemon's API that does it; `{name}` is taken out of the order."""
 

@@ -129,7 +129,9 @@
   window.dash_clientside.triggerlog = {
     /* What a callback has chosen: `set_props("choose", {"data": {"experiment": …}})`. */
     choose(change) {
-      if (change) T.choose(change, true);
+      if (!change) return;
+      T.choose(change, true);
+      document.querySelector("#panel-" + T.view.tab + " .panel")?.scrollIntoView({ block: "nearest" });
     },
     closed(opened) {
       if (opened !== false || picked === null) return;

@@ -8,7 +8,7 @@ from dash import dcc, html
 from dashboard.tabs.figures import INK, LIMIT, empty, graph_config
 from dashboard.tabs.forms import outcome
 from dashboard.tabs.parts import HIDDEN, aria, data, panel_head, tick
-from dashboard.tabs.tables import Column, columns, table
+from dashboard.tabs.tables import Column, table
 from dashboard.tabs.visits.charts import LOW, SERIES, TALL, used_steps
 from dashboard.tabs.visits.form import visits_form
 from dashboard.tabs.visits.sky import sky
@@ -28,21 +28,19 @@ TILES: tuple[tuple[str, str], ...] = (
 
 SIZES = [
     Column(name="table", label="Table", least=140),
-    *columns(
-        ("rows", "Rows", "≈: the server’s estimate"),
-        ("expected", "Expected", "by the formula of the survey"),
-        ("off", "Difference"),
-        ("size", "Table"),
-        ("index", "Indexes"),
-    ),
-    Column(name="each", label="Bytes per row", title="with its indexes", least=112),
+    Column(name="rows", label="Rows", title="≈: the server’s estimate", least=104),
+    Column(name="expected", label="Expected", title="by the formula of the survey", least=88),
+    Column(name="off", label="Difference", least=84),
+    Column(name="size", label="Table", least=76),
+    Column(name="index", label="Indexes", least=76),
+    Column(name="each", label="Bytes per row", title="with its indexes", least=104),
 ]
 FITS = [
-    Column(name="line", label="Line", least=100),
-    Column(name="at", label="At visit 0, s", least=100),
-    Column(name="slope", label="Per 1,000 visits, s", least=130),
-    Column(name="interval", label="95 % confidence", title="of the slope", least=140),
-    Column(name="visits", label="Visits"),
+    Column(name="line", label="Line", least=90),
+    Column(name="at", label="At visit 0, s", least=104),
+    Column(name="slope", label="Per 1,000 visits, s", least=136),
+    Column(name="interval", label="95 % confidence", title="of the slope", least=160),
+    Column(name="visits", label="Visits", least=70),
 ]
 PAST = [
     Column(name="id", label="Run", press="", least=180),
