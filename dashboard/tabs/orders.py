@@ -114,7 +114,7 @@ class Orders:
 
 def say(outcome: str, line: str, *, is_wrong: bool = False) -> None:
     """Say what has become of an order, from within a callback."""
-    set_props(outcome, {"children": line, "data-level": "wrong" if is_wrong else None})
+    set_props(outcome, {"children": line, "data-level": "wrong" if is_wrong and line else None})
 
 
 def order_dialog() -> Any:

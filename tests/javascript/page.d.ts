@@ -790,11 +790,14 @@ interface Window {
   triggerlog: Triggerlog;
   dash_clientside: {
     set_props(id: string, props: object): void;
-    triggerlog?: { closed(opened: boolean | undefined): void };
+    triggerlog?: { choose(change: Partial<View> | null): void; closed(opened: boolean | undefined): void };
   };
+  /** What ag-grid asks of the page, by name. */
+  dashAgGridFunctions?: Record<string, Function>;
+  dashAgGridComponentFunctions?: Record<string, Function>;
+  React: { createElement(kind: string, props: object, children?: unknown): object };
   Plotly: {
     react(place: PlotElement, traces: object[], layout: object, config?: object): void;
     redraw(place: PlotElement): void;
-    extendTraces(place: PlotElement, added: object, traces: number[]): void;
   };
 }

@@ -30,10 +30,10 @@ SIZES = [
     Column(name="table", label="Table", least=140),
     Column(name="rows", label="Rows", title="≈: the server’s estimate", least=104),
     Column(name="expected", label="Expected", title="by the formula of the survey", least=88),
-    Column(name="off", label="Difference", least=84),
-    Column(name="size", label="Table", least=76),
-    Column(name="index", label="Indexes", least=76),
-    Column(name="each", label="Bytes per row", title="with its indexes", least=104),
+    Column(name="off", label="Difference", least=94),
+    Column(name="size", label="Table", least=84),
+    Column(name="index", label="Indexes", least=84),
+    Column(name="each", label="Bytes per row", title="with its indexes", least=112),
 ]
 FITS = [
     Column(name="line", label="Line", least=90),
@@ -43,12 +43,12 @@ FITS = [
     Column(name="visits", label="Visits", least=70),
 ]
 PAST = [
-    Column(name="id", label="Run", press="", least=180),
+    Column(name="id", label="Run", press="", least=186),
     Column(name="mode", label="Index mode", words=True, least=148),
-    Column(name="visits", label="Visits", least=70),
-    Column(name="lasted", label="Lasted", least=98),
-    Column(name="problem", label="Ended early", words=True, least=100),
-    Column(name="files", links=True, least=170),
+    Column(name="visits", label="Visits", least=64),
+    Column(name="lasted", label="Lasted", least=106),
+    Column(name="problem", label="Ended early", words=True, least=96),
+    Column(name="files", links=True, least=166),
 ]
 
 
@@ -97,7 +97,7 @@ def _shown() -> Any:
             html.Section([_tile(*named) for named in TILES], className="visit-tiles", **aria("Figures of the run")),
             html.Div([_seconds(), _figure("The field on the southern sky", "sky", TALL)], className="visits-wide"),
             html.Div(low, className="charts thirds"),
-            html.Div(tables, className="columns"),
+            html.Div(tables, className="columns visits-tables"),
         ],
         id="visits-shown",
         className="stack",

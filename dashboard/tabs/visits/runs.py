@@ -57,7 +57,8 @@ class Shown:
     """The run that is shown.
 
     id: empty is none. live: its status, where it is the one that the daemon tells of. kept: its line among the past
-    runs. is_listed: whether these are known at all. is_dead: whether nothing comes from the daemon.
+    runs. is_listed: whether these are known at all. is_dead: whether nothing comes from the daemon. is_busy: whether a
+    run is under way, this one or another.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Shown:
     figures: VisitsFigures | None = None
     is_listed: bool = True
     is_dead: bool = False
+    is_busy: bool = False
 
     @property
     def is_there(self) -> bool:
@@ -145,6 +147,7 @@ class VisitRuns:
             figures=None if known is None else known.figures,
             is_listed=self.listed is not None,
             is_dead=bool(given["dead"]),
+            is_busy=self.status is not None and self.status.is_active,
         )
 
     def _at(self, run: str) -> tuple[str, int]:

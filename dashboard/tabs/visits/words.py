@@ -35,6 +35,9 @@ EMPTY = [
     " of the configuration.",
 ]
 
+FORM_NOTES = {True: "a run is active; stop it first", False: "continues with the visits already in the schema"}
+"""What a start would do, by whether a run is under way."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
@@ -61,7 +64,7 @@ def told(shown: Shown) -> dict[str, dict[str, Any]]:
         "visits-order": {"hidden": live is None},
         "visits-phase": {"children": "" if live is None else progress(live)},
         "visits-shown": {"hidden": not shown.is_there},
-        "visits-form-note": {"children": form_note(shown.live)},
+        "visits-form-note": {"children": FORM_NOTES[shown.is_busy]},
     }
     for name, tile in tiles(shown).items():
         props[f"visits-tile-{name}"] = {"data-level": "over" if tile.is_over else None}
@@ -76,12 +79,6 @@ def progress(live: VisitsStatus) -> str:
     left = "" if live.remaining_s is None else f" · about {about(live.remaining_s)} left"
     problem = f" · {live.problem}" if live.problem else ""
     return f"{count(live.done)} of {count(live.visits)} visits{left}{problem}"
-
-
-def form_note(status: VisitsStatus | None) -> str:
-    """What a start would do now."""
-    is_active = status is not None and status.is_active
-    return "a run is active; stop it first" if is_active else "continues with the visits already in the schema"
 
 
 def summary(shown: Shown) -> str:

@@ -17,7 +17,7 @@ def figures(visits: int = 300, points: int = 900, limit_s: float = 0.5, **change
 
 
 def none_yet() -> VisitsFigures:
-    columns = {name: [] for name in figures().columns}
+    columns: dict[str, list[float]] = {name: [] for name in figures().columns}
     fits = dict.fromkeys(("visit_s", "select_s", "store_s"))
     return figures(columns=columns, visits=0, fits=fits, boxes=[], parts={name: [] for name in TIMES}, over=[])
 

@@ -144,14 +144,15 @@ async def test_the_address_names_a_run_else_it_is_the_one_under_way_or_the_newes
     assert await asked(stand.runs, view) == ""
     assert stand.runs.shown({"view": view, "dead": False}).id == ""
     stand.served["past_visits"] = [OVER, f"{OVER}-2"]
-    stand.status(state="finished")
+    stand.status()
     assert await asked(stand.runs, view | {"visits": f"{OVER}-2"}) == ""
     shown = stand.runs.shown({"view": view | {"visits": f"{OVER}-2"}, "dead": False})
-    assert (shown.live, shown.kept and shown.kept.problem) == (None, "it was stopped on request")
+    assert (shown.live, shown.is_busy, shown.kept and shown.kept.problem) == (None, True, "it was stopped on request")
     assert shown.last is not None
     assert shown.last.visit == 699
+    stand.status(state="finished")
     shown = stand.runs.shown({"view": view, "dead": False})
-    assert (shown.id, shown.kept, shown.live is not None) == (LIVE, None, True)
+    assert (shown.id, shown.kept, shown.live is not None, shown.is_busy) == (LIVE, None, True, False)
 
 
 async def test_what_cannot_be_had_is_said_in_one_line(stand: Stand) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from dashboard.tabs.visits.runs import Shown
-from dashboard.tabs.visits.words import form_note, percent, progress, summary, tiles, told
+from dashboard.tabs.visits.words import percent, progress, summary, tiles, told
 from schemas.api.visits import VisitsFigures, VisitsStatus, VisitsSummary
 from schemas.states import RunState, VisitsPhase
 from tests.page.visits import STATUS, figures_of
@@ -26,7 +26,7 @@ def shown(**given: Any) -> Shown:
 
 
 def test_a_run_under_way_has_its_progress_and_a_button_that_stops_it() -> None:
-    props = told(shown(live=live(), figures=FIGURES))
+    props = told(shown(live=live(), figures=FIGURES, is_busy=True))
     assert props["visits-title"]["children"] == f"Run {STATUS['id']}"
     assert props["visits-summary"]["title"] == "triggerlog_visits"
     assert props["visits-progress"] == {"hidden": False, "max": 2400, "value": "1200"}
@@ -129,7 +129,3 @@ def test_tiles_of_a_past_run_are_of_its_figures() -> None:
 
 def test_a_share_has_more_digits_where_it_is_small() -> None:
     assert [*map(percent, (0, 0.012, 0.34, 1))] == ["0", "1.20", "34.0", "100"]
-
-
-def test_the_form_says_what_a_start_would_do() -> None:
-    assert form_note(None) == form_note(live(state="failed")) == "continues with the visits already in the schema"
