@@ -1,10 +1,8 @@
 """What the scripts of the page use from Python: limits, defaults, names and colours, which are written once."""
 
-from enum import Enum
-from typing import Any, get_args
+from typing import Any
 
 import orjson
-from pydantic import BaseModel
 
 from dashboard.access.login import ENDED
 from dashboard.alarms.board import SHELVES_MIN
@@ -14,15 +12,7 @@ from dashboard.tabs.figures import COLOURS, FONT, graph_config
 from dashboard.tabs.instruments.drawer import STATE_WORDS
 from dashboard.tabs.instruments.routes import LAST
 from dashboard.tabs.page import RANGES
-from schemas.checking.fields import bare, choices, constraint, keys, sections_of
-from schemas.config.visits import VisitsConfig
 from schemas.states import STATE_LETTERS
-
-RULES = {"min": "ge", "max": "le", "pattern": "pattern", "maxLength": "max_length", "title": "words"}
-"""Attribute of an input, by the rule of pydantic that it is taken from."""
-
-LEAST_ABOVE = 1e-6
-"""Added to a limit that is itself excluded: a form knows no such limits."""
 
 
 def settings() -> dict[str, Any]:
@@ -38,7 +28,6 @@ def settings() -> dict[str, Any]:
         "missing_last": LAST,
         "shelves_min": SHELVES_MIN,
         "states": {letter: _state(letter) for letter in STATE_LETTERS},
-        "visits": form_fields(VisitsConfig),
     }
 
 
@@ -46,37 +35,6 @@ def settings_element() -> str:
     """The HTML element that carries them; what is in it cannot end it."""
     text = orjson.dumps(settings()).decode().replace("<", "\\u003c")
     return f'<script type="application/json" id="settings">{text}</script>'
-
-
-def form_fields(section: type[BaseModel]) -> dict[str, dict[str, Any]]:
-    """Describe the input of each field of a section by its key; `outer.inner` for the fields of sections inside.
-
-    `kind` is number, select, text or other. Where there is one: `value` (the default), `min`, `max`, `step`, `pattern`,
-    `title`, `options`, and `maxLength` (letters, or entries of a list). `needed`: whether it has to be filled in.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for key, field in keys(section).items():
-        if inner := sections_of(field.annotation):
-            found |= {f"{key}.{name}": described for name, described in form_fields(inner[0]).items()}
-            continue
-        value = None if field.is_required() else field.default
-        limits = {name: constraint(field.annotation, field, rule) for name, rule in RULES.items()}
-        above = constraint(field.annotation, field, "gt")
-        limits["min"] = limits["min"] if above is None else above + LEAST_ABOVE
-        limits["value"] = value.value if isinstance(value, Enum) else value
-        known = {name: limit for name, limit in limits.items() if limit is not None}
-        found[key] = known | {"needed": type(None) not in get_args(field.annotation)} | _input(field.annotation)
-    return found
-
-
-def _input(annotation: Any) -> dict[str, Any]:
-    if offered := choices(annotation):
-        return {"kind": "select", "options": [[choice, choice.replace("_", " ")] for choice in offered]}
-    if bare(annotation) is int:
-        return {"kind": "number", "step": 1}
-    if bare(annotation) is float:
-        return {"kind": "number"}
-    return {"kind": "text" if bare(annotation) is str else "other"}
 
 
 def _state(letter: str) -> dict[str, str]:

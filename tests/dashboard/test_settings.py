@@ -1,7 +1,6 @@
 """What the page's server sends to its scripts is of the types that the scripts are checked against."""
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -12,13 +11,10 @@ import orjson
 import pytest
 
 from dashboard.feed.hub import Hub
-from dashboard.tabs.settings import form_fields, settings, settings_element
+from dashboard.tabs.settings import settings, settings_element
 from schemas.api.status import Status
-from schemas.config.readers import GovernorConfig
-from schemas.config.visits import VisitsConfig
-from schemas.config.workloads import Workload
-from tests.page.served import snapshot, storage
-from tests.page.visits import STATUS, figures_of, runs_told
+from tests.page.served import snapshot
+from tests.page.visits import STATUS
 
 JAVASCRIPT = Path(__file__).parents[1] / "javascript"
 TSC = JAVASCRIPT / "node_modules" / "typescript" / "bin" / "tsc"
@@ -86,30 +82,6 @@ async def test_the_stream_and_the_settings_are_what_the_scripts_take_them_for(tm
     assert compiled(source, tmp_path) == ""
     wrong = first.replace('"at_risk_ms":0.0', '"at_risk_ms":"none"')
     assert "Type 'string' is not assignable to type 'Value'" in compiled(exactly("Snapshot", wrong), tmp_path)
-
-
-def test_the_answers_are_what_the_scripts_take_them_for(tmp_path: Path) -> None:
-    runs = runs_told({"past_visits": ["20251231T120000Z"], "visits": None})
-    figures = figures_of(60, 50, 0.5) | {"stamp": 1, "from": 0}
-    source = "declare function holds<T>(): <X extends T>(given: X) => void;\n"
-    source += at_least("StorageAnswer", storage(time.time_ns()).model_dump())
-    source += "".join(at_least("PastVisits", run) for run in runs["past"])
-    source += at_least("VisitFigures", figures) + at_least("VisitSettings", runs["settings"])
-    assert compiled(source, tmp_path) == ""
-
-
-def test_a_field_of_a_form_has_the_limits_and_the_default_of_the_configuration() -> None:
-    fields = form_fields(Workload)
-    assert fields["clients"] == {"kind": "number", "step": 1, "min": 1, "max": 256, "value": 1, "needed": True}
-    assert fields["deadline_s"]["min"] == pytest.approx(0, abs=1e-5)
-    assert fields["deadline_s"]["min"] > 0
-    assert re.fullmatch(fields["name"]["pattern"], "operators")
-    assert (fields["name"]["maxLength"], fields["name"]["title"][:7]) == (32, "1 to 32")
-    assert form_fields(GovernorConfig)["commit_p99_ms"]["needed"] is False
-    visits = form_fields(VisitsConfig)
-    assert visits["survey.scale"]["max"] == 1
-    assert ["delete_insert", "delete insert"] in visits["last_update"]["options"]
-    assert visits["schema"]["value"] == "triggerlog_visits"
 
 
 def test_the_settings_cannot_end_their_element() -> None:

@@ -40,7 +40,6 @@ interface Settings {
   missing_last: number;
   shelves_min: number[];
   states: Record<string, InstrumentState>; // by the letter in the section `states`
-  visits: Record<string, InputDescription>;
 }
 
 // --- the stream, made by dashboard/hub.py ----------------------------------------------------------------------------
@@ -110,51 +109,6 @@ interface ExperimentSection {
   blocks: number;
   readers: number;
   left_s: number;
-}
-
-interface LastVisit {
-  visit: number;
-  visit_s: number;
-  select_s: number;
-  store_s: number;
-  dia_s: number;
-  ra: number;
-  decl: number;
-  tiles: number;
-  objects: number;
-}
-
-interface VisitLine {
-  intercept: number;
-  slope_per_1000: number;
-  slope_low: number;
-  slope_high: number;
-  visits: number;
-}
-
-interface VisitsSection {
-  id: string;
-  state: string;
-  phase: string;
-  active: boolean;
-  problem: string | null;
-  index_mode: string;
-  target: string;
-  visits: number;
-  done: number;
-  here: number;
-  since_ns: number;
-  last: LastVisit | null;
-  compactions: number;
-  compact_s: number;
-  mean_s: Value;
-  over_limit: Value;
-  limit_s: number;
-  interval_s: Value;
-  slow: number;
-  last_ns: Value;
-  remaining_s: Value;
-  fit: VisitLine | null;
 }
 
 interface SourceSection {
@@ -258,7 +212,7 @@ interface Sections {
   readers?: Record<string, ReaderSection>;
   governor?: GovernorSection | null;
   experiment?: ExperimentSection | null;
-  visits?: VisitsSection | null;
+  visits?: object | null; // whose change a tick tells of
   sources?: SourceSection[];
   events?: EventLine[];
   alarms?: AlarmSection[];
@@ -377,54 +331,6 @@ interface Orbit {
   plots: OrbitPlot[];
 }
 
-interface VisitSettings {
-  schema: string;
-  index_mode: string;
-  visits: number;
-  survey: { scale: number; field_deg: number };
-  tiles: number;
-  workers: string;
-  processes: number;
-  history_days: number;
-  all_history: boolean;
-}
-
-type VisitColumns = Record<"visit" | "visit_s" | "select_s" | "store_s" | "ra" | "decl", number[]>;
-
-interface VisitFigures {
-  stamp: number;
-  from: number; // points before this place are as they were
-  columns: VisitColumns;
-  visits: Value;
-  fits: Record<"visit_s" | "select_s" | "store_s", VisitLine | null>;
-  boxes: { first: number; last: number; low: number; q1: number; median: number; q3: number; high: number; mean: number }[];
-  bin: number;
-  parts: Record<string, number[]>;
-  over: { first: number; last: number; fraction: number }[];
-  sizes: Record<string, { rows: number; table_bytes: number; index_bytes: number }>;
-  counts: Record<string, number>;
-  expected: Record<string, number>;
-  limit_s: number;
-  paper: { label: string; intercept: number; slope_per_1000: number } | null;
-  settings: VisitSettings | null;
-}
-
-interface PastVisits {
-  id: string;
-  began_ns: number;
-  ended_ns: number;
-  index_mode: string;
-  visits: number;
-  problem: string | null;
-}
-
-interface VisitsAnswer {
-  version: number;
-  past: PastVisits[] | null;
-  settings: VisitSettings | null;
-  run: string | null;
-  figures: VisitFigures | { stamp: number } | null;
-  problem: string;
 }
 
 /** The answer to `GET /answers/...`, by path. */
@@ -434,9 +340,6 @@ type Answer<P extends string> = P extends "storage"
     ? Missing
     : P extends `groups/${string}/orbit${string}`
       ? Orbit
-      : P extends `visits?${string}`
-        ? VisitsAnswer
-        : never;
 
 interface Found<A> {
   answer: A | null;
@@ -541,10 +444,6 @@ interface Field extends Partial<InputDescription> {
   hint?: string;
 }
 
-interface VisitField extends Field {
-  of?: [string, string]; // counts only where that field has this value
-}
-
 interface Outcome {
   ok: boolean;
   line: string; // for the person
@@ -557,12 +456,6 @@ interface OrderForm {
   order(values: Record<string, string | number>): Promise<Outcome>;
 }
 
-interface ShownRun {
-  id: string;
-  live: VisitsSection | null;
-  kept: PastVisits | null;
-  figures: VisitFigures | null;
-  listed: boolean; // whether the list of past runs is known
 }
 
 /** The element that a selector finds, by the tag it begins with. */
@@ -688,16 +581,6 @@ interface Triggerlog {
   badness(letter: string): number;
   cell(address: string): HTMLElement | undefined;
 
-  // visits*.js
-  askVisits(): void; // at once, e.g. after an order
-  chooseVisits(id: string): void;
-  visitsForm(active: boolean, settings: VisitSettings | null): void;
-  drawVisitsRun(run: ShownRun, liveness: Liveness): void;
-  drawVisitsPast(past: PastVisits[], shown: string): void;
-  drawVisitsTiles(live: VisitsSection | null, figures: VisitFigures | null, liveness: Liveness): void;
-  drawVisitsTables(figures: VisitFigures): void;
-  drawVisitsCharts(id: string, figures: VisitFigures): void;
-  drawVisitsSky(id: string, figures: VisitFigures | null, live: VisitsSection | null): void;
 }
 
 // --- Dash and plotly.js ----------------------------------------------------------------------------------------------
@@ -736,11 +619,14 @@ interface Window {
   triggerlog: Triggerlog;
   dash_clientside: {
     set_props(id: string, props: object): void;
-    triggerlog?: { closed(opened: boolean | undefined): void };
+    triggerlog?: { choose(change: Partial<View> | null): void; closed(opened: boolean | undefined): void };
   };
+  /** What ag-grid asks of the page, by name. */
+  dashAgGridFunctions?: Record<string, Function>;
+  dashAgGridComponentFunctions?: Record<string, Function>;
+  React: { createElement(kind: string, props: object, children?: unknown): object };
   Plotly: {
     react(place: PlotElement, traces: object[], layout: object, config?: object): void;
     redraw(place: PlotElement): void;
-    extendTraces(place: PlotElement, added: object, traces: number[]): void;
   };
 }

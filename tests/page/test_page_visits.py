@@ -17,7 +17,8 @@ pytestmark = pytest.mark.page
 
 LIVE, OVER = STATUS["id"], "20251231T120000Z"
 SHOWN_MS = 30_000
-DRAWN = "name => (document.getElementById(name).data || []).map(trace => trace.x.length)"
+DRAWN = "name => (document.querySelector(`#${name} .js-plotly-plot`)?.data || []).map(trace => trace.x.length)"
+PLOT = "document.querySelector('#visits-time .js-plotly-plot')"
 
 
 def run(done: int, **changes: Any) -> dict[str, Any]:
@@ -29,6 +30,17 @@ def points(page: Page) -> int:
     """Visits that the chart of seconds holds."""
     drawn = page.evaluate(DRAWN, "visits-time")
     return drawn[0] if drawn else 0
+
+
+def cell(page: Page, table: str, row: str, column: str) -> Any:
+    """A cell of a table."""
+    return page.locator(f'#visits-{table} [row-id="{row}"] [col-id="{column}"]')
+
+
+def select(form: Any, label: str, option: str) -> None:
+    """Choose in a field."""
+    form.get_by_label(label, exact=True).click()
+    form.page.get_by_role("option", name=option, exact=True).click()
 
 
 def tile(page: Page, name: str) -> Any:
@@ -55,28 +67,28 @@ def test_a_run_is_drawn_as_it_grows_and_one_that_was_is_chosen_by_address(
         box = page.locator(f"#visits-{name} .main-svg").first.bounding_box()
         assert box is not None
         assert (box["height"], box["width"] > 300) == (height, True)
-    assert page.locator("#visits-sky .field").get_attribute("d") != ""
-    expect(page.locator("#visits-sky svg")).to_have_attribute(
+    assert page.locator("#visits-sky .scatterlayer .trace .js-fill").first.get_attribute("d") != ""
+    expect(page.locator("#visits-sky-drawn")).to_have_attribute(
         "aria-label", re.compile("visit 299 at RA .* 300 earlier")
     )
-    expect(page.locator("#visits-sizes tr[data-key=DIAObject] [data-column=off]")).to_have_text("+0.7 %")
-    expect(page.locator("#visits-fits tr[data-key=paper] [data-column=slope]")).to_have_text("0.164")
+    expect(cell(page, "sizes", "DIAObject", "off")).to_have_text("+0.7 %")
+    expect(cell(page, "fits", "paper", "slope")).to_have_text("0.164")
 
-    # What came since is put behind what is there: the points before are the same objects.
-    page.evaluate("() => { document.getElementById('visits-time').data[0].marked = true }")
+    # What came since is put behind what is there: the points before are not sent again.
+    page.evaluate(f"() => {{ {PLOT}.data[0].marked = true }}")
     stage.figures(visits=run(340), shown_visits=340)
     until(lambda: points(page) == 340, "the visits that came since are drawn")
-    assert page.evaluate("() => document.getElementById('visits-time').data[0].marked")
-    page.get_by_role("button", name="Logarithmic").click()
+    assert page.evaluate(f"() => {PLOT}.data[0].marked")
+    page.locator("#visits-scale").get_by_text("Logarithmic").click()
     until(
-        lambda: page.evaluate("() => document.getElementById('visits-time').layout.yaxis.type") == "log",
+        lambda: page.evaluate(f"() => {PLOT}.layout.yaxis.type") == "log",
         "the axis is logarithmic",
     )
 
     stage.figures(visits=run(340, state="finished", remaining_s=None), past_visits=[LIVE, OVER])
     expect(page.get_by_role("button", name="Stop after this visit")).to_be_hidden()
     page.get_by_role("button", name=OVER).click(timeout=SHOWN_MS)
-    assert f"visits={OVER}" in page.url
+    expect(page).to_have_url(re.compile(f"visits={OVER}"))
     expect(page.locator("#visits-run h2")).to_have_text(f"Run {OVER}")
     expect(tile(page, "state")).to_have_text("✓ finished")
     link = page.get_by_role("link", name=f"CSV of {OVER}").get_attribute("href")
@@ -99,8 +111,8 @@ def test_the_form_begins_with_the_configuration_and_tells_why_not(stage: Stage, 
     expect(form.get_by_label("Total visits")).to_have_value("2400", timeout=SHOWN_MS)
     expect(form.get_by_label("Scale of the sky")).to_have_value("0.02")
     expect(form.get_by_label("Last table’s update")).to_be_hidden()
-    form.get_by_label("Index mode").select_option("last_object_table")
-    form.get_by_label("Last table’s update").select_option("upsert")
+    select(form, "Index mode", "last object table")
+    select(form, "Last table’s update", "upsert")
     form.get_by_label("Total visits").fill("480")
     form.get_by_role("button", name="Start the run").click()
     dialog = page.get_by_role("dialog", name="Start a run of visits")
@@ -113,12 +125,17 @@ def test_the_form_begins_with_the_configuration_and_tells_why_not(stage: Stage, 
     assert "pixel_level" not in ordered
 
 
-def test_the_daemon_is_asked_for_figures_only_when_there_are_more(stage: Stage) -> None:
+def test_the_daemon_is_asked_for_figures_only_when_there_are_more(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
     stage.figures(visits=run(300), shown_visits=300)
-    until(lambda: ask(stage.page.url + "/answers/visits")["run"] == LIVE, "the page has heard of the run")
-    told = ask(stage.page.url + "/answers/visits")
-    before = ask(stage.daemon.url + "/asked")["visits"]
-    for _ in range(20):
-        again = ask(f"{stage.page.url}/answers/visits?run={told['run']}&stamp={told['figures']['stamp']}")
-        assert again["figures"] == {"stamp": told["figures"]["stamp"]}
-    assert ask(stage.daemon.url + "/asked")["visits"] == before
+    page.locator("#tab-visits").click()
+    until(lambda: points(page) == 300, "the visits are drawn")
+    asked = ask(stage.daemon.url + "/asked")["visits"]
+    for _ in range(3):
+        with page.expect_response(lambda answer: "visits-known.data" in (answer.request.post_data or "")) as looked:
+            pass
+        assert looked.value.ok
+    assert ask(stage.daemon.url + "/asked")["visits"] == asked
+    stage.figures(visits=run(301), shown_visits=301)
+    until(lambda: points(page) == 301, "the visit that came since is drawn")
+    assert ask(stage.daemon.url + "/asked")["visits"] == asked + 1

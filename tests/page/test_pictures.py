@@ -93,8 +93,8 @@ def test_pictures_of_every_tab(tmp_path: Path) -> None:
         with httpx.Client(base_url=api, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
             assert client.post("/api/v1/visits", json=VISITS).is_success
         page.locator("#tab-visits").click()
-        expect(page.locator("#visits-tile-state .value")).to_have_text("✓ done", timeout=300_000)
-        until(lambda: page.locator("#visits-sizes tbody tr").count() > 0, "the sizes are told")
+        expect(page.locator("#visits-tile-state .value")).to_have_text("✓ finished", timeout=300_000)
+        until(lambda: page.locator("#visits-sizes [row-id]").count() > 0, "the sizes are told")
         page.wait_for_timeout(5_000)
         picture(page, "page-visits")
         phone(browser, url)

@@ -1,13 +1,20 @@
-"""The tab Visits: mock exposures of a telescope, how long each takes, and how that grows with the history.
-
-The script in assets fills it from the section `visits` of the status, and from `GET /answers/visits` while it is seen.
-"""
+"""The layout of the tab Visits: mock exposures of a telescope, how long each takes, and how that grows with history."""
 
 from typing import Any
 
-from dash import html
+import dash_mantine_components as dmc
+from dash import dcc, html
 
-from dashboard.tabs.parts import HIDDEN, aria, panel_head, section
+from dashboard.tabs.figures import INK, LIMIT, empty, graph_config
+from dashboard.tabs.forms import outcome
+from dashboard.tabs.parts import HIDDEN, aria, data, panel_head, tick
+from dashboard.tabs.tables import Column, table
+from dashboard.tabs.visits.charts import LOW, SERIES, TALL, used_steps
+from dashboard.tabs.visits.form import visits_form
+from dashboard.tabs.visits.sky import sky
+from schemas.api.visits import VisitsFigures
+
+LOOK_MS = 3000
 
 TILES: tuple[tuple[str, str], ...] = (
     ("state", "State"),
@@ -19,94 +26,143 @@ TILES: tuple[tuple[str, str], ...] = (
 )
 """Name, label."""
 
-KEYS: tuple[tuple[str, str], ...] = (
-    ("total", "total"),
-    ("select", "select"),
-    ("store", "store"),
-    ("paper", "the paper’s line"),
-    ("limit", "limit"),
-)
-"""Class of the key, label: what is drawn of a visit's seconds."""
+SIZES = [
+    Column(name="table", label="Table", least=140),
+    Column(name="rows", label="Rows", title="≈: the server’s estimate", least=104),
+    Column(name="expected", label="Expected", title="by the formula of the survey", least=88),
+    Column(name="off", label="Difference", least=94),
+    Column(name="size", label="Table", least=84),
+    Column(name="index", label="Indexes", least=84),
+    Column(name="each", label="Bytes per row", title="with its indexes", least=112),
+]
+FITS = [
+    Column(name="line", label="Line", least=90),
+    Column(name="at", label="At visit 0, s", least=104),
+    Column(name="slope", label="Per 1,000 visits, s", least=136),
+    Column(name="interval", label="95 % confidence", title="of the slope", least=160),
+    Column(name="visits", label="Visits", least=70),
+]
+PAST = [
+    Column(name="id", label="Run", press="", least=186),
+    Column(name="mode", label="Index mode", words=True, least=148),
+    Column(name="visits", label="Visits", least=64),
+    Column(name="lasted", label="Lasted", least=106),
+    Column(name="problem", label="Ended early", words=True, least=96),
+    Column(name="files", links=True, least=166),
+]
 
 
 def panel() -> list[Any]:
     """The run that is shown, past runs, and a form for the next."""
     return [
-        html.Div(
-            className="stack",
-            children=[
-                html.P("", id="visits-problem", className="outcome", role="status", hidden=True),
-                html.Section(id="visits-run", className="panel stack", **aria("Run of visits")),
-                html.Div(
-                    id="visits-shown",
-                    className="stack",
-                    hidden=True,
-                    children=[
-                        html.Section(
-                            [_tile(name, label) for name, label in TILES],
-                            className="visit-tiles",
-                            **aria("Figures of the run"),
-                        ),
-                        html.Div(
-                            className="visits-wide",
-                            children=[_seconds(), _figure("The field on the southern sky", "visits-sky")],
-                        ),
-                        html.Div(
-                            className="charts thirds",
-                            children=[
-                                _figure("Seconds per visit, by bin", "visits-boxes"),
-                                _figure("Seconds per visit, by step", "visits-parts"),
-                                _figure("Visits over the limit, %", "visits-over"),
-                            ],
-                        ),
-                        html.Div(
-                            className="columns",
-                            children=[
-                                section("Tables and indexes", "visits-sizes", "visits-sizes-note"),
-                                section("Fitted lines", "visits-fits", "visits-fits-note"),
-                            ],
-                        ),
-                    ],
-                ),
-                html.Div(
-                    className="columns visits-last",
-                    children=[
-                        html.Section(
-                            [panel_head("Start a run", "visits-form-note"), html.Div(id="visits-form")],
-                            className="panel",
-                            **aria("Start a run"),
-                        ),
-                        section("Past runs", "visits-past", "visits-past-note"),
-                    ],
-                ),
-            ],
-        )
+        tick("visits-tick", "visits", every_ms=1000),
+        tick("visits-look", every_ms=LOOK_MS),
+        *(dcc.Store(id=f"visits-{name}") for name in ("known", "drawn", "configured")),
+        html.Div([_problem(), _run(), _shown(), _last()], className="stack"),
     ]
 
 
+def _problem() -> Any:
+    return html.P("", id="visits-problem", className="outcome", role="status", hidden=True, **data(level="wrong"))
+
+
+def _run() -> Any:
+    stop = html.Button("Stop after this visit", id="visits-stop", className="plain", type="button")
+    order = [html.Span("", id="visits-phase"), stop, outcome("visits-stopped")]
+    return html.Section(
+        [
+            html.H2("Visits", id="visits-title"),
+            html.P("", id="visits-summary", className="hint"),
+            html.Progress(id="visits-progress", hidden=True, **aria("Visits done")),
+            html.Div(order, id="visits-order", className="order-row", hidden=True),
+        ],
+        id="visits-run",
+        className="panel stack",
+        **aria("Run of visits"),
+    )
+
+
+def _shown() -> Any:
+    low = [
+        _figure("Seconds per visit, by bin", "boxes", LOW),
+        _figure("Seconds per visit, by step", "parts", LOW),
+        _figure("Visits over the limit, %", "over", LOW),
+    ]
+    tables = [
+        _table("Tables and indexes", "sizes", SIZES, "No sizes yet: they are measured every few visits."),
+        _table("Fitted lines", "fits", FITS, "A line is fitted once there are enough visits."),
+    ]
+    return html.Div(
+        [
+            html.Section([_tile(*named) for named in TILES], className="visit-tiles", **aria("Figures of the run")),
+            html.Div([_seconds(), _figure("The field on the southern sky", "sky", TALL)], className="visits-wide"),
+            html.Div(low, className="charts thirds"),
+            html.Div(tables, className="columns visits-tables"),
+        ],
+        id="visits-shown",
+        className="stack",
+        hidden=True,
+    )
+
+
+def _last() -> Any:
+    start = html.Section(
+        [panel_head("Start a run", "visits-form-note"), visits_form()], className="panel", **aria("Start a run")
+    )
+    past = _table("Past runs", "past", PAST, "None yet.")
+    return html.Div([start, past], className="columns visits-last")
+
+
 def _tile(name: str, label: str) -> Any:
-    number = html.P([html.Span("–", className="value"), html.Span("", className="unit")], className="number")
-    return html.Div([html.H2(label), number, html.P("", className="aside")], id=f"visits-tile-{name}", className="tile")
+    at = f"visits-tile-{name}"
+    value = html.Span("–", id=f"{at}-value", className="value")
+    unit = html.Span("", id=f"{at}-unit", className="unit")
+    note = html.P("", id=f"{at}-note", className="aside")
+    return html.Div([html.H2(label), html.P([value, unit], className="number"), note], id=at, className="tile")
+
+
+def key(label: str, colour: str, look: str = "solid") -> Any:
+    """What a colour of a chart means; look: `solid`, `dotted` or `dashed` as a line is, or `block`."""
+    style: dict[str, Any] = {"background": colour}
+    if look in ("dotted", "dashed"):
+        style = {"width": "16px", "height": 0, "borderTop": f"2px {look} {colour}"}
+    elif look == "block":
+        style |= {"width": "9px", "height": "9px"}
+    return html.Span([html.I(style=style, **HIDDEN), label], className="key")
+
+
+def step_keys(figures: VisitsFigures) -> list[Any]:
+    """What the colours of the steps mean."""
+    return [key(label, colour, "block") for _, label, colour in used_steps(figures)]
 
 
 def _seconds() -> Any:
-    keys = [html.Span([html.I(className=f"of-{name}", **HIDDEN), label], className="key") for name, label in KEYS]
-    caption = html.Figcaption(
-        [
-            html.H2("Seconds per visit against visit"),
-            html.Span(keys, className="keys"),
-            _note("visits-time"),
-            html.Span(id="visits-axis"),
-        ],
-        className="panel-head",
+    keys = [key(label, colour) for _, label, colour in SERIES]
+    keys += [key("the paper’s line", INK, "dotted"), key("limit", LIMIT, "dashed")]
+    scale = dmc.SegmentedControl(
+        id="visits-scale",
+        value="linear",
+        size="xs",
+        data=[{"value": "linear", "label": "Linear"}, {"value": "log", "label": "Logarithmic"}],
     )
-    return html.Figure([caption, html.Div(id="visits-time", className="visits-drawn tall")], className="panel")
+    axis = html.Span(scale, className="visits-axis", **aria("Axis of the seconds"), role="group")
+    return _figure("Seconds per visit against visit", "time", TALL, html.Span(keys, className="keys"), axis)
 
 
-def _figure(title: str, name: str) -> Any:
-    caption = html.Figcaption([html.H2(title), _note(name)], className="panel-head")
-    return html.Figure([caption, html.Div(id=name, className="visits-drawn")], className="panel")
+def _figure(title: str, name: str, height: int, *beside: Any) -> Any:
+    drawn = dcc.Graph(
+        id=f"visits-{name}",
+        figure=sky(None, None) if name == "sky" else empty(height),
+        config=graph_config(),
+        style={"height": f"{height}px"},
+    )
+    note = html.Span("", id=f"visits-{name}-note", className="keys" if name == "parts" else "aside")
+    caption = html.Figcaption([html.H2(title), *beside, note], className="panel-head")
+    # Dash passes no name for screen readers on to a Graph.
+    picture = html.Div(drawn, id=f"visits-{name}-drawn", className="visits-drawn", role="img", **aria(title))
+    return html.Figure([caption, picture], className="panel")
 
 
-def _note(name: str) -> Any:
-    return html.Span("", id=f"{name}-note", className="aside")
+def _table(title: str, name: str, shown: list[Column], nothing: str) -> Any:
+    contents = [panel_head(title, f"visits-{name}-note"), table(f"visits-{name}", title, shown, nothing)]
+    return html.Section(contents, className="panel", **aria(title))

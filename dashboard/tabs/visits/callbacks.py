@@ -1,0 +1,255 @@
+"""What the tab Visits draws while somebody looks, and what a person orders there."""
+
+from typing import Any
+
+from dash import Dash, Input, Output, Patch, State, no_update, set_props
+
+from dashboard.feed.client import DaemonApi, DaemonUnavailable
+from dashboard.feed.hub import Hub
+from dashboard.feed.relay import NotThere
+from dashboard.tabs.figures import empty
+from dashboard.tabs.forms import EVERY, box_id, checked, elsewhere, errors, field_id, taken
+from dashboard.tabs.orders import REMEMBERED, Order, Orders, say
+from dashboard.tabs.parts import choose
+from dashboard.tabs.tables import Row, pressed
+from dashboard.tabs.visits import charts
+from dashboard.tabs.visits.charts import LOW, TALL
+from dashboard.tabs.visits.form import MORE, NAME, unused, values_of, whole
+from dashboard.tabs.visits.layout import step_keys
+from dashboard.tabs.visits.rows import fit_rows, past_note, past_rows, size_rows, sizes_note
+from dashboard.tabs.visits.runs import Known, VisitRuns
+from dashboard.tabs.visits.sky import FIELD, described, field, field_of, pointing, sky
+from dashboard.tabs.visits.words import told
+from schemas.api.visits import VisitsFigures
+from schemas.config.visits import VisitsConfig
+
+Tick = dict[str, Any] | None
+Drawn = dict[str, Any]
+"""Of what the browser has drawn: the run, the stamp of its figures, the scale and the number of points."""
+
+
+def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
+    """Register them."""
+    runs = VisitRuns(hub, api)
+    _asked(app, runs)
+    _told(app, runs)
+    _charts(app, runs)
+    _past(app, runs)
+    _form(app, Orders(api))
+    _orders(app, Orders(api))
+
+
+def _asked(app: Dash, runs: VisitRuns) -> None:
+    @app.callback(
+        Output("visits-problem", "children"),
+        Output("visits-problem", "hidden"),
+        Output("visits-known", "data"),
+        Output("visits-configured", "data"),
+        Input("visits-look", "data"),
+        State("visits-known", "data"),
+        State("visits-configured", "data"),
+        prevent_initial_call=True,
+    )
+    async def look(tick: Tick, known: Any, configured: Any) -> Any:
+        """Ask what is to be drawn, and say whether it is something else than before."""
+        view = tick["view"] if tick else {}
+        problem = await asked(runs, view)
+        run = runs.chosen(view)
+        has = runs.known(run)
+        found = {"run": run, "stamp": has.stamp if has else 0, "version": runs.version}
+        settings = runs.listed and runs.listed.settings.model_dump(mode="json", by_alias=True)
+        return (
+            problem,
+            not problem,
+            no_update if found == known else found,
+            no_update if settings == configured else settings,
+        )
+
+
+async def asked(runs: VisitRuns, view: dict[str, Any]) -> str:
+    """Have the runs and the figures of the one that is chosen; why not, in one line, else empty."""
+    try:
+        await runs.ask_list()
+        if run := runs.chosen(view):
+            await runs.ask(run)
+    except DaemonUnavailable as problem:
+        return f"Visits are unknown: {problem}."
+    except NotThere as problem:
+        if runs.listed is None:
+            return "Visits are unknown: the daemon knows nothing of visits, it is of an earlier version."
+        # Of one that has only begun there are no figures yet.
+        return f"The run {view['visits']} cannot be shown: {problem}." if view.get("visits") else ""
+    return ""
+
+
+def _told(app: Dash, runs: VisitRuns) -> None:
+    @app.callback(
+        Output("visits-sky", "figure", allow_duplicate=True),
+        Input("visits-tick", "data"),
+        Input("visits-known", "data"),
+        State("visits-sky-note", "children"),
+        prevent_initial_call=True,
+    )
+    async def tell(tick: Tick, _: Any, said: str) -> Any:
+        """What stands above the charts, and where the telescope looks."""
+        shown = runs.shown(tick)
+        for name, props in told(shown).items():
+            set_props(name, props)
+        field_deg = field_of(shown.figures)
+        words = pointing(shown.last, field_deg)
+        set_props("visits-sky-drawn", {"aria-label": described(words, shown.figures)})
+        if words == said:
+            return no_update
+        set_props("visits-sky-note", {"children": words})
+        change = Patch()
+        change["data"][FIELD] = field(shown.last, field_deg)
+        return change
+
+
+def _charts(app: Dash, runs: VisitRuns) -> None:
+    @app.callback(
+        Output("visits-time", "figure"),
+        Output("visits-boxes", "figure"),
+        Output("visits-parts", "figure"),
+        Output("visits-over", "figure"),
+        Output("visits-sky", "figure"),
+        Output("visits-sizes-table", "rowData"),
+        Output("visits-fits-table", "rowData"),
+        Output("visits-drawn", "data"),
+        Input("visits-known", "data"),
+        Input("visits-scale", "value"),
+        State("visits-drawn", "data"),
+        State("visits-tick", "data"),
+        prevent_initial_call=True,
+    )
+    async def draw(named: dict[str, Any] | None, scale: str, drawn: Drawn | None, tick: Tick) -> Any:
+        known = runs.known(named["run"]) if named else None
+        for name, props in beside(None if known is None else known.figures, scale).items():
+            set_props(name, props)
+        if named is None or known is None:
+            return *map(empty, (TALL, LOW, LOW, LOW)), sky(None, None), [], [], None
+        now = {"run": named["run"], "stamp": known.stamp, "scale": scale, "points": len(known.figures.columns["visit"])}
+        figure = charts.seconds_by_visit(known.figures, scale)
+        time = charts.grown(figure, known.same) if continues(drawn, now, known) else figure
+        if drawn is not None and drawn | {"scale": scale} == now:
+            return time, *(no_update,) * 6, now
+        last = runs.shown(tick).last
+        return time, *(make(known.figures) for make in BY_BIN), sky(known.figures, last), *tables(known.figures), now
+
+
+BY_BIN = (charts.boxes, charts.steps, charts.over)
+
+
+def tables(figures: VisitsFigures) -> tuple[list[Row], list[Row]]:
+    """The rows of the sizes and of the lines."""
+    return size_rows(figures), fit_rows(figures)
+
+
+def continues(drawn: Drawn | None, now: Drawn, known: Known) -> bool:
+    """Whether the browser has drawn the points before those that came since, as large as they are now."""
+    if drawn is None or not known.same:
+        return False
+    was = now | {"stamp": known.stamp - 1, "points": known.same}
+    return drawn == was and (drawn["points"] < charts.FEW) == (now["points"] < charts.FEW)
+
+
+def beside(figures: VisitsFigures | None, scale: str) -> dict[str, dict[str, Any]]:
+    """What is said of the charts and the tables, by id of an element the properties of it."""
+    if figures is None:
+        named = ("time", "boxes", "parts", "over", "sizes", "fits")
+        return {f"visits-{name}-note": {"children": ""} for name in named}
+    said = charts.notes(figures, scale)
+    props: dict[str, dict[str, Any]] = {f"visits-{name}-note": {"children": note} for name, (note, _) in said.items()}
+    props |= {f"visits-{name}-drawn": {"aria-label": words} for name, (_, words) in said.items()}
+    further: dict[str, dict[str, Any]] = {
+        "visits-parts-note": {"children": step_keys(figures)},
+        "visits-sizes-note": {"children": sizes_note(figures)},
+        "visits-fits-note": {"children": f"paper: {figures.paper.label}" if figures.paper else ""},
+    }
+    return props | further
+
+
+def _past(app: Dash, runs: VisitRuns) -> None:
+    @app.callback(
+        Output("visits-past-table", "rowData"),
+        Output("visits-past-note", "children"),
+        Input("visits-known", "data"),
+        prevent_initial_call=True,
+    )
+    async def listed(named: dict[str, Any]) -> Any:
+        past = [] if runs.listed is None else runs.listed.past
+        return past_rows(past, named["run"]), past_note(past)
+
+    @app.callback(Input("visits-past-table", "cellRendererData"), prevent_initial_call=True)
+    async def chosen(given: dict[str, Any]) -> None:
+        choose(visits=pressed(given))
+
+
+def _form(app: Dash, orders: Orders) -> None:
+    every = field_id(NAME, EVERY)
+
+    @app.callback(
+        Output(every, "value"),
+        Input("visits-configured", "data"),
+        State(every, "id"),
+        prevent_initial_call=True,
+    )
+    async def prefill(configured: dict[str, Any], ids: list[dict[str, Any]]) -> list[Any]:
+        """The configuration, when it is another one: what somebody types meanwhile stays."""
+        return values_of(configured, ids)
+
+    @app.callback(
+        Output(box_id(NAME, EVERY), "hidden"),
+        Input(field_id(NAME, "index_mode"), "value"),
+        Input(field_id(NAME, "workers"), "value"),
+        State(every, "id"),
+    )
+    async def follow(index_mode: str, workers: str, ids: list[dict[str, Any]]) -> list[bool]:
+        left_out = unused({"index_mode": index_mode, "workers": workers})
+        return [named["field"] in left_out for named in ids]
+
+    @app.callback(
+        Output(every, "error"),
+        Output("visits-more", "open"),
+        Input("visits-send", "n_clicks"),
+        State(every, "value"),
+        State(every, "id"),
+        State("visits-configured", "data"),
+        State(REMEMBERED, "data"),
+        running=[(Output("visits-send", "disabled"), True, False)],
+        prevent_initial_call=True,
+    )
+    async def start(
+        _: int, values: list[Any], ids: list[dict[str, Any]], configured: dict[str, Any] | None, token: str | None
+    ) -> Any:
+        chosen = dict(zip((named["field"] for named in ids), values, strict=True))
+        given = taken(values, ids, without=unused(chosen))
+        settings, wrong = checked(VisitsConfig, whole(given, configured))
+        say("visits-outcome", elsewhere(ids, wrong), is_wrong=True)
+        if settings is not None:
+            done = "The run was started; it is shown above."
+            await orders.give(
+                Order(
+                    method="POST",
+                    path="/visits",
+                    body=given,
+                    what="Start a run of visits",
+                    done=done,
+                    outcome="visits-outcome",
+                    chosen={"visits": None},
+                ),
+                token,
+            )
+        return errors(ids, wrong), True if wrong.keys() & {one.name for one in MORE} else no_update
+
+
+def _orders(app: Dash, orders: Orders) -> None:
+    @app.callback(
+        Input("visits-stop", "n_clicks"),
+        State(REMEMBERED, "data"),
+        running=[(Output("visits-stop", "disabled"), True, False)],
+        prevent_initial_call=True,
+    )
+    async def stop(_: int, token: str | None) -> None:
+        what, done = "Stop the run of visits", "The run ends with the current visit; a later run continues from there."
+        await orders.give(Order(method="DELETE", path="/visits", what=what, done=done, outcome="visits-stopped"), token)
