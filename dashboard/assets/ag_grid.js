@@ -16,9 +16,9 @@
     return window.React.createElement("i", { className: "bar", style: { width: value.by + "%" } });
   };
 
-  components.Press = function (/** @type {{words: string, data: {key: string}, setData: (key: string) => void}} */ props) {
-    const { words, data, setData } = props;
-    const label = words + " " + data.key;
-    return window.React.createElement("button", { className: "plain", "aria-label": label, onClick: () => setData(data.key) }, words);
+  /** @typedef {{words: string, data: {key: string}, value?: {text: string, chosen: boolean}, setData: (key: string) => void}} PressProps */
+  components.Press = function (/** @type {PressProps} */ { words, data, value, setData }) {
+    const said = words ? { "aria-label": words + " " + data.key } : { "aria-pressed": value?.chosen };
+    return window.React.createElement("button", { className: "plain", ...said, onClick: () => setData(data.key) }, words || value?.text);
   };
 })();

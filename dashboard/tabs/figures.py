@@ -1,5 +1,6 @@
 """Figures as plain functions of their data. Colours: grey and ice blue are normal; amber and red are not."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -142,6 +143,32 @@ def _corner(top: float) -> dict[str, Any]:
         "yanchor": "top",
         "showarrow": False,
         "font": {"color": INK, "size": 12},
+    }
+
+
+def plot_layout(height: int, **further: Any) -> dict[str, Any]:
+    """The layout of a figure that Python draws, with room for the titles of its axes."""
+    return _layout(height) | {"margin": {"l": 56, "r": 12, "t": 8, "b": 40}, "hovermode": "closest"} | further
+
+
+def plot_axis(**further: Any) -> dict[str, Any]:
+    """An axis of such a figure."""
+    return _value_axis() | {"nticks": 6} | further
+
+
+def log_axis(low: float, high: float, wide: float) -> dict[str, Any]:
+    """A logarithmic axis with 1, 2, 5, 10, ... written out, where high / low is more than `wide` only powers of ten.
+
+    plotly.js shortens those between two powers of ten to their first digit.
+    """
+    digits = (1,) if high / low > wide else (1, 2, 5)
+    powers = range(math.floor(math.log10(low)), math.floor(math.log10(1.3 * high)) + 1)
+    ticks = [(digit, power) for power in powers for digit in digits]
+    return {
+        "type": "log",
+        "tickmode": "array",
+        "tickvals": [digit * 10.0**power for digit, power in ticks],
+        "ticktext": [f"{digit * 10.0**power:,.{max(0, -power)}f}" for digit, power in ticks],
     }
 
 

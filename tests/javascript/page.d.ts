@@ -44,7 +44,6 @@ interface Settings {
   history: { hour_s: number; bucket_s: number; kept_s: number; gap_s: number };
   ranges_s: Record<string, Value>;
   paths: Record<string, string>;
-  missing_last: number;
   shelves_min: number[];
   states: Record<string, InstrumentState>; // by the letter in the section `states`
   figures: Record<string, string>;
@@ -361,34 +360,6 @@ interface StorageAnswer {
   >;
 }
 
-interface Missing {
-  run: Value;
-  triggers: number;
-  end_ns: Value;
-  stretches: { trigger: number[]; time_ns: number[]; triggers: number[] };
-  missing: Record<string, number[]>;
-  more: number;
-  late: number[];
-  heard_s: Value[];
-}
-
-interface OrbitPlot {
-  name: string;
-  unit: string;
-  values: Value[];
-  rms: Value;
-}
-
-interface Orbit {
-  run: Value;
-  trigger: Value;
-  time_ms: Value;
-  missing: number[];
-  choices: string[];
-  choice: string;
-  plots: OrbitPlot[];
-}
-
 interface Sample {
   t_s: number;
   p99_ms: Value;
@@ -573,17 +544,13 @@ interface VisitsAnswer {
 /** The answer to `GET /answers/...`, by path. */
 type Answer<P extends string> = P extends "storage"
   ? StorageAnswer
-  : P extends `groups/${string}/missing${string}`
-    ? Missing
-    : P extends `groups/${string}/orbit${string}`
-      ? Orbit
-      : P extends `interference?${string}`
-        ? InterferenceAnswer
-        : P extends `interference/${string}`
-          ? ExperimentRecord
-          : P extends `visits?${string}`
-            ? VisitsAnswer
-            : never;
+  : P extends `interference?${string}`
+    ? InterferenceAnswer
+    : P extends `interference/${string}`
+      ? ExperimentRecord
+      : P extends `visits?${string}`
+        ? VisitsAnswer
+        : never;
 
 interface Found<A> {
   answer: A | null;
@@ -664,20 +631,6 @@ interface Column<R extends Row> {
   sort?: () => void;
   make?(row: R): Element; // the cell holds this element in place of text
   update?(element: Element, row: R): void;
-}
-
-interface Figures {
-  name: number;
-  state: number;
-  missing: number;
-  late: number;
-  heard: number;
-}
-
-interface WorstRow extends Row {
-  counts: number[];
-  sizes: number[];
-  by: Figures;
 }
 
 type Input = HTMLInputElement | HTMLSelectElement;
@@ -841,9 +794,6 @@ interface Triggerlog {
   // grid.js
   instrumentName(group: string, number: number): string;
   stateOf(letter: string): InstrumentState;
-  stateWords(letter: string): string;
-  isQuiet(letter: string): boolean;
-  badness(letter: string): number;
   cell(address: string): HTMLElement | undefined;
 
   // reads.js
