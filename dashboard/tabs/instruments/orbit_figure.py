@@ -38,8 +38,9 @@ def orbit_figure(orbit: Orbit, names: Sequence[str], spans: Sequence[Span]) -> g
         figure.add_scatter(**_gone(orbit, names, span), yaxis=f"y{axis}")
         layout[f"yaxis{axis}"] = _value_axis(plot, span, place, len(orbit.plots))
     last = str(len(orbit.plots)) if len(orbit.plots) > 1 else ""
-    instruments = {"range": [-1, len(names)], "anchor": f"y{last}", "title": {"text": "instrument", "standoff": 6}}
-    return figure.update_layout(**layout, xaxis=plot_axis(**instruments))
+    title = {"text": "instrument", "standoff": 6}
+    along = plot_axis(range=[-1, len(names)], anchor=f"y{last}", nticks=10, title=title)
+    return figure.update_layout(**layout, xaxis=along)
 
 
 def moved(figure: dict[str, Any]) -> Patch:

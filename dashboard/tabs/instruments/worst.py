@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from dashboard.tabs.figures import RED
 from dashboard.tabs.instruments.drawer import RECENT_S, STATE_WORDS
-from dashboard.tabs.tables import Cell, Column, Row, cell, columns, row
+from dashboard.tabs.tables import Cell, Column, Row, cell, row
 from dashboard.words import count, lasted, number
 from schemas.api.readings import Missing
 from schemas.states import STATE_LETTERS, InstrumentState
@@ -14,13 +14,14 @@ from schemas.states import STATE_LETTERS, InstrumentState
 SHOWN = 25
 """Rows that each column can put first; a list of all instruments would be read by nobody."""
 
+LATE = "readings that came after their trigger had closed, since the daemon started"
 COLUMNS = [
-    Column(name="name", label="Instrument", press="", least=108),
-    Column(name="state", label="State", words=True, least=112),
-    Column(name="missing", label="Missing", sort="desc", least=100),
-    *columns(("late", "Late", "readings that came after their trigger had closed, since the daemon started")),
-    Column(name="heard", label="Last heard", least=112),
-    Column(name="strip", label="Missing when, newest right", least=180, wide=True),
+    Column(name="name", label="Instrument", press="", width=108, wide=True),
+    Column(name="state", label="State", words=True, width=124),
+    Column(name="missing", label="Missing", sort="desc", width=124),
+    Column(name="late", label="Late", title=LATE, width=72),
+    Column(name="heard", label="Last heard", width=124),
+    Column(name="strip", label="When, newest right", width=150, wide=True),
 ]
 BADNESS = {letter: place for place, letter in enumerate(STATE_LETTERS)}
 NEVER_S = 1e12
