@@ -7,14 +7,11 @@ from dash.exceptions import PreventUpdate
 
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.tabs.instruments.drawer import UNSEEN, drawer_callbacks
+from dashboard.tabs.instruments.drawer import drawer_callbacks
 from dashboard.tabs.instruments.orbit_figure import moved
 from dashboard.tabs.instruments.shown import Shown
 from dashboard.tabs.parts import choose
-from dashboard.tabs.tables import HEAD_PX, ROW_PX, pressed
-
-TALLEST_PX = 352
-"""Of the list: as high as the orbit beside it."""
+from dashboard.tabs.tables import pressed
 
 ALL_WELL = "Each was in every one of them, in time."
 
@@ -31,7 +28,7 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
 def _worst(app: Dash, shown: Shown) -> None:
     @app.callback(
         Output("worst-table", "rowData"),
-        Output("worst-table", "style"),
+        Output("worst-listed", "hidden"),
         Output("worst-note", "children"),
         Output("worst-nothing", "children"),
         Output("worst-shown", "data"),
@@ -47,11 +44,11 @@ def _worst(app: Dash, shown: Shown) -> None:
         if isinstance(found, str):
             if before is not None and now.items() <= before.items():
                 return no_update, no_update, f"out of date: {found}", no_update, no_update
-            return [], UNSEEN, "", found, None
+            return [], True, "", found, None
         now["stamp"] = found.stamp
         if now == before:
             return no_update, no_update, found.note, no_update, no_update
-        return found.rows, _style(len(found.rows)), found.note, "" if found.rows else ALL_WELL, now
+        return found.rows, not found.rows, found.note, "" if found.rows else ALL_WELL, now
 
 
 def _orbit(app: Dash, shown: Shown) -> None:
@@ -103,7 +100,3 @@ def _followed(tick: dict[str, Any] | None) -> dict[str, Any]:
         raise PreventUpdate
     view: dict[str, Any] = tick["view"]
     return view
-
-
-def _style(rows: int) -> dict[str, str]:
-    return {"height": f"{min(TALLEST_PX, HEAD_PX + rows * ROW_PX + 2)}px"} if rows else UNSEEN

@@ -36,7 +36,7 @@ def _worst() -> Any:
     return html.Section(
         [
             _head(html.H2("Worst of the last"), chosen, html.H2("triggers"), note="worst-note"),
-            table("worst", "Worst instruments", COLUMNS, scrolls=True),
+            html.Div(table("worst", COLUMNS), id="worst-listed", hidden=True),
             html.P("Asking the daemon …", id="worst-nothing", className="nothing"),
         ],
         className="panel",
