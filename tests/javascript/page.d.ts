@@ -860,8 +860,11 @@ interface Window {
   triggerlog: Triggerlog;
   dash_clientside: {
     set_props(id: string, props: object): void;
-    triggerlog?: { closed(opened: boolean | undefined): void };
+    triggerlog?: { closed(opened: boolean | undefined): void; choose(change: Partial<View> | null): void };
   };
+  dashAgGridFunctions?: Record<string, (one: any, other: any) => number>;
+  dashAgGridComponentFunctions?: Record<string, (props: any) => object>;
+  React: { createElement(type: string, props: object, ...children: unknown[]): object };
   Plotly: {
     react(place: PlotElement, traces: object[], layout: object, config?: object): void;
     redraw(place: PlotElement): void;

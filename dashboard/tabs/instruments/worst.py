@@ -16,12 +16,12 @@ SHOWN = 25
 
 LATE = "readings that came after their trigger had closed, since the daemon started"
 COLUMNS = [
-    Column(name="name", label="Instrument", press="", width=104, wide=True),
+    Column(name="name", label="Instrument", press="", width=132),
     Column(name="state", label="State", words=True, width=124),
     Column(name="missing", label="Missing", sort="desc", width=124),
     Column(name="late", label="Late", title=LATE, width=64),
     Column(name="heard", label="Last heard", width=128),
-    Column(name="strip", label="When, newest right", width=116, wide=True),
+    Column(name="strip", label="When, newest right", width=100, wide=True),
 ]
 BADNESS = {letter: place for place, letter in enumerate(STATE_LETTERS)}
 NEVER_S = 1e12

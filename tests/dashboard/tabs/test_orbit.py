@@ -111,7 +111,7 @@ def test_what_travels_each_second_is_small() -> None:
 
 def test_an_axis_stays_until_a_value_leaves_it_or_most_of_it_is_empty() -> None:
     first = span_of(np.array([-0.4, np.nan, 0.9]), None)
-    assert first == (pytest.approx(-1.0), pytest.approx(1.5))
+    assert first == pytest.approx((-1.0, 1.5))
     assert span_of(np.array([-0.5, 1.2]), first) == first
     low, high = span_of(np.array([-0.5, 2.0]), first)
     assert low <= -0.5
