@@ -32,12 +32,13 @@ def _worst(app: Dash, shown: Shown) -> None:
         Output("worst-note", "children"),
         Output("worst-nothing", "children"),
         Output("worst-shown", "data"),
-        Input("instruments-tick", "data"),
+        Input("worst-tick", "data"),
+        Input("states-tick", "data"),
         Input("missing-last", "value"),
         State("worst-shown", "data"),
         prevent_initial_call=True,
     )
-    async def draw(tick: dict[str, Any] | None, last: str, before: dict[str, str] | None) -> Any:
+    async def draw(tick: dict[str, Any] | None, _: Any, last: str, before: dict[str, str] | None) -> Any:
         view = _followed(tick)
         now = {"group": view["group"], "last": last}
         found = await shown.worst(view["group"], int(last))
@@ -60,7 +61,7 @@ def _orbit(app: Dash, shown: Shown) -> None:
         Output("orbit-note", "children"),
         Output("orbit-note", "data-old"),
         Output("orbit-missing", "children"),
-        Input("instruments-tick", "data"),
+        Input("orbit-tick", "data"),
         State("orbit-shown", "data"),
         prevent_initial_call=True,
     )

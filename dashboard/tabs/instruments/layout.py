@@ -7,6 +7,7 @@ from dash import dcc, html
 
 from dashboard.tabs.figures import empty, graph_config
 from dashboard.tabs.instruments.orbit_figure import ORBIT_HEIGHT
+from dashboard.tabs.instruments.shown import MISSING_FRESH_S
 from dashboard.tabs.instruments.worst import COLUMNS
 from dashboard.tabs.parts import aria, tick, when
 from dashboard.tabs.tables import table
@@ -17,12 +18,15 @@ LAST = 1000
 """Of these the default."""
 
 EVERY_MS = 1000
+AGAIN_MS = int(1000 * MISSING_FRESH_S)
 
 
 def panel() -> list[Any]:
     """The grid, which the script moves to the tab that is seen; the list of the worst; the orbit."""
     return [
-        tick("instruments-tick", every_ms=EVERY_MS),
+        tick("orbit-tick", every_ms=EVERY_MS),
+        tick("worst-tick", every_ms=AGAIN_MS),
+        tick("states-tick", "states/{group}", every_ms=EVERY_MS),
         dcc.Store(id="worst-shown"),
         dcc.Store(id="orbit-shown"),
         html.Section(className="grids", **aria("Instruments, each with its state")),

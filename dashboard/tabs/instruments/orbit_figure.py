@@ -1,11 +1,11 @@
 """The figure of an orbit, as a pure function, and what of it changes each second."""
 
+import base64
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from dash import Patch
 
 from dashboard.tabs.figures import CALM, RED, plot_axis, plot_layout
@@ -25,22 +25,22 @@ MARGIN = 0.1
 Span = tuple[float, float]
 
 
-def orbit_figure(orbit: Orbit, names: Sequence[str], spans: Sequence[Span]) -> go.Figure:
-    """An orbit's plots below each other. names: of the instruments. spans: of the axis of values, one a plot.
+def orbit_figure(orbit: Orbit, names: Sequence[str], spans: Sequence[Span]) -> dict[str, Any]:
+    """An orbit's plots below each other, as JSON. names: of the instruments. spans: of the axis of values, one a plot.
 
-    Two traces a plot: its values, and a cross for each missing instrument.
+    Two traces a plot: its values, and a cross for each missing instrument. Made each second while somebody looks: of
+    1,000 instruments in 0.4 ms, where a go.Figure takes 26.
     """
-    figure = go.Figure()
+    data = []
     layout = plot_layout(ORBIT_HEIGHT, margin={"l": 56, "r": 10, "t": 8, "b": 34})
     for place, (plot, span) in enumerate(zip(orbit.plots, spans, strict=True)):
         axis = str(place + 1) if place else ""
-        figure.add_scatter(**_values(plot, names), yaxis=f"y{axis}")
-        figure.add_scatter(**_gone(orbit, names, span), yaxis=f"y{axis}")
+        data += [_values(plot, names, f"y{axis}"), _gone(orbit, names, span, f"y{axis}")]
         layout[f"yaxis{axis}"] = _value_axis(plot, span, place, len(orbit.plots))
     last = str(len(orbit.plots)) if len(orbit.plots) > 1 else ""
     title = {"text": "instrument", "standoff": 6}
-    along = plot_axis(range=[-1, len(names)], anchor=f"y{last}", nticks=10, title=title)
-    return figure.update_layout(**layout, xaxis=along)
+    layout["xaxis"] = plot_axis(range=[-1, len(names)], anchor=f"y{last}", nticks=10, title=title)
+    return {"data": data, "layout": layout}
 
 
 def moved(figure: dict[str, Any]) -> Patch:
@@ -73,9 +73,13 @@ def _nice(value: float) -> float:
     return power * next((step for step in STEPS if value <= step * power * 1.000001), 10)
 
 
-def _values(plot: Plot, names: Sequence[str]) -> dict[str, Any]:
+def _values(plot: Plot, names: Sequence[str], axis: str) -> dict[str, Any]:
+    # Seven digits: a screen shows fewer. As plotly.js takes the bytes of an array.
+    packed = base64.b64encode(plot.values.astype("<f4").tobytes()).decode()
     return {
-        "y": plot.values.astype(np.float32),  # seven digits: a screen shows fewer
+        "type": "scatter",
+        "yaxis": axis,
+        "y": {"dtype": "f4", "bdata": packed},
         "name": plot.name,
         "mode": "lines" if len(names) > CROWDED else "lines+markers",
         "connectgaps": False,
@@ -86,9 +90,11 @@ def _values(plot: Plot, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _gone(orbit: Orbit, names: Sequence[str], span: Span) -> dict[str, Any]:
+def _gone(orbit: Orbit, names: Sequence[str], span: Span, axis: str) -> dict[str, Any]:
     """Missing instruments are marked on the lower edge: a gap in a line of points is not visible."""
     return {
+        "type": "scatter",
+        "yaxis": axis,
         "x": orbit.missing,
         "y": [span[0]] * len(orbit.missing),
         "mode": "markers",

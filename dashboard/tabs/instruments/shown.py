@@ -41,7 +41,7 @@ class WorstList:
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnOrbit:
-    """An orbit with its figure as JSON, in which arrays are base64, and in words.
+    """An orbit with its figure as JSON, and in words.
 
     key: another one where more of the figure differs than its values. note: which trigger it is. is_old: whether it is
     not what the machine does now. missing: who is missing from it.
@@ -110,7 +110,7 @@ class Shown:
         return DrawnOrbit(
             orbit=orbit,
             spans=spans,
-            figure=orbit_figure(orbit, names, spans).to_dict(),
+            figure=orbit_figure(orbit, names, spans),
             key=f"{group} {orbit.choice} {len(names)} {self._hub.status.epoch if self._hub.status else 0}",
             missing=missing_words(orbit, names),
         )
