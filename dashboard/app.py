@@ -17,7 +17,6 @@ from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_own_page
 from dashboard.access.login import LoginGuard
-from dashboard.access.orders import order_routes
 from dashboard.access.own_pages import OwnPages
 from dashboard.compression import LEAST_BYTES, CompressedFiles
 from dashboard.feed.alarm_routes import alarm_routes
@@ -158,7 +157,6 @@ def build_app(
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
     api.include_router(alarm_routes(hub, origins))
-    api.include_router(order_routes(questions, origins))
     for tab in tabs:
         if tab.routes is not None:
             api.include_router(tab.routes(hub, questions))

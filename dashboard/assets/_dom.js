@@ -48,17 +48,6 @@ window.triggerlog = /** @type {Triggerlog} */ ({});
     return button;
   };
 
-  T.fileLink = function (path, label, of) {
-    const title = label + " of " + of + ", opens in a new tab";
-    return T.make("a", "", label, { href: "/answers/" + path, target: "_blank", rel: "noopener", "aria-label": title });
-  };
-
-  /**
-   * @template {object} O
-   * @param {O} given
-   */
-  T.keys = (given) => /** @type {(keyof O & string)[]} */ (Object.keys(given));
-
   /* Text is set only where it differs: writing the same text again makes the browser lay out again. */
   T.text = function (element, text) {
     if (element.textContent !== text) element.textContent = text;
@@ -81,13 +70,5 @@ window.triggerlog = /** @type {Triggerlog} */ ({});
     if (element.dataset.drawn === stamp) return false;
     element.dataset.drawn = stamp;
     return true;
-  };
-
-  T.columns = (list) => list.map(([name, label, title]) => ({ name, label, title }));
-
-  T.problem = function (place, problem) {
-    place.hidden = problem === "";
-    T.text(place, problem);
-    T.attribute(place, "data-level", problem ? "wrong" : null);
   };
 })(window.triggerlog);

@@ -17,28 +17,7 @@
     T.schedule();
   };
 
-  /* What every drawn chart looks like; a script adds its own to it. */
-  T.plotLayout = function (height) {
-    const { ink, faint, rule } = T.settings.colours;
-    const font = { ...T.settings.font, color: faint };
-    return {
-      height,
-      autosize: true,
-      margin: { l: 56, r: 12, t: 8, b: 40 },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font,
-      showlegend: false,
-      dragmode: false,
-      hoverlabel: { bgcolor: "#0b0f14", bordercolor: rule, font: { ...font, color: ink } },
-    };
-  };
-
-  T.plotAxis = () => ({ fixedrange: true, gridcolor: T.settings.colours.rule, zeroline: false, nticks: 6 });
-
   const plotOf = (/** @type {HTMLElement} */ box) => /** @type {PlotElement | null} */ (box.querySelector(".js-plotly-plot"));
-
-  T.plotOf = plotOf;
 
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {

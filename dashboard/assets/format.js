@@ -23,20 +23,9 @@
   /* What somebody asked for: 20 and not 20.0. */
   T.plain = (value) => String(Number(value.toPrecision(4)));
 
-  /* Three significant digits with a real minus sign. */
-  T.signed = (value) => (value < 0 ? "−" : "") + (Math.abs(value) >= 100 ? T.number(Math.abs(value), 0) : String(Number(Math.abs(value).toPrecision(3))));
-
-  T.factor = (value) => T.number(value, value >= 10 ? 0 : value >= 2 ? 1 : value >= 0.95 && value <= 1.05 ? 3 : 2);
-
   T.seconds = (value) => (value === null || value === undefined ? NONE : T.number(value, value >= 10 ? 1 : value >= 1 ? 2 : 3));
 
   T.count = (value) => (value === null || value === undefined ? NONE : written(value, 0));
-
-  /* How often each of some reasons applied, those that did. */
-  T.reasons = function (counts) {
-    const some = Object.entries(counts).filter(([, n]) => n);
-    return some.map(([why, n]) => why.replaceAll("_", " ") + " " + T.count(n)).join(", ");
-  };
 
   T.time = (ms) => new Date(ms).toISOString().slice(11, 19);
 

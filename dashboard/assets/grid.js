@@ -11,12 +11,6 @@
 
   T.stateOf = (letter) => T.settings.states[letter] || T.settings.states.n;
 
-  T.stateWords = (letter) => T.stateOf(letter).glyph + " " + T.stateOf(letter).words;
-
-  T.isQuiet = (letter) => ["silent", "never"].includes(T.stateOf(letter).name);
-
-  T.badness = (letter) => STATES.findIndex(([each]) => each === letter);
-
   T.cell = function (address) {
     const [group, number] = address.split(":");
     return drawn[group] && drawn[group].cells[Number(number)];

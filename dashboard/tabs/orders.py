@@ -21,6 +21,13 @@ LETTERS = re.compile(r"[\x21-\x7e]+")
 """A header holds letters of ASCII; anything else is no token."""
 
 
+SEGMENT = "[A-Za-z0-9_-]{1,64}"
+KNOWN = re.compile(
+    f"POST /(readers|governor|interference|visits|marks)|DELETE /(interference|visits|(readers|marks)/{SEGMENT})"
+)
+"""What can be ordered: the browser holds an order while it waits for the token, and may hold another one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """A request to the daemon's API.
@@ -49,6 +56,9 @@ class Orders:
 
         token: what is remembered, if anything is. Returns whether the daemon took it for its token.
         """
+        if not KNOWN.fullmatch(f"{order.method} {order.path}"):
+            say(order.outcome, "This page does not give such an order.", is_wrong=True)
+            return False
         if token is None:
             self._ask(order)
             return False

@@ -10,7 +10,6 @@ from dashboard.feed.frames import PATHS
 from dashboard.feed.history import GAP_S, HOUR_S, KEPT_S, LONG_BUCKET_S
 from dashboard.tabs.figures import COLOURS, FONT, graph_config
 from dashboard.tabs.instruments.drawer import STATE_WORDS
-from dashboard.tabs.instruments.routes import LAST
 from dashboard.tabs.page import RANGES
 from schemas.states import STATE_LETTERS
 
@@ -25,7 +24,6 @@ def settings() -> dict[str, Any]:
         "history": {"hour_s": HOUR_S, "bucket_s": LONG_BUCKET_S, "kept_s": KEPT_S, "gap_s": GAP_S},
         "ranges_s": {name: width for name, _, width in RANGES},
         "paths": PATHS,
-        "missing_last": LAST,
         "shelves_min": SHELVES_MIN,
         "states": {letter: _state(letter) for letter in STATE_LETTERS},
     }

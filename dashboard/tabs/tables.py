@@ -36,7 +36,8 @@ class Column:
 
     bar: its cells are bars, as long as `by` says in %.
     press: what the button in each of its cells says, `""` what the cell says; the row's key is what a callback is
-    given, see `pressed`. links: whether its cells are made by `links`. least: of its width, in px.
+    given, see `pressed`. links: whether its cells are made by `links`.
+    width: in px, of a `wide` one at least. sort: how the table is sorted by it at first, `asc` or `desc`.
     """
 
     name: str
@@ -46,7 +47,9 @@ class Column:
     bar: bool = False
     press: str | None = None
     links: bool = False
-    least: int | None = None
+    width: int | None = None
+    wide: bool = False
+    sort: str | None = None
 
 
 def columns(*described: tuple[str, ...]) -> list[Column]:
@@ -54,9 +57,19 @@ def columns(*described: tuple[str, ...]) -> list[Column]:
     return [Column(name=name, label=label, title=title[0] if title else None) for name, label, *title in described]
 
 
-def cell(text: str, by: float | str | None = None, *, over: bool = False, title: str | None = None) -> Cell:
-    """A cell. by: what its column is sorted by, the text where it is left out. over: whether it stands out."""
-    return {"text": text, "by": text if by is None else by, "over": over, "title": title}
+def cell(
+    text: str,
+    by: float | str | None = None,
+    *,
+    over: bool = False,
+    title: str | None = None,
+    style: Mapping[str, str] | None = None,
+) -> Cell:
+    """A cell. by: what its column is sorted by, the text where it is left out. over: whether it stands out.
+
+    style: of its element, as React names them.
+    """
+    return {"text": text, "by": text if by is None else by, "over": over, "title": title, "style": style}
 
 
 def choice(text: str, *, chosen: bool) -> Cell:
@@ -107,18 +120,24 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
         "colId": column.name,
         "headerName": column.label,
         "headerTooltip": column.title,
-        "minWidth": column.least or (WORDS_PX if column.words else FIGURE_PX),
-        "flex": 2 if column.words else 1,
+        "minWidth": column.width or (WORDS_PX if column.words else FIGURE_PX),
+        "comparator": {"function": "byCell"},
+        "sortingOrder": ["asc", "desc"] if is_words else ["desc", "asc"],
+        "sort": column.sort,
         "resizable": True,
         "wrapHeaderText": True,
         "autoHeaderHeight": True,
         "cellDataType": False,
     }
+    if column.width is None or column.wide:
+        common["flex"] = 2 if column.words else 1
+    else:
+        common |= {"width": column.width, "suppressSizeToFit": True}
     if column.links:
         return common | {"field": column.name, "cellRenderer": "Links", "sortable": False}
     if column.press is not None:
-        button = {"cellRenderer": "Press", "cellRendererParams": {"words": column.press}, "sortable": False}
-        return common | button | ({} if column.press else {"field": column.name})
+        button = {"cellRenderer": "Press", "cellRendererParams": {"words": column.press}}
+        return common | button | ({"sortable": False} if column.press else {"field": column.name})
     if column.bar:
         return common | {"field": column.name, "cellRenderer": "Bar", "sortable": False}
     # A glyph beside the colour: words have their own.
@@ -133,7 +152,7 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
             "cellClassRules": {"over": "params.value && params.value.over"},
             "valueFormatter": {"function": f"{mark}(params.value ? params.value.text : '')"},
             "tooltipValueGetter": {"function": "params.value && params.value.title"},
-            "comparator": {"function": "byCell"},
+            "cellStyle": {"function": "params.value && params.value.style"},
         }
     )
 

@@ -37,7 +37,6 @@ interface Settings {
   history: { hour_s: number; bucket_s: number; kept_s: number; gap_s: number };
   ranges_s: Record<string, Value>;
   paths: Record<string, string>;
-  missing_last: number;
   shelves_min: number[];
   states: Record<string, InstrumentState>; // by the letter in the section `states`
 }
@@ -303,43 +302,11 @@ interface StorageAnswer {
   >;
 }
 
-interface Missing {
-  run: Value;
-  triggers: number;
-  end_ns: Value;
-  stretches: { trigger: number[]; time_ns: number[]; triggers: number[] };
-  missing: Record<string, number[]>;
-  more: number;
-  late: number[];
-  heard_s: Value[];
-}
-
-interface OrbitPlot {
-  name: string;
-  unit: string;
-  values: Value[];
-  rms: Value;
-}
-
-interface Orbit {
-  run: Value;
-  trigger: Value;
-  time_ms: Value;
-  missing: number[];
-  choices: string[];
-  choice: string;
-  plots: OrbitPlot[];
-}
-
 }
 
 /** The answer to `GET /answers/...`, by path. */
 type Answer<P extends string> = P extends "storage"
   ? StorageAnswer
-  : P extends `groups/${string}/missing${string}`
-    ? Missing
-    : P extends `groups/${string}/orbit${string}`
-      ? Orbit
 
 interface Found<A> {
   answer: A | null;
@@ -422,20 +389,6 @@ interface Column<R extends Row> {
   update?(element: Element, row: R): void;
 }
 
-interface Figures {
-  name: number;
-  state: number;
-  missing: number;
-  late: number;
-  heard: number;
-}
-
-interface WorstRow extends Row {
-  counts: number[];
-  sizes: number[];
-  by: Figures;
-}
-
 type Input = HTMLInputElement | HTMLSelectElement;
 
 interface Field extends Partial<InputDescription> {
@@ -496,14 +449,10 @@ interface Triggerlog {
     attributes?: Record<string, string>
   ): HTMLElementTagNameMap[K];
   button(className: string, label: string, act: () => unknown): HTMLButtonElement;
-  fileLink(path: string, label: string, of: string): HTMLAnchorElement;
-  keys<O extends object>(given: O): (keyof O & string)[];
   text(element: Element, text: string): void;
   prose(element: HTMLElement, text: string): void;
   attribute(element: Element, name: string, value: string | null): void;
   differs(element: HTMLElement, stamp: string): boolean;
-  problem(place: HTMLElement, problem: string): void;
-  columns(list: [name: string, label: string, title?: string][]): Column<Row>[];
 
   // _tabs.js
   onTab(tab: string, draw: Draw): void;
@@ -528,11 +477,8 @@ interface Triggerlog {
   // format.js
   number(value: Value | undefined, digits?: number): string;
   plain(value: number): string;
-  signed(value: number): string;
-  factor(value: number): string;
   seconds(value: Value | undefined): string;
   count(value: Value | undefined): string;
-  reasons(counts: Record<string, number>): string;
   time(ms: number): string;
   day(ms: number): string;
   moment(ms: number): string;
@@ -566,9 +512,6 @@ interface Triggerlog {
   drawLive: Draw;
   redraw(): void;
   drawCharts(): void;
-  plotLayout(height: number): object;
-  plotAxis(): object;
-  plotOf(place: HTMLElement): PlotElement | null;
   around(low: number, high: number, least: number): [number, number];
   drawTable<R extends Row>(place: HTMLElement, caption: string, columns: Column<R>[], rows: R[], empty: string): void;
   markSorted(place: HTMLElement, name: string, direction: "ascending" | "descending"): void;
@@ -576,9 +519,6 @@ interface Triggerlog {
   // grid.js
   instrumentName(group: string, number: number): string;
   stateOf(letter: string): InstrumentState;
-  stateWords(letter: string): string;
-  isQuiet(letter: string): boolean;
-  badness(letter: string): number;
   cell(address: string): HTMLElement | undefined;
 
 }
@@ -619,12 +559,6 @@ interface Window {
   triggerlog: Triggerlog;
   dash_clientside: {
     set_props(id: string, props: object): void;
-    triggerlog?: { choose(change: Partial<View> | null): void; closed(opened: boolean | undefined): void };
-  };
-  /** What ag-grid asks of the page, by name. */
-  dashAgGridFunctions?: Record<string, Function>;
-  dashAgGridComponentFunctions?: Record<string, Function>;
-  React: { createElement(kind: string, props: object, children?: unknown): object };
   Plotly: {
     react(place: PlotElement, traces: object[], layout: object, config?: object): void;
     redraw(place: PlotElement): void;

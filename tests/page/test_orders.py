@@ -1,11 +1,12 @@
 """What a person orders through the page: sent on with that person's token, and from this page alone."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
-from dashboard.access.orders import LARGEST_ORDER
+from dashboard.tabs.orders import REMEMBERED
 from tests.page.stage import Process
 
 TOKEN = "the-token-of-the-page-itself"
@@ -32,37 +33,58 @@ def page() -> Iterator[httpx.Client]:
         process.kill()
 
 
-def test_an_order_needs_the_token_of_the_person_though_the_page_has_one(page: httpx.Client) -> None:
-    refused = page.post("/orders/governor", json={"commit_p99_ms": 5})
-    assert refused.status_code == 401
-    assert refused.json() == {"detail": "this needs the API's token"}
-    assert refused.headers["www-authenticate"].startswith("Bearer")
-    sent = page.post("/orders/governor", json={"commit_p99_ms": 5}, headers={"authorization": "Bearer mine"})
-    assert sent.status_code == 502
-    assert "the daemon at http://127.0.0.1:9 cannot be reached" in sent.json()["detail"]
+def sent(page: httpx.Client, token: str, **order: Any) -> dict[str, Any]:
+    """What becomes of an order that waits in the browser, once the dialog's button is pressed."""
+    waiting = {"method": "POST", "path": "/governor", "body": {}, "what": "", "done": "done", "outcome": "said"} | order
+    called = {
+        "output": f"{REMEMBERED}.data",
+        "outputs": {"id": REMEMBERED, "property": "data"},
+        "changedPropIds": ["order-send.n_clicks"],
+        "inputs": [
+            {"id": "order-send", "property": "n_clicks", "value": 1},
+            {"id": "order-token", "property": "n_submit", "value": None},
+        ],
+        "state": [
+            {"id": "order-token", "property": "value", "value": token},
+            {"id": "order-remember", "property": "checked", "value": True},
+            {"id": "order", "property": "data", "value": waiting},
+        ],
+    }
+    answer = page.post("/_dash-update-component", json=called)
+    assert answer.status_code in (200, 204), answer.text
+    told: dict[str, Any] = answer.json().get("sideUpdate", {})
+    return told
+
+
+def test_an_order_is_sent_on_with_the_token_of_the_person(page: httpx.Client) -> None:
+    told = sent(page, "mine")
+    assert "the daemon at http://127.0.0.1:9 cannot be reached" in told["said"]["children"]
+    assert told["said"]["data-level"] == "wrong"
+
+
+@pytest.mark.parametrize("token", ["", "  ", "ein Schlüssel", "two words"])
+def test_what_is_no_token_is_not_sent(page: httpx.Client, token: str) -> None:
+    told = sent(page, token)
+    assert "said" not in told
+    assert told["order-token"]["error"]
 
 
 @pytest.mark.parametrize(
-    ("order", "body", "headers", "status", "words"),
+    ("method", "path"),
     [
-        ("governor", b"{}", {"origin": "https://evil.example"}, 403, "a page of another origin"),
-        ("governor", b"{}", {"origin": "http://127.0.0.1:1"}, 403, "a page of another origin"),
-        ("governor", b"{}", {"origin": "null"}, 403, "a page of another origin"),
-        ("run", b"{}", {}, 404, "there is no order 'run'; there is: readers/start, readers/stop, governor"),
-        ("governor", b"{}", {"content-type": "text/plain"}, 415, "application/json"),
-        ("governor", b"{", {}, 400, "not JSON"),
-        ("governor", b"[1]", {}, 400, "not a JSON object"),
-        ("governor", b" " * (LARGEST_ORDER + 1), {}, 413, f"may have {LARGEST_ORDER} bytes"),
-        ("readers/stop", b'{"name": "../run"}', {}, 422, "name: give the name of what is meant"),
-        ("readers/stop", b"{}", {}, 422, "name: give the name of what is meant"),
+        ("POST", "/run"),
+        ("POST", "/reload"),
+        ("GET", "/readers"),
+        ("DELETE", "/governor"),
+        ("DELETE", "/readers/../run"),
+        ("DELETE", "/readers/a%2Fb"),
+        ("DELETE", "/readers/"),
+        ("POST", "/readers?x=1"),
     ],
 )
-def test_what_is_no_order_of_this_page_is_not_sent_on(
-    page: httpx.Client, order: str, body: bytes, headers: dict[str, str], status: int, words: str
-) -> None:
-    given = {"content-type": "application/json", "authorization": "Bearer mine"} | headers
-    answer = page.post(f"/orders/{order}", content=body, headers=given)
-    assert (answer.status_code, words in answer.json()["detail"]) == (status, True), answer.text
+def test_what_is_no_order_of_this_page_is_not_sent_on(page: httpx.Client, method: str, path: str) -> None:
+    told = sent(page, "mine", method=method, path=path)
+    assert told["said"]["children"] == "This page does not give such an order."
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null"])
@@ -74,10 +96,3 @@ def test_another_page_cannot_have_a_browser_call_back(page: httpx.Client, origin
         assert "a page of another origin" in answer.json()["detail"]
     own = page.post("/_dash-update-component", content=b"{}", headers={"origin": str(page.base_url).rstrip("/")})
     assert own.status_code != 403
-
-
-def test_what_is_told_says_why_the_daemon_is_not_heard(page: httpx.Client) -> None:
-    answer = page.get("/answers/interference/x/report")
-    assert answer.status_code == 502
-    assert "cannot be reached" in answer.text
-    assert page.get("/answers/interference/a%20b/report").text == "there is no report of a run 'a b'"

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.page.browser import Watched, dead, live
 from tests.page.stage import Stage, until
@@ -11,7 +11,30 @@ from tests.page.stage import Stage, until
 pytestmark = pytest.mark.page
 
 MIXED = {"6": "m", "13": "l", "32": "s", "42": "n", "70": "d"}
-ORBIT = "() => document.querySelector('#orbit .js-plotly-plot').data.map(trace => trace.y)"
+ORBIT = "() => document.querySelector('#orbit .js-plotly-plot')._fullData.map(trace => Array.from(trace.y))"
+ORDER = "rows => rows.map(row => row.getAttribute('row-id'))"
+
+
+def cell(page: Page, row: int, column: str) -> Locator:
+    """A cell of the list, by the number of its instrument."""
+    return page.locator(f'#worst [row-id="bpm:{row}"] [col-id="{column}"]')
+
+
+def listed(page: Page, *numbers: int) -> None:
+    """The list has these instruments, in this order."""
+    wanted = [f"bpm:{number}" for number in numbers]
+    until(lambda: page.locator("#worst [role=row][row-id]").evaluate_all(ORDER) == wanted, f"{wanted} are listed")
+
+
+def sort_by(page: Page, label: str) -> None:
+    """Press the head of a column."""
+    page.locator("#worst").get_by_role("columnheader", name=label, exact=True).click()
+
+
+def choose(page: Page, select: str, label: str) -> None:
+    """Choose from a list that opens."""
+    page.locator(f"#{select}").click()
+    page.get_by_role("option", name=label, exact=True).click()
 
 
 def test_the_worst_are_listed_sorted_and_lead_to_their_detail(stage: Stage, fresh: Watched) -> None:
@@ -19,19 +42,21 @@ def test_the_worst_are_listed_sorted_and_lead_to_their_detail(stage: Stage, fres
     stage.figures(states={"bpm": MIXED})
     page.get_by_role("tab", name="Instruments").click()
     expect(page.locator("#panel-instruments .cell")).to_have_count(120)
-    names = page.locator("#worst tbody th")
-    expect(names).to_have_text(["bpm_042", "bpm_032", "bpm_006", "bpm_013", "bpm_070"], timeout=60_000)
-    row = page.locator("#worst tbody tr").nth(1)
-    expect(row).to_contain_text("▲ silent200 · 33 %0")
-    expect(row).to_contain_text(re.compile(r"1 min \d+ s ago"))
-    assert row.locator(".strip path").evaluate("e => e.getBBox().width") == pytest.approx(60, abs=3)
-    page.get_by_role("button", name="Late", exact=True).click()
-    expect(names.first).to_have_text("bpm_013")
-    page.get_by_role("button", name="Instrument", exact=True).click()
-    expect(names).to_have_text(["bpm_006", "bpm_013", "bpm_032", "bpm_042", "bpm_070"])
-    expect(page.locator("#worst th[aria-sort]")).to_have_text("Instrument")
+    listed(page, 42, 32, 6, 13, 70)
+    expect(cell(page, 32, "state")).to_have_text("▲ silent")
+    expect(cell(page, 32, "missing")).to_have_text("200 · 33 %")
+    expect(cell(page, 32, "late")).to_have_text("0")
+    expect(cell(page, 32, "heard")).to_have_text(re.compile(r"1 min \d+ s ago"))
+    bars = cell(page, 32, "strip").evaluate("element => getComputedStyle(element).backgroundImage")
+    assert bars.count("v-16") == 20, "missing from all triggers of the last third"
+    sort_by(page, "Late")
+    listed(page, 13, 42, 32, 6, 70)
+    sort_by(page, "Instrument")
+    listed(page, 6, 13, 32, 42, 70)
+    expect(page.locator("#worst [role=columnheader][aria-sort=ascending]")).to_contain_text("Instrument")
     page.get_by_role("button", name="bpm_032", exact=True).click()
     expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_032")
+    assert "instrument=bpm%3A32" in page.url
     expect(page.locator("#trend-missing")).to_have_text(
         "Missing from 200 of the last 600 triggers (33.3 %), 0 readings late since the daemon started, "
         "last heard 61 s ago.",
@@ -43,6 +68,27 @@ def test_the_worst_are_listed_sorted_and_lead_to_their_detail(stage: Stage, fres
     assert box is not None
     assert box["height"] > 60
     assert box["width"] > 300
+    page.go_back()
+    expect(page.locator(".mantine-Drawer-title")).to_be_hidden()
+    listed(page, 6, 13, 32, 42, 70)
+    assert fresh.errors == []
+
+
+def test_what_has_the_focus_in_the_list_keeps_it_while_figures_change(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    stage.figures(states={"bpm": MIXED})
+    page.get_by_role("tab", name="Instruments").click()
+    listed(page, 42, 32, 6, 13, 70)
+    button = page.get_by_role("button", name="bpm_032", exact=True)
+    button.focus()
+    stage.figures(states={"bpm": MIXED | {"32": "m", "50": "l"}})
+    listed(page, 42, 6, 32, 13, 50, 70)
+    expect(button).to_be_focused()
+    button.press("Enter")
+    expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_032")
+    page.get_by_role("button", name="Close", exact=True).click()
+    expect(page.locator('#panel-instruments .cell[data-number="32"]')).to_be_focused()
+    assert "instrument=" not in page.url
     assert fresh.errors == []
 
 
@@ -50,6 +96,7 @@ def test_the_orbit_is_of_the_newest_trigger_and_names_who_is_missing(stage: Stag
     page = fresh.page
     page.get_by_role("tab", name="Instruments").click()
     expect(page.locator("#orbit-choice")).to_have_value("x, y", timeout=60_000)
+    assert "channel" not in page.url
     expect(page.locator("#orbit-note")).to_contain_text("x rms 0.1")
     until(lambda: len(page.evaluate(ORBIT)) == 4, "x and y are drawn")
     x = page.evaluate(ORBIT)[0]
@@ -61,14 +108,36 @@ def test_the_orbit_is_of_the_newest_trigger_and_names_who_is_missing(stage: Stag
     assert box["height"] > 250
     stage.figures(states={"bpm": {"6": "s"}})
     expect(page.locator("#orbit-missing")).to_contain_text("Missing from this trigger: bpm_006", timeout=60_000)
-    page.locator("#orbit-choice").select_option("bot_out")
-    assert "channel=bot_out" in page.url
+    choose(page, "orbit-choice", "bot_out")
     expect(page.locator("#orbit-note")).to_contain_text("bot_out rms 1.00 V", timeout=60_000)
+    assert "channel=bot_out" in page.url
+    expect(page.locator("#orbit-choice")).to_have_value("bot_out")
     stage.daemon.kill()
     try:
         dead(page)
         expect(page.locator("#orbit-note")).to_contain_text("ago")
-        expect(page.locator("#worst-note")).to_have_text("as last received")
+        expect(page.locator("#orbit-note")).to_have_attribute("data-old", "true")
+        expect(
+            page.locator(".panel-head", has=page.locator("#worst-note")).get_by_text("as last received")
+        ).to_be_visible()
     finally:
         stage.daemon.start()
     live(page)
+
+
+def test_a_point_of_the_orbit_leads_to_its_instrument_and_an_address_to_its_channel(
+    stage: Stage, fresh: Watched
+) -> None:
+    page = fresh.again(f"{stage.page.url}/?tab=instruments&channel=bot_in")
+    live(page)
+    expect(page.locator("#orbit-choice")).to_have_value("bot_in", timeout=60_000)
+    until(lambda: len(page.evaluate(ORBIT)) == 2, "one channel is drawn")
+    at = page.evaluate(
+        "() => { const plot = document.querySelector('#orbit .js-plotly-plot'), { xaxis, yaxis } = plot._fullLayout;"
+        " const box = plot.getBoundingClientRect(), y = plot._fullData[0].y[60];"
+        " return [box.left + xaxis._offset + xaxis.d2p(60), box.top + yaxis._offset + yaxis.d2p(y)]; }"
+    )
+    page.mouse.move(*at)
+    page.mouse.click(*at)
+    expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_060")
+    assert fresh.errors == []

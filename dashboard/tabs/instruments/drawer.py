@@ -76,7 +76,7 @@ def drawer() -> Any:
     )
 
 
-def register(app: Dash, hub: Hub, api: DaemonApi) -> None:
+def drawer_callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     """Declare the drawer's callbacks; they are async, a synchronous one would hold up the stream of every browser."""
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction(namespace="triggerlog", function_name="closed"),

@@ -1,57 +1,59 @@
-"""The tab Instruments: the grid, the worst instruments, and the orbit.
-
-The script in assets fills it, from the stream and while it is seen from `GET /answers/groups/...`.
-"""
+"""The layout of the tab Instruments: the grid, the worst instruments, and the orbit."""
 
 from typing import Any
 
+import dash_mantine_components as dmc
 from dash import dcc, html
 
 from dashboard.tabs.figures import empty, graph_config
-from dashboard.tabs.instruments.routes import LASTS
-from dashboard.tabs.parts import aria, attributes
+from dashboard.tabs.instruments.orbit_figure import ORBIT_HEIGHT
+from dashboard.tabs.instruments.shown import MISSING_FRESH_S
+from dashboard.tabs.instruments.worst import COLUMNS
+from dashboard.tabs.parts import aria, tick, when
+from dashboard.tabs.tables import table
 
-ORBIT_HEIGHT = 330
+LASTS = (200, 1000, 10_000)
+"""How many triggers somebody may look back at."""
+LAST = 1000
+"""Of these the default."""
+
+EVERY_MS = 1000
+AGAIN_MS = int(1000 * MISSING_FRESH_S)
 
 
 def panel() -> list[Any]:
     """The grid, which the script moves to the tab that is seen; the list of the worst; the orbit."""
     return [
+        tick("orbit-tick", every_ms=EVERY_MS),
+        tick("worst-tick", every_ms=AGAIN_MS),
+        tick("states-tick", "states/{group}", every_ms=EVERY_MS),
+        dcc.Store(id="worst-shown"),
+        dcc.Store(id="orbit-shown"),
         html.Section(className="grids", **aria("Instruments, each with its state")),
-        html.Div(className="columns worst", children=[_worst(), _orbit()]),
+        html.Div([_worst(), _orbit()], className="columns worst"),
     ]
 
 
 def _worst() -> Any:
-    lasts = [html.Option(f"{last:,}", value=str(last)) for last in LASTS]
+    lasts = [{"value": str(last), "label": f"{last:,}"} for last in LASTS]
+    chosen = _select("missing-last", "Triggers looked back at", lasts, str(LAST))
     return html.Section(
-        className="panel",
-        children=[
-            html.Div(
-                [
-                    html.H2("Worst of the last"),
-                    html.Select(lasts, id="missing-last", **attributes(aria_label="Triggers looked back at")),
-                    html.H2("triggers"),
-                    html.Span("", id="worst-note", className="note"),
-                ],
-                className="panel-head",
-            ),
-            html.Div(id="worst"),
+        [
+            _head(html.H2("Worst of the last"), chosen, html.H2("triggers"), note="worst-note"),
+            html.Div(table("worst", COLUMNS), id="worst-listed", hidden=True),
+            html.P("Asking the daemon …", id="worst-nothing", className="nothing"),
         ],
+        className="panel",
     )
 
 
 def _orbit() -> Any:
     return html.Section(
-        className="panel",
-        children=[
-            html.Div(
-                [
-                    html.H2("Orbit"),
-                    html.Select(id="orbit-choice", **attributes(aria_label="What is plotted against the instruments")),
-                    html.Span("", id="orbit-note", className="note"),
-                ],
-                className="panel-head",
+        [
+            _head(
+                html.H2("Orbit"),
+                _select("orbit-choice", "What is plotted against the instruments", [], None),
+                note="orbit-note",
             ),
             dcc.Graph(
                 id="orbit",
@@ -61,4 +63,27 @@ def _orbit() -> Any:
             ),
             html.P("", id="orbit-missing", className="hint"),
         ],
+        className="panel",
+    )
+
+
+def _head(*shown: Any, note: str) -> Any:
+    """The head of a panel; nothing may look as if it were of now when it is not."""
+    kept = when("page.dead", " · as last received")
+    paused = when("view.pausedAt", " · as paused")
+    return html.Div(
+        [*shown, html.Span([html.Span("", id=note), kept, paused], className="note")], className="panel-head"
+    )
+
+
+def _select(name: str, label: str, offered: list[Any], value: str | None) -> Any:
+    return dmc.Select(
+        id=name,
+        data=offered,
+        value=value,
+        size="xs",
+        w=104,
+        allowDeselect=False,
+        checkIconPosition="right",
+        **aria(label),
     )

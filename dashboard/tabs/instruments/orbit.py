@@ -1,12 +1,17 @@
 """The orbit: what the instruments of a group say of one trigger, each beside its neighbours."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dashboard.words import about, count, number, time
+from schemas.api.readings import Newest
+
 Values = np.ndarray[Any, np.dtype[np.float64]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 BUTTONS = ("top_in", "bot_in", "bot_out", "top_out")
 """Channels of a beam position monitor that gives its four buttons."""
@@ -18,6 +23,12 @@ where in, out, top and bot are the two buttons of that side added."""
 POSITION = "x, y"
 """The choice of a position in place of a channel."""
 
+OLD_S = 5.0
+"""A trigger that is older is not what the machine does now."""
+
+NAMED = 12
+"""Missing instruments that are named."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
@@ -26,6 +37,40 @@ class Plot:
     name: str
     unit: str
     values: Values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orbit:
+    """A trigger as what is plotted of it.
+
+    trigger: None where none is stored. time_ms: its time by its instruments' clocks, ms since 1970-01-01 UTC.
+    missing: numbers of the instruments that are not in it. choices: what can be plotted, of which `choice` is.
+    """
+
+    trigger: int | None
+    time_ms: float | None
+    missing: list[int]
+    choices: list[str]
+    choice: str
+    plots: list[Plot]
+
+
+def orbit_of(newest: Newest, names: Sequence[str], choice: str | None) -> Orbit:
+    """What is plotted of a trigger, a value an instrument of `names`; the first choice if there is none such."""
+    offered = choices(list(newest.channels))
+    chosen = choice if choice in offered else offered[0]
+    places = {name: place for place, name in enumerate(names)}
+    numbers = np.array([places.get(name, -1) for name in newest.instruments], np.int64)
+    channels = {name: spread(numbers, values, len(names)) for name, values in newest.channels.items()}
+    gone = np.setdiff1d(np.arange(len(names)), numbers) if len(numbers) else np.array([], np.int64)
+    return Orbit(
+        trigger=newest.trigger,
+        time_ms=float(np.median(newest.time_ns)) / 1e6 if newest.time_ns else None,
+        missing=gone.tolist(),
+        choices=offered,
+        choice=chosen,
+        plots=plots(channels, newest.units, chosen),
+    )
 
 
 def choices(channels: Sequence[str]) -> list[str]:
@@ -56,11 +101,36 @@ def position(top_in: Values, bot_in: Values, bot_out: Values, top_out: Values) -
     )
 
 
-def spread(numbers: Sequence[int], values: Sequence[float | None], size: int) -> Values:
-    """Values of some instruments as an array of all: NaN of the others."""
+def spread(numbers: Numbers, values: Sequence[float | None], size: int) -> Values:
+    """Values of some instruments as an array of all: NaN of the others. A number below 0 is no instrument."""
     whole = np.full(size, np.nan)
-    whole[list(numbers)] = np.array(values, np.float64)
+    known = numbers >= 0
+    whole[numbers[known]] = np.array(values, np.float64)[known]
     return whole
+
+
+def rms(values: Values) -> float | None:
+    """Root of the mean square of the values that are there; None of none."""
+    known = values[np.isfinite(values)]
+    return math.sqrt(np.mean(np.square(known))) if len(known) else None
+
+
+def orbit_note(orbit: Orbit, age_s: float, *, is_old: bool) -> str:
+    """Which trigger it is, of when, and the root mean square of what is plotted."""
+    if orbit.trigger is None or orbit.time_ms is None:
+        return "no trigger is stored yet"
+    at = f"{time(orbit.time_ms)} UTC"
+    when = f"of {at}, about {about(age_s)} ago" if is_old else at
+    spreads = ", ".join(f"{plot.name} rms {number(rms(plot.values))} {plot.unit}".rstrip() for plot in orbit.plots)
+    return f"trigger {count(orbit.trigger)} · {when} · {spreads}"
+
+
+def missing_words(orbit: Orbit, names: Sequence[str]) -> str:
+    """Who is missing from it."""
+    if not orbit.missing:
+        return ""
+    more = f" and {count(len(orbit.missing) - NAMED)} more" if len(orbit.missing) > NAMED else ""
+    return f"✕ Missing from this trigger: {', '.join(names[one] for one in orbit.missing[:NAMED])}{more}."
 
 
 def _has_position(channels: Sequence[str]) -> bool:

@@ -12,21 +12,21 @@ from dashboard.tabs.parts import aria, panel_head, tick
 from dashboard.tabs.tables import Column, columns, table
 
 FIGURES = [
-    Column(name="figure", label="Figure", least=230),
+    Column(name="figure", label="Figure", width=230, wide=True),
     *columns(
         ("readers", "Readers"),
         ("a", "A, without"),
         ("b", "B, with"),
         ("ratio", "B to A"),
     ),
-    Column(name="interval", label="95 % confidence", least=130),
+    Column(name="interval", label="95 % confidence", width=130, wide=True),
     Column(name="n", label="Pairs"),
-    Column(name="verdict", label="Conclusion", words=True, least=400),
+    Column(name="verdict", label="Conclusion", words=True, width=400, wide=True),
 ]
 READERS = [
     Column(name="workload", label="Workload"),
     *(
-        Column(name=name, label=label, least=132 if name == "admitted" else 78)
+        Column(name=name, label=label, width=132 if name == "admitted" else 78, wide=True)
         for name, label in (
             ("readers", "Readers"),
             ("admitted", "Of this workload"),
@@ -42,13 +42,13 @@ READERS = [
     ),
 ]
 SERVER = [
-    Column(name="name", label="Counter, per second", least=240),
+    Column(name="name", label="Counter, per second", width=240, wide=True),
     *columns(("a", "A"), ("b", "B"), ("ratio", "B to A")),
 ]
 PAST = [
-    Column(name="id", label="Experiment", press="", least=188),
-    Column(name="what", label="Readers", words=True, least=160),
-    Column(name="state", label="State", words=True, least=120),
+    Column(name="id", label="Experiment", press="", width=188, wide=True),
+    Column(name="what", label="Readers", words=True, width=160, wide=True),
+    Column(name="state", label="State", words=True, width=120, wide=True),
     *columns(("p99", "p99, B/A"), ("rate", "Rate, B/A")),
     Column(name="report", label="Report", links=True),
 ]

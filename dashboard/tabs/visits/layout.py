@@ -27,28 +27,28 @@ TILES: tuple[tuple[str, str], ...] = (
 """Name, label."""
 
 SIZES = [
-    Column(name="table", label="Table", least=140),
-    Column(name="rows", label="Rows", title="≈: the server’s estimate", least=104),
-    Column(name="expected", label="Expected", title="by the formula of the survey", least=88),
-    Column(name="off", label="Difference", least=94),
-    Column(name="size", label="Table", least=84),
-    Column(name="index", label="Indexes", least=84),
-    Column(name="each", label="Bytes per row", title="with its indexes", least=112),
+    Column(name="table", label="Table", width=140, wide=True),
+    Column(name="rows", label="Rows", title="≈: the server’s estimate", width=104, wide=True),
+    Column(name="expected", label="Expected", title="by the formula of the survey", width=88, wide=True),
+    Column(name="off", label="Difference", width=94, wide=True),
+    Column(name="size", label="Table", width=84, wide=True),
+    Column(name="index", label="Indexes", width=84, wide=True),
+    Column(name="each", label="Bytes per row", title="with its indexes", width=112, wide=True),
 ]
 FITS = [
-    Column(name="line", label="Line", least=90),
-    Column(name="at", label="At visit 0, s", least=104),
-    Column(name="slope", label="Per 1,000 visits, s", least=136),
-    Column(name="interval", label="95 % confidence", title="of the slope", least=160),
-    Column(name="visits", label="Visits", least=70),
+    Column(name="line", label="Line", width=90, wide=True),
+    Column(name="at", label="At visit 0, s", width=104, wide=True),
+    Column(name="slope", label="Per 1,000 visits, s", width=136, wide=True),
+    Column(name="interval", label="95 % confidence", title="of the slope", width=160, wide=True),
+    Column(name="visits", label="Visits", width=70, wide=True),
 ]
 PAST = [
-    Column(name="id", label="Run", press="", least=186),
-    Column(name="mode", label="Index mode", words=True, least=148),
-    Column(name="visits", label="Visits", least=64),
-    Column(name="lasted", label="Lasted", least=106),
-    Column(name="problem", label="Ended early", words=True, least=96),
-    Column(name="files", links=True, least=166),
+    Column(name="id", label="Run", press="", width=186, wide=True),
+    Column(name="mode", label="Index mode", words=True, width=148, wide=True),
+    Column(name="visits", label="Visits", width=64, wide=True),
+    Column(name="lasted", label="Lasted", width=106, wide=True),
+    Column(name="problem", label="Ended early", words=True, width=96, wide=True),
+    Column(name="files", links=True, width=166, wide=True),
 ]
 
 
@@ -164,5 +164,5 @@ def _figure(title: str, name: str, height: int, *beside: Any) -> Any:
 
 
 def _table(title: str, name: str, shown: list[Column], nothing: str) -> Any:
-    contents = [panel_head(title, f"visits-{name}-note"), table(f"visits-{name}", title, shown, nothing)]
+    contents = [panel_head(title, f"visits-{name}-note"), table(f"visits-{name}", shown, nothing)]
     return html.Section(contents, className="panel", **aria(title))

@@ -1,0 +1,103 @@
+"""What the tab Instruments draws while it is seen, and what a person chooses there."""
+
+from typing import Any
+
+from dash import Dash, Input, Output, State, no_update
+from dash.exceptions import PreventUpdate
+
+from dashboard.feed.client import DaemonApi
+from dashboard.feed.hub import Hub
+from dashboard.tabs.instruments.drawer import drawer_callbacks
+from dashboard.tabs.instruments.orbit_figure import moved
+from dashboard.tabs.instruments.shown import Shown
+from dashboard.tabs.parts import choose
+from dashboard.tabs.tables import pressed
+
+ALL_WELL = "Each was in every one of them, in time."
+
+
+def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
+    """Register them."""
+    drawer_callbacks(app, hub, api)
+    shown = Shown(hub, api)
+    _worst(app, shown)
+    _orbit(app, shown)
+    _choices(app)
+
+
+def _worst(app: Dash, shown: Shown) -> None:
+    @app.callback(
+        Output("worst-table", "rowData"),
+        Output("worst-listed", "hidden"),
+        Output("worst-note", "children"),
+        Output("worst-nothing", "children"),
+        Output("worst-shown", "data"),
+        Input("worst-tick", "data"),
+        Input("states-tick", "data"),
+        Input("missing-last", "value"),
+        State("worst-shown", "data"),
+        prevent_initial_call=True,
+    )
+    async def draw(tick: dict[str, Any] | None, _: Any, last: str, before: dict[str, str] | None) -> Any:
+        view = _followed(tick)
+        now = {"group": view["group"], "last": last}
+        found = await shown.worst(view["group"], int(last))
+        if isinstance(found, str):
+            if before is not None and now.items() <= before.items():
+                return no_update, no_update, f"out of date: {found}", no_update, no_update
+            return [], True, "", found, None
+        now["stamp"] = found.stamp
+        if now == before:
+            return no_update, no_update, found.note, no_update, no_update
+        return found.rows, not found.rows, found.note, "" if found.rows else ALL_WELL, now
+
+
+def _orbit(app: Dash, shown: Shown) -> None:
+    @app.callback(
+        Output("orbit", "figure"),
+        Output("orbit-choice", "data"),
+        Output("orbit-choice", "value"),
+        Output("orbit-shown", "data"),
+        Output("orbit-note", "children"),
+        Output("orbit-note", "data-old"),
+        Output("orbit-missing", "children"),
+        Input("orbit-tick", "data"),
+        State("orbit-shown", "data"),
+        prevent_initial_call=True,
+    )
+    async def draw(tick: dict[str, Any] | None, before: dict[str, str] | None) -> Any:
+        view = _followed(tick)
+        found = await shown.orbit(view["group"], view["channel"])
+        if isinstance(found, str):
+            return (no_update,) * 4 + (found, None, "")
+        orbit = found.orbit
+        words = (found.note, "true" if found.is_old else None, found.missing)
+        if before is not None and before["key"] == found.key:
+            return (moved(found.figure), no_update, no_update, no_update, *words)
+        now = {"key": found.key, "group": view["group"], "choice": orbit.choice}
+        return (found.figure, orbit.choices, orbit.choice, now, *words)
+
+
+def _choices(app: Dash) -> None:
+    @app.callback(Input("orbit-choice", "value"), State("orbit-shown", "data"), prevent_initial_call=True)
+    async def channel(value: str, shown: dict[str, str] | None) -> None:
+        # What the page has put there itself is no choice: the address stays as it is.
+        if shown is not None and value != shown["choice"]:
+            choose(channel=value)
+
+    @app.callback(Input("worst-table", "cellRendererData"), prevent_initial_call=True)
+    async def open_listed(given: dict[str, Any]) -> None:
+        choose(instrument=pressed(given))
+
+    @app.callback(Input("orbit", "clickData"), State("orbit-shown", "data"), prevent_initial_call=True)
+    async def open_plotted(clicked: dict[str, Any] | None, shown: dict[str, str] | None) -> None:
+        if clicked and shown:
+            choose(instrument=f"{shown['group']}:{clicked['points'][0]['x']}")
+
+
+def _followed(tick: dict[str, Any] | None) -> dict[str, Any]:
+    """The choices in the address; raises PreventUpdate where the page is paused, or there are none yet."""
+    if tick is None or tick["view"]["pausedAt"] is not None:
+        raise PreventUpdate
+    view: dict[str, Any] = tick["view"]
+    return view
