@@ -12,7 +12,7 @@ from dashboard.tabs.parts import aria, panel_head, tick
 from dashboard.tabs.tables import Column, columns, table
 
 FIGURES = [
-    Column(name="figure", label="Figure", least=230),
+    Column(name="figure", label="Figure", least=250),
     *columns(
         ("readers", "Readers"),
         ("a", "A, without"),
@@ -26,7 +26,7 @@ FIGURES = [
 READERS = [
     Column(name="workload", label="Workload"),
     *(
-        Column(name=name, label=label, least=132 if name == "admitted" else 78)
+        Column(name=name, label=label, least=72 if len(label) < 8 else 84)
         for name, label in (
             ("readers", "Readers"),
             ("admitted", "Of this workload"),
@@ -42,15 +42,16 @@ READERS = [
     ),
 ]
 SERVER = [
-    Column(name="name", label="Counter, per second", least=240),
-    *columns(("a", "A"), ("b", "B"), ("ratio", "B to A")),
+    Column(name="name", label="Counter, per second", least=200),
+    *(Column(name=name, label=label, least=104) for name, label in (("a", "A"), ("b", "B"), ("ratio", "B to A"))),
 ]
 PAST = [
-    Column(name="id", label="Experiment", press="", least=188),
-    Column(name="what", label="Readers", words=True, least=160),
-    Column(name="state", label="State", words=True, least=120),
-    *columns(("p99", "p99, B/A"), ("rate", "Rate, B/A")),
-    Column(name="report", label="Report", links=True),
+    Column(name="id", label="Experiment", press="", least=178),
+    Column(name="what", label="Readers", words=True, least=150),
+    Column(name="state", label="State", words=True, least=110),
+    Column(name="p99", label="p99, B to A", least=78),
+    Column(name="rate", label="Rate, B to A", least=78),
+    Column(name="report", label="Report", links=True, least=72),
 ]
 NONE_OVER = "No block with readers between two without is over yet."
 
