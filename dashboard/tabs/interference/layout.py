@@ -24,30 +24,28 @@ FIGURES = [
     Column(name="verdict", label="Conclusion", words=True, least=400),
 ]
 READERS = [
-    Column(name="workload", label="Workload"),
-    *(
-        Column(name=name, label=label, least=72 if len(label) < 8 else 84)
-        for name, label in (
-            ("readers", "Readers"),
-            ("admitted", "Of this workload"),
-            ("cycles", "Answers"),
-            ("failed", "Failed"),
-            ("rate", "Answers/s"),
-            ("rows", "Rows/s"),
-            ("p50", "p50 ms"),
-            ("p99", "p99 ms"),
-            ("deadline", "Deadline ms"),
-            ("efficiency", "In time"),
-        )
-    ),
+    Column(name=name, label=label, least=least)
+    for name, label, least in (
+        ("workload", "Workload", 78),
+        ("readers", "Readers", 78),
+        ("admitted", "Of this workload", 78),
+        ("cycles", "Answers", 78),
+        ("failed", "Failed", 70),
+        ("rate", "Answers/s", 84),
+        ("rows", "Rows/s", 70),
+        ("p50", "p50 ms", 70),
+        ("p99", "p99 ms", 70),
+        ("deadline", "Deadline ms", 78),
+        ("efficiency", "In time", 78),
+    )
 ]
 SERVER = [
     Column(name="name", label="Counter, per second", least=200),
     *(Column(name=name, label=label, least=104) for name, label in (("a", "A"), ("b", "B"), ("ratio", "B to A"))),
 ]
 PAST = [
-    Column(name="id", label="Experiment", press="", least=178),
-    Column(name="what", label="Readers", words=True, least=150),
+    Column(name="id", label="Experiment", press="", least=188),
+    Column(name="what", label="Readers", words=True, least=142),
     Column(name="state", label="State", words=True, least=110),
     Column(name="p99", label="p99, B to A", least=78),
     Column(name="rate", label="Rate, B to A", least=78),
