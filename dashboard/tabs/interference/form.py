@@ -224,11 +224,12 @@ def _send(app: Dash, hub: Hub, orders: Orders) -> None:
         left = {name: words for name, words in wrong.items() if words not in at_sets}
         say("experiment-outcome", elsewhere(ids, left), is_wrong=True)
         if not wrong:
-            await orders.give(_order(given, seen), token)
+            await orders.give(order_of(given, seen), token)
         return errors(ids, wrong), at_sets
 
 
-def _order(given: dict[str, Any], seen: Mapping[str, Any] | None) -> Order:
+def order_of(given: dict[str, Any], seen: Mapping[str, Any] | None) -> Order:
+    """The order to start it; where the address names another experiment, that is left once it was accepted."""
     is_another_shown = bool(seen and seen["view"]["experiment"])
     return Order(
         method="POST",

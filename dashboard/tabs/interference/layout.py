@@ -12,7 +12,7 @@ from dashboard.tabs.parts import aria, panel_head, tick
 from dashboard.tabs.tables import Column, columns, table
 
 FIGURES = [
-    Column(name="figure", label="Figure", width=230, wide=True),
+    Column(name="figure", label="Figure", width=250, wide=True),
     *columns(
         ("readers", "Readers"),
         ("a", "A, without"),
@@ -24,33 +24,35 @@ FIGURES = [
     Column(name="verdict", label="Conclusion", words=True, width=400, wide=True),
 ]
 READERS = [
-    Column(name="workload", label="Workload"),
-    *(
-        Column(name=name, label=label, width=132 if name == "admitted" else 78, wide=True)
-        for name, label in (
-            ("readers", "Readers"),
-            ("admitted", "Of this workload"),
-            ("cycles", "Answers"),
-            ("failed", "Failed"),
-            ("rate", "Answers/s"),
-            ("rows", "Rows/s"),
-            ("p50", "p50 ms"),
-            ("p99", "p99 ms"),
-            ("deadline", "Deadline ms"),
-            ("efficiency", "In time"),
-        )
-    ),
+    Column(name=name, label=label, width=least, wide=True)
+    for name, label, least in (
+        ("workload", "Workload", 78),
+        ("readers", "Readers", 78),
+        ("admitted", "Of this workload", 78),
+        ("cycles", "Answers", 78),
+        ("failed", "Failed", 70),
+        ("rate", "Answers/s", 84),
+        ("rows", "Rows/s", 70),
+        ("p50", "p50 ms", 70),
+        ("p99", "p99 ms", 70),
+        ("deadline", "Deadline ms", 78),
+        ("efficiency", "In time", 78),
+    )
 ]
 SERVER = [
-    Column(name="name", label="Counter, per second", width=240, wide=True),
-    *columns(("a", "A"), ("b", "B"), ("ratio", "B to A")),
+    Column(name="name", label="Counter, per second", width=200, wide=True),
+    *(
+        Column(name=name, label=label, width=104, wide=True)
+        for name, label in (("a", "A"), ("b", "B"), ("ratio", "B to A"))
+    ),
 ]
 PAST = [
     Column(name="id", label="Experiment", press="", width=188, wide=True),
-    Column(name="what", label="Readers", words=True, width=160, wide=True),
-    Column(name="state", label="State", words=True, width=120, wide=True),
-    *columns(("p99", "p99, B/A"), ("rate", "Rate, B/A")),
-    Column(name="report", label="Report", links=True),
+    Column(name="what", label="Readers", words=True, width=142, wide=True),
+    Column(name="state", label="State", words=True, width=110, wide=True),
+    Column(name="p99", label="p99, B to A", width=78, wide=True),
+    Column(name="rate", label="Rate, B to A", width=78, wide=True),
+    Column(name="report", label="Report", links=True, width=72, wide=True),
 ]
 NONE_OVER = "No block with readers between two without is over yet."
 

@@ -55,8 +55,8 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 def figure_of(block: Block, figure: str) -> float | None:
     """A figure of a whole block; None where it has none, or 0."""
-    value: Any = getattr(block, figure)
-    return float(value) if block.whole and value else None
+    value: Any = getattr(block, figure) if block.whole else None
+    return float(value) if value else None
 
 
 def by_neighbours(blocks: Sequence[Block], block: Block, figure: str) -> float | None:

@@ -50,7 +50,7 @@ def sampled(p99s: list[float | None]) -> list[Sample]:
     return [Sample(t_s=0.5 * i, p99_ms=p99, rate=float(i), backlog=0, readers=0) for i, p99 in enumerate(p99s)]
 
 
-@pytest.mark.parametrize("shown", [DOSES, PLAIN, running(2, 48.0), running(0, 8.0)])
+@pytest.mark.parametrize("shown", [DOSES, PLAIN, running(2, 48.0), running(1, 31.0), running(0, 8.0)])
 @pytest.mark.parametrize("mark", [None, 0, 4])
 def test_plotly_takes_them(shown: Shown, mark: int | None) -> None:
     for figure in (time_figure(shown, mark), dose_figure(shown, mark)):
@@ -95,6 +95,7 @@ def test_a_block_that_is_under_way_has_a_band() -> None:
     shown = running(1, 31.0)
     band = under_way(shown, 31.0)[0]
     assert (band.readers, band.begin_s, band.end_s) == (4, 20.0, 31.0)
+    assert time_figure(shown, None)["layout"]["annotations"][0]["text"] == "<b>4 readers</b>"
     assert under_way(running(2, 48.0), 48.0) == []
     assert under_way(PLAIN, 1e6) == []
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.tabs.interference.form import DOSES, MOST, asked, by_set, doses_of, problems_of, set_errors
+from dashboard.tabs.interference.form import DOSES, MOST, asked, by_set, doses_of, order_of, problems_of, set_errors
 from tests.page.served import snapshot
 
 SCAN = {"kind": "scan", "clients": 4, "period_s": 0, "group": "bpm"}
@@ -50,6 +50,12 @@ def test_fields_belong_to_their_sets_by_number_whatever_was_taken_out() -> None:
     ids = [{"set": number, "field": field} for number in (1, 4) for field in ("kind", "clients")]
     assert by_set(["scan", 4, "trend", ""], ids) == [{"kind": "scan", "clients": 4}, {"kind": "trend"}]
     assert set_errors(ids, {"workloads[1].clients": "too few", "pairs": "x"}) == [None, None, None, "too few"]
+
+
+def test_what_the_address_names_gives_way_to_the_one_that_was_started() -> None:
+    assert order_of({}, {"view": {"experiment": "20260101T000000Z"}}).chosen == {"experiment": None}
+    assert order_of({}, {"view": {"experiment": None}}).chosen is None
+    assert order_of({}, None).chosen is None
 
 
 def test_there_may_be_as_many_as_an_experiment_takes() -> None:
