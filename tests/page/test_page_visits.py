@@ -53,7 +53,7 @@ def test_a_run_is_drawn_as_it_grows_and_one_that_was_is_chosen_by_address(
 ) -> None:
     page.locator("#tab-visits").click()
     expect(page.locator("#visits-run h2")).to_have_text("No run of visits yet", timeout=SHOWN_MS)
-    expect(page.locator("#visits-run .hint")).to_contain_text("start one below, with triggerlog visits run")
+    expect(page.locator("#visits-empty")).to_contain_text("start one below, with triggerlog visits run")
     expect(page.locator("#visits-shown")).to_be_hidden()
 
     stage.figures(visits=run(300, over_limit=0.012), shown_visits=300)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dash import Dash, Input, Output, Patch, State, no_update, set_props
+from dash import Dash, Input, Output, Patch, State, ctx, no_update, set_props
 
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
@@ -44,26 +44,36 @@ def _asked(app: Dash, runs: VisitRuns) -> None:
         Output("visits-problem", "children"),
         Output("visits-problem", "hidden"),
         Output("visits-known", "data"),
+        Output("visits-listed", "data"),
         Output("visits-configured", "data"),
         Input("visits-look", "data"),
+        Input("visits-again", "data"),
+        State("visits-problem", "children"),
         State("visits-known", "data"),
+        State("visits-listed", "data"),
         State("visits-configured", "data"),
         prevent_initial_call=True,
     )
-    async def look(tick: Tick, known: Any, configured: Any) -> Any:
+    async def look(one: Tick, other: Tick, said: str, *before: Any) -> Any:
         """Ask what is to be drawn, and say whether it is something else than before."""
-        view = tick["view"] if tick else {}
+        view = (newer(one, other) or {"view": {}})["view"]
         problem = await asked(runs, view)
         run = runs.chosen(view)
         has = runs.known(run)
-        found = {"run": run, "stamp": has.stamp if has else 0, "version": runs.version}
-        settings = runs.listed and runs.listed.settings.model_dump(mode="json", by_alias=True)
-        return (
-            problem,
-            not problem,
-            no_update if found == known else found,
-            no_update if settings == configured else settings,
+        now = (
+            {"run": run, "stamp": has.stamp if has else 0},
+            {"run": run, "version": runs.version},
+            runs.listed and runs.listed.settings.model_dump(mode="json", by_alias=True),
         )
+        return (
+            *((no_update, no_update) if problem == said else (problem, not problem)),
+            *(no_update if found == had else found for found, had in zip(now, before, strict=True)),
+        )
+
+
+def newer(one: Tick, other: Tick) -> Tick:
+    """The later of two ticks: a choice is in both, but they do not come at the same time."""
+    return max((tick for tick in (one, other) if tick), key=lambda tick: tick["at"] or 0, default=None)
 
 
 async def asked(runs: VisitRuns, view: dict[str, Any]) -> str:
@@ -84,26 +94,26 @@ async def asked(runs: VisitRuns, view: dict[str, Any]) -> str:
 
 def _told(app: Dash, runs: VisitRuns) -> None:
     @app.callback(
+        Output("visits-told", "data"),
         Output("visits-sky", "figure", allow_duplicate=True),
         Input("visits-tick", "data"),
         Input("visits-known", "data"),
-        State("visits-sky-note", "children"),
+        State("visits-told", "data"),
         prevent_initial_call=True,
     )
-    async def tell(tick: Tick, _: Any, said: str) -> Any:
+    async def tell(tick: Tick, _: Any, before: dict[str, Any] | None) -> Any:
         """What stands above the charts, and where the telescope looks."""
-        shown = runs.shown(tick)
-        for name, props in told(shown).items():
+        shown, was = runs.shown(tick), before or {}
+        now = told(shown) | {"visits-sky-note": {"children": pointing(shown.last, field_of(shown.figures))}}
+        # Each change costs a browser more than all of the comparison.
+        changed = {name: props for name, props in now.items() if was.get(name) != props}
+        for name, props in changed.items():
             set_props(name, props)
-        field_deg = field_of(shown.figures)
-        words = pointing(shown.last, field_deg)
-        set_props("visits-sky-drawn", {"aria-label": described(words, shown.figures)})
-        if words == said:
-            return no_update
-        set_props("visits-sky-note", {"children": words})
+        if "visits-known.data" in ctx.triggered_prop_ids or "visits-sky-note" not in changed:
+            return now if changed else no_update, no_update
         change = Patch()
-        change["data"][FIELD] = field(shown.last, field_deg)
-        return change
+        change["data"][FIELD] = field(shown.last, field_of(shown.figures))
+        return now, change
 
 
 def _charts(app: Dash, runs: VisitRuns) -> None:
@@ -134,6 +144,8 @@ def _charts(app: Dash, runs: VisitRuns) -> None:
         if drawn is not None and drawn | {"scale": scale} == now:
             return time, *(no_update,) * 6, now
         last = runs.shown(tick).last
+        words = described(pointing(last, field_of(known.figures)), known.figures)
+        set_props("visits-sky-drawn", {"aria-label": words})
         return time, *(make(known.figures) for make in BY_BIN), sky(known.figures, last), *tables(known.figures), now
 
 
@@ -173,7 +185,7 @@ def _past(app: Dash, runs: VisitRuns) -> None:
     @app.callback(
         Output("visits-past-table", "rowData"),
         Output("visits-past-note", "children"),
-        Input("visits-known", "data"),
+        Input("visits-listed", "data"),
         prevent_initial_call=True,
     )
     async def listed(named: dict[str, Any]) -> Any:

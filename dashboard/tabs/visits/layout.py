@@ -12,9 +12,12 @@ from dashboard.tabs.tables import Column, table
 from dashboard.tabs.visits.charts import LOW, SERIES, TALL, used_steps
 from dashboard.tabs.visits.form import visits_form
 from dashboard.tabs.visits.sky import sky
+from dashboard.tabs.visits.words import EMPTY
 from schemas.api.visits import VisitsFigures
 
 LOOK_MS = 3000
+AGAIN_MS = 8000
+"""After which past runs are looked for while nothing changes."""
 
 TILES: tuple[tuple[str, str], ...] = (
     ("state", "State"),
@@ -56,8 +59,9 @@ def panel() -> list[Any]:
     """The run that is shown, past runs, and a form for the next."""
     return [
         tick("visits-tick", "visits", every_ms=1000),
-        tick("visits-look", every_ms=LOOK_MS),
-        *(dcc.Store(id=f"visits-{name}") for name in ("known", "drawn", "configured")),
+        tick("visits-look", "visits", every_ms=LOOK_MS),
+        tick("visits-again", every_ms=AGAIN_MS),
+        *(dcc.Store(id=f"visits-{name}") for name in ("known", "listed", "told", "drawn", "configured")),
         html.Div([_problem(), _run(), _shown(), _last()], className="stack"),
     ]
 
@@ -73,6 +77,7 @@ def _run() -> Any:
         [
             html.H2("Visits", id="visits-title"),
             html.P("", id="visits-summary", className="hint"),
+            html.P(EMPTY, id="visits-empty", className="hint", hidden=True),
             html.Progress(id="visits-progress", hidden=True, **aria("Visits done")),
             html.Div(order, id="visits-order", className="order-row", hidden=True),
         ],

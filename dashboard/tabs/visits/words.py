@@ -24,7 +24,7 @@ STATES = {
     "failed": "✕ failed",
 }
 
-EMPTY = [
+EMPTY: list[Any] = [
     "A run of visits stores and reads what a telescope’s exposures produce, one after another, ",
     "and shows how the seconds per visit grow with the history: start one below, with ",
     html.Code("triggerlog visits run"),
@@ -56,9 +56,11 @@ def told(shown: Shown) -> dict[str, dict[str, Any]]:
     props: dict[str, dict[str, Any]] = {
         "visits-title": {"children": head},
         "visits-summary": {
-            "children": summary(shown) if shown.id else EMPTY if shown.is_listed else "",
+            "children": summary(shown) if shown.id else "",
+            "hidden": not shown.id,
             "title": None if shown.live is None else shown.live.target,
         },
+        "visits-empty": {"hidden": bool(shown.id) or not shown.is_listed},
         "visits-progress": {"hidden": live is None}
         | ({} if live is None else {"max": live.visits, "value": str(live.done)}),
         "visits-order": {"hidden": live is None},

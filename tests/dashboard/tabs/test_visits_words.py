@@ -46,10 +46,9 @@ def test_what_is_not_under_way_cannot_be_stopped(given: dict[str, Any]) -> None:
 def test_without_a_run_it_is_said_what_one_is() -> None:
     props = told(Shown(id=""))
     assert props["visits-title"]["children"] == "No run of visits yet"
-    assert "start one below" in "".join(part for part in props["visits-summary"]["children"] if isinstance(part, str))
-    assert props["visits-shown"]["hidden"]
+    assert (props["visits-empty"]["hidden"], props["visits-shown"]["hidden"]) == (False, True)
     props = told(Shown(id="", is_listed=False))
-    assert (props["visits-title"]["children"], props["visits-summary"]["children"]) == ("Visits", "")
+    assert (props["visits-title"]["children"], props["visits-empty"]["hidden"]) == ("Visits", True)
 
 
 def test_progress_tells_what_a_visit_waits_for() -> None:
