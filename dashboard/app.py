@@ -18,6 +18,7 @@ from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_own_page
 from dashboard.access.login import LoginGuard
 from dashboard.access.orders import order_routes
+from dashboard.alarms import AlarmBoard, MemoryFile
 from dashboard.compression import LEAST_BYTES, CompressedFiles
 from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
@@ -31,6 +32,7 @@ from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
 NAMES_AGAIN_S = 2.0
+ALARMS_KEPT_EVERY_S = 30.0
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -61,11 +63,15 @@ log = logging.getLogger(__name__)
 
 
 class Feed:
-    """Keeps the hub fed: the status stream, the names of the instruments, and a heartbeat while the daemon is gone."""
+    """Keeps the hub fed: the status stream, the names of the instruments, and a heartbeat while the daemon is gone.
 
-    def __init__(self, hub: Hub, api: DaemonApi) -> None:
+    It also keeps what the board remembers: of acknowledgements that ended, too, and up to when the page saw alarms.
+    """
+
+    def __init__(self, hub: Hub, api: DaemonApi, kept: MemoryFile) -> None:
         self._hub = hub
         self._api = api
+        self._kept = kept
         self._named: tuple[int, tuple[str, ...]] | None = None
         self._unnamed = asyncio.Event()
         self._stream = StatusStream(api.daemon, on_status=self._take, on_loss=hub.lost)
@@ -76,6 +82,7 @@ class Feed:
             tasks.create_task(self._stream.run())
             tasks.create_task(self._beat())
             tasks.create_task(self._name())
+            tasks.create_task(self._keep())
 
     def _take(self, status: Status) -> None:
         self._hub.take(status)
@@ -86,6 +93,11 @@ class Feed:
         while True:
             await asyncio.sleep(1.0)
             self._hub.beat()
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(ALARMS_KEPT_EVERY_S)
+            await self._kept.save(self._hub.board.memory())
 
     async def _name(self) -> None:
         while True:
@@ -107,20 +119,23 @@ def build_app(
     origins: frozenset[str] = frozenset(),
     password: str | None = None,
     is_secure: bool = False,
+    state: Path | None = None,
 ) -> FastAPI:
     """The page for a daemon.
 
     password: asked of everybody who comes; None asks nobody.
     is_secure: whether it is served over TLS.
     origins: further origins (scheme://host[:port]) whose pages may open the stream, for a proxy that changes the Host.
+    state: folder in which acknowledged and shelved alarms outlive this process; None keeps none.
     """
     build = _build()
-    hub = Hub(daemon=daemon.url, build=build)
+    kept = MemoryFile(state)
+    hub = Hub(daemon=daemon.url, build=build, board=AlarmBoard(kept.load()))
     questions = DaemonApi(daemon)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        feed = asyncio.create_task(Feed(hub, questions).run())
+        feed = asyncio.create_task(Feed(hub, questions, kept).run())
         try:
             yield
         finally:
@@ -149,7 +164,7 @@ def build_app(
     async def health() -> dict[str, str | int | None]:
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
-    api.include_router(alarm_routes(hub, origins))
+    api.include_router(alarm_routes(hub, origins, kept))
     api.include_router(order_routes(questions, origins))
     for tab in TABS:
         if tab.routes is not None:

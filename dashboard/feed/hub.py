@@ -52,10 +52,10 @@ class Hub:
     Everything runs on one event loop: no method here waits, so none sees another's work half done.
     """
 
-    def __init__(self, *, daemon: str, build: str) -> None:
+    def __init__(self, *, daemon: str, build: str, board: AlarmBoard | None = None) -> None:
         self._daemon = daemon
         self._build = build
-        self.board = AlarmBoard()
+        self.board = board or AlarmBoard()
         self._viewers: set[Viewer] = set()
         self._sections: Sections = {}
         self._histories: dict[str, History] = {}

@@ -95,9 +95,10 @@ class Process:
 class Stage:
     """A served status and a page that follows it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
         self.daemon = Process("-m", "tests.page.served", "{port}", health="/api/v1/status")
-        self.page = Process("-m", "dashboard", "--daemon", self.daemon.url, "--port", "{port}", health="/healthz")
+        page = ("-m", "dashboard", "--daemon", self.daemon.url, "--port", "{port}", *options)
+        self.page = Process(*page, health="/healthz")
 
     def start(self) -> None:
         """Start both."""
