@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated, Self
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from schemas.api.model import Model
 from schemas.checking.problems import refuse, wrong
 
 TEXT_MOST = 200
@@ -14,11 +13,13 @@ AUTHOR_MOST = 60
 TimeNs = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
-class Mark(Model):
+class Mark(BaseModel):
     """An event that a person noted: a moment, or with until_ns a span of time.
 
     What one id says is said once: a request that is repeated makes no second mark.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: UUID = Field(description="Made by whoever makes the mark; the same id again makes no second one.")
     time_ns: TimeNs = Field(description="When it happened, or began; it may be in the past.")

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from bson import Int64
 
+from backends.diagnosis.marks import stored_mark
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
 from backends.mongodb.server.facts import Database
 from schemas.marks import Mark, MarksWithin
@@ -64,5 +65,5 @@ class MarkDocuments:
 
 
 def _mark(found: Mapping[str, Any]) -> Mark:
-    fields = {name: found[name] for name in ("time_ns", "until_ns", "text", "author", "group")}
-    return Mark(id=UUID(found["_id"]), **fields)
+    fields = {name: found.get(name) for name in ("time_ns", "until_ns", "text", "author", "group")}
+    return stored_mark("collection 'marks'", {"id": str(found["_id"]), **fields})

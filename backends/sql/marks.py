@@ -10,6 +10,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from backends.diagnosis.marks import stored_mark
 from backends.sql.tables import shared_tables
 from schemas.marks import Mark, MarksWithin
 
@@ -77,5 +78,6 @@ class MarkStatements:
 
 
 def mark_of(row: Sequence[Any]) -> Mark:
-    """The mark of a row of FIELDS."""
-    return Mark(**{"group" if name == "group_name" else name: value for name, value in zip(FIELDS, row, strict=True)})
+    """The mark of a row of FIELDS. Raises StoreError where it is none."""
+    fields = {name: value for name, value in zip(FIELDS, row, strict=True) if name != "group_name"}
+    return stored_mark("table 'marks'", fields | {"group": row[FIELDS.index("group_name")]})
