@@ -18,12 +18,14 @@ from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_own_page
 from dashboard.access.login import LoginGuard
 from dashboard.access.orders import order_routes
+from dashboard.access.own_pages import OwnPages
 from dashboard.alarms import AlarmBoard, MemoryFile
 from dashboard.compression import LEAST_BYTES, CompressedFiles
 from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
-from dashboard.tabs import TABS
+from dashboard.feed.marks import SHOWN_MOST
+from dashboard.tabs import TABS, marks
 from dashboard.tabs.page import page
 from dashboard.tabs.settings import settings_element
 from dashboard.tabs.tab import Tab
@@ -31,7 +33,7 @@ from schemas.api.problem import Problem
 from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
-NAMES_AGAIN_S = 2.0
+NAMES_AGAIN_S = 2.0  # names of instruments, and marks
 ALARMS_KEPT_EVERY_S = 30.0
 
 INDEX = """<!DOCTYPE html>
@@ -63,7 +65,7 @@ log = logging.getLogger(__name__)
 
 
 class Feed:
-    """Keeps the hub fed: the status stream, the names of the instruments, and a heartbeat while the daemon is gone.
+    """Keeps the hub fed: the status stream, names of instruments, marks, and a heartbeat while the daemon is gone.
 
     It also keeps what the board remembers: of acknowledgements that ended, too, and up to when the page saw alarms.
     """
@@ -74,6 +76,8 @@ class Feed:
         self._kept = kept
         self._named: tuple[int, tuple[str, ...]] | None = None
         self._unnamed = asyncio.Event()
+        self._marked: tuple[int, int] | None = None
+        self._unmarked = asyncio.Event()
         self._stream = StatusStream(api.daemon, on_status=self._take, on_loss=hub.lost)
 
     async def run(self) -> None:
@@ -82,12 +86,15 @@ class Feed:
             tasks.create_task(self._stream.run())
             tasks.create_task(self._beat())
             tasks.create_task(self._name())
+            tasks.create_task(self._mark())
             tasks.create_task(self._keep())
 
     def _take(self, status: Status) -> None:
         self._hub.take(status)
         if self._named != (status.epoch, tuple(status.groups)):
             self._unnamed.set()
+        if status.marks is not None and self._marked != (status.epoch, status.marks.changes):
+            self._unmarked.set()
 
     async def _beat(self) -> None:
         while True:
@@ -111,6 +118,20 @@ class Feed:
                 log.warning("no names for the instruments yet: %s", problem)
                 await asyncio.sleep(NAMES_AGAIN_S)
             self._unnamed.clear()
+
+    async def _mark(self) -> None:
+        while True:
+            await self._unmarked.wait()
+            status = self._hub.status
+            assert status is not None
+            assert status.marks is not None
+            try:
+                self._hub.marks = tuple((await self._api.marks(last=SHOWN_MOST)).marks)
+                self._marked = (status.epoch, status.marks.changes)
+            except DaemonUnavailable as problem:
+                log.info("no marks yet: %s", problem)
+                await asyncio.sleep(NAMES_AGAIN_S)
+            self._unmarked.clear()
 
 
 def build_app(
@@ -172,6 +193,7 @@ def build_app(
     policy = _mount_dash(api, hub, questions, build, LOG_OUT if password is not None else "")
     api.add_middleware(CompressedFiles)
     api.add_middleware(GZipMiddleware, minimum_size=LEAST_BYTES, compresslevel=5)  # what Dash answers
+    api.add_middleware(OwnPages, origins=origins)
     api.add_middleware(LoginGuard, password=password, is_secure=is_secure, origins=origins)
     api.add_middleware(SecurityHeaders, policy=policy)
     return api
@@ -198,6 +220,7 @@ def _mount_dash(api: FastAPI, hub: Hub, questions: DaemonApi, build: str, way_ou
     # Dash's own WebSocket would be opened by every page though nothing here uses it (dash #3939).
     app.backend.websocket_capability = False
     app.layout = page(build)
+    marks.register(app, questions)
     for tab in TABS:
         _fill(app, tab)
         if tab.callbacks is not None:

@@ -39,7 +39,7 @@
     const figure = /** @type {HTMLElement} */ (place.closest("figure"));
     figure.hidden = shown === null || shown.samples.length === 0;
     if (shown === null || figure.hidden) return;
-    const stamp = [shown.id, shown.samples.length, shown.blocks.length, shown.result !== null, chosen].join("|");
+    const stamp = [shown.id, shown.samples.length, shown.blocks.length, shown.result !== null, chosen, T.section("marks")?.all.map((mark) => mark.id)].join("|");
     if (stamp === drawn[name]) return;
     drawn[name] = stamp;
     const { traces, layout } = chart(shown);
@@ -103,10 +103,12 @@
     if (median !== null) traces.push(level([0, until], median, "A, median " + T.number(median) + " ms", ink, "dash"));
     if (axis.budget) traces.push(level([0, until], budget_ms, "budget " + T.number(budget_ms) + " ms", limit, "dot"));
     const bands = [...blocks, ...underWay(shown, until)];
+    const began = (shown.record?.began_ns ?? T.section("experiment")?.began_ns ?? 0) / 1e6;
+    const marks = T.marks(began, began + until * 1e3, (t) => (t - began) / 1e3);
     const layout = {
       hovermode: "x unified",
-      shapes: bands.flatMap(band),
-      annotations: names(blocks, bands),
+      shapes: [...bands.flatMap(band), ...marks.shapes],
+      annotations: [...names(blocks, bands), ...marks.annotations],
       xaxis: { ...T.plotAxis(), range: [0, Math.max(until, 1)], anchor: "y3", title: { text: "elapsed, s", standoff: 6 }, hoverformat: ".1f" },
       yaxis: { ...T.plotAxis(), ...axis.axis, domain: [0.47, TOP], title: { text: "commit p99, ms" } },
       yaxis2: { ...T.plotAxis(), range: known.length ? T.around(Math.min(...known), Math.max(...known), 0.1) : [0, 1], domain: [0.2, 0.41], title: { text: "commits/s" }, nticks: 4 },

@@ -10,8 +10,10 @@ import orjson
 from dashboard.alarms import AlarmBoard
 from dashboard.feed.frames import COLUMNS, Sections, changed, points, sections
 from dashboard.feed.history import History
+from dashboard.feed.marks import mark_section
 from dashboard.feed.sentences import alarm_count, alarm_line
 from schemas.api.status import Status
+from schemas.marks import Mark
 
 QUEUE = 16
 """Frames a browser may lie behind (4 s) before it is given a fresh snapshot instead of its backlog."""
@@ -67,6 +69,7 @@ class Hub:
         self._lost_since: float | None = self._heard
         self._problem = "not reached yet"
         self.names: dict[str, list[str]] = {}
+        self.marks: tuple[Mark, ...] = ()
         self.status: Status | None = None
 
     @property
@@ -83,6 +86,7 @@ class Hub:
         """Take in a snapshot of the daemon and pass it on."""
         row = points(status)
         now = sections(status) | _alarms(self.board.update(status))
+        now["marks"] = mark_section(self.marks, status.marks.waiting_marks if status.marks is not None else ())
         now |= {f"names/{group}": names for group, names in self.names.items() if group in status.groups}
         time_ms = status.time_ns / 1e6
         for name, group in status.groups.items():

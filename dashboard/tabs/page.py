@@ -7,6 +7,7 @@ from dash import dcc, html
 
 from dashboard.tabs import TABS
 from dashboard.tabs.alarm_strip import alarm_strip
+from dashboard.tabs.marks import marks_panel
 from dashboard.tabs.parts import HIDDEN, UNPRESSED, aria, attributes, data, live, over, when
 from dashboard.tabs.tab import Tab
 
@@ -41,7 +42,7 @@ def page(build: str) -> Any:
                 header(),
                 banner(),
                 alarm_strip(),
-                html.Main(html.Div([tiles(), bar(), *map(_panel, TABS)], className="live")),
+                html.Main(html.Div([tiles(), bar(), marks_panel(), *map(_panel, TABS)], className="live")),
                 html.Footer(
                     [
                         "triggerlog ",

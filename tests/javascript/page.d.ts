@@ -184,6 +184,22 @@ interface EventLine {
   text: string;
 }
 
+/* dashboard/feed/marks.py */
+interface MarkLine {
+  id: string;
+  t: number;
+  until: Value;
+  text: string;
+  group: string | null;
+  words: string;
+  waits: boolean;
+}
+
+interface MarksSection {
+  all: MarkLine[];
+  newest: MarkLine[];
+}
+
 interface AlarmSection {
   key: string;
   severity: "critical" | "warning" | "note";
@@ -273,6 +289,7 @@ interface Sections {
   visits?: VisitsSection | null;
   sources?: SourceSection[];
   events?: EventLine[];
+  marks?: MarksSection;
   alarms?: AlarmSection[];
   alarm_count?: AlarmCount;
   [group: `group/${string}`]: GroupSection | undefined;
@@ -834,6 +851,7 @@ interface Triggerlog {
   plotAxis(): object;
   logAxis(low: number, high: number, wide: number): object; // only powers of ten where high / low is more than wide
   plotOf(place: HTMLElement): PlotElement | null;
+  marks(from: number, to: number, place: (time: number) => number): { shapes: object[]; annotations: object[] };
   around(low: number, high: number, least: number): [number, number];
   drawTable<R extends Row>(place: HTMLElement, caption: string, columns: Column<R>[], rows: R[], empty: string): void;
   markSorted(place: HTMLElement, name: string, direction: "ascending" | "descending"): void;
@@ -901,7 +919,7 @@ interface Trace {
 
 interface PlotElement extends HTMLElement {
   data: Trace[];
-  layout: { xaxis: PlotAxis; yaxis: PlotAxis; shapes?: object[]; height?: number; meta: ChartAxis };
+  layout: { xaxis: PlotAxis; yaxis: PlotAxis; shapes?: object[]; annotations?: object[]; height?: number; meta: ChartAxis };
   _fullLayout?: { xaxis?: { _offset: number; _length: number } };
   on(event: "plotly_click", act: (event: { points: { x: number }[] }) => void): void;
 }
