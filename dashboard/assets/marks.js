@@ -4,6 +4,8 @@
 
   const NAMED = 8; // the newest of a chart have room for their words
   const LETTERS = 32;
+  const LINES = 4; // words of marks close to each other are below each other
+  const LINE_PX = 12;
   const LATE = 0.7; // of the axis: from there on words stand to the left of their line
 
   const plain = (/** @type {string} */ text) => text.replace(/[<>&]/g, (sign) => "&#" + sign.charCodeAt(0) + ";");
@@ -17,8 +19,8 @@
       ...{ x0: place(Math.max(mark.t, from)), x1: place(Math.min(mark.until ?? mark.t, to)) },
       ...{ fillcolor: chosen + "1c", line: { color: chosen, width: mark.until === null ? 1 : 0, dash: "dot" } },
     }));
-    const annotations = marks.slice(-NAMED).map((mark) => ({
-      ...{ x: place(Math.max(mark.t, from)), y: 1, xref: "x", yref: "paper", yanchor: "top", showarrow: false },
+    const annotations = marks.slice(-NAMED).map((mark, i) => ({
+      ...{ x: place(Math.max(mark.t, from)), y: 1, xref: "x", yref: "paper", yanchor: "top", yshift: -LINE_PX * (i % LINES), showarrow: false },
       xanchor: mark.t > from + LATE * (to - from) ? "right" : "left",
       text: plain(mark.text.length > LETTERS ? mark.text.slice(0, LETTERS) + "…" : mark.text),
       hovertext: plain(mark.words),

@@ -142,7 +142,7 @@ def _marked(figure: go.Figure, marks: Sequence[Mark], from_ms: float, to_ms: flo
         kind = "line" if mark.until_ns is None else "rect"
         shape = {"type": kind, "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "line": line}
         figure.add_shape(**shape, **ends, **({"fillcolor": f"{CHOSEN}1c"} if kind == "rect" else {}))
-    for mark in seen[-named:] if named else ():
+    for place, mark in enumerate(seen[-named:] if named else ()):
         text = mark.text if len(mark.text) <= MARK_LETTERS else f"{mark.text[:MARK_LETTERS]}…"
         figure.add_annotation(
             x=max(mark.time_ns / 1e6, from_ms),
@@ -150,6 +150,7 @@ def _marked(figure: go.Figure, marks: Sequence[Mark], from_ms: float, to_ms: flo
             xref="x",
             yref="paper",
             yanchor="top",
+            yshift=-12 * (place % 4),
             xanchor="right" if mark.time_ns / 1e6 > from_ms + 0.7 * (to_ms - from_ms) else "left",
             showarrow=False,
             text=escape(text, quote=False),
