@@ -388,6 +388,13 @@ MUTANTS = (
         to="                self._settled_upto[joined.column] = joined.resume\n",
         plan="settled-before-the-switch-and-not-synced",
     ),
+    Mutant(
+        name="believe that what was taken behind a gap of the intake's log is settled",
+        file="daemon/pipeline/intake/intake.py",
+        text="                    await self.doubt()  # a crash while",
+        to="                    pass  # a crash while",
+        plan="behind-a-gap-of-the-intake-and-killed-again",
+    ),
 )
 
 

@@ -410,7 +410,7 @@ class Intake:
     # --- the pipeline -------------------------------------------------------------------------------------------
 
     async def doubt(self) -> None:
-        """Another daemon may have taken for lost what the log holds: note that, before anything is committed.
+        """What the log holds may have been taken for lost, here or by another daemon: note that before it is committed.
 
         It counts as settled in the database then, and yet goes through assembly.
         """
@@ -454,6 +454,8 @@ class Intake:
                 await asyncio.sleep(AGAIN_S)
                 continue
             for k, received in enumerate(found, 1):
+                if self._doubtful_upto < min(received.number, self._found_upto) and replay.goes_beyond(received):
+                    await self.doubt()  # a crash while its readings wait must not have them count as settled
                 replay.take(received)
                 self._replayed = received.number
                 if not k % TURN:

@@ -38,6 +38,17 @@ class Replay:
         self._pipeline = pipeline
         self._clock = clock
 
+    def goes_beyond(self, received: Received) -> bool:
+        """Whether it has numbers of a session beyond what is known to have come: there is a gap, or a jump over one.
+
+        Its readings are taken by themselves then, and what is settled says nothing of them any more.
+        """
+        runs = received.runs
+        has_numbers = (runs["kind"] == RunKind.READINGS) | (runs["kind"] == RunKind.JOINED)
+        return any(
+            first > self._pipeline.known(session) for session, first in runs[["session", "first"]][has_numbers].tolist()
+        )
+
     def take(self, received: Received) -> None:
         """Put through what came together, as of when it came."""
         moment = Instant(received.received_ns, self._clock.now().monotonic_ns)
