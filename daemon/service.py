@@ -185,10 +185,11 @@ class Service:
 
         Where a journal is kept, and the store does not answer at once, the sources are not kept waiting for it.
         """
+        # Before the API takes an order: one about the same mark would replace what waits.
+        await self.marks.open()
         self._serving = tasks.create_task(self._api.serve(), name="api")
         self._start(tasks, "status stream", self.stream.run())
         self._start(tasks, "supervision", self._supervision.run())
-        await self.marks.open()
         await self._open_intakes()
         in_store = await self._find_store(stop)
         if in_store is None:

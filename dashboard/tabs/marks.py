@@ -88,6 +88,8 @@ def register(app: Dash, api: DaemonApi) -> None:
             mark = _again(said, order) or mark_of(said)
         except ValueError as problem:
             return str(problem), text, None
+        if not (token or "").isascii():
+            return "Not marked: the token has other letters than ASCII; give the API's token", text, None
         sent = {"said": list(said), "mark": mark.model_dump(mode="json")}
         try:
             answer = await api.order("POST", PATH, body=sent["mark"], authorization=f"Bearer {token or ''}")

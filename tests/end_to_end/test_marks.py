@@ -1,5 +1,6 @@
 """Marks in a real daemon: the database stopped, the daemon killed, and the mark is there afterwards."""
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -8,9 +9,10 @@ from uuid import uuid4
 import asyncpg
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from tests.end_to_end.test_journal import Daemon, logging_daemon, own_server
-from tests.support.processes import until
+from tests.support.processes import running, until
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +31,33 @@ def make(daemon: Daemon, folder: Path, text: str, identity: str) -> httpx.Respon
 def waiting(daemon: Daemon) -> int:
     answer = httpx.get(f"{daemon.api}/api/v1/status", timeout=60, trust_env=False)
     return int(answer.raise_for_status().json()["marks"]["waiting"])
+
+
+def shown(page: str) -> dict[str, bool]:
+    """The marks that a page has, and whether each waits for the database."""
+    with connect(page.replace("http", "ws") + "/ws", proxy=None, open_timeout=60) as socket:
+        sections = json.loads(socket.recv(60))["sections"]
+    return {line["text"]: line["waits"] for line in sections.get("marks", {"all": []})["all"]}
+
+
+async def test_the_page_has_marks_also_while_the_database_is_away_and_after_its_own_restart(tmp_path: Path) -> None:
+    async with own_server() as (server, dsn):
+        with logging_daemon(tmp_path, dsn) as daemon:
+            command = ("dashboard", "--daemon", daemon.api, "--port", "0")
+            assert make(daemon, tmp_path, "shift began", str(uuid4())).status_code == 201
+            with running(*command) as page:
+                url = page.until_said(r"page: (http://\S+)")[1]
+                until(lambda: shown(url) == {"shift began": False}, "the page has the mark")
+                await server.stop()
+                assert make(daemon, tmp_path, "beam study began", str(uuid4())).status_code == 202
+                both = {"shift began": False, "beam study began": True}
+                until(lambda: shown(url) == both, "the page has the mark that waits")
+            await server.start()
+            until(lambda: waiting(daemon) == 0, "the mark is in the database")
+            with running(*command) as page:
+                url = page.until_said(r"page: (http://\S+)")[1]
+                until(lambda: shown(url) == dict.fromkeys(both, False), "a page that begins has both")
+            assert daemon.run.end() == 0
 
 
 async def test_a_mark_survives_that_the_database_is_away_and_the_daemon_is_killed(tmp_path: Path) -> None:

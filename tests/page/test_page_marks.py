@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.page.browser import BACK_MS, Watched, live
 from tests.page.served import TOKEN
 from tests.page.stage import Stage, ask, until
+from tests.page.test_page_use import grave
 
 pytestmark = pytest.mark.page
 
@@ -62,6 +63,7 @@ def test_a_mark_of_one_is_seen_by_all_and_after_a_reload(stage: Stage, fresh: Wa
     (made,) = served(stage)
     assert made["author"] == "A. Operator"
     expect(page.locator("#marks-newest li")).to_have_count(1)
+    assert grave(page) == []
     assert fresh.errors == []
     colleague.close()
 
@@ -103,6 +105,8 @@ def test_what_cannot_be_marked_is_said_beside_the_form(stage: Stage, fresh: Watc
     fill(page, "fine", token="a wrong token")
     expect(said).to_contain_text("Not marked: this is not the API's token")
     expect(page.locator("#mark-text")).to_have_value("fine")
+    fill(page, "fine", token="tökén")
+    expect(said).to_contain_text("Not marked: the token has other letters than ASCII")
     fill(page, "fine", at="2026-11-21T18:00", until="2026-11-21T17:00")
     expect(said).to_contain_text("until_ns: it is not after time_ns")
     assert served(stage) == []
