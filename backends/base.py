@@ -6,9 +6,11 @@ A store only writes and reads: no retry, sleep or batching.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+from uuid import UUID
 
 from schemas.api.status import Shortfall
 from schemas.batch import Batch, Durability, JournalPosition, Stream
+from schemas.marks import Mark, MarksWithin
 from schemas.queries import Query
 from schemas.readings import Array
 
@@ -203,6 +205,21 @@ class Store(Protocol):
             StoreUnavailable: also when the answer took longer than it may.
             AnswerTooLarge: there are more readings than `WindowReadings.most`.
         """
+
+    async def keep_mark(self, mark: Mark) -> bool:
+        """Keep a mark of this logger as durably as the server can; whether it is there, and as given.
+
+        A mark with its id that is there already stays as it is, also one that was withdrawn.
+        """
+
+    async def withdraw_mark(self, mark: UUID, at_ns: int) -> bool:
+        """Withdraw a mark of this logger (at_ns: ns since 1970-01-01 UTC), for good; whether there is one of this id.
+
+        To withdraw it again changes nothing.
+        """
+
+    async def marks(self, query: MarksWithin) -> list[Mark]:
+        """The marks of this logger that are not withdrawn, of a span of time."""
 
     async def facts(self) -> StoreFacts:
         """Version, durability really in force, row counts and sizes."""

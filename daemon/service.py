@@ -23,6 +23,7 @@ from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line
+from daemon.marks import MarkKeeper
 from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import InStore, ask_store, recover_group, refuse_unknown_groups, runs_of
@@ -109,6 +110,7 @@ class Service:
         self._store_report = report
         self._store_watch = StoreWatch(self.store, report, config, events, looked=self._note_risk)
 
+        self.marks = MarkKeeper(self.store, loaded.state_dir, self._outside, events)
         self.workloads = Workloads(
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
         )
@@ -121,6 +123,7 @@ class Service:
             pipelines=self.pipelines,
             sources=self._sources,
             workloads=self.workloads.status,
+            marks=self.marks.status,
             state_dir=loaded.state_dir,
         )
         self.stream = StatusStream(self.reporter)
@@ -182,6 +185,8 @@ class Service:
 
         Where a journal is kept, and the store does not answer at once, the sources are not kept waiting for it.
         """
+        # Before the API takes an order: one about the same mark would replace what waits.
+        await self.marks.open()
         self._serving = tasks.create_task(self._api.serve(), name="api")
         self._start(tasks, "status stream", self.stream.run())
         self._start(tasks, "supervision", self._supervision.run())
@@ -191,6 +196,7 @@ class Service:
             return
         self.reporter.state = DaemonState.STARTING
         self._start(tasks, "store watch", self._store_watch.run())
+        self._start(tasks, "marks", self.marks.run())
         await self.workloads.open()
         await self._make_pipelines(in_store)
         for pipeline in self.pipelines.values():

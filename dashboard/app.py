@@ -18,12 +18,14 @@ from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_own_page
 from dashboard.access.login import LoginGuard
 from dashboard.access.own_pages import OwnPages
+from dashboard.alarms import AlarmBoard, MemoryFile
 from dashboard.compression import LEAST_BYTES, CompressedFiles
 from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
+from dashboard.feed.marks import SHOWN_MOST
 from dashboard.own_tabs.loading import ids_of, load_tabs
-from dashboard.tabs import TABS
+from dashboard.tabs import TABS, marks
 from dashboard.tabs.orders import Orders
 from dashboard.tabs.page import page
 from dashboard.tabs.parts import CHOOSE
@@ -33,8 +35,8 @@ from schemas.api.problem import Problem
 from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
-NAMES_AGAIN_S = 2.0
-CALLBACKS = "/_dash-update-component"
+NAMES_AGAIN_S = 2.0  # names of instruments, and marks
+ALARMS_KEPT_EVERY_S = 30.0
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -65,13 +67,19 @@ log = logging.getLogger(__name__)
 
 
 class Feed:
-    """Keeps the hub fed: the status stream, the names of the instruments, and a heartbeat while the daemon is gone."""
+    """Keeps the hub fed: the status stream, names of instruments, marks, and a heartbeat while the daemon is gone.
 
-    def __init__(self, hub: Hub, api: DaemonApi) -> None:
+    It also keeps what the board remembers: of acknowledgements that ended, too, and up to when the page saw alarms.
+    """
+
+    def __init__(self, hub: Hub, api: DaemonApi, kept: MemoryFile) -> None:
         self._hub = hub
         self._api = api
+        self._kept = kept
         self._named: tuple[int, tuple[str, ...]] | None = None
         self._unnamed = asyncio.Event()
+        self._marked: tuple[int, int] | None = None
+        self._unmarked = asyncio.Event()
         self._stream = StatusStream(api.daemon, on_status=self._take, on_loss=hub.lost)
 
     async def run(self) -> None:
@@ -80,16 +88,25 @@ class Feed:
             tasks.create_task(self._stream.run())
             tasks.create_task(self._beat())
             tasks.create_task(self._name())
+            tasks.create_task(self._mark())
+            tasks.create_task(self._keep())
 
     def _take(self, status: Status) -> None:
         self._hub.take(status)
         if self._named != (status.epoch, tuple(status.groups)):
             self._unnamed.set()
+        if status.marks is not None and self._marked != (status.epoch, status.marks.changes):
+            self._unmarked.set()
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(1.0)
             self._hub.beat()
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(ALARMS_KEPT_EVERY_S)
+            await self._kept.save(self._hub.board.memory())
 
     async def _name(self) -> None:
         while True:
@@ -104,6 +121,20 @@ class Feed:
                 await asyncio.sleep(NAMES_AGAIN_S)
             self._unnamed.clear()
 
+    async def _mark(self) -> None:
+        while True:
+            await self._unmarked.wait()
+            status = self._hub.status
+            assert status is not None
+            assert status.marks is not None
+            try:
+                self._hub.marks = tuple((await self._api.marks(last=SHOWN_MOST)).marks)
+                self._marked = (status.epoch, status.marks.changes)
+            except DaemonUnavailable as problem:
+                log.info("no marks yet: %s", problem)
+                await asyncio.sleep(NAMES_AGAIN_S)
+            self._unmarked.clear()
+
 
 def build_app(
     *,
@@ -112,6 +143,7 @@ def build_app(
     password: str | None = None,
     is_secure: bool = False,
     own_tabs: Sequence[Path] = (),
+    state: Path | None = None,
 ) -> FastAPI:
     """The page for a daemon.
 
@@ -119,15 +151,17 @@ def build_app(
     is_secure: whether it is served over TLS.
     origins: further origins (scheme://host[:port]) whose pages may open the stream, for a proxy that changes the Host.
     own_tabs: files of a site's own tabs, which come after the page's.
+    state: folder in which acknowledged and shelved alarms outlive this process; None keeps none.
     """
     build = _build(own_tabs)
     tabs = (*TABS, *load_tabs(own_tabs, _ids(build))) if own_tabs else TABS
-    hub = Hub(daemon=daemon.url, build=build)
+    kept = MemoryFile(state)
+    hub = Hub(daemon=daemon.url, build=build, board=AlarmBoard(kept.load()))
     questions = DaemonApi(daemon)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        feed = asyncio.create_task(Feed(hub, questions).run())
+        feed = asyncio.create_task(Feed(hub, questions, kept).run())
         try:
             yield
         finally:
@@ -156,14 +190,14 @@ def build_app(
     async def health() -> dict[str, str | int | None]:
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
-    api.include_router(alarm_routes(hub, origins))
+    api.include_router(alarm_routes(hub, origins, kept))
     for tab in tabs:
         if tab.routes is not None:
             api.include_router(tab.routes(hub, questions))
     policy = _mount_dash(api, tabs, hub, questions, build=build, way_out=LOG_OUT if password is not None else "")
-    api.add_middleware(OwnPages, path=CALLBACKS, origins=origins)
     api.add_middleware(CompressedFiles)
     api.add_middleware(GZipMiddleware, minimum_size=LEAST_BYTES, compresslevel=5)  # what Dash answers
+    api.add_middleware(OwnPages, origins=origins)
     api.add_middleware(LoginGuard, password=password, is_secure=is_secure, origins=origins)
     api.add_middleware(SecurityHeaders, policy=policy)
     return api
@@ -199,6 +233,7 @@ def _mount_dash(api: FastAPI, tabs: Sequence[Tab], hub: Hub, questions: DaemonAp
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("triggerlog", "choose"), Input(CHOOSE, "data"), prevent_initial_call=True
     )
+    marks.register(app, questions)
     for tab in tabs:
         _fill(app, tab)
         if tab.callbacks is not None:

@@ -58,6 +58,11 @@ def without_columns(schema: str, there: Collection[str], add: str, state: str) -
     )
 
 
+def not_ours(schema: str, table: str) -> str:
+    """Say that a shared table is somebody else's, and the fix."""
+    return f"schema {schema!r} has a table {table!r} that is not triggerlog's; set another `schema` in [database]"
+
+
 def _channels_differ(there: Sequence[Channel], here: Sequence[Channel]) -> str | None:
     stored, wanted = {c.name: c.dtype for c in there}, {c.name: c.dtype for c in here}
     for name in stored.keys() - wanted.keys():

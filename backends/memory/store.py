@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from backends.columns.reductions import newest_of_each, reducer_of
 from backends.columns.windows import in_order, see_not_too_large
 from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
 from schemas.ledger import ledger_dtype
+from schemas.marks import Mark, MarksWithin
 from schemas.queries import (
     TOTALS,
     Aggregate,
@@ -75,6 +77,8 @@ class MemoryStore:
 
     def __init__(self, groups: Mapping[str, InstrumentGroup]) -> None:
         self._groups = {name: _Group(group=group) for name, group in groups.items()}
+        self._marks: dict[UUID, Mark] = {}
+        self._withdrawn: set[UUID] = set()
         self._failure: Exception | None = None
         self.serving = asyncio.Event()
         self.serving.set()
@@ -147,6 +151,22 @@ class MemoryStore:
                 return _ledger(kept.rows(), query)
             case _:
                 return _readings(kept, query)
+
+    async def keep_mark(self, mark: Mark) -> bool:
+        """Keep a mark, unless its id is there."""
+        self._check()
+        return self._marks.setdefault(mark.id, mark) == mark and mark.id not in self._withdrawn
+
+    async def withdraw_mark(self, mark: UUID, at_ns: int) -> bool:
+        """Withdraw a mark."""
+        self._check()
+        self._withdrawn |= self._marks.keys() & {mark}
+        return mark in self._marks
+
+    async def marks(self, query: MarksWithin) -> list[Mark]:
+        """The marks of a span of time."""
+        self._check()
+        return query.of([mark for mark in self._marks.values() if mark.id not in self._withdrawn])
 
     async def facts(self) -> StoreFacts:
         """Say that nothing here lasts."""

@@ -4,11 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from uuid import UUID
 
 import pymongo
 from pymongo import ReadPreference
 
 from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError, StoreFacts
+from backends.mongodb.marks import MarkDocuments
 from backends.mongodb.protocol.documents import NotOurDocuments
 from backends.mongodb.reading.activity import ask_view
 from backends.mongodb.reading.group import GroupReader
@@ -19,8 +21,9 @@ from backends.mongodb.server.errors import login_refused, taken_too_long, transl
 from backends.mongodb.server.facts import Database, Server, ask_server, check_server, held, meet_server
 from backends.mongodb.server.lease import position_in
 from backends.mongodb.writing.writer import MongodbGroupWriter
-from schemas.batch import Batch, JournalPosition, Layout, Stream
+from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
+from schemas.marks import Mark, MarksWithin
 from schemas.queries import Query, Totals
 from schemas.readings import Array, InstrumentGroup
 
@@ -104,12 +107,11 @@ class MongodbStore:
                 database, _ = await self._connect()
                 with pymongo.timeout(self._timeout_s):
                     groups = tuple(self._collections.values())
-                    is_new, absent = await missing_from(database, self._logger, groups, self._target)
+                    missing = await missing_from(database, self._logger, groups, self._target)
         finally:
             if not is_open:
                 await self.close()
-        new = [f"database `{self._schema}`"] if is_new else []
-        return [*new, *(f"collections of group `{collections.data}`" for collections in absent)]
+        return missing.words(self._schema)
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch: readings, ledger, position, in this order."""
@@ -136,6 +138,21 @@ class MongodbStore:
         async with self._reader(within_s) as (database, server):
             group = GroupReader(database=database, server=server, of=of, logger=self._logger)
             return await MongodbQuestions(group).answer(query)
+
+    async def keep_mark(self, mark: Mark) -> bool:
+        """Keep a mark, unless its id is there."""
+        async with self._mark_documents() as marks:
+            return await marks.keep(mark)
+
+    async def withdraw_mark(self, mark: UUID, at_ns: int) -> bool:
+        """Withdraw a mark."""
+        async with self._mark_documents() as marks:
+            return await marks.withdraw(mark, at_ns)
+
+    async def marks(self, query: MarksWithin) -> list[Mark]:
+        """The marks of a span of time."""
+        async with self._mark_documents() as marks:
+            return await marks.within(query)
 
     async def facts(self) -> StoreFacts:
         """Ask the server what it is and what it really does about durability."""
@@ -190,6 +207,12 @@ class MongodbStore:
             raise StoreError(
                 f"documents in database {self._schema!r} of {self._target} are not as this store writes them: {error}"
             ) from error
+
+    @asynccontextmanager
+    async def _mark_documents(self) -> AsyncIterator[MarkDocuments]:
+        async with self._reader() as (database, server):
+            concern = server.write_concern(Durability.SYNC, self._timeout_s)
+            yield MarkDocuments(database, self._logger, concern=concern, target=self._target)
 
     def _given_up(self) -> AbstractContextManager[None]:
         return taken_too_long(self._target, self._read_only.give_up_s) if self._read_only else nullcontext()

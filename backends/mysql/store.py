@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreError, StoreFacts, StoreUnavailable
 from backends.mysql.protocol.connection import Connection
-from backends.mysql.protocol.sql import compiled, literal
+from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.reading import activity
 from backends.mysql.reading.queries import MysqlQuestions
 from backends.mysql.schema.create import Schema
@@ -19,6 +19,7 @@ from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import login_refused, translated
 from backends.mysql.server.facts import SETTINGS, held, product_of
 from backends.mysql.writing.writer import MysqlGroupWriter
+from backends.sql.marks import MarkStatements
 from backends.sql.store import SqlStore
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
@@ -59,6 +60,13 @@ class MysqlStore(SqlStore[Connection]):
             DRIVER,
             writer=MysqlGroupWriter,
             questions=MysqlQuestions,
+            marks=MarkStatements(
+                schema,
+                logger,
+                table=quoted(schema, "marks"),
+                literal=literal,
+                unless_there="ON DUPLICATE KEY UPDATE id = id",
+            ),
             view=activity.view,
             partitions_of=activity.partitions_of,
             database=database,
@@ -134,6 +142,9 @@ class MysqlStore(SqlStore[Connection]):
 
     async def _rows(self, connection: Connection, select: sa.SelectBase) -> Sequence[tuple[Any, ...]]:
         return await connection.fetch(compiled(select))
+
+    async def _run(self, connection: Connection, statement: str) -> None:
+        await connection.run(statement)
 
     async def _connect(self) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreFacts, StoreUnavailable
 from backends.postgresql.protocol.connection import Connection, target_of
-from backends.postgresql.protocol.sql import compiled, quoted
+from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.postgresql.reading import activity
 from backends.postgresql.reading.queries import PostgresqlQuestions
 from backends.postgresql.schema.create import Missing, create_or_check, missing_from
@@ -20,6 +20,7 @@ from backends.postgresql.server.durability import SETTINGS, held
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, translated
 from backends.postgresql.writing.writer import PostgresqlGroupWriter
+from backends.sql.marks import MarkStatements
 from backends.sql.store import SqlStore
 from backends.sql.tables import group_tables
 from schemas.batch import Layout
@@ -28,6 +29,9 @@ from schemas.readings import InstrumentGroup
 
 CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
 """A reader that is killed leaves nothing behind that goes on for long."""
+
+DURABLY = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+"""In a transaction: it survives a crash of the server, whatever other sessions ask for."""
 
 VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """
@@ -68,6 +72,14 @@ class PostgresqlStore(SqlStore[Connection]):
             DRIVER,
             writer=PostgresqlGroupWriter,
             questions=PostgresqlQuestions,
+            marks=MarkStatements(
+                schema,
+                logger,
+                table=quoted(schema, "marks"),
+                literal=literal,
+                unless_there="ON CONFLICT (id) DO NOTHING",
+                first=DURABLY,
+            ),
             view=activity.view,
             partitions_of=activity.partitions_of,
             database=database,
@@ -139,6 +151,9 @@ class PostgresqlStore(SqlStore[Connection]):
 
     async def _rows(self, connection: Connection, select: sa.SelectBase) -> Sequence[tuple[Any, ...]]:
         return [tuple(row) for row in await connection.fetch(compiled(select))]
+
+    async def _run(self, connection: Connection, statement: str) -> None:
+        await connection.execute(statement)
 
     async def _connect(self) -> Connection:
         if self._server is None:

@@ -5,16 +5,19 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Generic
+from uuid import UUID
 
 import sqlalchemy as sa
 
 from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
 from backends.questions import Questions
 from backends.sql.connection import C, Driver
+from backends.sql.marks import MarkStatements, mark_of
 from backends.sql.tables import GroupTables, shared_tables
 from backends.sql.writing import GroupWriter
 from schemas.batch import Batch, JournalPosition, Stream
 from schemas.config import DatabaseConfig
+from schemas.marks import Mark, MarksWithin
 from schemas.queries import Query, Totals
 from schemas.readings import Array
 
@@ -28,6 +31,7 @@ class SqlStore(ABC, Generic[C]):
     Args:
         driver: of the database.
         writer, questions: make what writes a group, and what answers about one over a connection.
+        marks: makes the statements about marks.
         view, partitions_of: ask for the server's view of itself, and for the partitions of a group.
         database: names the schema, and how long a call may take.
         logger: whose readings are written.
@@ -42,6 +46,7 @@ class SqlStore(ABC, Generic[C]):
         *,
         writer: Callable[..., GroupWriter[C]],
         questions: Callable[[C, GroupTables], Questions],
+        marks: MarkStatements,
         view: Callable[[C], Awaitable[ServerView]],
         partitions_of: Callable[[C, GroupTables], Awaitable[tuple[Partition, ...]]],
         database: DatabaseConfig,
@@ -52,6 +57,7 @@ class SqlStore(ABC, Generic[C]):
     ) -> None:
         self._driver = driver
         self._questions = questions
+        self._marks = marks
         self._view = view
         self._partitions_of = partitions_of
         self._database = database
@@ -107,6 +113,25 @@ class SqlStore(ABC, Generic[C]):
         async with self._reader(within_s) as connection:
             return await self._questions(connection, self._tables[query.group.name]).answer(query)
 
+    async def keep_mark(self, mark: Mark) -> bool:
+        """Keep a mark, unless its id is there."""
+        async with self._reader() as connection:
+            await self._run(connection, self._marks.keep(mark))
+            found = await self._rows(connection, self._marks.of_id(mark.id))
+        return [(mark_of(row), withdrawn_ns) for *row, withdrawn_ns in found] == [(mark, None)]
+
+    async def withdraw_mark(self, mark: UUID, at_ns: int) -> bool:
+        """Withdraw a mark."""
+        async with self._reader() as connection:
+            await self._run(connection, self._marks.withdraw(mark, at_ns))
+            return bool(await self._rows(connection, self._marks.of_id(mark)))
+
+    async def marks(self, query: MarksWithin) -> list[Mark]:
+        """The marks of a span of time."""
+        async with self._reader() as connection:
+            found = await self._rows(connection, self._marks.within(query))
+        return [mark_of(row) for row in reversed(found)]
+
     async def view(self) -> ServerView:
         """What the server counts of its own work, and what its sessions wait for now."""
         async with self._reader() as connection:
@@ -136,6 +161,10 @@ class SqlStore(ABC, Generic[C]):
     @abstractmethod
     async def _rows(self, connection: C, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
         """The few rows that a select finds."""
+
+    @abstractmethod
+    async def _run(self, connection: C, statement: str) -> None:
+        """Run what writes, in one transaction of its own."""
 
     def _abandoned(self, connection: C) -> None:
         """Note that nobody waits any more for what is under way over a connection."""

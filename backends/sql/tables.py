@@ -1,8 +1,8 @@
 """The tables of a store, declared once with SQLAlchemy Core and compiled for each SQL dialect.
 
-Shared tables of a schema: `groups`, `channels`, `instruments` (what is logged, and by which logger) and `positions`
-(up to where the journal is held). Tables of a group `g`: `g` (readings) and `g_ledger`. What a dialect adds
-(partitions, the view, storage) is its backend's business.
+Shared tables of a schema: `groups`, `channels`, `instruments` (what is logged, and by which logger), `positions` (up to
+where the journal is held) and `marks` (events that people noted). Tables of a group `g`: `g` (readings) and `g_ledger`.
+What a dialect adds (partitions, the view, storage) is its backend's business.
 """
 
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql
 from backends.columns.stored import ACCOUNT, STORED_DTYPES
 from schemas.batch import Layout
 from schemas.ledger import COUNTS, NUMBERS
+from schemas.marks import TEXT_MOST
 from schemas.readings import Channel, InstrumentGroup
 
 STATE_BYTES = 2**32 - 1
@@ -36,10 +37,11 @@ class SharedTables:
     channels: sa.Table
     instruments: sa.Table
     positions: sa.Table
+    marks: sa.Table
 
     def all(self) -> tuple[sa.Table, ...]:
         """All of them, in the order in which they can be created."""
-        return (self.groups, self.channels, self.instruments, self.positions)
+        return (self.groups, self.channels, self.instruments, self.positions, self.marks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,20 @@ def shared_tables(schema: str) -> SharedTables:
         ),
         sa.Column("state", sa.LargeBinary(STATE_BYTES), nullable=False, server_default=sa.text("('')")),
     )
-    return SharedTables(groups=groups, channels=channels, instruments=instruments, positions=positions)
+    # A person makes few marks: they need no index by time.
+    marks = sa.Table(
+        "marks",
+        metadata,
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("logger", sa.Text, nullable=False),
+        sa.Column("time_ns", sa.BigInteger, nullable=False),
+        sa.Column("until_ns", sa.BigInteger, nullable=True),
+        sa.Column("text", sa.String(TEXT_MOST), nullable=False),
+        sa.Column("author", sa.Text, nullable=True),
+        sa.Column("group_name", sa.Text, nullable=True),
+        sa.Column("withdrawn_ns", sa.BigInteger, nullable=True),
+    )
+    return SharedTables(groups=groups, channels=channels, instruments=instruments, positions=positions, marks=marks)
 
 
 @lru_cache

@@ -13,6 +13,7 @@ from daemon.api.control import control_routes
 from daemon.api.gaps import gaps_routes
 from daemon.api.governor import governor_routes
 from daemon.api.interference import interference_routes
+from daemon.api.marks import marks_routes
 from daemon.api.missing import missing_routes
 from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
@@ -36,6 +37,7 @@ ROUTES = (
     readings_routes,
     missing_routes,
     gaps_routes,
+    marks_routes,
     control_routes,
     reader_routes,
     interference_routes,

@@ -11,6 +11,7 @@ from daemon.web.errors import ApiError
 from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
+    from daemon.marks import MarkKeeper
     from daemon.pipeline.pipeline import Pipeline
     from daemon.workloads.workloads import Workloads
 
@@ -41,6 +42,10 @@ class ApiService(Protocol):
     @property
     def pipelines(self) -> "Mapping[str, Pipeline]":
         """By group; empty until the store is open."""
+
+    @property
+    def marks(self) -> "MarkKeeper":
+        """Events that people note."""
 
     @property
     def workloads(self) -> "Workloads":

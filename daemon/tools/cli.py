@@ -90,6 +90,13 @@ COMMANDS = {
         "commands.announce_run:announce_run",
         "Announce a restart of the timing system and its trigger numbers to every group.",
     ),
+    "mark": _Place(
+        "commands.mark:mark",
+        "Keep an event with the data: the page draws it on every time axis, and exports hold it.",
+    ),
+    "marks": _Place(
+        "commands.marks:marks", "List the events that people noted, or withdraw one, which needs the API's token."
+    ),
     "psql": _Place(
         "commands.psql:app",
         "Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path.",

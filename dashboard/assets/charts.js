@@ -7,6 +7,8 @@
   /** @type {LiveChart[]} */
   const charts = [];
   let forced = true;
+  /** @type {MarksSection | undefined} */
+  let marks; // that are drawn
 
   const STEP_PX = 1; // that the lines move on at a drawing: less is not visible, and a drawing is expensive
   const OFTEN_MS = 250;
@@ -67,6 +69,8 @@
     const range = T.timeRange();
     if (range === null) return;
     const now = performance.now();
+    forced ||= marks !== T.section("marks");
+    marks = T.section("marks");
     for (const chart of charts) {
       if (chart.tab !== T.view.tab) continue;
       const plot = plotOf(chart.box);
@@ -109,7 +113,9 @@
     const [least, greatest] = extremes(ys);
     const axis = axisFor(plot, least, greatest);
     yaxis.range = axis.range;
-    plot.layout.shapes = axis.limit === undefined ? [] : [limit(axis.limit)];
+    const { shapes, annotations } = T.marks(from, to, (t) => t);
+    plot.layout.shapes = [...shapes, ...(axis.limit === undefined ? [] : [limit(axis.limit)])];
+    plot.layout.annotations = annotations;
     window.Plotly.redraw(plot);
     begins(chart.box, axis.range[0]);
   }

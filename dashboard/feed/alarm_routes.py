@@ -1,4 +1,4 @@
-"""Routes for what people do about alarms: the page keeps it, for all browsers; nothing changes in the daemon."""
+"""Routes for what people do about alarms: the page keeps it on disk, for all browsers; the daemon is not changed."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from daemon.web.errors import ApiError
 from daemon.web.origin import is_own_page
+from dashboard.alarms import MemoryFile
 from dashboard.alarms.board import SHELVED_MOST_MIN
 from dashboard.feed.hub import Hub
 
@@ -25,24 +26,24 @@ class Shelving(AlarmKey):
     minutes: Annotated[float, Field(gt=0, le=SHELVED_MOST_MIN)]
 
 
-def alarm_routes(hub: Hub, origins: frozenset[str]) -> APIRouter:
+def alarm_routes(hub: Hub, origins: frozenset[str], kept: MemoryFile) -> APIRouter:
     """`POST /alarms/...`, for pages of this host and port and of `origins` alone."""
     routes = APIRouter(prefix="/alarms")
 
     @routes.post("/acknowledge", status_code=204)
     async def acknowledge(alarm: AlarmKey, request: Request) -> None:
         _check(request, origins)
-        _apply(hub, lambda: hub.board.acknowledge(alarm.key), alarm.key)
+        await _apply(hub, kept, lambda: hub.board.acknowledge(alarm.key), alarm.key)
 
     @routes.post("/shelve", status_code=204)
     async def shelve(alarm: Shelving, request: Request) -> None:
         _check(request, origins)
-        _apply(hub, lambda: hub.board.shelve(alarm.key, alarm.minutes), alarm.key)
+        await _apply(hub, kept, lambda: hub.board.shelve(alarm.key, alarm.minutes), alarm.key)
 
     @routes.post("/recall", status_code=204)
     async def recall(alarm: AlarmKey, request: Request) -> None:
         _check(request, origins)
-        _apply(hub, lambda: hub.board.recall(alarm.key), alarm.key)
+        await _apply(hub, kept, lambda: hub.board.recall(alarm.key), alarm.key)
 
     return routes
 
@@ -52,9 +53,10 @@ def _check(request: Request, origins: frozenset[str]) -> None:
         raise ApiError(403, "a page of another origin may not change alarms")
 
 
-def _apply(hub: Hub, change: Callable[[], None], key: str) -> None:
+async def _apply(hub: Hub, kept: MemoryFile, change: Callable[[], None], key: str) -> None:
     try:
         change()
     except KeyError:
         raise ApiError(404, f"the alarm {key!r} is not in force any more") from None
     hub.publish_alarms()
+    await kept.save(hub.board.memory())

@@ -16,6 +16,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketExce
 
 from daemon.web.backoff import Backoff
 from daemon.web.tls import why_untrusted
+from schemas.api.marks import Marks
 from schemas.api.problem import Problem
 from schemas.api.readings import GroupDescription, Missing, Newest, Readings
 from schemas.api.status import Status
@@ -97,6 +98,10 @@ class DaemonApi:
         """Who was missing from the last triggers, of all instruments or one. Raises DaemonUnavailable."""
         asked = {"last": last} | ({} if instrument is None else {"instrument": instrument})
         return await self._get(f"/groups/{group}/missing", asked, Missing)
+
+    async def marks(self, *, last: int) -> Marks:
+        """The newest marks, in order of time. Raises DaemonUnavailable."""
+        return await self._get("/marks", {"last": last}, Marks)
 
     async def close(self) -> None:
         """Close the connections."""

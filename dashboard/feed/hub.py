@@ -10,8 +10,10 @@ import orjson
 from dashboard.alarms import AlarmBoard
 from dashboard.feed.frames import COLUMNS, Sections, changed, points, sections
 from dashboard.feed.history import History
+from dashboard.feed.marks import mark_section
 from dashboard.feed.sentences import alarm_count, alarm_line
 from schemas.api.status import Status
+from schemas.marks import Mark
 
 QUEUE = 16
 """Frames a browser may lie behind (4 s) before it is given a fresh snapshot instead of its backlog."""
@@ -52,10 +54,10 @@ class Hub:
     Everything runs on one event loop: no method here waits, so none sees another's work half done.
     """
 
-    def __init__(self, *, daemon: str, build: str) -> None:
+    def __init__(self, *, daemon: str, build: str, board: AlarmBoard | None = None) -> None:
         self._daemon = daemon
         self._build = build
-        self.board = AlarmBoard()
+        self.board = board or AlarmBoard()
         self._viewers: set[Viewer] = set()
         self._sections: Sections = {}
         self._histories: dict[str, History] = {}
@@ -67,6 +69,8 @@ class Hub:
         self._lost_since: float | None = self._heard
         self._problem = "not reached yet"
         self.names: dict[str, list[str]] = {}
+        self.marks: tuple[Mark, ...] = ()
+        self._mark_section: tuple[tuple[Mark, ...], list[Mark], dict[str, Any]] | None = None
         self.status: Status | None = None
 
     @property
@@ -83,6 +87,7 @@ class Hub:
         """Take in a snapshot of the daemon and pass it on."""
         row = points(status)
         now = sections(status) | _alarms(self.board.update(status))
+        now["marks"] = self._marks(status)
         now |= {f"names/{group}": names for group, names in self.names.items() if group in status.groups}
         time_ms = status.time_ns / 1e6
         for name, group in status.groups.items():
@@ -124,6 +129,14 @@ class Hub:
         if known is None or known[0] != run:
             self._runs[group] = (run, 0 if known is None else time_ms)
         return self._runs[group][1]
+
+    def _marks(self, status: Status) -> dict[str, Any]:
+        """The section of marks, made anew only where they changed: of hundreds it takes milliseconds."""
+        waiting = status.marks.waiting_marks if status.marks is not None else []
+        made = self._mark_section
+        if made is None or made[0] is not self.marks or made[1] != waiting:
+            made = self._mark_section = (self.marks, waiting, mark_section(self.marks, waiting))
+        return made[2]
 
     def publish_alarms(self) -> None:
         """Send the alarms to the browsers after somebody acknowledged, shelved or recalled one."""

@@ -1,12 +1,15 @@
 """Figures as plain functions of their data. Colours: grey and ice blue are normal; amber and red are not."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
 
+from dashboard.feed.marks import words
 from schemas.api.readings import Missing, Readings
+from schemas.marks import Mark
 
 INK = "#c9d3de"
 FAINT = "#8b98a8"
@@ -33,6 +36,7 @@ GRAPH_HEIGHT = 360
 TREND_HEIGHT = 112
 STRIP_HEIGHT = 84
 SPARSE = 120
+MARK_LETTERS = 32
 TRENDS = 8
 """Channels drawn for one instrument; more would be a scroll of stamps."""
 
@@ -89,8 +93,8 @@ def house_style(figure: go.Figure, *, height: int = GRAPH_HEIGHT) -> go.Figure:
     return figure.update_xaxes(axis | {"nticks": 12}).update_yaxes(axis)
 
 
-def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:
-    """One instrument's channels below each other over a common time axis from start_ns to now_ns."""
+def trends(readings: Readings, *, now_ns: int, start_ns: int, marks: Sequence[Mark] = ()) -> go.Figure:
+    """One instrument's channels below each other over a common time axis from start_ns to now_ns, with the marks."""
     names = list(readings.channels)[:TRENDS]
     times = [time_ns / 1e6 for time_ns in readings.time_ns]
     figure = go.Figure()
@@ -117,11 +121,14 @@ def trends(readings: Readings, *, now_ns: int, start_ns: int) -> go.Figure:
         "range": [start_ns / 1e6, now_ns / 1e6],
         "anchor": f"y{len(names)}" if len(names) > 1 else "y",
     }
-    return figure.update_layout(**layout, xaxis=axis)
+    return _marked(figure.update_layout(**layout, xaxis=axis), marks, start_ns / 1e6, now_ns / 1e6)
 
 
-def missing_strip(history: Missing, instrument: int) -> go.Figure:
-    """When an instrument was missing: a bar a range of triggers, as high as the share of them that lack it, in %."""
+def missing_strip(history: Missing, instrument: int, marks: Sequence[Mark] = ()) -> go.Figure:
+    """When an instrument was missing: a bar a range of triggers, as high as the share of them that lack it, in %.
+
+    marks: are drawn without their words, for which the strip is too low.
+    """
     counts = history.missing.get(str(instrument), [0] * len(history.stretches.triggers))
     shares = [100 * count / of for count, of in zip(counts, history.stretches.triggers, strict=True)]
     times = [time_ns / 1e6 for time_ns in history.stretches.time_ns]
@@ -131,7 +138,35 @@ def missing_strip(history: Missing, instrument: int) -> go.Figure:
     end_ms = (history.end_ns or 0) / 1e6
     axis = _time_axis() | {"range": [times[0], end_ms]} if times else _time_axis()
     values = _value_axis() | {"range": [0, 100], "nticks": 3, "ticksuffix": " %"}
-    return figure.update_layout(**_layout(STRIP_HEIGHT), bargap=0.1, xaxis=axis, yaxis=values)
+    figure.update_layout(**_layout(STRIP_HEIGHT), bargap=0.1, xaxis=axis, yaxis=values)
+    return _marked(figure, marks, times[0], end_ms, named=0) if times else figure
+
+
+def _marked(figure: go.Figure, marks: Sequence[Mark], from_ms: float, to_ms: float, *, named: int = 8) -> go.Figure:
+    """Draw marks as assets/marks.js does. named: so many have words, the newest."""
+    seen = [mark for mark in marks if mark.time_ns / 1e6 <= to_ms and mark.last_ns / 1e6 >= from_ms]
+    for mark in seen:
+        line = {"color": CHOSEN, "width": 1 if mark.until_ns is None else 0, "dash": "dot"}
+        ends = {"x0": max(mark.time_ns / 1e6, from_ms), "x1": min(mark.last_ns / 1e6, to_ms)}
+        kind = "line" if mark.until_ns is None else "rect"
+        shape = {"type": kind, "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "line": line}
+        figure.add_shape(**shape, **ends, **({"fillcolor": f"{CHOSEN}1c"} if kind == "rect" else {}))
+    for place, mark in enumerate(seen[-named:] if named else ()):
+        text = mark.text if len(mark.text) <= MARK_LETTERS else f"{mark.text[:MARK_LETTERS]}…"
+        figure.add_annotation(
+            x=max(mark.time_ns / 1e6, from_ms),
+            y=1,
+            xref="x",
+            yref="paper",
+            yanchor="top",
+            yshift=-12 * (place % 4),
+            xanchor="right" if mark.time_ns / 1e6 > from_ms + 0.7 * (to_ms - from_ms) else "left",
+            showarrow=False,
+            text=escape(text, quote=False),
+            hovertext=escape(words(mark), quote=False),
+            font={"size": 10, "color": INK},
+        )
+    return figure
 
 
 def _titled(name: str, readings: Readings) -> str:

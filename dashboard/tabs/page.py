@@ -7,6 +7,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from dashboard.tabs.alarm_strip import alarm_strip
+from dashboard.tabs.marks import marks_panel
 from dashboard.tabs.orders import order_dialog
 from dashboard.tabs.parts import CHOOSE, HIDDEN, UNPRESSED, aria, attributes, data, live, over, when
 from dashboard.tabs.tab import Tab
@@ -45,7 +46,8 @@ def page(build: str, tabs: Sequence[Tab]) -> Any:
                 alarm_strip(),
                 html.Main(
                     html.Div(
-                        [tiles(), bar(tabs), *(_panel(tab, is_open=tab is tabs[0]) for tab in tabs)], className="live"
+                        [tiles(), bar(tabs), marks_panel(), *(_panel(tab, is_open=tab is tabs[0]) for tab in tabs)],
+                        className="live",
                     )
                 ),
                 html.Footer(

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from schemas.api.marks import MarksStatus
 from schemas.api.model import Model
 from schemas.api.visits import VisitsStatus
 from schemas.batch import Durability, Layout
@@ -332,6 +333,7 @@ class Status(Model):
     visits: VisitsStatus | None = Field(
         default=None, description="the run of visits that is under way, or was last since the daemon started"
     )
+    marks: MarksStatus | None = Field(default=None, description="events that people note; null from an older daemon")
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
     events: list[Event] = Field(description="the last few, newest first")
     limits: dict[str, float] = Field(

@@ -11,7 +11,7 @@ from schemas.checking.problems import Problem, refuse, suggestion, wrong
 from schemas.config.section import Name, Section, twice
 from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, Channel, InstrumentGroup
 
-RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs"})
+RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs", "marks"})
 RESERVED_ENDINGS = ("_ledger", "_readings")
 RESERVED_CHANNELS = frozenset({name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"})
 

@@ -125,6 +125,22 @@ interface EventLine {
   text: string;
 }
 
+/* dashboard/feed/marks.py */
+interface MarkLine {
+  id: string;
+  t: number;
+  until: Value;
+  text: string;
+  group: string | null;
+  words: string;
+  waits: boolean;
+}
+
+interface MarksSection {
+  all: MarkLine[];
+  newest: MarkLine[];
+}
+
 interface AlarmSection {
   key: string;
   severity: "critical" | "warning" | "note";
@@ -214,6 +230,7 @@ interface Sections {
   visits?: object | null; // whose change a tick tells of
   sources?: SourceSection[];
   events?: EventLine[];
+  marks?: MarksSection;
   alarms?: AlarmSection[];
   alarm_count?: AlarmCount;
   [group: `group/${string}`]: GroupSection | undefined;
@@ -512,6 +529,7 @@ interface Triggerlog {
   drawLive: Draw;
   redraw(): void;
   drawCharts(): void;
+  marks(from: number, to: number, place: (time: number) => number): { shapes: object[]; annotations: object[] };
   around(low: number, high: number, least: number): [number, number];
   drawTable<R extends Row>(place: HTMLElement, caption: string, columns: Column<R>[], rows: R[], empty: string): void;
   markSorted(place: HTMLElement, name: string, direction: "ascending" | "descending"): void;
@@ -550,7 +568,7 @@ interface Trace {
 
 interface PlotElement extends HTMLElement {
   data: Trace[];
-  layout: { xaxis: PlotAxis; yaxis: PlotAxis; shapes?: object[]; height?: number; meta: ChartAxis };
+  layout: { xaxis: PlotAxis; yaxis: PlotAxis; shapes?: object[]; annotations?: object[]; height?: number; meta: ChartAxis };
   _fullLayout?: { xaxis?: { _offset: number; _length: number } };
   on(event: "plotly_click", act: (event: { points: { x: number }[] }) => void): void;
 }

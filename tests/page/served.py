@@ -11,9 +11,10 @@ import time
 from typing import Any
 
 import uvicorn
-from fastapi import APIRouter, FastAPI, HTTPException, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, FastAPI, HTTPException, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import HTMLResponse
 
+from schemas.api.marks import MarkKept, Marks, MarksStatus
 from schemas.api.readings import ChannelDescription, GroupDescription, Readings
 from schemas.api.status import (
     DeadLetterCounts,
@@ -34,12 +35,14 @@ from schemas.api.status import (
 )
 from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
 from schemas.api.visits import VisitsStatus
+from schemas.marks import Mark
 from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
 from tests.page.served_instruments import instrument_routes
 from tests.page.served_visits import visit_routes
 
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
 STARTED_NS = time.time_ns()
+TOKEN = "the API's token of this page"
 WELL = (InstrumentState.OK, InstrumentState.LATE, InstrumentState.DESYNCHRONISED)
 
 FIGURES: dict[str, Any] = {
@@ -98,6 +101,8 @@ FIGURES: dict[str, Any] = {
     "partitions": 3,
     "past": [],
     "under_way": None,
+    "marks": [],
+    "mark_changes": 0,
 }
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
 `past` names experiments, `under_way` how many blocks of one there are; `past_visits` names runs of visits,
@@ -257,6 +262,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         governor=figures["governor"] and GovernorStatus.model_validate(figures["governor"]),
         experiment=figures["experiment"] and ExperimentStatus.model_validate(figures["experiment"]),
         visits=figures["visits"] and VisitsStatus.model_validate(figures["visits"]),
+        marks=MarksStatus(changes=figures["mark_changes"], waiting=0, waiting_marks=[], problem=None),
         events=[Event.model_validate(event) for event in figures["events"]],
         limits=figures["limits"],
         disk=DiskStatus(total_bytes=500 * 2**30, free_bytes=320 * 2**30),
@@ -330,6 +336,7 @@ def build_app(served: Served) -> FastAPI:
     app.include_router(_status_routes(served))
     app.include_router(instrument_routes(FIGURES, CHANNELS, lambda: served.now))
     app.include_router(_readings_routes())
+    app.include_router(_mark_routes())
     app.include_router(_experiment_routes())
     app.include_router(visit_routes(FIGURES, ASKED))
     return app
@@ -358,6 +365,25 @@ def _experiment_routes() -> APIRouter:
     @app.get("/api/v1/interference/{name}/report")
     async def report(name: str) -> HTMLResponse:
         return HTMLResponse(f"<h1>{name}</h1><script>document.title = 'it ran a script'</script>")
+
+    return app
+
+
+def _mark_routes() -> APIRouter:
+    app = APIRouter()
+
+    @app.get("/api/v1/marks")
+    async def marks(last: int) -> Marks:
+        return Marks(marks=FIGURES["marks"][-last:], cut=False)
+
+    @app.post("/api/v1/marks", status_code=201)
+    async def make(mark: Mark, request: Request) -> MarkKept:
+        if request.headers["authorization"] != f"Bearer {TOKEN}":
+            raise HTTPException(401, "this is not the API's token")
+        if mark.id not in {known.id for known in FIGURES["marks"]}:
+            FIGURES["marks"] = [*FIGURES["marks"], mark]
+            FIGURES["mark_changes"] += 1
+        return MarkKept(id=mark.id, stored=True)
 
     return app
 
@@ -395,6 +421,7 @@ def _status_routes(served: Served) -> APIRouter:
         if unknown:
             raise HTTPException(422, f"no such figures: {sorted(unknown)}")
         FIGURES.update(changes)
+        FIGURES["marks"] = [Mark.model_validate(mark) for mark in FIGURES["marks"]]
 
     return app
 

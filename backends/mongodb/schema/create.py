@@ -99,10 +99,25 @@ def check_width(wanted: GroupCollections) -> None:
         )
 
 
-async def missing_from(
-    database: Database, logger: str, groups: Iterable[GroupCollections], target: str
-) -> tuple[bool, list[GroupCollections]]:
-    """Find what is not there yet, without changing anything: the database, and groups.
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """What a server lacks: the database, the collection of marks, the collections of groups."""
+
+    database: bool
+    marks: bool
+    groups: tuple[GroupCollections, ...]
+
+    def words(self, schema: str) -> list[str]:
+        """Say it, a line each; the marks come with the database."""
+        return [
+            *([f"database `{schema}`"] if self.database else []),
+            *(["collection `marks`"] if self.marks and not self.database else []),
+            *(f"collections of group `{collections.data}`" for collections in self.groups),
+        ]
+
+
+async def missing_from(database: Database, logger: str, groups: Iterable[GroupCollections], target: str) -> Missing:
+    """Find what is not there yet, without changing anything.
 
     Raises:
         SchemaMismatch: what is there does not fit.
@@ -125,7 +140,7 @@ async def missing_from(
         mismatch = difference(stored, wanted.group, wanted.layout, logger)
         if mismatch is not None:
             raise SchemaMismatch(f"group {wanted.data!r} in database {database.name!r}: {mismatch}")
-    return not names, absent
+    return Missing(database=not names, marks="marks" not in names, groups=tuple(absent))
 
 
 async def create_or_check(
@@ -137,14 +152,16 @@ async def create_or_check(
         SchemaMismatch: what is there does not fit; nothing was changed.
         StoreError: a right is missing.
     """
-    _, absent = await missing_from(database, logger, groups, target)
-    for wanted in absent:
+    missing = await missing_from(database, logger, groups, target)
+    for wanted in missing.groups:
         description = wanted.description(logger)
         answer = await database.command("insert", "groups", documents=[description], writeConcern={"w": 1, "j": True})
         check_answer(answer, target, but=DUPLICATE_KEY)
     # Another daemon may have described one of them in the meantime.
     await missing_from(database, logger, groups, target)
     there = set(await database.list_collection_names())
+    if "marks" not in there:
+        await create_collection(database, {"create": "marks"})
     for wanted in groups:
         await _complete(database, wanted, there, server)
 

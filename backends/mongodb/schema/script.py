@@ -31,6 +31,8 @@ def _statements(
         "// FerretDB 1 takes neither the indexes nor the view. All times are int64 nanoseconds since 1970-01-01 UTC."
     )
     yield f"db = db.getSiblingDB({_text(schema)});"
+    yield "// Marks: events that people noted."
+    yield _unless_there("marks", {})
     for name, group in groups.items():
         wanted = GroupCollections(group=group, layout=layouts[name])
         yield f"// Group {name}: {group.size} instruments, layout {wanted.layout}. Readings, ledger, view, position."

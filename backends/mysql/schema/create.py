@@ -12,11 +12,18 @@ import numpy as np
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
 from backends.columns.partitions import PartitionUnit, partitions_of
-from backends.diagnosis.schema import Stored, difference, without_columns
+from backends.diagnosis.schema import Stored, difference, not_ours, without_columns
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.schema.partitions import initial, partition_by
-from backends.mysql.schema.tables import create_database, create_shared, create_tables, describe, mysql_tables
+from backends.mysql.schema.tables import (
+    SHARED_COMMENT,
+    create_database,
+    create_shared,
+    create_tables,
+    describe,
+    mysql_tables,
+)
 from backends.mysql.schema.view import create_view
 from backends.mysql.server.locks import release, take
 from backends.sql.connection import LockNotGranted
@@ -151,7 +158,10 @@ class Schema:
         """Check the groups; those that the database lacks."""
         if not there:
             return self._groups
-        known = set(self._shared) <= set(there)
+        # An older triggerlog made no marks.
+        known = set(self._shared) - {"marks"} <= set(there)
+        if there.get("marks", SHARED_COMMENT) != SHARED_COMMENT:
+            raise SchemaMismatch(not_ours(self._schema, "marks"))
         if "positions" in there:
             await self._check_positions(connection)
         new = []

@@ -26,8 +26,8 @@ BLOB_BYTES = 65_535
 COMPLETE = "complete"
 SKIPPED = "skipped_ns"
 """The time of a trigger that follows a gap; NULL in all others."""
-TEXT = mysql.VARCHAR(64, charset="utf8mb4", collation="utf8mb4_bin")
-"""Names have at most 64 characters, and differ by case."""
+NAME_MOST = 64
+"""Names have at most so many characters, and differ by case."""
 SHARED_COMMENT = "triggerlog"
 
 
@@ -55,7 +55,7 @@ def _adapted(table: sa.Table, metadata: sa.MetaData, group: InstrumentGroup | No
             column.name,
             _type(column, group),
             primary_key=column.primary_key or column.name in key,
-            nullable=_is_float(column, group) if column.name not in key else False,
+            nullable=_is_nullable(column, group) if column.name not in key else False,
             autoincrement=False,
             server_default=_default(column),
             quote=True,
@@ -67,8 +67,10 @@ def _adapted(table: sa.Table, metadata: sa.MetaData, group: InstrumentGroup | No
     return sa.Table(table.name, metadata, *columns, *constraint, quote=True)
 
 
-def _is_float(column: sa.Column[Any], group: InstrumentGroup | None) -> bool:
-    return group is not None and isinstance(column.type, sa.Float)
+def _is_nullable(column: sa.Column[Any], group: InstrumentGroup | None) -> bool:
+    if group is None:
+        return bool(column.nullable)
+    return isinstance(column.type, sa.Float)
 
 
 def _default(column: sa.Column[Any]) -> Any:
@@ -82,7 +84,9 @@ def _type(column: sa.Column[Any], group: InstrumentGroup | None) -> sa.types.Typ
         return mysql.BLOB() if group.size * 8 <= BLOB_BYTES else mysql.MEDIUMBLOB()
     if isinstance(column.type, sa.REAL):
         return mysql.FLOAT()
-    return TEXT if isinstance(column.type, sa.Text) else column.type
+    if isinstance(column.type, sa.String):
+        return mysql.VARCHAR(column.type.length or NAME_MOST, charset="utf8mb4", collation="utf8mb4_bin")
+    return column.type
 
 
 def create_database(schema: str) -> str:

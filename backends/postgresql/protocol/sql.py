@@ -44,6 +44,11 @@ def compiled(statement: sa.SelectBase) -> str:
     return str(statement.compile(dialect=DIALECT, compile_kwargs={"literal_binds": True}))
 
 
+def create_marks(tables: SharedTables) -> str:
+    """The statement that creates the table of marks; nothing happens where it is there already."""
+    return str(CreateTable(tables.marks, if_not_exists=True).compile(dialect=DIALECT))
+
+
 def create_shared(tables: SharedTables, schema: str) -> list[str]:
     """Statements that create what all groups share; nothing happens where it is there already."""
     return [

@@ -6,8 +6,16 @@ from dataclasses import dataclass
 import asyncpg
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.diagnosis.schema import Stored, difference, without_columns
-from backends.postgresql.protocol.sql import create_group, create_schema, create_shared, describe_group, literal, quoted
+from backends.diagnosis.schema import Stored, difference, not_ours, without_columns
+from backends.postgresql.protocol.sql import (
+    create_group,
+    create_marks,
+    create_schema,
+    create_shared,
+    describe_group,
+    literal,
+    quoted,
+)
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.readings import Channel
 
@@ -33,21 +41,26 @@ TO_READ = ("SELECT",)
 TO_DESCRIBE = ("INSERT",)
 TO_MOVE = ("SELECT", "INSERT", "UPDATE")
 TO_WRITE = ("SELECT", "INSERT", "DELETE")
-"""Rights on tables: on those that describe groups, for a new group too; on the positions; on those of a group."""
+"""Rights on tables: on those that describe groups, for a new group too; on positions and marks; on those of a group."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """What a database lacks: the schema, the tables all groups share, the tables of groups."""
+    """What a database lacks: the schema, the tables all groups share, the tables of groups.
+
+    marks: the table of marks alone, which an older triggerlog did not make.
+    """
 
     schema: bool
     shared: bool
     groups: tuple[GroupTables, ...]
+    marks: bool = False
 
     def words(self, schema: str) -> list[str]:
         """Say it, a line each; the shared tables come with the first group's."""
         return [
             *([f"schema `{schema}`"] if self.schema else []),
+            *(["table `marks`"] if self.marks else []),
             *(f"tables of group `{tables.group.name}`" for tables in self.groups),
         ]
 
@@ -68,6 +81,8 @@ async def create_or_check(
         statements = [create_schema(schema)] if missing.schema else []
         if missing.shared:
             statements += create_shared(shared_tables(schema), schema)
+        if missing.marks:
+            statements.append(create_marks(shared_tables(schema)))
         for tables in missing.groups:
             statements += [*create_group(tables, schema), *describe_group(tables, schema, logger)]
         if statements:
@@ -102,13 +117,13 @@ async def missing_from(
     if not seen["may_use"]:
         raise StoreError(f"{user} may not use schema {schema!r}; {_MEND}")
     shared = await _is_absent(connection, quoted(schema, "positions"))
-    rights = [] if shared else _rights_to_shared(schema)
-    await _check_rights(connection, rights, user)
+    await _check_rights(connection, [] if shared else _rights_to_shared(schema), user)
     await _check_positions(connection, schema)
+    marks = await _lacks_marks(connection, schema, user)
     absent = [t for t in groups if shared or not await _is_stored(connection, schema, logger, t)]
     for tables in absent:
         await _check_free(connection, schema, tables)
-    if (shared or absent) and not seen["may_create"]:
+    if (shared or marks or absent) and not seen["may_create"]:
         raise StoreError(f"{user} may not create tables in schema {schema!r}; {_MEND}")
     for tables in groups:
         if tables not in absent:
@@ -117,7 +132,7 @@ async def missing_from(
             )
         elif not shared:
             await _check_rights(connection, [(quoted(schema, name), TO_DESCRIBE) for name in DESCRIBING], user)
-    return Missing(schema=False, shared=shared, groups=tuple(absent))
+    return Missing(schema=False, shared=shared, groups=tuple(absent), marks=marks and not shared)
 
 
 _MEND = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
@@ -147,11 +162,25 @@ async def _check_rights(connection: asyncpg.Connection, rights: Iterable[tuple[s
 
 async def _check_positions(connection: asyncpg.Connection, schema: str) -> None:
     positions = quoted(schema, "positions")
-    columns = await connection.fetch("SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1)", positions)
-    there, state = {row["attname"] for row in columns}, "bytea NOT NULL DEFAULT ''"
+    there, state = await _columns(connection, positions), "bytea NOT NULL DEFAULT ''"
     mismatch = without_columns(schema, there, f"ALTER TABLE {positions}", state)
-    if columns and mismatch is not None:
+    if there and mismatch is not None:
         raise SchemaMismatch(mismatch)
+
+
+async def _lacks_marks(connection: asyncpg.Connection, schema: str, user: str) -> bool:
+    """Whether there is no table of marks; one that is there is checked."""
+    marks = quoted(schema, "marks")
+    there = await _columns(connection, marks)
+    if there and not there >= {column.name for column in shared_tables(schema).marks.c}:
+        raise SchemaMismatch(not_ours(schema, "marks"))
+    await _check_rights(connection, [(marks, TO_MOVE)] if there else [], user)
+    return not there
+
+
+async def _columns(connection: asyncpg.Connection, table: str) -> set[str]:
+    rows = await connection.fetch("SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1)", table)
+    return {str(row["attname"]) for row in rows}
 
 
 async def _is_absent(connection: asyncpg.Connection, table: str) -> bool:

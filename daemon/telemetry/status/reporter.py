@@ -19,6 +19,7 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.base import Source
 from daemon.telemetry.status.forecasts import drained_in_s, full_in_s
 from daemon.telemetry.store.report import StoreReport
+from schemas.api.marks import MarksStatus
 from schemas.api.status import (
     DeadLetterCounts,
     DiskStatus,
@@ -84,7 +85,8 @@ NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
 class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
-    intakes, pipelines, sources: they fill up while the daemon starts. state_dir: the folder whose disk is reported on.
+    intakes, pipelines, sources: they fill up while the daemon starts. marks: asked for the part of the status that
+    tells of marks. state_dir: the folder whose disk is reported on.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Reporter:
         pipelines: Mapping[str, Pipeline],
         sources: Sequence[Source],
         workloads: Callable[[], WorkloadsStatus],
+        marks: Callable[[], MarksStatus],
         state_dir: Path,
     ) -> None:
         self.pipelines = pipelines
@@ -104,6 +107,7 @@ class Reporter:
         self.state = DaemonState.STARTING
         self._sources = sources
         self._workloads = workloads
+        self._marks = marks
         self._state_dir = state_dir
         self._disk: DiskStatus | None = None
         self._config = config
@@ -200,6 +204,7 @@ class Reporter:
             experiment=workloads.experiment,
             governor=workloads.governor,
             visits=workloads.visits,
+            marks=self._marks(),
             disk=self._disk,
             events=self._events.newest(),
             limits={name: float(getattr(self._config.alarms, name)) for name in LIMITS},

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from daemon.tools.export.moments import rfc3339
 from daemon.tools.export.span import Choice, Span
 from schemas.batch import Layout
+from schemas.marks import Mark
 from schemas.readings import Array
 
 TIME_UNITS = "ns since 1970-01-01T00:00:00Z"
@@ -21,6 +22,7 @@ class About:
     layout: Layout
     choice: Choice
     span: Span
+    marks: tuple[Mark, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """All of it for JSON."""
@@ -40,6 +42,7 @@ class About:
             "triggers": None if choice.triggers is None else list(choice.triggers),
             "instruments": list(choice.group.instruments),
             "chosen": None if chosen is None else [choice.group.instruments[number] for number in chosen],
+            "marks": [mark.model_dump(mode="json") for mark in self.marks],
             "channels": [{"name": each.name, "units": each.unit, "dtype": each.dtype} for each in choice.channels],
         }
 

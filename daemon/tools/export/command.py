@@ -20,12 +20,14 @@ from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.about import About, Writer
 from daemon.tools.export.exporting import Written, whole_or_none
 from daemon.tools.export.exporting import export as write_export
+from daemon.tools.export.marks import beside, marks_of, write_csv
 from daemon.tools.export.moments import duration_ns, moment, rfc3339
 from daemon.tools.export.span import Choice, newest_run, span_of
 from daemon.tools.options import File
 from schemas.batch import Layout
 from schemas.checking.problems import listed, suggestion
 from schemas.config import GroupConfig
+from schemas.marks import Mark
 
 EPILOG = examples(
     "triggerlog export beam.toml --last 30m --output beam.parquet",
@@ -68,8 +70,10 @@ def export(
     It only reads, from [readers] dsn where that is set, in parts that take little memory; the daemon may run.
     """
     ending = _ending(output)
-    if output.exists() and not force:
-        raise CommandFailed(f"--output: {output} exists; give another name, or --force")
+    with_marks = beside(output) if ".csv" in ending else None
+    for path in (output, *([with_marks] if with_marks else [])):
+        if path.exists() and not force:
+            raise CommandFailed(f"--output: {path} exists; give another name, or --force")
     loaded = load_config(file)
     section = _section(loaded, group)
     known = section.group()
@@ -86,18 +90,22 @@ def export(
     )
     began = time.monotonic()
     with whole_or_none(output) as part:
-        written = asyncio.run(
+        written, marks = asyncio.run(
             _export(loaded, layout_of(section, loaded.config), choice, partial(_writer, part, ending))
         )
+        if with_marks is not None:
+            _write_beside(with_marks, marks)
+    said = f", {len(marks):,} marks{f' in {with_marks}' if with_marks else ''}" if marks else ""
     typer.echo(
         f"{output}: {written.readings:,} readings of group {known.name}, {rfc3339(written.first_ns)} to"
-        f" {rfc3339(written.last_ns)}, {output.stat().st_size / 2**20:.1f} MiB in {time.monotonic() - began:.1f} s"
+        f" {rfc3339(written.last_ns)}{said}, {output.stat().st_size / 2**20:.1f} MiB"
+        f" in {time.monotonic() - began:.1f} s"
     )
 
 
 async def _export(
     loaded: LoadedConfig, layout: Layout, choice: Choice, writer_of: Callable[[About], Writer]
-) -> Written:
+) -> tuple[Written, tuple[Mark, ...]]:
     store = asked_store_of(loaded, give_up_s=PATIENCE_S)
     own = asyncio.current_task()
     assert own is not None
@@ -112,7 +120,8 @@ async def _export(
             if choice.triggers is not None and choice.run is None:
                 choice = dataclasses.replace(choice, run=await newest_run(store, choice.group))
             span = await span_of(store, choice)
-            about = About(logger=loaded.config.logger, layout=layout, choice=choice, span=span)
+            marks = await marks_of(store, span, choice.group.name)
+            about = About(logger=loaded.config.logger, layout=layout, choice=choice, span=span, marks=marks)
             with closing(writer_of(about)) as writer:
                 began = time.monotonic()
 
@@ -130,7 +139,7 @@ async def _export(
             f"the database has no such readings of group {choice.group.name} from {rfc3339(span.start_ns)} to"
             f" {rfc3339(span.end_ns)}; no file was written"
         )
-    return written
+    return written, marks
 
 
 def _writer(path: Path, ending: str, about: About) -> Writer:
@@ -146,6 +155,15 @@ def _writer(path: Path, ending: str, about: About) -> Writer:
     from daemon.tools.export.arrow import CsvWriter  # noqa: PLC0415
 
     return CsvWriter(path, about, compressed=ending == ".csv.gz")
+
+
+def _write_beside(path: Path, marks: tuple[Mark, ...]) -> None:
+    """Write the marks of a CSV; without any, no file of an earlier export is left there."""
+    if not marks:
+        path.unlink(missing_ok=True)
+        return
+    with whole_or_none(path) as part:
+        write_csv(part, marks)
 
 
 def _ending(output: Path) -> str:

@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 
 from daemon.tools.export.about import TIME_UNITS, About
+from schemas.marks import Mark
 from schemas.readings import CHANNEL_DTYPES, Array
 
 CHUNK = 65_536
@@ -23,6 +24,7 @@ class Hdf5Writer:
             if isinstance(value, str | int):
                 self._file.attrs[name] = value
         self._file.create_dataset("instruments", data=list(about.choice.group.instruments), dtype=h5py.string_dtype())
+        _write_marks(self._file.create_group("marks"), about.marks)
         readings = self._file.create_group("readings")
         number = {"meaning": "position in /instruments"}
         self._columns = {
@@ -47,6 +49,14 @@ class Hdf5Writer:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _write_marks(group: Any, marks: tuple[Mark, ...]) -> None:
+    for name, times in (("time_ns", [m.time_ns for m in marks]), ("until_ns", [m.last_ns for m in marks])):
+        group.create_dataset(name, data=np.array(times, "<i8")).attrs["units"] = TIME_UNITS
+    for name in ("text", "author", "group", "id"):
+        texts = [str(getattr(mark, name) or "") for mark in marks]
+        group.create_dataset(name, data=np.array(texts, object), dtype=h5py.string_dtype())
 
 
 def _column(group: Any, name: str, dtype: str, attributes: dict[str, str]) -> Any:

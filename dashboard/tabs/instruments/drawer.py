@@ -140,12 +140,13 @@ async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any,
         )
     except DaemonUnavailable as problem:
         return _outputs(state(hub, group, instrument, name), f"No readings to show: {problem}.")
+    marks = [mark for mark in hub.marks if mark.group in (None, group)]
     return _outputs(
         state(hub, group, instrument, name),
         note(readings),
         lateness(history, instrument),
-        missing_strip(history, instrument) if history.missing else None,
-        trends(readings, now_ns=now_ns, start_ns=start_ns) if readings.time_ns else None,
+        missing_strip(history, instrument, marks) if history.missing else None,
+        trends(readings, now_ns=now_ns, start_ns=start_ns, marks=marks) if readings.time_ns else None,
     )
 
 

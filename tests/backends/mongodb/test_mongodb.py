@@ -402,6 +402,16 @@ async def test_check_changes_nothing(
         await make(group, Layout.ARRAYS).check()
 
 
+async def test_an_older_release_made_no_marks(make: Make, database: AsyncDatabase[dict[str, Any]]) -> None:
+    first = make(group_of())
+    await first.open()
+    await first.close()
+    await database.drop_collection("marks")
+    assert await make(group_of()).check() == ["collection `marks`"]
+    await make(group_of()).open()
+    assert await make(group_of()).check() == []
+
+
 async def test_a_collection_of_someone_else(make: Make, database: AsyncDatabase[dict[str, Any]]) -> None:
     await database["bpm"].insert_one({"n": 1})
     for act in (make(group_of()).check, make(group_of()).open):

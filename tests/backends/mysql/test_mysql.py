@@ -459,6 +459,23 @@ async def test_positions_of_an_older_release(make: Make, database: Connection, s
     await make(group_of()).open()
 
 
+async def test_an_older_release_made_no_marks(make: Make, database: Connection, schema: str) -> None:
+    first = make(group_of())
+    await first.open()
+    await first.close()
+    await database.run(f"DROP TABLE {schema}.marks")
+    assert await make(group_of()).check() == [f"table 'marks' in database '{schema}'"]
+    await make(group_of()).open()
+    assert await make(group_of()).check() == []
+
+
+async def test_marks_of_someone_else(make: Make, database: Connection, schema: str) -> None:
+    await database.run(f"CREATE DATABASE {schema}; CREATE TABLE {schema}.marks (id int)")
+    for act in (make(group_of()).check, make(group_of()).open):
+        with pytest.raises(SchemaMismatch, match="has a table 'marks' that is not triggerlog's"):
+            await act()
+
+
 # --- large and odd batches ------------------------------------------------------------------------------------------
 
 

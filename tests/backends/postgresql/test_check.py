@@ -114,6 +114,21 @@ async def test_positions_of_an_older_release(make: Make, database: asyncpg.Conne
     assert await store.position("bpm") is None
 
 
+async def test_an_older_release_made_no_marks(make: Make, database: asyncpg.Connection, schema: str) -> None:
+    first = make()
+    await first.open()
+    await first.close()
+    await database.execute(f"DROP TABLE {schema}.marks")
+    assert await make().check() == ["table `marks`"]
+    await make().open()
+    assert await make().check() == []
+
+
+async def test_marks_of_someone_else(make: Make, database: asyncpg.Connection, schema: str) -> None:
+    await database.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.marks (id int)")
+    assert "has a table 'marks' that is not triggerlog's; set another `schema`" in await said(make())
+
+
 async def test_a_server_that_is_too_old(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.postgresql.schema.create.OLDEST", 99)
     line = await said(make())

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,10 @@ import websockets
 from prometheus_client.parser import text_string_to_metric_families
 
 from backends.base import DurabilityInForce, Store, StoreFacts, StoreUnavailable
+from backends.ending import end_tasks
 from daemon.api import ApiServer
+from daemon.core.outside import Outside
+from daemon.marks import MarkKeeper
 from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
 from daemon.telemetry.status.storage import StorageReport
@@ -58,6 +61,7 @@ class Service:
     storage: StorageReport
     groups: dict[str, InstrumentGroup]
     pipelines: dict[str, Pipeline]
+    marks: MarkKeeper
 
     def announce_run(self, epoch: int) -> dict[str, int | None]:
         return {name: pipeline.announce_run(epoch) for name, pipeline in self.pipelines.items()}
@@ -89,6 +93,8 @@ async def served(
         report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
         report.answered(facts(KEPT))
         workloads = {}
+        marks = MarkKeeper(logger.store, folder, Outside.real(), logger.events)
+        await marks.open()
         reporter = Reporter(
             CONFIG,
             report,
@@ -97,6 +103,7 @@ async def served(
             pipelines=logger.pipelines,
             sources=(),
             workloads=lambda: WorkloadsStatus(**workloads),
+            marks=marks.status,
             state_dir=Path("/"),
         )
         reporter.state = DaemonState.RUNNING
@@ -108,10 +115,12 @@ async def served(
             storage=StorageReport(logger.store, report, reporter),
             groups={"bpm": GROUP},
             pipelines=logger.pipelines,
+            marks=marks,
         )
         server = ApiServer(service, host, 0, token=TOKEN, identity=identity, proxies=proxies)
         serving = asyncio.create_task(server.serve())
         streaming = asyncio.create_task(stream.run())
+        writing = asyncio.create_task(marks.run())
         await eventually(lambda: not server.address.endswith(":0"))
         try:
             url = server.address.replace("0.0.0.0", "127.0.0.1")
@@ -120,9 +129,7 @@ async def served(
         finally:
             server.stop()
             await serving
-            streaming.cancel()
-            with suppress(asyncio.CancelledError):
-                await streaming
+            await end_tasks(streaming, writing)
 
 
 async def test_status_says_at_least_what_the_design_promises() -> None:

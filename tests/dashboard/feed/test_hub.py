@@ -2,11 +2,14 @@ import asyncio
 import json
 import time
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from dashboard.feed.hub import QUEUE, Hub, Viewer
+from schemas.api.marks import MarksStatus
 from schemas.api.status import Status
+from schemas.marks import Mark
 from tests.page.served import snapshot
 
 NOW_NS = time.time_ns()
@@ -40,6 +43,23 @@ async def test_a_new_browser_is_told_everything_and_then_what_changes() -> None:
     assert (frame["kind"], frame["sequence"]) == ("frame", 21)
     assert frame["changed"]["states/bpm"][5] == "m"
     assert "store" not in frame["changed"]
+
+
+async def test_marks_travel_when_they_change_those_that_wait_for_the_database_among_them() -> None:
+    hub = hub_at(1)
+    viewer = hub.join(epoch=None, sequence=None)
+    assert (await received(viewer))["sections"]["marks"] == {"all": [], "newest": []}
+    stored, waits = (Mark(id=uuid4(), time_ns=NOW_NS + k, text=f"number {k}") for k in range(2))
+    hub.marks = (stored,)
+    hub.take(at(2))
+    told = (await received(viewer))["changed"]["marks"]
+    assert [(line["text"], line["waits"]) for line in told["all"]] == [("number 0", False)]
+    hub.take(at(3))
+    assert "marks" not in (await received(viewer))["changed"]
+    waiting = MarksStatus(changes=2, waiting=1, waiting_marks=[waits], problem="no route to host")
+    hub.take(at(4).model_copy(update={"marks": waiting}))
+    told = (await received(viewer))["changed"]["marks"]
+    assert [(line["text"], line["waits"]) for line in told["all"]] == [("number 0", False), ("number 1", True)]
 
 
 async def test_all_browsers_get_one_and_the_same_text() -> None:

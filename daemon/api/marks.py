@@ -1,0 +1,84 @@
+"""Routes for marks: events that people note."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from backends.base import StoreError, StoreUnavailable
+from daemon.api.access import NEEDS_TOKEN
+from daemon.api.query_limit import QueryLimit
+from daemon.api.readings import see_in_order
+from daemon.api.service import ApiService, starting
+from daemon.marks import MarkRefused, MarksNotKept
+from daemon.web.errors import ApiError
+from schemas.api.marks import MarkKept, Marks
+from schemas.marks import Mark, MarksWithin
+
+LAST_MOST = 10_000
+WAITS = 202
+"""The status of an order that is kept, and that the database does not have yet."""
+
+
+def marks_routes(service: ApiService) -> APIRouter:
+    """List marks, make one, withdraw one."""
+    routes = APIRouter()
+
+    @routes.get("/api/v1/marks", tags=["marks"], dependencies=[Depends(QueryLimit())])
+    async def marks(
+        last: Annotated[int, Query(ge=1, le=LAST_MOST, description="At most so many, the newest.")] = 100,
+        start_ns: Annotated[int, Query(description="Only what happens from here on, or still lasts.")] = -(2**63),
+        end_ns: Annotated[int, Query(description="Only what begins before this.")] = 2**63 - 1,
+    ) -> Marks:
+        """Marks of a span of time that were not withdrawn."""
+        see_in_order(start_ns, end_ns)
+        if not service.pipelines:
+            raise starting()
+        with _refusals_answered():
+            found = await service.marks.marks(MarksWithin(start_ns=start_ns, end_ns=end_ns, most=last))
+        return Marks(marks=found, cut=len(found) == last)
+
+    @routes.post("/api/v1/marks", tags=["marks"], status_code=201, dependencies=[NEEDS_TOKEN])
+    async def make(mark: Mark, response: Response) -> MarkKept:
+        """Keep a mark with the data; the same again changes nothing.
+
+        201: the database has it. 202: the daemon has it on its disk, and writes it when the database answers.
+        """
+        if mark.group is not None and mark.group not in service.groups:
+            fix = f"name one of {', '.join(service.groups)}, or none for all of them"
+            raise ApiError(422, f"there is no group {mark.group!r}", fix, field="group")
+        with _refusals_answered():
+            is_stored = await service.marks.keep(mark)
+        return _answer(response, mark.id, is_stored)
+
+    @routes.delete("/api/v1/marks/{id}", tags=["marks"], dependencies=[NEEDS_TOKEN])
+    async def withdraw(id: UUID, response: Response) -> MarkKept:  # noqa: A002 - the field's name
+        """Withdraw a mark for good. 202: the daemon has that on its disk, and the database not yet."""
+        with _refusals_answered():
+            is_stored = await service.marks.withdraw(id)
+        return _answer(response, id, is_stored)
+
+    return routes
+
+
+@contextmanager
+def _refusals_answered() -> Iterator[None]:
+    try:
+        yield
+    except MarkRefused as error:
+        fix = "see `GET /api/v1/marks`" if error.is_unknown else "make the mark with a new id"
+        raise ApiError(404 if error.is_unknown else 409, str(error), fix, field="id") from None
+    except MarksNotKept as error:
+        raise ApiError(503, str(error), error.fix) from None
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        raise ApiError(500, str(error), "see the log of the daemon") from None
+
+
+def _answer(response: Response, mark: UUID, is_stored: bool) -> MarkKept:
+    if not is_stored:
+        response.status_code = WAITS
+    return MarkKept(id=mark, stored=is_stored)

@@ -1,0 +1,47 @@
+"""Marks as the page shows them: a section of the stream, and lines and words in a figure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from schemas.marks import Mark
+
+SHOWN_MOST = 500
+"""The newest marks, which the charts of all browsers have."""
+LISTED = 10
+
+
+def mark_section(marks: Sequence[Mark], waiting: Sequence[Mark]) -> dict[str, Any]:
+    """Marks in order of time, those that wait for the database among them.
+
+    `all`: for the charts, ascending. `newest`: the last few, the newest first, for the list.
+    """
+    waits = {mark.id for mark in waiting}
+    known = {mark.id: mark for mark in (*marks, *waiting)}
+    ordered = sorted(known.values(), key=lambda mark: (mark.time_ns, str(mark.id)))[-SHOWN_MOST:]
+    lines = [_line(mark, waits=mark.id in waits) for mark in ordered]
+    return {"all": lines, "newest": lines[: -LISTED - 1 : -1]}
+
+
+def _line(mark: Mark, *, waits: bool) -> dict[str, Any]:
+    return {
+        "id": str(mark.id),
+        "t": mark.time_ns / 1e6,
+        "until": None if mark.until_ns is None else mark.until_ns / 1e6,
+        "text": mark.text,
+        "group": mark.group,
+        "words": words(mark),
+        "waits": waits,
+    }
+
+
+def words(mark: Mark) -> str:
+    """A mark in one line."""
+    until = "" if mark.until_ns is None else f" to {moment(mark.until_ns)}"
+    about = f" (group {mark.group})" if mark.group else ""
+    return f"{moment(mark.time_ns)}{until} UTC: {mark.text}{about}{f', {mark.author}' if mark.author else ''}"
+
+
+def moment(time_ns: int) -> str:
+    """A time in UTC, to the second."""
+    return f"{datetime.fromtimestamp(time_ns // 10**9, UTC):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,115 @@
+"""What the form of marks makes of what a person wrote, and what the page makes of marks."""
+
+import time
+from uuid import uuid4
+
+import pytest
+
+from dashboard.feed.marks import LISTED, SHOWN_MOST, mark_section, words
+from dashboard.tabs.figures import missing_strip, trends
+from dashboard.tabs.marks import _again, mark_of
+from schemas.api.readings import Missing, Readings
+from schemas.marks import Mark
+
+NOW_NS = 1_764_000_000 * 10**9
+MINUTE_NS = 60 * 10**9
+
+
+def mark(at_ns: int = NOW_NS, text: str = "beam study began", **fields: object) -> Mark:
+    return Mark.model_validate({"id": uuid4(), "time_ns": at_ns, "text": text} | fields)
+
+
+def test_times_of_the_form_are_utc_and_an_empty_one_is_now() -> None:
+    made = mark_of(("a", "2025-11-24T16:00", "2025-11-24T16:00:01", "A. O."))
+    assert (made.time_ns, made.until_ns, made.author) == (NOW_NS, NOW_NS + 10**9, "A. O.")
+    before_ns = time.time_ns()
+    assert before_ns <= mark_of(("a", "", None, "")).time_ns <= time.time_ns()
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ((None, None, None, None), "text: "),
+        (("a", "soon", None, None), "'soon' is no time"),
+        (("a", "2025-11-24T16:00", "2025-11-24T15:00", None), "until_ns: "),
+        (("a\x07", None, None, None), "text: it has control characters"),
+    ],
+)
+def test_what_is_no_mark_is_said(said: tuple[str | None, str | None, str | None, str | None], problem: str) -> None:
+    with pytest.raises(ValueError, match="Not marked: ") as refused:
+        mark_of(said)
+    assert problem in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_order_whose_outcome_is_not_known_is_given_again_as_it_was() -> None:
+    said = ("a", None, None, None)
+    first = mark_of(said)
+    order = {"said": list(said), "mark": first.model_dump(mode="json")}
+    assert _again(said, order) == first
+    assert _again(("b", None, None, None), order) is None
+    assert _again(said, None) is None
+
+
+def test_the_section_has_those_that_wait_once_and_the_newest_first_in_the_list() -> None:
+    stored = [mark(NOW_NS + k, f"number {k}") for k in range(SHOWN_MOST)]
+    section = mark_section(stored, [stored[3], mark(NOW_NS + 1_000_000, "waits")])
+    assert len(section["all"]) == SHOWN_MOST
+    assert [line["text"] for line in section["all"] if line["waits"]] == ["number 3", "waits"]
+    assert section["newest"][0]["text"] == "waits"
+    assert len(section["newest"]) == LISTED
+    assert mark_section([], []) == {"all": [], "newest": []}
+
+
+def test_a_mark_in_words() -> None:
+    assert words(mark()) == "2025-11-24 16:00:00 UTC: beam study began"
+    told = words(mark(until_ns=NOW_NS + MINUTE_NS, group="bpm", author="A. O."))
+    assert told == "2025-11-24 16:00:00 to 2025-11-24 16:01:00 UTC: beam study began (group bpm), A. O."
+    for far_ns, told in ((2**63 - 1, "2262-04-11 23:47:16"), (-(2**63), "1677-09-21 00:12:43")):
+        assert words(mark(far_ns)).startswith(f"{told} UTC")
+
+
+def test_figures_have_the_marks_of_their_range() -> None:
+    readings = Readings(
+        group="bpm",
+        instrument=0,
+        name="bpm_000",
+        stored=1,
+        cut=False,
+        time_ns=[NOW_NS],
+        run=[1],
+        trigger=[1],
+        channels={"x": [1.0]},
+        units={"x": "mm"},
+    )
+    marks = [
+        mark(NOW_NS - 2 * MINUTE_NS, "before"),
+        mark(NOW_NS - 2 * MINUTE_NS, "lasts", until_ns=NOW_NS - 30 * 10**9),
+        mark(NOW_NS - 10 * 10**9, "<b>" + "x" * 40),
+        mark(NOW_NS + 10**9, "after"),
+    ]
+    found = trends(readings, now_ns=NOW_NS, start_ns=NOW_NS - MINUTE_NS, marks=marks)
+    spans = [(shape.type, shape.x0, shape.x1) for shape in found.layout.shapes]
+    now_ms = NOW_NS / 1e6
+    assert spans == [
+        ("rect", now_ms - 60_000, now_ms - 30_000),
+        ("line", now_ms - 10_000, now_ms - 10_000),
+    ]
+    texts = [each.text for each in found.layout.annotations if each.hovertext]
+    assert texts == ["lasts", "&lt;b&gt;" + "x" * 29 + "…"]
+    stretches = {"trigger": [1], "time_ns": [NOW_NS - MINUTE_NS], "triggers": [10]}
+    history = Missing.model_validate(
+        {
+            "group": "bpm",
+            "run": 1,
+            "triggers": 10,
+            "end_ns": NOW_NS,
+            "stretches": stretches,
+            "missing": {"0": [3]},
+            "more": 0,
+            "late": [0],
+            "heard_s": [0.1],
+        }
+    )
+    strip = missing_strip(history, 0, marks)
+    assert (len(strip.layout.shapes), len(strip.layout.annotations)) == (2, 0)

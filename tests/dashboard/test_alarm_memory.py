@@ -1,0 +1,151 @@
+"""Acknowledged and shelved alarms over a restart of the page."""
+
+import asyncio
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from dashboard.alarms import CLEAR_AFTER_S, AlarmBoard, MemoryFile
+from dashboard.alarms.board import AWAY_MOST_S
+from dashboard.alarms.memory import FILE, Memory
+from schemas.api.status import Status
+from tests.page.served import snapshot
+from tests.page.stage import Stage, until
+
+NOW_NS = time.time_ns()
+SILENT = {"states": {"bpm": {"3": "s", "4": "s"}}}
+
+
+def status(*, at_s: float = 0.0, **changes: Any) -> Status:
+    return snapshot(100, NOW_NS + int(at_s * 1e9), **changes)
+
+
+def attention(told: list[dict[str, Any]]) -> dict[str, str]:
+    return {alarm["key"]: alarm["attention"] for alarm in told}
+
+
+def acknowledged(key: str, **changes: Any) -> Memory:
+    """What a board remembers that ended after somebody acknowledged an alarm."""
+    board = AlarmBoard()
+    board.update(status(**changes))
+    board.acknowledge(key)
+    return board.memory()
+
+
+async def over_a_restart(memory: Memory, folder: Path) -> AlarmBoard:
+    await MemoryFile(folder).save(memory)
+    return AlarmBoard(MemoryFile(folder).load())
+
+
+async def test_an_acknowledgement_holds_for_the_alarm_that_has_gone_on(tmp_path: Path) -> None:
+    board = await over_a_restart(acknowledged("instruments", **SILENT), tmp_path)
+    (told,) = board.update(status(at_s=60.0, **SILENT))
+    assert told["attention"] == "acknowledged"
+    assert told["since_ms"] == pytest.approx(NOW_NS / 1e6, abs=1)
+    assert told["at_ms"] == pytest.approx(NOW_NS / 1e6, abs=1)
+    more = {"states": {"bpm": {str(i): "s" for i in range(4)}}}
+    assert attention(board.update(status(at_s=61.0, **more))) == {"instruments": "new"}
+
+
+async def test_an_alarm_that_is_worse_after_the_restart_is_new(tmp_path: Path) -> None:
+    board = await over_a_restart(acknowledged("instruments", **SILENT), tmp_path)
+    more = {"states": {"bpm": {str(i): "s" for i in range(4)}}}
+    assert attention(board.update(status(at_s=10.0, **more))) == {"instruments": "new"}
+
+
+def test_an_alarm_that_began_at_another_time_is_new_and_one_that_has_gone_on_is_not() -> None:
+    memory = acknowledged("store", available=False, away_s=90.0)
+    goes_on = AlarmBoard(memory).update(status(at_s=3600.0, available=False, away_s=3690.0))
+    assert attention(goes_on) == {"store": "acknowledged"}
+    another = AlarmBoard(memory).update(status(at_s=3600.0, available=False, away_s=30.0))
+    assert attention(another) == {"store": "new"}
+
+
+def test_where_the_beginning_is_not_known_the_restart_must_be_short_and_the_alarm_there_at_once() -> None:
+    memory = acknowledged("latency", p99=50.0, wave=False)
+    late = AlarmBoard(memory).update(status(at_s=AWAY_MOST_S + 1, p99=50.0, wave=False))
+    assert attention(late) == {"latency": "new"}
+    board = AlarmBoard(memory)
+    assert board.update(status(at_s=10.0)) == []
+    assert board.memory().acknowledged.keys() == {"latency"}
+    board.update(status(at_s=10.0 + CLEAR_AFTER_S))
+    assert board.memory().is_empty
+    assert attention(board.update(status(at_s=20.0, p99=50.0, wave=False))) == {"latency": "new"}
+
+
+async def test_a_shelf_holds_until_its_end(tmp_path: Path) -> None:
+    before = AlarmBoard()
+    before.update(status(p99=50.0))
+    before.shelve("latency", 60.0)
+    board = await over_a_restart(before.memory(), tmp_path)
+    assert attention(board.update(status(at_s=3500.0, p99=50.0))) == {"latency": "shelved"}
+    assert attention(board.update(status(at_s=3601.0, p99=50.0))) == {"latency": "new"}
+
+
+def test_a_board_that_heard_nothing_yet_forgets_nothing() -> None:
+    memory = acknowledged("latency", p99=50.0)
+    assert AlarmBoard(memory).memory() == memory
+
+
+@pytest.mark.parametrize("damaged", [b"", b'{"version": 1, "saved', b'{"version": 2}', b"\xff\xfe"])
+async def test_a_damaged_file_is_one_warning_and_an_empty_board(
+    damaged: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE).write_bytes(damaged)
+    file = MemoryFile(tmp_path)
+    assert file.load().is_empty
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert str(tmp_path / FILE) in record.message
+    await file.save(Memory())
+    assert MemoryFile(tmp_path).load() == Memory()
+
+
+async def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    file = MemoryFile(tmp_path / "file" / "page")
+    memory = acknowledged("latency", p99=50.0)
+    await file.save(memory)
+    await file.save(memory)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+async def test_without_anything_to_keep_no_file_is_made(tmp_path: Path) -> None:
+    file = MemoryFile(tmp_path / "page")
+    assert file.load() == Memory()
+    await file.save(Memory())
+    assert not (tmp_path / "page").exists()
+
+
+def test_the_page_s_process_is_killed_and_what_was_acknowledged_and_shelved_holds(tmp_path: Path) -> None:
+    stage = Stage("--state", str(tmp_path))
+    told: dict[str, str] = {}
+
+    async def first() -> dict[str, Any]:
+        async with connect(stage.page.url.replace("http", "ws") + "/ws", proxy=None) as socket, asyncio.timeout(60):
+            return dict(json.loads(await socket.recv()))
+
+    def shown(expected: dict[str, str]) -> bool:
+        told.clear()
+        told.update(attention(asyncio.run(first())["sections"].get("alarms", [])))
+        return told == expected
+
+    try:
+        stage.start()
+        stage.figures(available=False, problem="connection refused", away_s=75.0, p99=50.0, wave=False, **SILENT)
+        until(lambda: shown({"store": "new", "instruments": "new", "latency": "new"}), "the alarms are shown")
+        with httpx.Client(base_url=stage.page.url, trust_env=False, timeout=60) as client:
+            client.post("/alarms/acknowledge", json={"key": "instruments"}).raise_for_status()
+            client.post("/alarms/shelve", json={"key": "latency", "minutes": 60}).raise_for_status()
+        stage.page.kill()  # without a chance to save anything
+        stage.page.start()
+        after = {"store": "new", "instruments": "acknowledged", "latency": "shelved"}
+        until(lambda: shown(after), "they are as before the restart")
+    finally:
+        stage.end()

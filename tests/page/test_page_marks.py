@@ -1,0 +1,138 @@
+"""Marks on the page: made in the form, seen by all browsers, drawn on every time axis."""
+
+import time
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.page.browser import BACK_MS, Watched, live
+from tests.page.served import TOKEN
+from tests.page.stage import Stage, ask, until
+from tests.page.test_page_use import grave
+
+pytestmark = pytest.mark.page
+
+ANNOTATIONS = (
+    "id => (document.querySelector(`#${id} .js-plotly-plot`)?.layout.annotations || []).map(each => each.text)"
+)
+SPANS = "id => document.querySelector(`#${id} .js-plotly-plot`).layout.shapes.filter(e => e.type === 'rect').length"
+EXPERIMENT = "20251231T120000Z-P"
+PLACE = "document.querySelector('#experiment-time')"
+OF_EXPERIMENT = f"() => ({PLACE}?.layout?.annotations || []).filter(e => e.hovertext).map(e => [e.text, e.x])"
+
+
+def mark(ago_s: float, text: str, **fields: Any) -> dict[str, Any]:
+    return {"id": str(uuid4()), "time_ns": time.time_ns() - int(ago_s * 1e9), "text": text, **fields}
+
+
+def served(stage: Stage) -> Any:
+    return ask(f"{stage.daemon.url}/api/v1/marks?last=100")["marks"]
+
+
+def drawn(page: Page, *texts: str, chart: str = "chart-rates") -> None:
+    until(lambda: page.evaluate(ANNOTATIONS, chart) == list(texts), f"{texts} are drawn in {chart}")
+
+
+def fill(page: Page, text: str, token: str = TOKEN, **fields: str) -> None:
+    if not page.locator("#mark-text").is_visible():
+        page.locator("#marks > summary").click()
+    page.locator("#mark-text").fill(text)
+    page.locator("#mark-token").fill(token)
+    for name, value in fields.items():
+        page.locator(f"#mark-{name}").fill(value)
+    page.locator("#mark-send").click()
+
+
+def test_a_mark_of_one_is_seen_by_all_and_after_a_reload(stage: Stage, fresh: Watched, browser: Browser) -> None:
+    page = fresh.page
+    colleague = Watched(browser, stage.page.url).page
+    live(colleague)
+    fill(page, "beam study <b>began</b> & more", author="A. Operator")
+    expect(page.locator("#mark-said")).to_contain_text("UTC: beam study <b>began</b> & more.")
+    expect(page.locator("#mark-text")).to_have_value("")
+    for each in (page, colleague):
+        for chart in ("chart-rates", "chart-backlog"):
+            drawn(each, "beam study &#60;b&#62;began&#60;/b&#62; &#38; more", chart=chart)
+    expect(colleague.locator("#chart-rates .annotation-text").first).to_have_text("beam study <b>began</b> & more")
+    colleague.reload()
+    live(colleague)
+    drawn(colleague, "beam study &#60;b&#62;began&#60;/b&#62; &#38; more")
+    (made,) = served(stage)
+    assert made["author"] == "A. Operator"
+    expect(page.locator("#marks-newest li")).to_have_count(1)
+    assert grave(page) == []
+    assert fresh.errors == []
+    colleague.close()
+
+
+def test_a_mark_of_the_past_is_in_the_ranges_that_reach_it(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    began = time.gmtime(time.time() - 200)
+    ended = time.gmtime(time.time() - 150)
+    form = "%Y-%m-%dT%H:%M:%S"
+    fill(page, "valve 3 closed", at=time.strftime(form, began), until=time.strftime(form, ended))
+    expect(page.locator("#mark-said")).to_contain_text("valve 3 closed.")
+    (made,) = served(stage)
+    assert (made["until_ns"] - made["time_ns"]) // 10**9 in (50, 51)
+    page.locator("[data-range='5m']").click()
+    drawn(page, "valve 3 closed")
+    assert page.evaluate(SPANS, "chart-rates") == 1
+    page.locator("[data-range='1m']").click()
+    drawn(page)
+    # While the charts are paused, too.
+    page.locator("[data-range='5m']").click()
+    page.locator("#pause").click()
+    stage.figures(marks=[mark(100, "one"), mark(90, "two")], mark_changes=7)
+    drawn(page, "one", "two")
+    stage.figures(marks=[], mark_changes=8)
+    drawn(page)
+
+
+def test_marks_of_another_group_are_not_drawn(stage: Stage, fresh: Watched) -> None:
+    marks = [mark(9, "of all"), mark(8, "of this", group="bpm"), mark(7, "of another", group="toroid")]
+    stage.figures(marks=marks, mark_changes=1)
+    drawn(fresh.page, "of all", "of this")
+
+
+def test_what_cannot_be_marked_is_said_beside_the_form(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    said = page.locator("#mark-said")
+    fill(page, "")
+    expect(said).to_contain_text("Not marked: text: ")
+    fill(page, "fine", token="a wrong token")
+    expect(said).to_contain_text("Not marked: this is not the API's token")
+    expect(page.locator("#mark-text")).to_have_value("fine")
+    fill(page, "fine", token="tökén")
+    expect(said).to_contain_text("Not marked: the token has other letters than ASCII")
+    fill(page, "fine", at="2026-11-21T18:00", until="2026-11-21T17:00")
+    expect(said).to_contain_text("until_ns: it is not after time_ns")
+    assert served(stage) == []
+    # Whoever writes gives no other order by it.
+    page.locator("#mark-text").press_sequentially("p2")
+    expect(page.locator("#panel-live")).to_be_visible()
+    expect(page.locator("#pause")).to_have_attribute("aria-pressed", "false")
+
+
+def test_the_trend_of_an_instrument_and_an_experiment_have_marks_too(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    stage.figures(past=[EXPERIMENT])
+    record = ask(f"{stage.daemon.url}/api/v1/interference/{EXPERIMENT}")
+    during = mark(0, "valve moved", time_ns=record["began_ns"] + 10 * 10**9)
+    stage.figures(marks=[during, mark(60, "beam study began")], mark_changes=1)
+    page.locator(".cell").nth(6).click()
+    expect(page.locator("#trend-graph .annotation-text", has_text="beam study began")).to_be_visible(timeout=BACK_MS)
+    page.keyboard.press("Escape")
+    page.locator("#tab-interference").click()
+    until(lambda: page.evaluate(OF_EXPERIMENT) == [["valve moved", 10]], "the mark is in the experiment")
+    assert fresh.errors == []
+
+
+def test_a_page_of_another_origin_makes_no_mark(stage: Stage) -> None:
+    with httpx.Client(base_url=stage.page.url, trust_env=False, timeout=60) as client:
+        answer = client.post("/_dash-update-component", json={}, headers={"origin": "http://evil.example"})
+        assert answer.status_code == 403
+        assert "another origin" in answer.json()["detail"]
+        assert client.post("/_dash-update-component", json={}).status_code != 403
