@@ -14,7 +14,7 @@ from daemon.workloads.visits.series import rows_of
 from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
 from dashboard.tabs.visits import runs as runs_
-from dashboard.tabs.visits.callbacks import asked
+from dashboard.tabs.visits.callbacks import asked, newer
 from dashboard.tabs.visits.charts import SERIES, STEPS
 from dashboard.tabs.visits.runs import OF_VISIT, VisitRuns, following, has_grown
 from schemas.api.visits import TIMES, Visits, VisitsFigures, VisitsRun
@@ -173,3 +173,10 @@ async def test_no_more_figures_are_held_than_somebody_looks_at(stand: Stand, mon
     for name in names:
         assert await asked(stand.runs, {"visits": name}) == ""
     assert [stand.runs.known(name) is not None for name in names] == [False, True, True]
+
+
+def test_of_two_ticks_the_later_one_has_what_is_chosen() -> None:
+    old, new = {"at": 1.0, "view": {"visits": None}}, {"at": 2.0, "view": {"visits": OVER}}
+    assert newer(old, new) == newer(new, old) == newer(new, None) == new
+    assert newer({"at": 2.0, "view": {}}, new) == {"at": 2.0, "view": {}}, "the first is set first"
+    assert newer(None, None) is None
