@@ -10,19 +10,6 @@ type Draw = (liveness: Liveness) => void;
 
 // --- settings, made by dashboard/tabs/settings.py -------------------------------------------------------------------------
 
-interface InputDescription {
-  kind: string; // number, select, text or other
-  needed: boolean;
-  value?: unknown;
-  min?: number;
-  max?: number;
-  step?: number;
-  pattern?: string;
-  maxLength?: number;
-  title?: string;
-  options?: [string, string][];
-}
-
 interface InstrumentState {
   name: string;
   glyph: string;
@@ -277,60 +264,6 @@ interface Frame {
 
 type Message = Snapshot | Frame | { kind: "sections"; changed: Changed } | { kind: "link"; link: Link };
 
-// --- answers of the page's server ------------------------------------------------------------------------------------
-
-interface Partition {
-  name: string;
-  start_ns: number;
-  end_ns: number;
-  rows: number;
-  size_bytes: number;
-}
-
-interface Journal {
-  size_bytes: number;
-  room_bytes: number;
-  limit_bytes: number;
-  segment_bytes: number;
-  problem: string | null;
-}
-
-interface StorageAnswer {
-  time_ns: number;
-  sizes_age_s: Value;
-  partitions_age_s: Value;
-  partitions_problem: string | null;
-  database_is_here: boolean;
-  free_bytes: Value;
-  full_in_days: Value;
-  groups: Record<
-    string,
-    {
-      rows: number;
-      readings: number;
-      size_bytes: number;
-      bytes_a_reading: Value;
-      growth_bytes_a_day: Value;
-      measured_bytes_a_day: Value;
-      measured_over_s: number;
-      partitions: Partition[];
-      journal: Journal | null;
-    }
-  >;
-}
-
-}
-
-/** The answer to `GET /answers/...`, by path. */
-type Answer<P extends string> = P extends "storage"
-  ? StorageAnswer
-
-interface Found<A> {
-  answer: A | null;
-  problem: string; // in one line; empty with an answer
-  lost: boolean; // whether the page's server did not answer at all
-}
-
 // --- what the scripts hand each other --------------------------------------------------------------------------------
 
 interface View {
@@ -385,49 +318,6 @@ interface LiveChart {
   drawnTo: Value;
 }
 
-interface Cell {
-  text: string;
-  level?: string | null;
-  title?: string | null;
-}
-
-interface Row {
-  key: string;
-  cells: Record<string, string | Cell>;
-}
-
-interface Column<R extends Row> {
-  name: string;
-  label: string;
-  title?: string;
-  words?: boolean; // text, and no figure
-  sort?: () => void;
-  make?(row: R): Element; // the cell holds this element in place of text
-  update?(element: Element, row: R): void;
-}
-
-type Input = HTMLInputElement | HTMLSelectElement;
-
-interface Field extends Partial<InputDescription> {
-  name: string;
-  label: string;
-  hint?: string;
-}
-
-interface Outcome {
-  ok: boolean;
-  line: string; // for the person
-}
-
-interface OrderForm {
-  prefix: string;
-  fields: Field[];
-  button: string;
-  order(values: Record<string, string | number>): Promise<Outcome>;
-}
-
-}
-
 /** The element that a selector finds, by the tag it begins with. */
 type Selected<S extends string> = S extends keyof HTMLElementTagNameMap
   ? HTMLElementTagNameMap[S]
@@ -435,9 +325,7 @@ type Selected<S extends string> = S extends keyof HTMLElementTagNameMap
     ? SVGElementTagNameMap[S]
     : S extends `${infer Tag extends keyof HTMLElementTagNameMap}.${string}`
       ? HTMLElementTagNameMap[Tag]
-      : S extends `[name=${string}]`
-        ? Input
-        : HTMLElement;
+      : HTMLElement;
 
 // --- window.triggerlog -----------------------------------------------------------------------------------------------
 
@@ -479,18 +367,6 @@ interface Triggerlog {
   tabNames(): string[];
   showTab(): void;
 
-  // ask.js, orders.js, forms.js
-  ask<P extends string>(path: P): Promise<Found<Answer<P>>>;
-  order(order: string, body: object, what: string): Promise<Outcome>;
-  field(prefix: string, described: Field): HTMLElement;
-  setOptions(select: HTMLSelectElement, options: [string, string][]): void;
-  input(place: Element, name: string): Input;
-  inputs(place: Element): Input[];
-  show(input: Input, shown: boolean): void;
-  values(place: Element): Record<string, string | number>; // by name; nothing of what is empty or hidden
-  orderForm(place: HTMLElement, form: OrderForm): HTMLFormElement;
-  submit(button: HTMLButtonElement, place: HTMLElement, order: () => Promise<Outcome>): Promise<void>;
-
   // format.js
   number(value: Value | undefined, digits?: number): string;
   plain(value: number): string;
@@ -524,21 +400,18 @@ interface Triggerlog {
   now(): number;
   schedule(): void;
 
-  // live.js, charts.js, tables.js
+  // live.js, charts.js, marks.js
   figure(path: string): any; // whatever stands there in the stream; null where nothing does
   drawLive: Draw;
   redraw(): void;
   drawCharts(): void;
   marks(from: number, to: number, place: (time: number) => number): { shapes: object[]; annotations: object[] };
   around(low: number, high: number, least: number): [number, number];
-  drawTable<R extends Row>(place: HTMLElement, caption: string, columns: Column<R>[], rows: R[], empty: string): void;
-  markSorted(place: HTMLElement, name: string, direction: "ascending" | "descending"): void;
 
   // grid.js
   instrumentName(group: string, number: number): string;
   stateOf(letter: string): InstrumentState;
   cell(address: string): HTMLElement | undefined;
-
 }
 
 // --- Dash and plotly.js ----------------------------------------------------------------------------------------------
@@ -577,8 +450,12 @@ interface Window {
   triggerlog: Triggerlog;
   dash_clientside: {
     set_props(id: string, props: object): void;
+    triggerlog?: { closed(opened: boolean): void; choose(change: Partial<View> | null): void };
+  };
+  dashAgGridFunctions: Record<string, unknown>;
+  dashAgGridComponentFunctions: Record<string, unknown>;
+  React: { createElement(kind: string, props: object, ...children: unknown[]): object };
   Plotly: {
-    react(place: PlotElement, traces: object[], layout: object, config?: object): void;
     redraw(place: PlotElement): void;
   };
 }
