@@ -39,7 +39,7 @@ SIZES = [
     Column(name="each", label="Bytes per row", title="with its indexes", width=112, wide=True),
 ]
 FITS = [
-    Column(name="line", label="Line", width=90, wide=True),
+    Column(name="line", label="Line", width=106, wide=True),
     Column(name="at", label="At visit 0, s", width=104, wide=True),
     Column(name="slope", label="Per 1,000 visits, s", width=136, wide=True),
     Column(name="interval", label="95 % confidence", title="of the slope", width=160, wide=True),
