@@ -1,7 +1,7 @@
 """Figures as plain functions of their data. Colours: grey and ice blue are normal; amber and red are not."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -142,30 +142,48 @@ def missing_strip(history: Missing, instrument: int, marks: Sequence[Mark] = ())
     return _marked(figure, marks, times[0], end_ms, named=0) if times else figure
 
 
-def _marked(figure: go.Figure, marks: Sequence[Mark], from_ms: float, to_ms: float, *, named: int = 8) -> go.Figure:
-    """Draw marks as assets/marks.js does. named: so many have words, the newest."""
+def mark_shapes(
+    marks: Sequence[Mark], from_ms: float, to_ms: float, *, named: int = 8, at: Callable[[float], float] = float
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Shapes and annotations of marks, as assets/marks.js draws them.
+
+    named: so many have words, the newest. at: where a time, in ms, lies on the axis `x`.
+    """
     seen = [mark for mark in marks if mark.time_ns / 1e6 <= to_ms and mark.last_ns / 1e6 >= from_ms]
+    shapes, annotations = [], []
     for mark in seen:
         line = {"color": CHOSEN, "width": 1 if mark.until_ns is None else 0, "dash": "dot"}
-        ends = {"x0": max(mark.time_ns / 1e6, from_ms), "x1": min(mark.last_ns / 1e6, to_ms)}
+        ends = {"x0": at(max(mark.time_ns / 1e6, from_ms)), "x1": at(min(mark.last_ns / 1e6, to_ms))}
         kind = "line" if mark.until_ns is None else "rect"
         shape = {"type": kind, "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "line": line}
-        figure.add_shape(**shape, **ends, **({"fillcolor": f"{CHOSEN}1c"} if kind == "rect" else {}))
+        shapes.append(shape | ends | ({"fillcolor": f"{CHOSEN}1c"} if kind == "rect" else {}))
     for place, mark in enumerate(seen[-named:] if named else ()):
         text = mark.text if len(mark.text) <= MARK_LETTERS else f"{mark.text[:MARK_LETTERS]}…"
-        figure.add_annotation(
-            x=max(mark.time_ns / 1e6, from_ms),
-            y=1,
-            xref="x",
-            yref="paper",
-            yanchor="top",
-            yshift=-12 * (place % 4),
-            xanchor="right" if mark.time_ns / 1e6 > from_ms + 0.7 * (to_ms - from_ms) else "left",
-            showarrow=False,
-            text=escape(text, quote=False),
-            hovertext=escape(words(mark), quote=False),
-            font={"size": 10, "color": INK},
+        is_right = mark.time_ns / 1e6 > from_ms + 0.7 * (to_ms - from_ms)
+        annotations.append(
+            {
+                "x": at(max(mark.time_ns / 1e6, from_ms)),
+                "y": 1,
+                "xref": "x",
+                "yref": "paper",
+                "yanchor": "top",
+                "yshift": -12 * (place % 4),
+                "xanchor": "right" if is_right else "left",
+                "showarrow": False,
+                "text": escape(text, quote=False),
+                "hovertext": escape(words(mark), quote=False),
+                "font": {"size": 10, "color": INK},
+            }
         )
+    return shapes, annotations
+
+
+def _marked(figure: go.Figure, marks: Sequence[Mark], from_ms: float, to_ms: float, *, named: int = 8) -> go.Figure:
+    shapes, annotations = mark_shapes(marks, from_ms, to_ms, named=named)
+    for shape in shapes:
+        figure.add_shape(shape)
+    for annotation in annotations:
+        figure.add_annotation(annotation)
     return figure
 
 

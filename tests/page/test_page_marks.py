@@ -20,7 +20,7 @@ ANNOTATIONS = (
 )
 SPANS = "id => document.querySelector(`#${id} .js-plotly-plot`).layout.shapes.filter(e => e.type === 'rect').length"
 EXPERIMENT = "20251231T120000Z-P"
-PLACE = "document.querySelector('#experiment-time')"
+PLACE = "document.querySelector('#experiment-time .js-plotly-plot')"
 OF_EXPERIMENT = f"() => ({PLACE}?.layout?.annotations || []).filter(e => e.hovertext).map(e => [e.text, e.x])"
 
 

@@ -1,5 +1,6 @@
 """What the tab Interference draws each second, and what a person chooses and orders there."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from dash import ALL, Dash, Input, Output, State, ctx, html, no_update, set_props
@@ -19,6 +20,7 @@ from dashboard.tabs.parts import UNPRESSED, choose
 from dashboard.tabs.tables import pressed
 from dashboard.words import count, counted
 from schemas.api.status import ExperimentStatus
+from schemas.marks import Mark
 
 SO_FAR = "so far; confidence intervals follow at the end"
 UNANSWERED = (DaemonUnavailable, NotThere)
@@ -34,9 +36,21 @@ class Seen:
         self._experiments = Experiments(api)
 
     @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What people have marked."""
+        return self._hub.marks
+
+    @property
     def running(self) -> ExperimentStatus | None:
         """The experiment that runs now, as far as the stream tells."""
         return None if self._hub.status is None else self._hub.status.experiment
+
+    def marks_of(self, shown: Shown) -> tuple[float, tuple[Mark, ...]]:
+        """When an experiment began, in ms, and the marks; none of one of which that is not known."""
+        began_ns = shown.record.began_ns if shown.record is not None else None
+        if began_ns is None and self.running is not None and self.running.id == shown.id:
+            began_ns = self.running.began_ns
+        return (0.0, ()) if began_ns is None else (began_ns / 1e6, self.marks)
 
     async def known(self) -> Known:
         """What is known of all. Raises DaemonUnavailable or NotThere."""
@@ -61,12 +75,14 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     form_callbacks(app, hub, orders)
 
 
-def stamp_of(shown: Shown | None) -> str:
-    """Changes when charts and tables do: when a line has grown by what a screen can show, or a block is over."""
+def stamp_of(shown: Shown | None, marks: Sequence[Mark] = ()) -> str:
+    """Changes when charts and tables do: a line has grown by what a screen can show, a block is over, a mark made."""
     if shown is None:
         return ""
     step = max(1, 2 * len(shown.samples) // POINTS)
-    return f"{shown.id} {len(shown.samples) // step * step} {len(shown.blocks)} {shown.result is not None}"
+    newest = "".join(str(mark.id) for mark in marks[-1:])
+    grown = f"{len(shown.samples) // step * step} {len(shown.blocks)} {shown.result is not None}"
+    return f"{shown.id} {grown} {len(marks)} {newest}"
 
 
 def _head(app: Dash, seen: Seen) -> None:
@@ -99,7 +115,7 @@ def _head(app: Dash, seen: Seen) -> None:
             bar = {"max": str(running.blocks), "value": str(max(0, running.block - 1))}
             set_props("experiment-progress", bar)
             set_props("experiment-phase", {"children": progress(running)})
-        now, list_now = stamp_of(shown), f"{known.version} {shown.id if shown else ''}"
+        now, list_now = stamp_of(shown, seen.marks), f"{known.version} {shown.id if shown else ''}"
         return (
             problem,
             not problem,
@@ -134,7 +150,7 @@ def _charts(app: Dash, seen: Seen) -> None:
         if shown is None or not shown.samples:
             return True, empty(HEIGHT), "", empty(HEIGHT), ""
         marked = mark if mark in (0, *shown.doses) else None
-        time, dose = time_figure(shown, marked), dose_figure(shown, marked)
+        time, dose = time_figure(shown, marked, *seen.marks_of(shown)), dose_figure(shown, marked)
         return False, time, time_note(shown), dose, dose_note(shown)
 
     @app.callback(

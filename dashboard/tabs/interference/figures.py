@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from dashboard.tabs.figures import CALM, CHOSEN, FAINT, INK, LIMIT, log_axis, plot_axis, plot_layout
+from dashboard.tabs.figures import CALM, CHOSEN, FAINT, INK, LIMIT, log_axis, mark_shapes, plot_axis, plot_layout
 from dashboard.tabs.interference.measured import Shown, by_neighbours, figure_of, geometric_mean
 from dashboard.words import count, counted, factor, number
 from schemas.api.interference import Block, Dose, Mean, Sample
+from schemas.marks import Mark
 
 HEIGHT = 430
 LOG_FROM = 12
@@ -32,8 +33,11 @@ Figure = dict[str, Any]
 # --- over time --------------------------------------------------------------------------------------------------------
 
 
-def time_figure(shown: Shown, mark: int | None) -> Figure:
-    """Commit p99, commit rate and readers over time. mark: the number of readers whose bands stand out."""
+def time_figure(shown: Shown, mark: int | None, began_ms: float = 0.0, marks: Sequence[Mark] = ()) -> Figure:
+    """Commit p99, commit rate and readers over time.
+
+    mark: the number of readers whose bands stand out. began_ms: when it began; marks: what people marked, whenever.
+    """
     samples = shown.samples
     places = thinned(samples)
     until = max([1.0, *(block.end_s for block in shown.blocks[-1:]), *(sample.t_s for sample in samples[-1:])])
@@ -54,11 +58,12 @@ def time_figure(shown: Shown, mark: int | None) -> Figure:
         traces.append(_level([0, until], median, f"A, median {number(median)} ms", INK, "dash"))
     if has_budget:
         traces.append(_level([0, until], shown.budget_ms, f"budget {number(shown.budget_ms)} ms", LIMIT, "dot"))
+    noted, names = mark_shapes(marks, began_ms, began_ms + until * 1e3, at=lambda time_ms: (time_ms - began_ms) / 1e3)
     layout = plot_layout(
         HEIGHT,
         hovermode="x unified",
-        shapes=[shape for band in bands for shape in _shapes(band, mark)],
-        annotations=_names(shown.blocks, bands, mark),
+        shapes=[*(shape for band in bands for shape in _shapes(band, mark)), *noted],
+        annotations=[*_names(shown.blocks, bands, mark), *names],
         xaxis=plot_axis(range=[0, until], anchor="y3", title=_title("elapsed, s", standoff=6), hoverformat=".1f"),
         yaxis=plot_axis(**axis, domain=[0.47, TOP], title=_title("commit p99, ms")),
         yaxis2=plot_axis(range=_around(known), domain=[0.2, 0.41], title=_title("commits/s"), nticks=4),

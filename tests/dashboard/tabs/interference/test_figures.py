@@ -1,6 +1,7 @@
 """The figures of an experiment: bands, marks, axes, and how many points a line has."""
 
 import math
+from uuid import uuid4
 
 import plotly.graph_objects as go
 import pytest
@@ -23,6 +24,7 @@ from dashboard.tabs.interference.figures import (
 )
 from dashboard.tabs.interference.measured import Shown, by_neighbours, of_live, of_record
 from schemas.api.interference import Live, Sample
+from schemas.marks import Mark
 from tests.page.experiments import record_of
 
 DOSES, PLAIN = of_record(record_of("20260101T000000Z")), of_record(record_of("20251231T120000Z-P"))
@@ -114,6 +116,21 @@ def test_a_line_keeps_its_extremes_and_has_no_more_points_than_a_screen_shows() 
     assert {7_777, 12_345} <= set(places)
     assert places == sorted(places)
     assert thinned(sampled(p99s[:700])) == list(range(700))
+
+
+def test_what_people_marked_stands_where_it_was_in_the_experiment() -> None:
+    began_ms = 1_700_000_000_000.0
+    made = [
+        Mark(id=uuid4(), time_ns=int((began_ms + 5_000) * 1e6), text="beam study began"),
+        Mark(id=uuid4(), time_ns=int((began_ms - 5_000) * 1e6), text="before"),
+    ]
+    layout = time_figure(PLAIN, None, began_ms, made)["layout"]
+    (line,) = [
+        shape for shape in layout["shapes"] if shape["type"] == "line" and shape.get("line", {}).get("dash") == "dot"
+    ]
+    assert (line["x0"], line["x1"]) == (5.0, 5.0)
+    assert [one["text"] for one in layout["annotations"]].count("beam study began") == 1
+    assert "before" not in [one["text"] for one in layout["annotations"]]
 
 
 def test_the_rate_is_a_mean_over_four_samples() -> None:
