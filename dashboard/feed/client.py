@@ -140,6 +140,9 @@ class DaemonApi:
             )
         except httpx.TimeoutException:
             raise DaemonUnavailable(f"the daemon at {self.url} took longer than {within_s:g} s to answer") from None
+        except httpx.LocalProtocolError:
+            # Its text would have the token in it.
+            raise DaemonUnavailable("the request cannot be sent: the token has letters that no header takes") from None
         except httpx.HTTPError as problem:
             raise DaemonUnavailable(f"the daemon at {self.url} cannot be reached ({_word(problem)})") from None
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of, first_of
 
-RUN = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
+RUN = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.:-]{1,80}")
 """An id of a run, as far as the page knows it."""
 
 FILES = {

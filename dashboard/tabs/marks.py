@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
 from dashboard.feed.marks import moment
+from dashboard.tabs.orders import LETTERS
 from dashboard.tabs.parts import data, live, when
 from schemas.api.marks import MarkKept
 from schemas.checking.problems import problems
@@ -88,11 +89,12 @@ def register(app: Dash, api: DaemonApi) -> None:
             mark = _again(said, order) or mark_of(said)
         except ValueError as problem:
             return str(problem), text, None
-        if not (token or "").isascii():
-            return "Not marked: the token has other letters than ASCII; give the API's token", text, None
+        token = (token or "").strip()
+        if not LETTERS.fullmatch(token):
+            return "Not marked: give the API's token, which has letters, digits and signs without spaces", text, None
         sent = {"said": list(said), "mark": mark.model_dump(mode="json")}
         try:
-            answer = await api.order("POST", PATH, body=sent["mark"], authorization=f"Bearer {token or ''}")
+            answer = await api.order("POST", PATH, body=sent["mark"], authorization=f"Bearer {token}")
         except DaemonUnavailable as problem:
             return f"Not known whether it is marked: {problem}. Press the button again.", text, sent
         if answer.is_error:

@@ -21,6 +21,9 @@ LETTERS = re.compile(r"[\x21-\x7e]+")
 """A header holds letters of ASCII; anything else is no token."""
 
 
+TOKEN_WAS_SEEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+"""Answers that only who has the right token gets."""
+
 SEGMENT = "[A-Za-z0-9_-]{1,64}"
 KNOWN = re.compile(
     f"POST /(readers|governor|interference|visits|marks)|DELETE /(interference|visits|(readers|marks)/{SEGMENT})"
@@ -72,7 +75,7 @@ class Orders:
             return False
         if answer.is_error:
             say(order.outcome, detail_of(answer), is_wrong=True)
-            return True
+            return answer.status_code in TOKEN_WAS_SEEN
         if order.chosen:
             choose(**order.chosen)
         say(order.outcome, order.done)
@@ -95,7 +98,7 @@ class Orders:
             State("order-token", "value"),
             State("order-remember", "checked"),
             State("order", "data"),
-            running=[(Output("order-send", "disabled"), True, False)],
+            running=[(Output(name, "disabled"), True, False) for name in ("order-send", "order-token", "order-cancel")],
             prevent_initial_call=True,
         )
         async def send(_: Any, __: Any, typed: str, is_kept: bool, waiting: dict[str, Any] | None) -> Any:

@@ -106,7 +106,7 @@ def test_what_cannot_be_marked_is_said_beside_the_form(stage: Stage, fresh: Watc
     expect(said).to_contain_text("Not marked: this is not the API's token")
     expect(page.locator("#mark-text")).to_have_value("fine")
     fill(page, "fine", token="tökén")
-    expect(said).to_contain_text("Not marked: the token has other letters than ASCII")
+    expect(said).to_contain_text("Not marked: give the API's token, which has letters, digits and signs")
     fill(page, "fine", at="2026-11-21T18:00", until="2026-11-21T17:00")
     expect(said).to_contain_text("until_ns: it is not after time_ns")
     assert served(stage) == []

@@ -25,7 +25,7 @@ from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import InStore, ask_store, recover_group, runs_of
 from daemon.sources.tcp.source import TcpSource
-from schemas.batch import Durability, Layout
+from schemas.batch import Durability, JournalPosition, Layout
 from schemas.config import Config, JournalConfig
 from schemas.readings import InstrumentGroup
 from tests.simulation.disk import Drive
@@ -264,13 +264,17 @@ class SimulatedDaemon:
 
 
 def dead_letters_on(
-    group: InstrumentGroup, drive: Drive, loop: VirtualLoop
+    group: InstrumentGroup, drive: Drive, loop: VirtualLoop, retried: JournalPosition
 ) -> tuple[Counter[int], set[tuple[int, int]]]:
-    """How often each reading is among the dead letters of a drive, and the triggers that were rejected."""
+    """How often each reading is among the dead letters of a drive, and the triggers that were rejected.
+
+    retried: up to where the database has those that were retried. A daemon that starts is told so, too: on a full disk
+    it may be noted nowhere else.
+    """
     letters = DeadLetters(
         folder_of(STATE, group.name), group, outside_of(loop, drive, Life("reader"), random.Random(1))
     )
-    letters.open()
+    letters.open(retried=retried)
     found: Counter[int] = Counter()
     rejected = {letter.key for letter in letters.pending if letter.key[0] != ASIDE}
     for letter in letters.pending:

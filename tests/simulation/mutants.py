@@ -391,7 +391,7 @@ MUTANTS = (
     Mutant(
         name="believe that what was taken behind a gap of the intake's log is settled",
         file="daemon/pipeline/intake/intake.py",
-        text="                    await self.doubt()  # a crash while",
+        text="                    await self._note_doubt()  # a crash while",
         to="                    pass  # a crash while",
         plan="behind-a-gap-of-the-intake-and-killed-again",
     ),

@@ -70,6 +70,10 @@ class RecordingStore(MemoryStore):
         self.marks: Counter[int] = Counter()
         self._clock = clock
 
+    def retried(self, group: str) -> JournalPosition:
+        """Up to where it has the dead letters that were retried."""
+        return self._groups[group].positions.get(Stream.DEAD_LETTERS, JournalPosition(sequence=0))
+
     async def commit(self, batch: Batch) -> None:
         undo = self._undo_of(batch)
         await super().commit(batch)
@@ -199,6 +203,10 @@ class Database:
         self.commits = 0
         self.on_commit: Callable[[Batch], None] = lambda batch: None
         self._crash: tuple[Moment, float, float, Callable[[], None]] | None = None
+
+    def retried(self, group: str) -> JournalPosition:
+        """Up to where it has the dead letters that were retried."""
+        return self.store.retried(group)
 
     def be_down(self, for_s: float) -> None:
         """Answer nothing for so long."""

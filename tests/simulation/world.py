@@ -348,7 +348,8 @@ class World:
         for host in self.hosts:
             marks, triggers = Counter[int](), set[tuple[int, int]]()
             if host.has_run:
-                marks, triggers = dead_letters_on(self.machine.group, host.drive, self.loop)
+                retried = self.database.retried(self.machine.group.name)
+                marks, triggers = dead_letters_on(self.machine.group, host.drive, self.loop, retried)
             dead.append(marks)
             rejected |= triggers
             if host.drive.idle_syncs_most > 200:

@@ -98,6 +98,7 @@ class Intake:
         self._keeper = None if log is None else IntakeKeeper(log, self._on_log)
         self._found_upto = 0 if log is None else log.next - 1
         self._doubtful_upto = 0 if found is None else found.doubtful_upto
+        self._is_doubt_noted = 0 < self._found_upto <= self._doubtful_upto
         self.stretches = Stretches(() if found is None else found.sessions, self._found_upto)
         self._streams: dict[int, _Stream] = {}
         self._unsynced: deque[tuple[int, list[tuple[int, int]]]] = deque()
@@ -415,11 +416,18 @@ class Intake:
         It counts as settled in the database then, and yet goes through assembly.
         """
         self._doubtful_upto = self._found_upto
-        if self._keeper is not None and self._found_upto:
-            try:
-                await self._keeper.doubt()
-            except OSError as error:
-                self._events.error(f"group {self.group.name}: the intake's log cannot be written: {error}")
+        await self._note_doubt()
+
+    async def _note_doubt(self) -> None:
+        """Have the log say so after a restart, too; on a full disk the next reason for it tries again."""
+        if self._keeper is None or not self._found_upto or self._is_doubt_noted:
+            return
+        try:
+            await self._keeper.doubt()
+        except OSError as error:
+            self._events.error(f"group {self.group.name}: the intake's log cannot be written: {error}")
+        else:
+            self._is_doubt_noted = True
 
     async def catch_up(self, pipeline: Pipeline) -> None:
         """Give a pipeline what the log holds, and from then on what comes."""
@@ -454,8 +462,8 @@ class Intake:
                 await asyncio.sleep(AGAIN_S)
                 continue
             for k, received in enumerate(found, 1):
-                if self._doubtful_upto < min(received.number, self._found_upto) and replay.goes_beyond(received):
-                    await self.doubt()  # a crash while its readings wait must not have them count as settled
+                if received.number <= self._found_upto and not self._is_doubt_noted and replay.goes_beyond(received):
+                    await self._note_doubt()  # a crash while its readings wait must not have them count as settled
                 replay.take(received)
                 self._replayed = received.number
                 if not k % TURN:

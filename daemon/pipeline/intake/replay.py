@@ -43,11 +43,17 @@ class Replay:
 
         Its readings are taken by themselves then, and what is settled says nothing of them any more.
         """
-        runs = received.runs
-        has_numbers = (runs["kind"] == RunKind.READINGS) | (runs["kind"] == RunKind.JOINED)
-        return any(
-            first > self._pipeline.known(session) for session, first in runs[["session", "first"]][has_numbers].tolist()
-        )
+        reached: dict[int, int] = {}
+        for session, first, count, kind in received.runs.tolist():
+            if kind not in (RunKind.READINGS, RunKind.JOINED):
+                continue
+            known = reached.get(session)
+            if known is None:
+                known = self._pipeline.known(session)
+            if first > known:
+                return True
+            reached[session] = max(known, first + count)
+        return False
 
     def take(self, received: Received) -> None:
         """Put through what came together, as of when it came."""

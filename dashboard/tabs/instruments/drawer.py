@@ -129,6 +129,8 @@ def _drawn(figure: go.Figure | None) -> tuple[Any, dict[str, str]]:
 
 async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any, ...]:
     group, instrument, name = picked["group"], int(picked["instrument"]), picked["name"]
+    if hub.status is None or group not in hub.status.groups:
+        return _outputs("", "No readings to show: there is no such group.")  # a browser may send any name
     if hub.problem is not None:
         return _outputs(state(hub, group, instrument, name), f"No readings to show: {hub.problem}.")
     now_ns = hub.status.time_ns if hub.status is not None else time.time_ns()
