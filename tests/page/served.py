@@ -42,7 +42,7 @@ from tests.page.served_visits import visit_routes
 
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
 STARTED_NS = time.time_ns()
-TOKEN = "the API's token of this page"
+TOKEN = "the-token-of-this-page"
 WELL = (InstrumentState.OK, InstrumentState.LATE, InstrumentState.DESYNCHRONISED)
 
 FIGURES: dict[str, Any] = {

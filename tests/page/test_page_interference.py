@@ -37,7 +37,7 @@ def bands_are_marked(page: Page, number: int) -> None:
 def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     page.locator("#tab-interference").click()
-    expect(page.locator("#experiments-past").get_by_text("None yet.")).to_be_visible(timeout=60_000)
+    expect(page.locator("#experiments-past .ag-overlay", has_text="None yet.")).to_be_visible(timeout=60_000)
     expect(page.locator("#experiment h2")).to_have_text("No experiment yet")
     stage.figures(past=[DOSES, PLAIN])
     page.get_by_role("button", name=PLAIN).click(timeout=60_000)

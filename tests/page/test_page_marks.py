@@ -102,7 +102,7 @@ def test_what_cannot_be_marked_is_said_beside_the_form(stage: Stage, fresh: Watc
     said = page.locator("#mark-said")
     fill(page, "")
     expect(said).to_contain_text("Not marked: text: ")
-    fill(page, "fine", token="a wrong token")
+    fill(page, "fine", token="a-wrong-token")
     expect(said).to_contain_text("Not marked: this is not the API's token")
     expect(page.locator("#mark-text")).to_have_value("fine")
     fill(page, "fine", token="tökén")
