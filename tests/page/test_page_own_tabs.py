@@ -105,6 +105,7 @@ def test_digits_open_own_tabs_too_and_a_link_leads_to_one(stage: Stage, fresh: W
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("1 … 9")
     page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
     page.keyboard.press("7")
     expect(page.locator("#panel-sums")).to_be_visible()
     assert "tab=sums" in page.url
