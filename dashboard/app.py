@@ -190,7 +190,7 @@ def build_app(
     async def health() -> dict[str, str | int | None]:
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
-    api.include_router(alarm_routes(hub, origins, kept))
+    api.include_router(alarm_routes(hub, kept))
     for tab in tabs:
         if tab.routes is not None:
             api.include_router(tab.routes(hub, questions))

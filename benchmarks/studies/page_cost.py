@@ -23,12 +23,12 @@ import psutil
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from backends.throwaway.base import free_port
+from benchmarks.measures.pages import ARGUMENTS, CHROMIUM, LEAD_IN_S
 from benchmarks.servers import postgresql
 from benchmarks.servers.base import Server
-from benchmarks.servers.daemon_process import wait_until_running
+from benchmarks.servers.daemon_process import cpu_s, wait_until_running
 from benchmarks.studies.earlier import ROOT, environment, tree_of
 
-CHROMIUM = "/usr/bin/chromium"
 BROWSERS = (0, 1, 5)
 PATIENCE_MS = 120_000
 CONFIG = """
@@ -65,10 +65,10 @@ class Contender:
         for amount in BROWSERS:
             with contextlib.ExitStack() as on:
                 pages = [on.enter_context(self._opened(browser, is_noted=amount == 1)) for _ in range(amount)]
-                time.sleep(2.0)
-                before = [_cpu_s(self.daemon), _cpu_s(self.page), *map(_received, pages)]
+                time.sleep(LEAD_IN_S)
+                before = [cpu_s(self.daemon), cpu_s(self.page), *map(_received, pages)]
                 time.sleep(seconds)
-                after = [_cpu_s(self.daemon), _cpu_s(self.page), *map(_received, pages)]
+                after = [cpu_s(self.daemon), cpu_s(self.page), *map(_received, pages)]
             daemon, page, *received = [(end - begin) / seconds for begin, end in zip(before, after, strict=True)]
             self.figures[f"daemon, CPU %, {amount} browsers"].append(100 * daemon)
             self.figures[f"page, CPU %, {amount} browsers"].append(100 * page)
@@ -116,11 +116,6 @@ class Watched:
 def _received(watched: Watched) -> float:
     watched.page.evaluate("() => 0")  # events are handed on while something is asked
     return watched.streamed
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 @contextlib.contextmanager
@@ -183,7 +178,7 @@ def main() -> None:
         sync_playwright() as playwright,
         contextlib.ExitStack() as on,
     ):
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(ARGUMENTS))
         earlier = on.enter_context(_contender(asked.commit, tree_of(asked.commit, Path(name)), server, asked))
         now = on.enter_context(_contender("now", ROOT, server, asked))
         for turn in range(asked.rounds):

@@ -5,10 +5,9 @@ from typing import Any
 import orjson
 
 from dashboard.access.login import ENDED
-from dashboard.alarms.board import SHELVES_MIN
 from dashboard.feed.frames import PATHS
 from dashboard.feed.history import GAP_S, HOUR_S, KEPT_S, LONG_BUCKET_S
-from dashboard.tabs.figures import COLOURS, FONT, graph_config
+from dashboard.tabs.figures import COLOURS
 from dashboard.tabs.instruments.drawer import STATE_WORDS
 from dashboard.tabs.page import RANGES
 from schemas.states import STATE_LETTERS
@@ -18,13 +17,10 @@ def settings() -> dict[str, Any]:
     """All of it, as `Settings` in tests/javascript/page.d.ts declares it."""
     return {
         "colours": COLOURS,
-        "font": FONT,
-        "graph": graph_config(),
         "session_ended": ENDED,
         "history": {"hour_s": HOUR_S, "bucket_s": LONG_BUCKET_S, "kept_s": KEPT_S, "gap_s": GAP_S},
         "ranges_s": {name: width for name, _, width in RANGES},
         "paths": PATHS,
-        "shelves_min": SHELVES_MIN,
         "states": {letter: _state(letter) for letter in STATE_LETTERS},
     }
 

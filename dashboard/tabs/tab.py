@@ -10,9 +10,6 @@ from fastapi import APIRouter
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
 
-PLOTS = ("/_dash-component-suites/plotly/package_data/plotly.min.js",)
-"""What a tab needs that draws charts without a dcc.Graph."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tab:

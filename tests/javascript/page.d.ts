@@ -18,13 +18,10 @@ interface InstrumentState {
 
 interface Settings {
   colours: Record<"ink" | "faint" | "rule" | "calm" | "grey" | "limit" | "red" | "chosen", string>;
-  font: object;
-  graph: object;
   session_ended: number;
   history: { hour_s: number; bucket_s: number; kept_s: number; gap_s: number };
   ranges_s: Record<string, Value>;
   paths: Record<string, string>;
-  shelves_min: number[];
   states: Record<string, InstrumentState>; // by the letter in the section `states`
 }
 
