@@ -233,7 +233,7 @@ def _mount_dash(api: FastAPI, tabs: Sequence[Tab], hub: Hub, questions: DaemonAp
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("triggerlog", "choose"), Input(CHOOSE, "data"), prevent_initial_call=True
     )
-    marks.register(app, questions)
+    marks.register(app, hub, questions)
     for tab in tabs:
         _fill(app, tab)
         if tab.callbacks is not None:

@@ -10,7 +10,7 @@ import orjson
 from dashboard.alarms import AlarmBoard
 from dashboard.feed.frames import COLUMNS, Sections, changed, points, sections
 from dashboard.feed.history import History
-from dashboard.feed.marks import mark_section
+from dashboard.feed.marks import known_marks, mark_section
 from dashboard.feed.sentences import alarm_count, alarm_line
 from schemas.api.status import Status
 from schemas.marks import Mark
@@ -70,7 +70,10 @@ class Hub:
         self._problem = "not reached yet"
         self.names: dict[str, list[str]] = {}
         self.marks: tuple[Mark, ...] = ()
-        self._mark_section: tuple[tuple[Mark, ...], list[Mark], dict[str, Any]] | None = None
+        self.known_marks: list[tuple[Mark, bool]] = []
+        """With those that wait for the database, see `feed.marks.known_marks`."""
+        self._mark_section: dict[str, Any] = {}
+        self._marks_of: tuple[tuple[Mark, ...], list[Mark]] | None = None
         self.status: Status | None = None
 
     @property
@@ -133,10 +136,11 @@ class Hub:
     def _marks(self, status: Status) -> dict[str, Any]:
         """The section of marks, made anew only where they changed: of hundreds it takes milliseconds."""
         waiting = status.marks.waiting_marks if status.marks is not None else []
-        made = self._mark_section
-        if made is None or made[0] is not self.marks or made[1] != waiting:
-            made = self._mark_section = (self.marks, waiting, mark_section(self.marks, waiting))
-        return made[2]
+        if self._marks_of is None or self._marks_of[0] is not self.marks or self._marks_of[1] != waiting:
+            self._marks_of = (self.marks, waiting)
+            self.known_marks = known_marks(self.marks, waiting)
+            self._mark_section = mark_section(self.known_marks)
+        return self._mark_section
 
     def publish_alarms(self) -> None:
         """Send the alarms to the browsers after somebody acknowledged, shelved or recalled one."""

@@ -8,24 +8,23 @@ from schemas.marks import Mark
 
 SHOWN_MOST = 500
 """The newest marks, which the charts of all browsers have."""
-LISTED = 10
 
 
-def mark_section(marks: Sequence[Mark], waiting: Sequence[Mark]) -> dict[str, Any]:
-    """Marks in order of time, those that wait for the database among them.
-
-    `all`: for the charts, ascending. `newest`: the last few, the newest first, for the list.
-    """
+def known_marks(marks: Sequence[Mark], waiting: Sequence[Mark]) -> list[tuple[Mark, bool]]:
+    """The newest marks in order of time, and of each whether it waits for the database."""
     waits = {mark.id for mark in waiting}
     known = {mark.id: mark for mark in (*marks, *waiting)}
     ordered = sorted(known.values(), key=lambda mark: (mark.time_ns, str(mark.id)))[-SHOWN_MOST:]
-    lines = [_line(mark, waits=mark.id in waits) for mark in ordered]
-    return {"all": lines, "newest": lines[: -LISTED - 1 : -1]}
+    return [(mark, mark.id in waits) for mark in ordered]
+
+
+def mark_section(known: Sequence[tuple[Mark, bool]]) -> dict[str, Any]:
+    """The section of the stream from which charts draw marks."""
+    return {"all": [_line(mark, waits=waits) for mark, waits in known]}
 
 
 def _line(mark: Mark, *, waits: bool) -> dict[str, Any]:
     return {
-        "id": str(mark.id),
         "t": mark.time_ns / 1e6,
         "until": None if mark.until_ns is None else mark.until_ns / 1e6,
         "text": mark.text,

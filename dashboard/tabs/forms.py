@@ -1,7 +1,8 @@
 """Forms made of the models that the API checks: fields, limits, defaults and words are written once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -14,6 +15,9 @@ from schemas.checking.fields import bare, choices, constraint, keys, sections_of
 from schemas.checking.problems import problems
 
 M = TypeVar("M", bound=BaseModel)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIME = {"input": {"type": "datetime-local", "step": 1}}
+"""Attributes of an input whose value is a date and a time, without a zone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +26,7 @@ class Field:
 
     name: of the model's field; `outer.inner` for a field of a section inside. value: what stands there at first, in
     place of the model's default. offered: (value, words) of what can be chosen, where the model does not say it.
-    hidden: whether it does not apply at first.
+    hidden: whether it does not apply at first. is_time: whether it is filled in as a date and a time, see `time_ns`.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Field:
     hint: str | None = None
     offered: Sequence[tuple[str, str]] | None = field(default=None)
     hidden: bool = False
+    is_time: bool = False
 
 
 def fields(*described: tuple[str, str]) -> list[Field]:
@@ -96,6 +101,8 @@ def _input(form: str, model: type[BaseModel], shown: Field, number: int | None) 
     if offered is not None:
         options = [{"value": given, "label": words} for given, words in offered]
         return dmc.Select(**common, value=value, data=options, allowDeselect=False, checkIconPosition="right")
+    if shown.is_time:
+        return dmc.TextInput(**common, value="", attributes=TIME)
     if bare(annotation) in (int, float):
         step = constraint(annotation, described, "multiple_of") or 1
         return dmc.NumberInput(
@@ -121,12 +128,12 @@ def _default(described: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def taken(values: Sequence[Any], ids: Sequence[Mapping[str, Any]], *, without: Sequence[str] = ()) -> dict[str, Any]:
-    """What was filled in, by field, as the model takes it; what is empty, and some fields, is left out."""
+def taken(values: Sequence[Any], ids: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What was filled in, by field, as the model takes it; what is empty is left out."""
     given: dict[str, Any] = {}
     for value, named in zip(values, ids, strict=True):
         name = str(named["field"])
-        if value in (None, "") or name in without:
+        if value in (None, ""):
             continue
         *outer, inner = name.split(".")
         place = given
@@ -134,6 +141,16 @@ def taken(values: Sequence[Any], ids: Sequence[Mapping[str, Any]], *, without: S
             place = place.setdefault(step, {})
         place[inner] = value.strip() if isinstance(value, str) else value
     return given
+
+
+def without(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """What was filled in but for some fields."""
+    return {name: value for name, value in given.items() if name not in names}
+
+
+def time_ns(text: str) -> int:
+    """A time in UTC as a field has it, such as `2026-11-21T18:00`, in ns since 1970-01-01. Raises ValueError."""
+    return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def checked(model: type[M], given: Mapping[str, Any]) -> tuple[M | None, dict[str, str]]:

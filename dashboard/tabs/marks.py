@@ -1,48 +1,50 @@
 """The form that makes a mark, and the newest marks; above every tab, since a mark is about time."""
 
 import time
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from dash import Dash, Input, Output, State, dcc, html
-from pydantic import ValidationError
+from dash import ALL, Dash, Input, Output, State, ctx, dcc, html, no_update, set_props
 
-from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
-from dashboard.feed.marks import moment
-from dashboard.tabs.orders import LETTERS
-from dashboard.tabs.parts import data, live, when
-from schemas.api.marks import MarkKept
-from schemas.checking.problems import problems
-from schemas.marks import AUTHOR_MOST, TEXT_MOST, Mark
+from dashboard.feed.client import DaemonApi
+from dashboard.feed.hub import Hub
+from dashboard.feed.marks import moment, words
+from dashboard.tabs.forms import Field, box_id, checked, field_id, form, outcome, time_ns
+from dashboard.tabs.orders import REMEMBERED, Order, Orders
+from dashboard.tabs.parts import aria, data, tick
+from dashboard.tabs.workloads import group_options
+from schemas.marks import Mark
 
-PATH = "/marks"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TIME: dict[str, Any] = {"type": "datetime-local", "step": 1}
-"""A kind of input that Dash does not list; its value is a time without a zone."""
+NAME = "mark"
+LISTED = 10
+TIMES = ("time_ns", "until_ns")
+ALL_GROUPS = {"value": "", "label": "all groups"}
+FIELDS = [
+    Field(name="text", label="What happened"),
+    Field(name="time_ns", label="When, UTC", hint="empty: now", is_time=True),
+    Field(name="until_ns", label="Until, UTC", hint="empty: a moment", is_time=True),
+    Field(name="author", label="Who"),
+    Field(name="group", label="About", value="", offered=[("", "all groups")], hidden=True),
+]
+LATER = "The database is away; the daemon keeps it until the database answers."
 
-Said = tuple[str | None, str | None, str | None, str | None]
-"""Text, time, end and author, as a person wrote them."""
+Given = dict[str, Any]
+Sent = dict[str, Any]
+"""What was filled in, and the mark that was made of it."""
 
 
 def marks_panel() -> Any:
     """The form behind one line, and the newest marks below it."""
-    line = html.Li(
-        [
-            html.Time(live(".t", "moment", dead="keep")),
-            " ",
-            live(".text", "text", dead="keep", className="words"),
-            when(".waits", " (waits for the database)"),
-        ],
-        **data(title=".words"),
-    )
     return html.Details(
         [
             html.Summary("Marks: note an event"),
-            html.Div(_fields(), className="mark-form"),
-            html.P("", id="mark-said", role="status"),
-            html.Ol([html.Template(line)], id="marks-newest", **data(each="marks.newest", by="id")),
-            dcc.Store(id="mark-order"),
+            form(NAME, Mark, FIELDS, "Mark"),
+            html.Ol(id="marks-newest"),
+            outcome("marks-outcome"),
+            tick("marks-tick", "marks"),
+            tick("marks-groups", "head"),
+            dcc.Store(id="mark-sent"),
         ],
         id="marks",
         className="panel marks",
@@ -50,87 +52,101 @@ def marks_panel() -> Any:
     )
 
 
-def _fields() -> list[Any]:
-    return [
-        _labelled("What happened", dcc.Input(id="mark-text", type="text", maxLength=TEXT_MOST, autoComplete="off")),
-        _labelled("When, UTC (empty: now)", dcc.Input(id="mark-at", **TIME)),
-        _labelled("Until, UTC (empty: a moment)", dcc.Input(id="mark-until", **TIME)),
-        _labelled("Who", dcc.Input(id="mark-author", type="text", maxLength=AUTHOR_MOST)),
-        _labelled("The API's token", dcc.Input(id="mark-token", type="password", autoComplete="off")),
-        html.Button("Mark", id="mark-send", type="button"),
-    ]
-
-
-def _labelled(label: str, field: Any) -> Any:
-    return html.Label([label, field])
-
-
-def register(app: Dash, api: DaemonApi) -> None:
-    """Declare the callback that makes a mark. It is async: a synchronous one would hold up the stream of everybody."""
+def register(app: Dash, hub: Hub, api: DaemonApi) -> None:
+    """Declare the callbacks."""
+    orders = Orders(api)
+    orders.on_send(app, NAME, asked, State("mark-sent", "data"))
+    _listed(app, hub, orders)
 
     @app.callback(
-        Output("mark-said", "children"),
-        Output("mark-text", "value"),
-        Output("mark-order", "data"),
-        inputs={"_pressed": Input("mark-send", "n_clicks")},
-        state={
-            "said": tuple(State(f"mark-{name}", "value") for name in ("text", "at", "until", "author")),
-            "token": State("mark-token", "value"),
-            "order": State("mark-order", "data"),
-        },
+        Output(field_id(NAME, "group"), "data"),
+        Output(box_id(NAME, "group"), "hidden"),
+        Input("marks-groups", "data"),
         prevent_initial_call=True,
-        running=[(Output("mark-send", "disabled"), True, False)],
     )
-    async def send(
-        _pressed: int, said: Said, token: str | None, order: dict[str, Any] | None
-    ) -> tuple[str, str | None, dict[str, Any] | None]:
-        text = said[0]
+    async def groups(_: Any) -> Any:
+        options, _first = group_options(hub.status)
+        return [ALL_GROUPS, *options], len(options) < 2
+
+
+def _listed(app: Dash, hub: Hub, orders: Orders) -> None:
+    @app.callback(
+        Output("marks-newest", "children"),
+        Input("marks-tick", "data"),
+        prevent_initial_call=True,
+    )
+    async def draw(_: Any) -> Any:
+        """The newest first."""
+        newest = hub.known_marks[: -LISTED - 1 : -1]
+        return no_update if hub.status is None else [_line(mark, waits=waits) for mark, waits in newest]
+
+    @app.callback(
+        Input({"withdraw": ALL}, "n_clicks"),
+        State({"withdraw": ALL}, "title"),
+        State(REMEMBERED, "data"),
+        prevent_initial_call=True,
+    )
+    async def withdraw(presses: list[int | None], titles: list[str], token: str | None) -> None:
+        # Keys that were just put in are told as well, pressed by nobody.
+        if any(presses):
+            id_ = ctx.triggered_id["withdraw"]
+            what = next(title for press, title in zip(presses, titles, strict=True) if press)
+            done = "The mark was withdrawn."
+            order = Order(method="DELETE", path=f"/marks/{id_}", what=what, done=done, outcome="marks-outcome")
+            await orders.give(replace(order, waits=LATER, is_asked=True), token)
+
+
+def _line(mark: Mark, *, waits: bool) -> Any:
+    said = words(mark)
+    button = html.Button(
+        "Withdraw",
+        id={"withdraw": str(mark.id)},
+        title=f"Withdraw for good: {said}",
+        className="plain",
+        type="button",
+        **aria(f"Withdraw {said}"),
+    )
+    return html.Li([html.Span(said, className="words"), " (waits for the database)" if waits else "", button])
+
+
+def mark_of(given: Given, sent: Sent | None) -> tuple[Mark | None, dict[str, str]]:
+    """The mark of what was filled in, or what is wrong with it by field.
+
+    What was sent before and is filled in still has an outcome that is not known: it is the same mark, not a second one.
+    """
+    if sent is not None and sent["given"] == given:
+        return Mark.model_validate(sent["mark"]), {}
+    return checked(Mark, {"time_ns": time.time_ns()} | _with_times(given) | {"id": uuid4()})
+
+
+def asked(given: Given, sent: Sent | None) -> tuple[Order | None, dict[str, str]]:
+    """The order that makes the mark, or what is wrong with it by field."""
+    mark, wrong = mark_of(given, sent)
+    if mark is None:
+        return None, wrong
+    body = mark.model_dump(mode="json")
+    set_props("mark-sent", {"data": {"given": given, "mark": body}})
+    at = f"Marked at {moment(mark.time_ns)} UTC: {mark.text}."
+    emptied = [(field_id(NAME, name), {"value": ""}) for name in ("text", *TIMES)]
+    order = Order(
+        method="POST",
+        path="/marks",
+        body=body,
+        what=f"Mark: {mark.text}",
+        done=at,
+        waits=f"{at} {LATER}",
+        outcome="mark-outcome",
+        then=[("mark-sent", {"data": None}), *emptied],
+    )
+    return order, {}
+
+
+def _with_times(given: Given) -> Given:
+    """What was filled in with its times as the model has them; what is no time is left to be refused by the model."""
+    times = {}
+    for name in TIMES & given.keys():
         try:
-            mark = _again(said, order) or mark_of(said)
-        except ValueError as problem:
-            return str(problem), text, None
-        token = (token or "").strip()
-        if not LETTERS.fullmatch(token):
-            return "Not marked: give the API's token, which has letters, digits and signs without spaces", text, None
-        sent = {"said": list(said), "mark": mark.model_dump(mode="json")}
-        try:
-            answer = await api.order("POST", PATH, body=sent["mark"], authorization=f"Bearer {token}")
-        except DaemonUnavailable as problem:
-            return f"Not known whether it is marked: {problem}. Press the button again.", text, sent
-        if answer.is_error:
-            return f"Not marked: {detail_of(answer)}", text, sent
-        kept = MarkKept.model_validate_json(answer.content)
-        waits = "" if kept.stored else "; the database is away, and the daemon keeps it until it answers"
-        return f"Marked at {moment(mark.time_ns)} UTC: {mark.text}{waits}.", "", None
-
-
-def _again(said: Said, order: dict[str, Any] | None) -> Mark | None:
-    """The mark of an order whose outcome is not known, where the form still says the same: it must not become two."""
-    if order is None or order["said"] != list(said):
-        return None
-    return Mark.model_validate(order["mark"])
-
-
-def mark_of(said: Said) -> Mark:
-    """The mark of what the form says. Raises ValueError, whose text is one line for the person who wrote it."""
-    text, at, until, author = said
-    fields = {
-        "id": uuid4(),
-        "time_ns": _time_ns(at) if at else time.time_ns(),
-        "until_ns": _time_ns(until) if until else None,
-        "text": text or "",
-        "author": author or None,
-    }
-    try:
-        return Mark.model_validate(fields)
-    except ValidationError as error:
-        raise ValueError(f"Not marked: {'; '.join(map(str, problems(Mark, error.errors())))}") from None
-
-
-def _time_ns(text: str) -> int:
-    try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"Not marked: {text!r} is no time; write it like 2026-11-21T18:00") from None
-    aware = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
-    return (aware - EPOCH) // timedelta(microseconds=1) * 1000
+            times[name] = time_ns(given[name])
+        except ValueError:
+            continue
+    return given | times

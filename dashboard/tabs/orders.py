@@ -4,7 +4,8 @@ The token is asked for in a dialog, and stays in the browser's tab where that is
 """
 
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -12,7 +13,7 @@ import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, dcc, html, no_update, set_props
 
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
-from dashboard.tabs.parts import choose
+from dashboard.tabs.forms import EVERY, elsewhere, errors, field_id, taken
 
 REMEMBERED = "remembered"
 """The dcc.Store with the token that is remembered, a State of each callback that gives an order."""
@@ -35,8 +36,10 @@ KNOWN = re.compile(
 class Order:
     """A request to the daemon's API.
 
-    path: below `/api/v1`. what: as the dialog's title. done: what is said when it was accepted. outcome: id of the
-    element where it is said, see `forms.outcome`. chosen: what is chosen once it was accepted, see `parts.choose`.
+    path: below `/api/v1`. what: as the dialog's title. done: what is said when it was accepted. waits: what is said
+    when it was accepted, and is carried out later. outcome: id of the element where it is said, see `forms.outcome`.
+    then: properties to set once it was accepted, with the id of their element; see `parts.chosen`. is_asked: whether
+    the dialog asks even where the token is known, since the order cannot be taken back.
     """
 
     method: str
@@ -45,7 +48,13 @@ class Order:
     what: str
     done: str
     outcome: str
-    chosen: dict[str, str | None] | None = None
+    waits: str | None = None
+    then: Sequence[tuple[Any, dict[str, Any]]] = ()
+    is_asked: bool = False
+
+
+Asked = Callable[..., tuple[Order | None, Mapping[str, str]]]
+"""What is ordered by what was filled in, by field, or what is wrong with it by field, as `forms.checked` says it."""
 
 
 class Orders:
@@ -62,8 +71,8 @@ class Orders:
         if not KNOWN.fullmatch(f"{order.method} {order.path}"):
             say(order.outcome, "This page does not give such an order.", is_wrong=True)
             return False
-        if token is None:
-            self._ask(order)
+        if token is None or order.is_asked:
+            self._ask(order, token=token)
             return False
         try:
             answer = await self._api.order(order.method, order.path, body=order.body, authorization=f"Bearer {token}")
@@ -71,21 +80,54 @@ class Orders:
             say(order.outcome, str(problem), is_wrong=True)
             return False
         if answer.status_code == HTTPStatus.UNAUTHORIZED:
-            self._ask(order, f"The daemon refused it: {detail_of(answer)}.")
+            self._ask(order, problem=f"The daemon refused it: {detail_of(answer)}.")
             return False
         if answer.is_error:
             say(order.outcome, detail_of(answer), is_wrong=True)
             return answer.status_code in TOKEN_WAS_SEEN
-        if order.chosen:
-            choose(**order.chosen)
-        say(order.outcome, order.done)
+        for element, props in order.then:
+            set_props(element, props)
+        say(order.outcome, order.waits if order.waits and answer.status_code == HTTPStatus.ACCEPTED else order.done)
         return True
 
-    def _ask(self, order: Order, problem: str = "") -> None:
+    def on_send(self, app: Dash, form: str, asked: Asked, *states: State) -> None:
+        """Register what the button of a form does. states: what `asked` gets besides."""
+        every = field_id(form, EVERY)
+
+        @app.callback(
+            Output(every, "error"),
+            Input(f"{form}-send", "n_clicks"),
+            State(every, "value"),
+            State(every, "id"),
+            State(REMEMBERED, "data"),
+            *states,
+            running=[(Output(f"{form}-send", "disabled"), True, False)],
+            prevent_initial_call=True,
+        )
+        async def send(_: int, values: list[Any], ids: list[dict[str, Any]], token: str | None, *further: Any) -> Any:
+            order, wrong = asked(taken(values, ids), *further)
+            say(f"{form}-outcome", elsewhere(ids, wrong), is_wrong=True)
+            if order is not None:
+                await self.give(order, token)
+            return errors(ids, wrong)
+
+    def on_press(self, app: Dash, button: str, order: Order) -> None:
+        """Register what a button orders."""
+
+        @app.callback(
+            Input(button, "n_clicks"),
+            State(REMEMBERED, "data"),
+            running=[(Output(button, "disabled"), True, False)],
+            prevent_initial_call=True,
+        )
+        async def press(_: int, token: str | None) -> None:
+            await self.give(order, token)
+
+    def _ask(self, order: Order, *, token: str | None = None, problem: str = "") -> None:
         say(order.outcome, "")
-        set_props("order", {"data": asdict(order)})
+        set_props("order", {"data": asdict(replace(order, is_asked=False))})
         set_props("order-problem", {"children": problem, "hidden": not problem})
-        set_props("order-token", {"value": ""})
+        set_props("order-token", {"value": token or ""})
         set_props("order-dialog", {"opened": True, "title": order.what})
 
     def callbacks(self, app: Dash) -> None:
@@ -128,7 +170,7 @@ class Orders:
         async def closed(is_open: bool, waiting: dict[str, Any] | None) -> Any:
             if is_open or waiting is None:
                 return no_update
-            say(Order(**waiting).outcome, "Not done: no token was given.", is_wrong=True)
+            say(Order(**waiting).outcome, "Not done: it was not sent.", is_wrong=True)
             return None
 
 

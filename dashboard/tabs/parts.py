@@ -11,7 +11,7 @@ HIDDEN: dict[str, Any] = {"aria-hidden": "true"}
 UNPRESSED: dict[str, Any] = {"aria-pressed": "false"}
 
 CHOOSE = "choose"
-"""The dcc.Store that `choose` sets."""
+"""The dcc.Store that `chosen` sets."""
 
 Trace = tuple[str, str, str]
 """Name, column of frames.COLUMNS, colour."""
@@ -62,12 +62,17 @@ def tick(name: str, *sections: str, every_ms: int = 0) -> Any:
     return html.Div(dcc.Store(id=name), hidden=True, **data(tick=name, every=str(every_ms)), **of)
 
 
-def choose(**change: str | None) -> None:
-    """Change what is chosen (`experiment`, `visits`, `channel`), and with it the address, from within a callback.
+def chosen(**change: str | None) -> tuple[str, dict[str, Any]]:
+    """What to set to change what is chosen (`experiment`, `visits`, `channel`), and with it the address.
 
     The data of `tick` has it as `view`, by which callbacks draw.
     """
-    set_props(CHOOSE, {"data": change})
+    return CHOOSE, {"data": change}
+
+
+def choose(**change: str | None) -> None:
+    """Change what is chosen from within a callback, see `chosen`."""
+    set_props(*chosen(**change))
 
 
 def panel_head(title: str, note: str) -> Any:

@@ -154,7 +154,7 @@ def test_workloads_and_the_governor_are_ordered_with_the_token(daemon: Process, 
     start.click()
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(form.locator(".outcome")).to_have_text("Not done: no token was given.")
+    expect(form.locator(".outcome")).to_have_text("Not done: it was not sent.")
     start.click()
     give(page, "not-the-token")
     expect(page.locator("#order-problem")).to_contain_text("The daemon refused it: this is not the API's token")

@@ -11,7 +11,9 @@ from tests.page.stage import Stage, until
 pytestmark = pytest.mark.page
 
 MIXED = {"6": "m", "13": "l", "32": "s", "42": "n", "70": "d"}
-ORBIT = "() => document.querySelector('#orbit .js-plotly-plot')._fullData.map(trace => Array.from(trace.y))"
+# The traces of the orbit as drawn; none before its chart is there.
+ORBIT = """() => (document.querySelector('#orbit .js-plotly-plot')?._fullData ?? [])
+    .map(trace => Array.from(trace.y ?? []))"""
 ORDER = "rows => rows.map(row => row.getAttribute('row-id'))"
 
 

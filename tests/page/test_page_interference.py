@@ -157,4 +157,4 @@ def test_what_is_wrong_is_said_at_its_field_before_anything_is_sent(fresh: Watch
     page.get_by_role("button", name="Start the experiment").click()
     expect(page.get_by_role("dialog", name="Start an interference experiment")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(page.locator("#experiment-outcome")).to_have_text("Not done: no token was given.")
+    expect(page.locator("#experiment-outcome")).to_have_text("Not done: it was not sent.")

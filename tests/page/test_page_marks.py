@@ -18,7 +18,7 @@ pytestmark = pytest.mark.page
 ANNOTATIONS = (
     "id => (document.querySelector(`#${id} .js-plotly-plot`)?.layout.annotations || []).map(each => each.text)"
 )
-SPANS = "id => document.querySelector(`#${id} .js-plotly-plot`).layout.shapes.filter(e => e.type === 'rect').length"
+SPANS = "id => document.querySelector(`#${id} .js-plotly-plot`)?.layout.shapes?.filter(e => e.type === 'rect').length"
 EXPERIMENT = "20251231T120000Z-P"
 PLACE = "document.querySelector('#experiment-time .js-plotly-plot')"
 OF_EXPERIMENT = f"() => ({PLACE}?.layout?.annotations || []).filter(e => e.hovertext).map(e => [e.text, e.x])"
@@ -36,23 +36,34 @@ def drawn(page: Page, *texts: str, chart: str = "chart-rates") -> None:
     until(lambda: page.evaluate(ANNOTATIONS, chart) == list(texts), f"{texts} are drawn in {chart}")
 
 
-def fill(page: Page, text: str, token: str = TOKEN, **fields: str) -> None:
-    if not page.locator("#mark-text").is_visible():
+def fill(page: Page, text: str, **fields: str) -> None:
+    """Fill in the form, and press its button."""
+    form = page.locator("#mark-form")
+    if not form.is_visible():
         page.locator("#marks > summary").click()
-    page.locator("#mark-text").fill(text)
-    page.locator("#mark-token").fill(token)
-    for name, value in fields.items():
-        page.locator(f"#mark-{name}").fill(value)
-    page.locator("#mark-send").click()
+    for label, value in {"What happened": text, **fields}.items():
+        form.get_by_label(label.replace("_", " ")).fill(value)
+    form.get_by_role("button", name="Mark").click()
+
+
+def give(page: Page, token: str = TOKEN, *, keep: bool = True) -> None:
+    """Give the token that the dialog asks for."""
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Token of the daemon").fill(token)
+    if keep:
+        dialog.get_by_label("Remember it").check()
+    dialog.get_by_role("button", name="Send").click()
 
 
 def test_a_mark_of_one_is_seen_by_all_and_after_a_reload(stage: Stage, fresh: Watched, browser: Browser) -> None:
     page = fresh.page
     colleague = Watched(browser, stage.page.url).page
     live(colleague)
-    fill(page, "beam study <b>began</b> & more", author="A. Operator")
-    expect(page.locator("#mark-said")).to_contain_text("UTC: beam study <b>began</b> & more.")
-    expect(page.locator("#mark-text")).to_have_value("")
+    fill(page, "beam study <b>began</b> & more", Who="A. Operator")
+    give(page)
+    expect(page.locator("#mark-outcome")).to_contain_text("UTC: beam study <b>began</b> & more.")
+    expect(page.get_by_label("What happened")).to_have_value("")
+    expect(page.get_by_role("textbox", name="About")).to_be_hidden()
     for each in (page, colleague):
         for chart in ("chart-rates", "chart-backlog"):
             drawn(each, "beam study &#60;b&#62;began&#60;/b&#62; &#38; more", chart=chart)
@@ -64,6 +75,18 @@ def test_a_mark_of_one_is_seen_by_all_and_after_a_reload(stage: Stage, fresh: Wa
     assert made["author"] == "A. Operator"
     expect(page.locator("#marks-newest li")).to_have_count(1)
     assert grave(page) == []
+    page.get_by_role("button", name="Withdraw").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Withdraw for good: ")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#marks-outcome")).to_have_text("Not done: it was not sent.")
+    assert len(served(stage)) == 1
+    expect(dialog).to_be_hidden()
+    page.get_by_role("button", name="Withdraw").click()
+    dialog.get_by_role("button", name="Send").click()
+    expect(page.locator("#marks-outcome")).to_have_text("The mark was withdrawn.")
+    expect(page.locator("#marks-newest li")).to_have_count(0)
+    drawn(colleague)
     assert fresh.errors == []
     colleague.close()
 
@@ -73,8 +96,9 @@ def test_a_mark_of_the_past_is_in_the_ranges_that_reach_it(stage: Stage, fresh: 
     began = time.gmtime(time.time() - 200)
     ended = time.gmtime(time.time() - 150)
     form = "%Y-%m-%dT%H:%M:%S"
-    fill(page, "valve 3 closed", at=time.strftime(form, began), until=time.strftime(form, ended))
-    expect(page.locator("#mark-said")).to_contain_text("valve 3 closed.")
+    fill(page, "valve 3 closed", When=time.strftime(form, began), Until=time.strftime(form, ended))
+    give(page)
+    expect(page.locator("#mark-outcome")).to_contain_text("valve 3 closed.")
     (made,) = served(stage)
     assert (made["until_ns"] - made["time_ns"]) // 10**9 in (50, 51)
     page.locator("[data-range='5m']").click()
@@ -99,19 +123,22 @@ def test_marks_of_another_group_are_not_drawn(stage: Stage, fresh: Watched) -> N
 
 def test_what_cannot_be_marked_is_said_beside_the_form(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
-    said = page.locator("#mark-said")
+    form = page.locator("#mark-form")
     fill(page, "")
-    expect(said).to_contain_text("Not marked: text: ")
-    fill(page, "fine", token="a-wrong-token")
-    expect(said).to_contain_text("Not marked: this is not the API's token")
-    expect(page.locator("#mark-text")).to_have_value("fine")
-    fill(page, "fine", token="tökén")
-    expect(said).to_contain_text("Not marked: give the API's token, which has letters, digits and signs")
-    fill(page, "fine", at="2026-11-21T18:00", until="2026-11-21T17:00")
-    expect(said).to_contain_text("until_ns: it is not after time_ns")
+    expect(form).to_contain_text("missing; give it")
+    fill(page, "fine", When="2026-11-21T18:00", Until="2026-11-21T17:00")
+    expect(form).to_contain_text("it is not after time_ns; give a later time")
+    fill(page, "fine", Until="")
+    give(page, "a-wrong-token")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("The daemon refused it: this is not the API's token.")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#mark-outcome")).to_have_text("Not done: it was not sent.")
+    expect(page.get_by_label("What happened")).to_have_value("fine")
+    expect(dialog).to_be_hidden()
     assert served(stage) == []
     # Whoever writes gives no other order by it.
-    page.locator("#mark-text").press_sequentially("p2")
+    page.get_by_label("What happened").press_sequentially("p2")
     expect(page.locator("#panel-live")).to_be_visible()
     expect(page.locator("#pause")).to_have_attribute("aria-pressed", "false")
 

@@ -15,7 +15,7 @@ from dashboard.tabs.interference.form import form_callbacks
 from dashboard.tabs.interference.measured import Shown
 from dashboard.tabs.interference.rows import figure_rows, past_rows, reader_rows, server_rows
 from dashboard.tabs.interference.words import head, progress, remarks
-from dashboard.tabs.orders import REMEMBERED, Order, Orders
+from dashboard.tabs.orders import Order, Orders
 from dashboard.tabs.parts import UNPRESSED, choose
 from dashboard.tabs.tables import pressed
 from dashboard.words import count, counted
@@ -71,7 +71,10 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     _tables(app, seen)
     _past(app, seen)
     _marks(app)
-    _stop(app, orders)
+    done = "It was stopped; its measurements so far are stored."
+    what = "Stop the experiment"
+    stop = Order(method="DELETE", path="/interference", what=what, done=done, outcome="experiment-stopped")
+    orders.on_press(app, "experiment-stop", stop)
     form_callbacks(app, hub, orders)
 
 
@@ -267,18 +270,3 @@ def clicked_time(click: dict[str, Any]) -> int | None:
 def clicked_dose(click: dict[str, Any]) -> int:
     """The readers of the point that a click on the dose-response chart met."""
     return int(click["points"][0]["x"])
-
-
-def _stop(app: Dash, orders: Orders) -> None:
-    @app.callback(
-        Input("experiment-stop", "n_clicks"),
-        State(REMEMBERED, "data"),
-        running=[(Output("experiment-stop", "disabled"), True, False)],
-        prevent_initial_call=True,
-    )
-    async def stop(_: int, token: str | None) -> None:
-        done = "It was stopped; its measurements so far are stored."
-        what = "Stop the experiment"
-        await orders.give(
-            Order(method="DELETE", path="/interference", what=what, done=done, outcome="experiment-stopped"), token
-        )

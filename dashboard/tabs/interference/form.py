@@ -9,10 +9,23 @@ import dash_mantine_components as dmc
 from dash import ALL, MATCH, Dash, Input, Output, Patch, State, ctx, html, no_update
 
 from dashboard.feed.hub import Hub
-from dashboard.tabs.forms import EVERY, Field, box_id, checked, elsewhere, errors, field_id, fields, form, inputs, taken
+from dashboard.tabs.forms import (
+    EVERY,
+    Field,
+    box_id,
+    checked,
+    elsewhere,
+    errors,
+    field_id,
+    fields,
+    form,
+    inputs,
+    taken,
+    without,
+)
 from dashboard.tabs.interference.words import lasts
 from dashboard.tabs.orders import REMEMBERED, Order, Orders, say
-from dashboard.tabs.parts import aria, panel_head, tick
+from dashboard.tabs.parts import aria, chosen, panel_head, tick
 from dashboard.tabs.workloads import does_not_take, group_options, suggested, words_of, workload_fields
 from schemas.api.interference import Experiment
 from schemas.api.status import Status
@@ -85,8 +98,7 @@ def asked(blocks: Mapping[str, Any], sets: Sequence[Mapping[str, Any]], status: 
     for given in sets:
         kind = WorkloadKind(given["kind"])
         named[kind] += 1
-        unused = does_not_take(kind, status)
-        kept = {field: value for field, value in given.items() if field not in unused}
+        kept = without(given, does_not_take(kind, status))
         workloads.append(kept | {"name": kind.value if named[kind] == 1 else f"{kind.value}_{named[kind]}"})
     return {**blocks, "workloads": workloads, "doses": doses_of(blocks.get("doses"))}
 
@@ -238,5 +250,5 @@ def order_of(given: dict[str, Any], seen: Mapping[str, Any] | None) -> Order:
         what="Start an interference experiment",
         done="The experiment was started; it is shown above.",
         outcome="experiment-outcome",
-        chosen={"experiment": None} if is_another_shown else None,
+        then=[chosen(experiment=None)] if is_another_shown else (),
     )

@@ -6,8 +6,8 @@ from dash import Dash, Input, Output, State, no_update
 
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.tabs.forms import EVERY, box_id, checked, elsewhere, errors, field_id, taken
-from dashboard.tabs.orders import REMEMBERED, Order, Orders, say
+from dashboard.tabs.forms import EVERY, box_id, checked, field_id, without
+from dashboard.tabs.orders import REMEMBERED, Order, Orders
 from dashboard.tabs.reads.rows import CEILINGS, ceilings, governor_words, running, workload_rows
 from dashboard.tabs.tables import pressed
 from dashboard.tabs.workloads import does_not_take, group_options, suggested, words_of
@@ -82,27 +82,15 @@ def _reader_form(app: Dash, hub: Hub, orders: Orders) -> None:
         options, first = group_options(hub.status)
         return options, chosen if any(one["value"] == chosen for one in options) else first
 
-    @app.callback(
-        Output(every, "error"),
-        Input("reader-send", "n_clicks"),
-        State(every, "value"),
-        State(every, "id"),
-        State(REMEMBERED, "data"),
-        running=[(Output("reader-send", "disabled"), True, False)],
-        prevent_initial_call=True,
-    )
-    async def start(_: int, values: list[Any], ids: list[dict[str, Any]], token: str | None) -> Any:
-        kind = WorkloadKind(dict(zip((named["field"] for named in ids), values, strict=True))["kind"])
-        given = taken(values, ids, without=tuple(does_not_take(kind, hub.status)))
+    def start(filled: dict[str, Any]) -> tuple[Order | None, dict[str, str]]:
+        given = without(filled, does_not_take(WorkloadKind(filled["kind"]), hub.status))
         workload, wrong = checked(Workload, given)
-        say("reader-outcome", elsewhere(ids, wrong), is_wrong=True)
-        if workload is not None:
-            name = workload.name
-            what, done = f"Start the workload {name}", f"{name} was started."
-            await orders.give(
-                Order(method="POST", path="/readers", body=given, what=what, done=done, outcome="reader-outcome"), token
-            )
-        return errors(ids, wrong)
+        if workload is None:
+            return None, wrong
+        what, done = f"Start the workload {workload.name}", f"{workload.name} was started."
+        return Order(method="POST", path="/readers", body=given, what=what, done=done, outcome="reader-outcome"), wrong
+
+    orders.on_send(app, "reader", start)
 
     @app.callback(
         Input("readers-table", "cellRendererData"),
@@ -118,37 +106,15 @@ def _reader_form(app: Dash, hub: Hub, orders: Orders) -> None:
 
 
 def _governor_form(app: Dash, orders: Orders) -> None:
-    every = field_id("governor", EVERY)
-
-    async def govern(given: dict[str, Any], token: str | None) -> None:
+    def order(given: dict[str, Any]) -> Order:
         done = "The governor keeps to these ceilings." if any(given.values()) else "The governor is off."
         what = "Change the ceilings of the governor"
-        await orders.give(
-            Order(method="POST", path="/governor", body=given, what=what, done=done, outcome="governor-outcome"), token
-        )
+        return Order(method="POST", path="/governor", body=given, what=what, done=done, outcome="governor-outcome")
 
-    @app.callback(
-        Output(every, "error"),
-        Input("governor-send", "n_clicks"),
-        State(every, "value"),
-        State(every, "id"),
-        State(REMEMBERED, "data"),
-        running=[(Output("governor-send", "disabled"), True, False)],
-        prevent_initial_call=True,
-    )
-    async def set_ceilings(_: int, values: list[Any], ids: list[dict[str, Any]], token: str | None) -> Any:
-        given = dict.fromkeys(CEILINGS) | taken(values, ids)
+    def set_ceilings(filled: dict[str, Any]) -> tuple[Order | None, dict[str, str]]:
+        given = dict.fromkeys(CEILINGS) | filled
         found, wrong = checked(GovernorConfig, given)
-        say("governor-outcome", elsewhere(ids, wrong), is_wrong=True)
-        if found is not None:
-            await govern(given, token)
-        return errors(ids, wrong)
+        return (None if found is None else order(given)), wrong
 
-    @app.callback(
-        Input("governor-off", "n_clicks"),
-        State(REMEMBERED, "data"),
-        running=[(Output("governor-off", "disabled"), True, False)],
-        prevent_initial_call=True,
-    )
-    async def turn_off(_: int, token: str | None) -> None:
-        await govern(dict.fromkeys(CEILINGS), token)
+    orders.on_send(app, "governor", set_ceilings)
+    orders.on_press(app, "governor-off", order(dict.fromkeys(CEILINGS)))

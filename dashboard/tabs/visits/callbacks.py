@@ -8,9 +8,9 @@ from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.feed.relay import NotThere
 from dashboard.tabs.figures import empty
-from dashboard.tabs.forms import EVERY, box_id, checked, elsewhere, errors, field_id, taken
-from dashboard.tabs.orders import REMEMBERED, Order, Orders, say
-from dashboard.tabs.parts import choose
+from dashboard.tabs.forms import EVERY, box_id, checked, field_id, without
+from dashboard.tabs.orders import Order, Orders
+from dashboard.tabs.parts import choose, chosen
 from dashboard.tabs.tables import Row, pressed
 from dashboard.tabs.visits import charts
 from dashboard.tabs.visits.charts import LOW, TALL
@@ -36,7 +36,6 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     _charts(app, runs)
     _past(app, runs)
     _form(app, Orders(api))
-    _orders(app, Orders(api))
 
 
 def _asked(app: Dash, runs: VisitRuns) -> None:
@@ -193,7 +192,7 @@ def _past(app: Dash, runs: VisitRuns) -> None:
         return past_rows(past, named["run"]), past_note(past)
 
     @app.callback(Input("visits-past-table", "cellRendererData"), prevent_initial_call=True)
-    async def chosen(given: dict[str, Any]) -> None:
+    async def show(given: dict[str, Any]) -> None:
         choose(visits=pressed(given))
 
 
@@ -220,48 +219,25 @@ def _form(app: Dash, orders: Orders) -> None:
         left_out = unused({"index_mode": index_mode, "workers": workers})
         return [named["field"] in left_out for named in ids]
 
-    @app.callback(
-        Output(every, "error"),
-        Output("visits-more", "open"),
-        Input("visits-send", "n_clicks"),
-        State(every, "value"),
-        State(every, "id"),
-        State("visits-configured", "data"),
-        State(REMEMBERED, "data"),
-        running=[(Output("visits-send", "disabled"), True, False)],
-        prevent_initial_call=True,
-    )
-    async def start(
-        _: int, values: list[Any], ids: list[dict[str, Any]], configured: dict[str, Any] | None, token: str | None
-    ) -> Any:
-        chosen = dict(zip((named["field"] for named in ids), values, strict=True))
-        given = taken(values, ids, without=unused(chosen))
+    def start(filled: dict[str, Any], configured: dict[str, Any] | None) -> tuple[Order | None, dict[str, str]]:
+        given = without(filled, unused(filled))
         settings, wrong = checked(VisitsConfig, whole(given, configured))
-        say("visits-outcome", elsewhere(ids, wrong), is_wrong=True)
-        if settings is not None:
-            done = "The run was started; it is shown above."
-            await orders.give(
-                Order(
-                    method="POST",
-                    path="/visits",
-                    body=given,
-                    what="Start a run of visits",
-                    done=done,
-                    outcome="visits-outcome",
-                    chosen={"visits": None},
-                ),
-                token,
-            )
-        return errors(ids, wrong), True if wrong.keys() & {one.name for one in MORE} else no_update
+        if settings is None:
+            if wrong.keys() & {one.name for one in MORE}:
+                set_props("visits-more", {"open": True})
+            return None, wrong
+        order = Order(
+            method="POST",
+            path="/visits",
+            body=given,
+            what="Start a run of visits",
+            done="The run was started; it is shown above.",
+            outcome="visits-outcome",
+            then=[chosen(visits=None)],
+        )
+        return order, wrong
 
-
-def _orders(app: Dash, orders: Orders) -> None:
-    @app.callback(
-        Input("visits-stop", "n_clicks"),
-        State(REMEMBERED, "data"),
-        running=[(Output("visits-stop", "disabled"), True, False)],
-        prevent_initial_call=True,
-    )
-    async def stop(_: int, token: str | None) -> None:
-        what, done = "Stop the run of visits", "The run ends with the current visit; a later run continues from there."
-        await orders.give(Order(method="DELETE", path="/visits", what=what, done=done, outcome="visits-stopped"), token)
+    orders.on_send(app, NAME, start, State("visits-configured", "data"))
+    done = "The run ends with the current visit; a later run continues from there."
+    stop = Order(method="DELETE", path="/visits", what="Stop the run of visits", done=done, outcome="visits-stopped")
+    orders.on_press(app, "visits-stop", stop)

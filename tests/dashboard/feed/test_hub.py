@@ -48,7 +48,7 @@ async def test_a_new_browser_is_told_everything_and_then_what_changes() -> None:
 async def test_marks_travel_when_they_change_those_that_wait_for_the_database_among_them() -> None:
     hub = hub_at(1)
     viewer = hub.join(epoch=None, sequence=None)
-    assert (await received(viewer))["sections"]["marks"] == {"all": [], "newest": []}
+    assert (await received(viewer))["sections"]["marks"] == {"all": []}
     stored, waits = (Mark(id=uuid4(), time_ns=NOW_NS + k, text=f"number {k}") for k in range(2))
     hub.marks = (stored,)
     hub.take(at(2))
@@ -60,6 +60,7 @@ async def test_marks_travel_when_they_change_those_that_wait_for_the_database_am
     hub.take(at(4).model_copy(update={"marks": waiting}))
     told = (await received(viewer))["changed"]["marks"]
     assert [(line["text"], line["waits"]) for line in told["all"]] == [("number 0", False), ("number 1", True)]
+    assert hub.known_marks == [(stored, False), (waits, True)]
 
 
 async def test_all_browsers_get_one_and_the_same_text() -> None:

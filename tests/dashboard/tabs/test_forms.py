@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from dashboard.tabs.forms import Field, checked, elsewhere, errors, field_id, fields, inputs, taken
+from dashboard.tabs.forms import Field, checked, elsewhere, errors, field_id, fields, inputs, taken, time_ns, without
 from dashboard.tabs.workloads import FIELDS, does_not_take, suggested, workload_fields
 from schemas.config.readers import GovernorConfig
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import OWN_FIELDS, Workload, WorkloadKind
+from schemas.marks import Mark
 from tests.page.served import snapshot
 
 
@@ -37,7 +38,14 @@ def test_a_field_of_a_section_inside_is_found_by_its_path() -> None:
 def test_what_is_empty_is_left_out() -> None:
     given = taken([" shift ", "", None, 0], ids("name", "clients", "group", "offset_s"))
     assert given == {"name": "shift", "offset_s": 0}
-    assert taken(["scan", 3], ids("kind", "readings"), without=["readings"]) == {"kind": "scan"}
+    assert without(taken(["scan", 3], ids("kind", "readings")), ["readings"]) == {"kind": "scan"}
+
+
+def test_a_time_is_filled_in_as_one_and_is_utc() -> None:
+    (at,) = made(Mark, Field(name="time_ns", label="When", is_time=True))
+    assert (at.value, at.attributes["input"]["type"]) == ("", "datetime-local")
+    assert time_ns("2025-11-24T16:00") == time_ns("2025-11-24T16:00:00.000") == 1_764_000_000 * 10**9
+    assert time_ns("1969-12-31T23:59:59.5") == -(10**9) // 2
 
 
 def test_what_is_wrong_stands_at_its_field_and_says_the_fix() -> None:

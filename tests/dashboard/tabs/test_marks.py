@@ -5,9 +5,9 @@ from uuid import uuid4
 
 import pytest
 
-from dashboard.feed.marks import LISTED, SHOWN_MOST, mark_section, words
+from dashboard.feed.marks import SHOWN_MOST, known_marks, mark_section, words
 from dashboard.tabs.figures import missing_strip, trends
-from dashboard.tabs.marks import _again, mark_of
+from dashboard.tabs.marks import mark_of
 from schemas.api.readings import Missing, Readings
 from schemas.marks import Mark
 
@@ -20,45 +20,52 @@ def mark(at_ns: int = NOW_NS, text: str = "beam study began", **fields: object) 
 
 
 def test_times_of_the_form_are_utc_and_an_empty_one_is_now() -> None:
-    made = mark_of(("a", "2025-11-24T16:00", "2025-11-24T16:00:01", "A. O."))
-    assert (made.time_ns, made.until_ns, made.author) == (NOW_NS, NOW_NS + 10**9, "A. O.")
+    given = {"text": "a", "time_ns": "2025-11-24T16:00", "until_ns": "2025-11-24T16:00:01", "author": "A. O."}
+    made, _ = mark_of(given, None)
+    assert made is not None
+    assert (made.time_ns, made.until_ns, made.author, made.group) == (NOW_NS, NOW_NS + 10**9, "A. O.", None)
     before_ns = time.time_ns()
-    assert before_ns <= mark_of(("a", "", None, "")).time_ns <= time.time_ns()
+    made, _ = mark_of({"text": "a", "group": "bpm"}, None)
+    assert made is not None
+    assert before_ns <= made.time_ns <= time.time_ns()
+    assert made.group == "bpm"
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("given", "at", "problem"),
     [
-        ((None, None, None, None), "text: "),
-        (("a", "soon", None, None), "'soon' is no time"),
-        (("a", "2025-11-24T16:00", "2025-11-24T15:00", None), "until_ns: "),
-        (("a\x07", None, None, None), "text: it has control characters"),
+        ({}, "text", "missing; give it"),
+        ({"text": "a", "time_ns": "soon"}, "time_ns", "'soon'"),
+        ({"text": "a", "time_ns": "2025-11-24T16:00", "until_ns": "2025-11-24T15:00"}, "until_ns", "not after"),
+        ({"text": "a\x07"}, "text", "it has control characters"),
     ],
 )
-def test_what_is_no_mark_is_said(said: tuple[str | None, str | None, str | None, str | None], problem: str) -> None:
-    with pytest.raises(ValueError, match="Not marked: ") as refused:
-        mark_of(said)
-    assert problem in str(refused.value)
-    assert "\n" not in str(refused.value)
+def test_what_is_no_mark_is_said_at_its_field(given: dict[str, str], at: str, problem: str) -> None:
+    made, wrong = mark_of(given, None)
+    assert made is None
+    assert set(wrong) == {at}
+    assert problem in wrong[at]
 
 
 def test_an_order_whose_outcome_is_not_known_is_given_again_as_it_was() -> None:
-    said = ("a", None, None, None)
-    first = mark_of(said)
-    order = {"said": list(said), "mark": first.model_dump(mode="json")}
-    assert _again(said, order) == first
-    assert _again(("b", None, None, None), order) is None
-    assert _again(said, None) is None
+    given = {"text": "a"}
+    first, _ = mark_of(given, None)
+    assert first is not None
+    sent = {"given": given, "mark": first.model_dump(mode="json")}
+    assert mark_of(given, sent) == (first, {})
+    other, _ = mark_of({"text": "b"}, sent)
+    assert other is not None
+    assert other.id != first.id
 
 
-def test_the_section_has_those_that_wait_once_and_the_newest_first_in_the_list() -> None:
+def test_the_section_has_those_that_wait_once_and_in_order_of_time() -> None:
     stored = [mark(NOW_NS + k, f"number {k}") for k in range(SHOWN_MOST)]
-    section = mark_section(stored, [stored[3], mark(NOW_NS + 1_000_000, "waits")])
+    known = known_marks(stored, [stored[3], mark(NOW_NS + 1_000_000, "waits")])
+    section = mark_section(known)
     assert len(section["all"]) == SHOWN_MOST
     assert [line["text"] for line in section["all"] if line["waits"]] == ["number 3", "waits"]
-    assert section["newest"][0]["text"] == "waits"
-    assert len(section["newest"]) == LISTED
-    assert mark_section([], []) == {"all": [], "newest": []}
+    assert known[-1][0].text == "waits"
+    assert mark_section([]) == {"all": []}
 
 
 def test_a_mark_in_words() -> None:

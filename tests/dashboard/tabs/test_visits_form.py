@@ -1,6 +1,6 @@
 import pytest
 
-from dashboard.tabs.forms import checked, taken
+from dashboard.tabs.forms import checked, taken, without
 from dashboard.tabs.visits.form import COUNTS_WITH, FIRST, MORE, unused, values_of, whole
 from schemas.checking.fields import choices, keys
 from schemas.config.visits import VisitsConfig
@@ -30,7 +30,7 @@ def test_the_form_begins_with_the_configuration() -> None:
     values = dict(zip(NAMES, values_of(CONFIGURED, IDS), strict=True))
     assert (values["visits"], values["survey.scale"], values["last_update"]) == (24_000, 0.02, "")
     assert values["schema"] == "triggerlog_visits"
-    given = taken([*values.values()], IDS, without=unused(values))
+    given = without(taken([*values.values()], IDS), unused(values))
     assert given["survey"] == {"scale": 0.02, "seed": 1}
     assert "last_update" not in given
     settings, wrong = checked(VisitsConfig, whole(given, CONFIGURED))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dashboard.tabs.interference.form import DOSES, MOST, asked, by_set, doses_of, order_of, problems_of, set_errors
+from dashboard.tabs.parts import chosen
 from tests.page.served import snapshot
 
 SCAN = {"kind": "scan", "clients": 4, "period_s": 0, "group": "bpm"}
@@ -53,9 +54,9 @@ def test_fields_belong_to_their_sets_by_number_whatever_was_taken_out() -> None:
 
 
 def test_what_the_address_names_gives_way_to_the_one_that_was_started() -> None:
-    assert order_of({}, {"view": {"experiment": "20260101T000000Z"}}).chosen == {"experiment": None}
-    assert order_of({}, {"view": {"experiment": None}}).chosen is None
-    assert order_of({}, None).chosen is None
+    assert order_of({}, {"view": {"experiment": "20260101T000000Z"}}).then == [chosen(experiment=None)]
+    assert order_of({}, {"view": {"experiment": None}}).then == ()
+    assert order_of({}, None).then == ()
 
 
 def test_there_may_be_as_many_as_an_experiment_takes() -> None:
