@@ -4,13 +4,17 @@ The invariant: an order that was answered is in a file of the state folder, or t
 both. An order is answered after its file is on the disk, and the file is removed after the database has acknowledged
 all that the file says. To write a file into the database again changes nothing: it keeps one mark of an id, and one
 that is withdrawn stays withdrawn. So a crash between any two steps is made good by writing every file at the next
-start; an order that was not answered may be given again, since it has the same id.
+start; an order that was not answered may be given again, since it has the same id. The disk does one thing at a time:
+what it was asked for and did not do in time is waited for before it is asked for more, or the older file could come
+last.
 """
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 from backends.base import Store, StoreError, StoreUnavailable
@@ -21,6 +25,8 @@ from daemon.marks.folder import MarkOrder, OrderFolder
 from daemon.web.backoff import Backoff
 from schemas.api.marks import MarksStatus
 from schemas.marks import Mark, MarksWithin
+
+A = TypeVar("A")
 
 ANSWER_WITHIN_S = 2.0
 """How long an order waits for the database, before it is answered that it is kept and not in the database yet."""
@@ -71,6 +77,7 @@ class MarkKeeper:
         self._events = events
         self._waiting: dict[UUID, _Waiting] = {}
         self._one_at_a_time = asyncio.Lock()
+        self._at_disk: asyncio.Future[None] | None = None
         self._wanted = asyncio.Event()
         self._changes = 0
         self._problem: str | None = None
@@ -133,7 +140,8 @@ class MarkKeeper:
         """
         waiting = {id_: each.order for id_, each in self._waiting.items()}
         # Those that wait may be in the database as well, and withdrawals of some of what it gives.
-        stored = await self._store.marks(MarksWithin(start_ns=query.start_ns, end_ns=query.end_ns, most=query.most))
+        most = query.most + sum(map(_is_withdrawn, waiting.values()))
+        stored = await self._store.marks(MarksWithin(start_ns=query.start_ns, end_ns=query.end_ns, most=most))
         found = {mark.id: mark for mark in stored}
         found |= {id_: order.mark for id_, order in waiting.items() if order.mark is not None}
         return query.of([mark for id_, mark in found.items() if not _is_withdrawn(waiting.get(id_))])
@@ -185,7 +193,7 @@ class MarkKeeper:
         async with self._one_at_a_time:
             # Meanwhile more may have been ordered of this mark.
             if self._waiting.get(order.id) is waiting:
-                await self._workers.call(self._folder.remove, order.id)
+                await self._on_disk(self._folder.remove, order.id)
                 del self._waiting[order.id]
                 self._changes += 1
         if not waiting.outcome.done():
@@ -204,16 +212,30 @@ class MarkKeeper:
             problem = self._problem or "the database does not answer"
             raise MarksNotKept(f"{WAITING_MOST} marks wait for the database ({problem})", "bring the database back")
         try:
-            async with asyncio.timeout(DISK_WITHIN_S):
-                await self._workers.call(self._folder.write, order)
-        except OSError as error:  # a TimeoutError is one
-            reason = reason_of(error) or "its disk does not answer"
+            await self._on_disk(self._folder.write, order)
+        except OSError as error:
+            reason = reason_of(error)
             fix = fix_of(error, "see that the daemon may write its state folder, and that its disk answers")
             raise MarksNotKept(f"{self._folder.path} cannot be written ({reason})", fix) from None
         waiting = self._waiting[order.id] = _Waiting(order)
         self._changes += 1
         self._wanted.set()
         return waiting
+
+    async def _on_disk(self, work: Callable[[A], None], given: A) -> None:
+        """Do something in the folder, after what it was asked for before. To be called under the lock.
+
+        Raises:
+            OSError: it was not done; TimeoutError: it was not done in time, and may be done later.
+        """
+        try:
+            async with asyncio.timeout(DISK_WITHIN_S):
+                if self._at_disk is not None:
+                    await asyncio.wait([self._at_disk])
+                self._at_disk = asyncio.ensure_future(self._workers.call(work, given))
+                await asyncio.shield(self._at_disk)
+        except TimeoutError:
+            raise TimeoutError("its disk does not answer, and may still do it later") from None
 
     async def _outcome(self, waiting: _Waiting) -> bool | None:
         """What the database says of an order; None where it has not said so in time."""

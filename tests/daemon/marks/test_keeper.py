@@ -2,8 +2,10 @@
 
 import asyncio
 import errno
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,8 +16,9 @@ from backends.base import StoreUnavailable
 from backends.ending import end_tasks
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
-from daemon.core.outside import Outside
+from daemon.core.outside import Outside, SystemDisk
 from daemon.marks import MarkKeeper, MarkRefused, MarksNotKept
+from daemon.marks.folder import OrderFolder
 from schemas.marks import Mark, MarksWithin
 from tests.support.batches import by_group, group_of
 from tests.support.pipelines import eventually
@@ -196,3 +199,45 @@ async def test_a_file_that_cannot_be_removed_is_written_again_and_changes_nothin
     finally:
         await end_tasks(writing)
     assert await store.marks(ALL) == [first]
+
+
+class SlowDisk(SystemDisk):
+    """Writes a file, or removes one, once it is let."""
+
+    def __init__(self) -> None:
+        self.is_let = threading.Event()
+
+    def replace(self, path: Path, data: bytes) -> None:
+        self.is_let.wait()
+        super().replace(path, data)
+
+
+async def test_what_the_disk_did_not_do_in_time_does_not_undo_what_was_ordered_after_it(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, disk = mark(), SlowDisk()
+    monkeypatch.setattr("daemon.marks.keeper.DISK_WITHIN_S", 0.2)
+    keeper = MarkKeeper(store, tmp_path, replace(Outside.real(), disk=disk), Events())  # it does not run
+    with pytest.raises(MarksNotKept, match="its disk does not answer, and may still do it later"):
+        await keeper.keep(first)
+    with pytest.raises(MarksNotKept, match="does not answer"):
+        await keeper.withdraw(first.id)
+    assert keeper.status().waiting == 0
+    monkeypatch.setattr("daemon.marks.keeper.DISK_WITHIN_S", 60)
+    withdrawing = asyncio.create_task(keeper.withdraw(first.id))
+    await asyncio.sleep(0.1)
+    disk.is_let.set()
+    assert not await withdrawing
+    (order,), _ = OrderFolder(tmp_path, disk).read()
+    assert order.withdrawn_ns is not None
+
+
+async def test_withdrawals_that_wait_do_not_hide_that_there_are_earlier_marks(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    made = [mark(f"number {k}", time_ns=k) for k in range(5)]
+    for one in made:
+        await store.keep_mark(one)
+    keeper = MarkKeeper(store, tmp_path, Outside.real(), Events())  # it does not run
+    await keeper.withdraw(made[4].id)
+    assert await keeper.marks(replace(ALL, most=2)) == made[2:4]
