@@ -1,7 +1,8 @@
 """Gaps: the ledger of the database says of each trigger how many numbers right before it were skipped.
 
 Where a number that was skipped is placed, the gap that it lies in is divided: what lies below it goes to its own row,
-what lies above it stays with the row above. Assembly does so for triggers that it remembers, this for all others.
+what lies above it stays with the row above. Assembly does so for triggers that it remembers, this for all others. Of
+those that it remembers it may have forgotten the row above: where the database calls them skipped, they are not.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,11 +25,12 @@ async def with_gaps(
         ask: what the database has right below and right above a trigger of a run.
     """
     gaps, run = _Gaps(block, within), int(block.ledger["run"][0])
-    for k in np.flatnonzero(block.ledger["skipped"] < 0):
-        trigger = int(block.ledger["trigger"][k])
+    for k, (trigger, skipped) in enumerate(block.ledger[["trigger", "skipped"]].tolist()):
         if not gaps.is_above_known(trigger):
             gaps.look_from(trigger, await ask(run, trigger))
-        block.ledger["skipped"][k] = gaps.divide(trigger)
+        before = gaps.divide(trigger)
+        if skipped < 0:
+            block.ledger["skipped"][k] = before
     return gaps.closed()
 
 

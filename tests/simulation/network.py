@@ -252,6 +252,7 @@ class Network:
         self._conditions: dict[str, Conditions] = {}
         self._made: dict[str, int] = {}
         self.ends: list[End] = []  # those of the daemon's side that are open
+        self._newest: dict[str, End] = {}
         loop.connect = self.connect
 
     def conditions(self, address: str) -> Conditions:
@@ -294,6 +295,7 @@ class Network:
         server = listener.context.copy().run(End, self, server_protocol, random.Random(rng.random()), address)
         client.other, server.other = server, client
         self.ends.append(server)
+        self._newest[address] = server
         self.loop.call_soon(server.start)
         client.start()
         return client, client.get_protocol()
@@ -302,6 +304,10 @@ class Network:
         """Forget a connection whose end at the daemon is closed."""
         if end in self.ends:
             self.ends.remove(end)
+
+    def life_of_newest(self, address: str) -> Any:
+        """The life of the daemon that took the newest connection from an address, open or not."""
+        return self._newest[address]._life
 
     def of(self, address: str) -> list[End]:
         """The daemon's ends of the open connections from an address."""

@@ -334,8 +334,9 @@ class World:
         def checked(answer: Answer) -> None:
             check(answer)
             self.note(f"resume {crate.number} {answer.resume}")
-            # The answer of a daemon that has died since says nothing of a disk that has lost its power with it.
-            is_alive = self.life is not None and not self.life.is_dead
+            # The answer of a daemon that has died since says nothing of the disk, nor of the daemon after it.
+            life = self.life
+            is_alive = life is not None and not life.is_dead and life is self.network.life_of_newest(crate.address)
             if answer.resume is not None and is_alive and self.lives != self._resumed_in.get(crate.number):
                 self._resumed_in[crate.number] = self.lives
                 self.oracle.see_resumed(crate, answer.resume)
