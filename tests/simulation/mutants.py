@@ -395,6 +395,13 @@ MUTANTS = (
         to="                    pass  # a crash while",
         plan="behind-a-gap-of-the-intake-and-killed-again",
     ),
+    Mutant(
+        name="look into the database for those gaps alone of which assembly knows nothing",
+        file="daemon/pipeline/gaps.py",
+        text="        if not gaps.is_above_known(trigger):\n",
+        to="        if skipped >= 0:\n            continue\n        if not gaps.is_above_known(trigger):\n",
+        plan="the-gap-of-a-row-that-was-forgotten",
+    ),
 )
 
 
