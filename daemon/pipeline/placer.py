@@ -15,6 +15,7 @@ from daemon.pipeline.placing import (
     TRIGGERS_AT_ONCE,
     Placed,
     also_set_aside,
+    are_vague,
     comparable,
     place,
     readings_of_run,
@@ -111,6 +112,8 @@ class Placer:
         if block.triggers:
             block = await with_gaps(block, within, self._neighbours)
         other = double & (aside.reason == AsideReason.DOUBTFUL)
+        if len(rows):
+            other |= double & np.isin(aside.readings["trigger"], rows["trigger"]) & are_vague(rows, aside.readings)
         if other.any():
             other[other] = ~await self._are_there(run, aside.readings[other], [*rejected, within, block])
         return block, double & ~other, odd, other

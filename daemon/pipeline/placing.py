@@ -14,7 +14,7 @@ from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.closing import close_slots
 from daemon.pipeline.assembly.pool import Pool
 from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
-from daemon.pipeline.assembly.window import missing_in, note_late
+from daemon.pipeline.assembly.window import missing_in, note_late, spans_ns
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array, InstrumentGroup, join
@@ -116,6 +116,16 @@ def place(
     double = np.zeros(len(block), bool)
     double[new[~taken]] = double[known[~late]] = True
     return closed, double, odd
+
+
+def are_vague(rows: Array, block: Array) -> Array:
+    """Of which readings, whose triggers have ledger rows, only the time says that they are there, and not clearly.
+
+    bool, shape (n,). The readings of the trigger lie a moment or more apart, by a wrong clock or of two runs.
+    """
+    row = rows[np.minimum(np.searchsorted(rows["trigger"], block["trigger"]), len(rows) - 1)]
+    same_epoch = (block["epoch"] != 0) & (block["epoch"] == row["epoch"])
+    return np.asarray(~same_epoch & (spans_ns(row) >= ONE_MOMENT_NS))
 
 
 def readings_of_run(block: ClosedBlock, run: int) -> Array:

@@ -396,6 +396,13 @@ MUTANTS = (
         plan="behind-a-gap-of-the-intake-and-killed-again",
     ),
     Mutant(
+        name="believe a time that two runs of a trigger have between them",
+        file="daemon/pipeline/assembly/triggers.py",
+        text="(self._are_compared(block, origin, now) | is_vague)",
+        to="self._are_compared(block, origin, now)",
+        plan="two-runs-in-a-trigger-without-an-epoch",
+    ),
+    Mutant(
         name="look into the database for those gaps alone of which assembly knows nothing",
         file="daemon/pipeline/gaps.py",
         text="        if not gaps.is_above_known(trigger):\n",

@@ -225,7 +225,7 @@ class Triggers:
         keep = run.window.is_missing(block)
         if not keep.all():
             is_within = run.window.is_within(block)
-            doubtful = ~keep & self._are_doubtful(block, origin, is_within, now)
+            doubtful = ~keep & self._are_doubtful(run, block, origin, is_within, now)
             self.set_aside(block[doubtful], origin[doubtful], run.run, AsideReason.DOUBTFUL)
             others = np.flatnonzero(~keep & ~doubtful)
             keep[others] = self._are_doubles(run, block[others], origin[others], is_within[others])
@@ -235,9 +235,13 @@ class Triggers:
         self.counts.late += len(merged.late)
         self.unplaced.merge(merged)
 
-    def _are_doubtful(self, block: Array, origin: Origin, same_time: Array, now: Instant) -> Array:
-        """Which readings may have come in an earlier process, for all that is known: bool, shape (n,)."""
-        doubtful = self._are_compared(block, origin, now) & ~self.sessions.is_new(origin)
+    def _are_doubtful(self, run: OpenRun, block: Array, origin: Origin, same_time: Array, now: Instant) -> Array:
+        """Which readings may be those in their places, for all that is known: bool, shape (n,).
+
+        They may have come in an earlier process; or only their time speaks for it, and not clearly.
+        """
+        is_vague = (block["epoch"] == 0) & run.window.is_wide(block) & (block["time_ns"] != now.utc_ns)
+        doubtful = (self._are_compared(block, origin, now) | is_vague) & ~self.sessions.is_new(origin)
         return np.asarray(doubtful & ((block["epoch"] != 0) | same_time))
 
     def _are_doubles(

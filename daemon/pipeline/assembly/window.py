@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array
 
@@ -286,6 +287,14 @@ class Window:
         times = block["time_ns"]
         return np.asarray((times >= self._ledger["first_ns"][places]) & (times <= self._ledger["last_ns"][places]))
 
+    def is_wide(self, block: Array) -> Array:
+        """Which readings are of closed triggers whose own lie a moment or more apart: bool, shape (n,).
+
+        An instrument's clock is wrong, or it has readings of two runs: a time within says nothing of which it is.
+        """
+        places = block["trigger"] & self._mask
+        return spans_ns(self._ledger[places]) >= ONE_MOMENT_NS
+
     def is_missing(self, block: Array) -> Array:
         """Which readings of closed triggers the ledger calls missing, each once: bool, shape (n,)."""
         return missing_in(self._ledger, block["trigger"] & self._mask, block)
@@ -320,6 +329,11 @@ class Window:
         """Whether opening these would take the places of rows that `counted` still has to give out."""
         places = triggers & self._mask
         return self.is_counting and bool((self._counting[places] & (self._trigger[places] != triggers)).any())
+
+
+def spans_ns(ledger: Array) -> Array:
+    """How far the readings of each of these ledger rows lie apart in time: float64, shape (n,), since clocks can be."""
+    return np.subtract(ledger["last_ns"], ledger["first_ns"], dtype=float)
 
 
 def missing_in(ledger: Array, at: Array, block: Array) -> Array:

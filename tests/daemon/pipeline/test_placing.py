@@ -138,6 +138,33 @@ async def test_a_doubtful_reading_is_a_double_only_of_itself() -> None:
     assert letter.aside.reason.tolist() == [AsideReason.CONFLICT]
 
 
+@pytest.mark.parametrize("since", [0, 1000])
+async def test_a_time_between_two_runs_of_a_trigger_is_no_proof(since: int) -> None:
+    """Without epochs a trigger may have readings of two runs, and a time between theirs says of neither that it is it.
+
+    since: so many triggers closed after it; it is older than the window with all of them.
+    """
+    sent = whole(GROUP, 1)
+    sent["time_ns"][2:] += 4_000_000_000
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline = logger.pipelines["bpm"]
+        pipeline.receive(sent.copy())
+        for start in range(2, since, 50):
+            pipeline.receive(whole(GROUP, *range(start, start + 50)))
+        await eventually(lambda: pipeline.figures().committed.triggers >= max(1, since))
+        again = sent[:2].copy()
+        again["time_ns"][1] += 2_000_000_000
+        pipeline.receive(again)
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
+        await eventually(lambda: pipeline.figures().waiting.blocks == 0)
+        (letter,) = pipeline._dead_letters.read_newest(2**20)
+        assert unaccounted(pipeline) == 0
+        assert pipeline.figures().duplicate == 1
+    assert letter.aside is not None
+    assert letter.aside.readings["instrument"].tolist() == [1]
+    assert letter.aside.reason.tolist() == [AsideReason.CONFLICT]
+
+
 async def test_what_cannot_be_placed_is_a_dead_letter_once() -> None:
     async with logging_to_memory(GROUP, assembly={"window": 256, "max_open": 64, "timeout_ms": 20}) as logger:
         pipeline = logger.pipelines["bpm"]
