@@ -29,11 +29,12 @@ from benchmarks.servers.daemon_process import DaemonProcess, cpu_s, running_daem
 from schemas.batch import Layout
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, ViewportSize
 
 RATE = 100
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+VIEWPORT: "ViewportSize" = {"width": 1600, "height": 1000}
 START_S = 60.0
 LEAD_IN_S = 2.0
 """What a page and a browser do at the beginning is not counted."""
@@ -119,15 +120,15 @@ def _sending(port: int) -> Iterator[None]:
 def _round(daemon: DaemonProcess, browser: "Browser", audience: Audience, seconds: float) -> Round:
     with ExitStack() as open_:
         pages = [open_.enter_context(_page(daemon.api)) for _ in range(audience.pages)]
-        watched = [_Watched(open_, browser, pages[k % len(pages)].url) for k in range(audience.browsers)]
+        watched = [_watched(open_, browser, pages[k % len(pages)].url) for k in range(audience.browsers)]
         _wait(watched, LEAD_IN_S)
         processes = [daemon.process, *(page.process for page in pages)]
-        before, begun, sizes = [cpu_s(process) for process in processes], time.monotonic(), [w.size for w in watched]
+        before, begun, sizes = [cpu_s(process) for process in processes], time.monotonic(), list(map(_came, watched))
         _wait(watched, seconds)
         taken = time.monotonic() - begun
         used = [cpu_s(process) - was for process, was in zip(processes, before, strict=True)]
         frames, size = (
-            sum(w.size[k] - was[k] for w, was in zip(watched, sizes, strict=True)) / taken / max(len(watched), 1)
+            sum(_came(w)[k] - was[k] for w, was in zip(watched, sizes, strict=True)) / taken / max(len(watched), 1)
             for k in range(2)
         )
     return Round(
@@ -141,7 +142,7 @@ def _round(daemon: DaemonProcess, browser: "Browser", audience: Audience, second
     )
 
 
-def _wait(watched: "list[_Watched]", seconds: float) -> None:
+def _wait(watched: list["Watched"], seconds: float) -> None:
     """Let time pass; Playwright delivers the events of a browser only while it is called."""
     if watched:
         watched[0].page.wait_for_timeout(1e3 * seconds)
@@ -178,29 +179,39 @@ def _answers(url: str) -> bool:
         return False
 
 
-class _Watched:
-    """A browser at the page, and what came to it: frames of the stream, and bytes of everything."""
+class Watched:
+    """A page of a browser, and what came to it since then.
 
-    def __init__(self, open_: ExitStack, browser: "Browser", url: str) -> None:
-        context = browser.new_context(viewport={"width": 1600, "height": 1000})
-        open_.callback(context.close)
-        self.page: Page = context.new_page()
-        self._frames = self._bytes = 0
-        session = context.new_cdp_session(self.page)
+    frames: of its stream. streamed: bytes of these. loaded: bytes of all else, as they travelled; requests: these.
+    """
+
+    def __init__(self, page: "Page") -> None:
+        self.page = page
+        self.frames = self.streamed = self.loaded = self.requests = 0
+        session = page.context.new_cdp_session(page)
         session.on("Network.webSocketFrameReceived", self._frame)
-        session.on("Network.dataReceived", self._data)
+        session.on("Network.loadingFinished", self._load)
         session.send("Network.enable")
-        self.page.goto(url)
-        self.page.wait_for_selector('#page[data-link="live"]', timeout=1e3 * START_S)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Frames and bytes so far."""
-        return self._frames, self._bytes
 
     def _frame(self, event: dict[str, Any]) -> None:
-        self._frames += 1
-        self._bytes += len(event["response"]["payloadData"].encode())
+        self.frames += 1
+        self.streamed += len(event["response"]["payloadData"].encode())
 
-    def _data(self, event: dict[str, Any]) -> None:
-        self._bytes += int(event["encodedDataLength"])
+    def _load(self, event: dict[str, Any]) -> None:
+        self.loaded += int(event["encodedDataLength"])
+        self.requests += 1
+
+
+def _watched(open_: ExitStack, browser: "Browser", url: str) -> Watched:
+    """A browser that has LIVE data."""
+    context = browser.new_context(viewport=VIEWPORT)
+    open_.callback(context.close)
+    watched = Watched(context.new_page())
+    watched.page.goto(url)
+    watched.page.wait_for_selector('#page[data-link="live"]', timeout=1e3 * START_S)
+    return watched
+
+
+def _came(watched: Watched) -> tuple[int, int]:
+    """Frames and bytes so far."""
+    return watched.frames, watched.streamed + watched.loaded

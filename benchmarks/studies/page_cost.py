@@ -17,13 +17,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from backends.throwaway.base import free_port
-from benchmarks.measures.pages import ARGUMENTS, CHROMIUM, LEAD_IN_S
+from benchmarks.measures.pages import ARGUMENTS, CHROMIUM, LEAD_IN_S, VIEWPORT, Watched
 from benchmarks.servers import postgresql
 from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import cpu_s, wait_until_running
@@ -76,8 +75,8 @@ class Contender:
                 self.figures["stream, bytes/s"].append(received[0])
 
     @contextlib.contextmanager
-    def _opened(self, browser: Browser, *, is_noted: bool) -> Iterator["Watched"]:
-        context = browser.new_context(viewport={"width": 1600, "height": 1000})  # nothing is kept of the one before
+    def _opened(self, browser: Browser, *, is_noted: bool) -> Iterator[Watched]:
+        context = browser.new_context(viewport=VIEWPORT)  # nothing is kept of the one before
         try:
             page = context.new_page()
             watched = Watched(page)
@@ -94,26 +93,7 @@ class Contender:
             context.close()
 
 
-class Watched:
-    """What travels to a page of a browser."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.loaded = self.streamed = self.requests = 0.0
-        session = page.context.new_cdp_session(page)
-        session.on("Network.loadingFinished", self._load)
-        session.on("Network.webSocketFrameReceived", self._stream)
-        session.send("Network.enable")
-
-    def _load(self, event: dict[str, Any]) -> None:
-        self.loaded += event["encodedDataLength"]
-        self.requests += 1
-
-    def _stream(self, event: dict[str, Any]) -> None:
-        self.streamed += len(event["response"]["payloadData"].encode())
-
-
-def _received(watched: Watched) -> float:
+def _received(watched: Watched) -> int:
     watched.page.evaluate("() => 0")  # events are handed on while something is asked
     return watched.streamed
 
