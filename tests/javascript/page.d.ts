@@ -111,7 +111,6 @@ interface EventLine {
 
 /* dashboard/feed/marks.py */
 interface MarkLine {
-  id: string;
   t: number;
   until: Value;
   text: string;
@@ -122,7 +121,6 @@ interface MarkLine {
 
 interface MarksSection {
   all: MarkLine[];
-  newest: MarkLine[];
 }
 
 interface AlarmSection {

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect, sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -102,6 +103,12 @@ def dead(page: Page, timeout: int = NO_DATA_MS) -> None:
     expect(page.locator("#tile-received .was")).to_have_text(re.compile(r"^was \d"))
     greyed = page.locator(".live").evaluate("element => getComputedStyle(element).filter")
     assert "grayscale(1)" in greyed
+
+
+def grave(page: Page, within: str | None = None) -> list[str]:
+    """What is wrong seriously for who cannot see, or not well, and with which elements; within: of a selector alone."""
+    found = Axe().run(page, context=within).response["violations"]
+    return [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found if v["impact"] in ("serious", "critical")]
 
 
 def value(page: Page, column: str) -> Locator:

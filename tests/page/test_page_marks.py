@@ -8,10 +8,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.page.browser import BACK_MS, Watched, live
+from tests.page.browser import BACK_MS, Watched, grave, live
 from tests.page.served import TOKEN
 from tests.page.stage import Stage, ask, until
-from tests.page.test_page_use import grave
 
 pytestmark = pytest.mark.page
 

@@ -1,10 +1,9 @@
 """The page as a person uses it: clicked on, walked by keyboard, on a phone; opened anew for each test."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
-from tests.page.browser import BACK_MS, Watched, live, value
+from tests.page.browser import BACK_MS, Watched, grave, live, value
 from tests.page.stage import Stage, until
 
 pytestmark = pytest.mark.page
@@ -129,12 +128,6 @@ def test_axe_finds_nothing_serious(stage: Stage, fresh: Watched) -> None:
     page.locator(".cell").nth(6).click()
     expect(page.locator("#trend-chart .main-svg").first).to_be_visible()
     assert grave(page) == [], "with the drawer open"
-
-
-def grave(page: Page) -> list[str]:
-    """What is wrong seriously, and with which elements."""
-    found = Axe().run(page).response["violations"]
-    return [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found if v["impact"] in ("serious", "critical")]
 
 
 def test_a_phone_needs_no_sideways_scroll(stage: Stage, browser: Browser) -> None:
