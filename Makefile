@@ -100,9 +100,14 @@ run: $(RUNTIME) ## Log 120 simulated instruments, with the page: a real daemon, 
 	exec $(BIN)/triggerlog demo $(ARGS)
 
 .PHONY: test
-test: $(INSTALLED) tools $(JAVASCRIPT)/node_modules/.installed ## Run the tests (choose some: make test ARGS="tests/schemas/test_config.py -x")
+test: $(INSTALLED) tools $(JAVASCRIPT)/node_modules/.installed ## Run the tests, but for those of `make test-page` (choose some: make test ARGS="tests/schemas/test_config.py -x")
 	@unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile all of this again
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(findstring tests/,$(ARGS)),,--ignore=tests/page) $(ARGS)
+
+.PHONY: test-page
+test-page: $(INSTALLED) tools ## Run the tests of all that the page shows and does, in a browser: five minutes on 2 cores
+	@unset PYTHONDONTWRITEBYTECODE
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests/page $(ARGS)
 
 .PHONY: quick
 quick: $(INSTALLED) ## Run the tests that need no server, command or browser: a minute
