@@ -293,7 +293,7 @@ class Window:
         An instrument's clock is wrong, or it has readings of two runs: a time within says nothing of which it is.
         """
         places = block["trigger"] & self._mask
-        return spans_ns(self._ledger[places]) >= ONE_MOMENT_NS
+        return np.asarray(spans_ns(self._ledger[places]) >= ONE_MOMENT_NS)
 
     def is_missing(self, block: Array) -> Array:
         """Which readings of closed triggers the ledger calls missing, each once: bool, shape (n,)."""
@@ -333,7 +333,7 @@ class Window:
 
 def spans_ns(ledger: Array) -> Array:
     """How far the readings of each of these ledger rows lie apart in time: float64, shape (n,), since clocks can be."""
-    return np.subtract(ledger["last_ns"], ledger["first_ns"], dtype=float)
+    return np.asarray(np.subtract(ledger["last_ns"], ledger["first_ns"], dtype=float))
 
 
 def missing_in(ledger: Array, at: Array, block: Array) -> Array:
