@@ -72,7 +72,11 @@ class Site:
         return self.status()["visits"]
 
     def until(self, condition: Callable[[dict], object], what: str) -> dict:
-        until(lambda: condition(self.visits()), f"{what}: {self.visits()}", 90, every_s=0.1)
+        def is_so() -> object:
+            told = self.visits()
+            return told is not None and condition(told)  # a daemon that has just started may not tell of a run yet
+
+        until(is_so, f"{what}: {self.visits()}", 90, every_s=0.1)
         return self.visits()
 
     def until_done(self, visits: int) -> dict:
