@@ -97,12 +97,14 @@ def _told(app: Dash, runs: VisitRuns) -> None:
         Output("visits-sky", "figure", allow_duplicate=True),
         Input("visits-tick", "data"),
         Input("visits-known", "data"),
+        Input("visits-again", "data"),
         State("visits-told", "data"),
         prevent_initial_call=True,
     )
-    async def tell(tick: Tick, _: Any, before: dict[str, Any] | None) -> Any:
-        """What stands above the charts, and where the telescope looks."""
-        shown, was = runs.shown(tick), before or {}
+    async def tell(tick: Tick, _: Any, again: Tick, before: dict[str, Any] | None) -> Any:
+        """What stands above the charts, and where the telescope looks; now and then all of it, whatever was lost."""
+        is_again = "visits-again.data" in ctx.triggered_prop_ids
+        shown, was = runs.shown(newer(tick, again)), {} if is_again else before or {}
         now = told(shown) | {"visits-sky-note": {"children": pointing(shown.last, field_of(shown.figures))}}
         # Each change costs a browser more than all of the comparison.
         changed = {name: props for name, props in now.items() if was.get(name) != props}
