@@ -15,6 +15,8 @@ ARGS ?=
 # that of tests/conftest.py.
 WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? 4 : cores)))
 
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 QUICK := tests/schemas tests/backends tests/daemon tests/dashboard tests/benchmarks
 
 VENV := .venv
@@ -102,12 +104,12 @@ run: $(RUNTIME) ## Log 120 simulated instruments, with the page: a real daemon, 
 .PHONY: test
 test: $(INSTALLED) tools $(JAVASCRIPT)/node_modules/.installed ## Run the tests, but for those of `make test-page` (choose some: make test ARGS="tests/schemas/test_config.py -x")
 	@unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile all of this again
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(findstring tests/,$(ARGS)),,--ignore=tests/page) $(ARGS)
+	$(PYTEST) $(if $(findstring tests/,$(ARGS)),,--ignore=tests/page) $(ARGS)
 
 .PHONY: test-page
 test-page: $(INSTALLED) tools ## Run the tests of all that the page shows and does, in a browser: five minutes on 2 cores
 	@unset PYTHONDONTWRITEBYTECODE
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder tests/page $(ARGS)
+	$(PYTEST) tests/page $(ARGS)
 
 .PHONY: quick
 quick: $(INSTALLED) ## Run the tests that need no server, command or browser: a minute

@@ -121,10 +121,10 @@ def _round(daemon: DaemonProcess, browser: "Browser", audience: Audience, second
     with ExitStack() as open_:
         pages = [open_.enter_context(_page(daemon.api)) for _ in range(audience.pages)]
         watched = [_watched(open_, browser, pages[k % len(pages)].url) for k in range(audience.browsers)]
-        _wait(watched, LEAD_IN_S)
+        wait(watched, LEAD_IN_S)
         processes = [daemon.process, *(page.process for page in pages)]
         before, begun, sizes = [cpu_s(process) for process in processes], time.monotonic(), list(map(_came, watched))
-        _wait(watched, seconds)
+        wait(watched, seconds)
         taken = time.monotonic() - begun
         used = [cpu_s(process) - was for process, was in zip(processes, before, strict=True)]
         frames, size = (
@@ -142,7 +142,7 @@ def _round(daemon: DaemonProcess, browser: "Browser", audience: Audience, second
     )
 
 
-def _wait(watched: list["Watched"], seconds: float) -> None:
+def wait(watched: list["Watched"], seconds: float) -> None:
     """Let time pass; Playwright delivers the events of a browser only while it is called."""
     if watched:
         watched[0].page.wait_for_timeout(1e3 * seconds)

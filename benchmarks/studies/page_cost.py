@@ -22,7 +22,7 @@ import psutil
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from backends.throwaway.base import free_port
-from benchmarks.measures.pages import ARGUMENTS, CHROMIUM, LEAD_IN_S, VIEWPORT, Watched
+from benchmarks.measures.pages import ARGUMENTS, CHROMIUM, LEAD_IN_S, VIEWPORT, Watched, wait
 from benchmarks.servers import postgresql
 from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import cpu_s, wait_until_running
@@ -64,10 +64,10 @@ class Contender:
         for amount in BROWSERS:
             with contextlib.ExitStack() as on:
                 pages = [on.enter_context(self._opened(browser, is_noted=amount == 1)) for _ in range(amount)]
-                time.sleep(LEAD_IN_S)
-                before = [cpu_s(self.daemon), cpu_s(self.page), *map(_received, pages)]
-                time.sleep(seconds)
-                after = [cpu_s(self.daemon), cpu_s(self.page), *map(_received, pages)]
+                wait(pages, LEAD_IN_S)
+                before = [cpu_s(self.daemon), cpu_s(self.page), *(page.streamed for page in pages)]
+                wait(pages, seconds)
+                after = [cpu_s(self.daemon), cpu_s(self.page), *(page.streamed for page in pages)]
             daemon, page, *received = [(end - begin) / seconds for begin, end in zip(before, after, strict=True)]
             self.figures[f"daemon, CPU %, {amount} browsers"].append(100 * daemon)
             self.figures[f"page, CPU %, {amount} browsers"].append(100 * page)
@@ -91,11 +91,6 @@ class Contender:
             yield watched
         finally:
             context.close()
-
-
-def _received(watched: Watched) -> int:
-    watched.page.evaluate("() => 0")  # events are handed on while something is asked
-    return watched.streamed
 
 
 @contextlib.contextmanager

@@ -111,9 +111,7 @@ class Placer:
         block = self._counted(run, block, rows, told)
         if block.triggers:
             block = await with_gaps(block, within, self._neighbours)
-        other = double & (aside.reason == AsideReason.DOUBTFUL)
-        if len(rows):
-            other |= double & np.isin(aside.readings["trigger"], rows["trigger"]) & are_vague(rows, aside.readings)
+        other = double & ((aside.reason == AsideReason.DOUBTFUL) | are_vague(rows, aside.readings))
         if other.any():
             other[other] = ~await self._are_there(run, aside.readings[other], [*rejected, within, block])
         return block, double & ~other, odd, other

@@ -14,7 +14,7 @@ from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.closing import close_slots
 from daemon.pipeline.assembly.pool import Pool
 from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
-from daemon.pipeline.assembly.window import missing_in, note_late, spans_ns
+from daemon.pipeline.assembly.window import are_wide, missing_in, note_late
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array, InstrumentGroup, join
@@ -90,10 +90,7 @@ def place(
     readings nothing proves that they belong there: bool, shape (n,). The epoch does, or else the time of a trigger that
     is there.
     """
-    at = np.searchsorted(rows["trigger"], block["trigger"])
-    known = np.zeros(len(block), bool)
-    if len(rows):
-        known = rows["trigger"][np.minimum(at, len(rows) - 1)] == block["trigger"]
+    at, known = _rows_of(rows, block)
     odd = np.where(known, False, block["epoch"] == 0)
     odd[known] = ~_belong(rows, at[known], block[known])
     if belong is not None:
@@ -119,13 +116,14 @@ def place(
 
 
 def are_vague(rows: Array, block: Array) -> Array:
-    """Of which readings, whose triggers have ledger rows, only the time says that they are there, and not clearly.
+    """Of which readings only the time says that they belong to their ledger rows, and not clearly: bool, shape (n,).
 
-    bool, shape (n,). The readings of the trigger lie a moment or more apart, by a wrong clock or of two runs.
+    The readings of the trigger lie a moment or more apart, by a wrong clock or of two runs.
     """
-    row = rows[np.minimum(np.searchsorted(rows["trigger"], block["trigger"]), len(rows) - 1)]
-    same_epoch = (block["epoch"] != 0) & (block["epoch"] == row["epoch"])
-    return np.asarray(~same_epoch & (spans_ns(row) >= ONE_MOMENT_NS))
+    at, vague = _rows_of(rows, block)
+    at = at[vague]
+    vague[vague] = ~_same_epoch(rows, at, block[vague]) & are_wide(rows, at)
+    return vague
 
 
 def readings_of_run(block: ClosedBlock, run: int) -> Array:
@@ -197,15 +195,26 @@ def with_rows_of(block: ClosedBlock, run: int, triggers: Array, rows: Array) -> 
     return newest
 
 
+def _rows_of(rows: Array, block: Array) -> tuple[Array, Array]:
+    """The ledger row of each reading's trigger, intp, and whether there is one, bool; both of shape (n,)."""
+    at = np.searchsorted(rows["trigger"], block["trigger"])
+    if not len(rows):
+        return at, np.zeros(len(block), bool)
+    return at, np.asarray(rows["trigger"][np.minimum(at, len(rows) - 1)] == block["trigger"])
+
+
+def _same_epoch(rows: Array, at: Array, block: Array) -> Array:
+    return np.asarray((block["epoch"] != 0) & (block["epoch"] == rows["epoch"][at]))
+
+
 def _belong(rows: Array, at: Array, block: Array) -> Array:
     """Of which readings it is proven that they belong to these ledger rows: bool, shape (n,); at: the row of each."""
     is_missing = missing_in(rows, at, block)
     row, times = rows[at], block["time_ns"]
-    same_epoch = (block["epoch"] != 0) & (block["epoch"] == row["epoch"])
     no_epoch = (block["epoch"] == 0) | (row["epoch"] == 0)
     near = np.abs(times - row["time_ns"]) < ONE_MOMENT_NS
     within = (times >= row["first_ns"]) & (times <= row["last_ns"])
-    return np.asarray(same_epoch | (no_epoch & np.where(is_missing, near, within)))
+    return np.asarray(_same_epoch(rows, at, block) | (no_epoch & np.where(is_missing, near, within)))
 
 
 def _new_triggers(group: InstrumentGroup, run: int, block: Array, now: Instant) -> tuple[Array, Array, Array, Array]:

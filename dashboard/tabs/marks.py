@@ -1,7 +1,6 @@
 """The form that makes a mark, and the newest marks; above every tab, since a mark is about time."""
 
 import time
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -91,9 +90,16 @@ def _listed(app: Dash, hub: Hub, orders: Orders) -> None:
         if any(presses):
             id_ = ctx.triggered_id["withdraw"]
             what = next(title for press, title in zip(presses, titles, strict=True) if press)
-            done = "The mark was withdrawn."
-            order = Order(method="DELETE", path=f"/marks/{id_}", what=what, done=done, outcome="marks-outcome")
-            await orders.give(replace(order, waits=LATER, is_asked=True), token)
+            order = Order(
+                method="DELETE",
+                path=f"/marks/{id_}",
+                what=what,
+                done="The mark was withdrawn.",
+                waits=LATER,
+                outcome="marks-outcome",
+                is_asked=True,
+            )
+            await orders.give(order, token)
 
 
 def _line(mark: Mark, *, waits: bool) -> Any:

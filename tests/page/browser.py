@@ -105,9 +105,9 @@ def dead(page: Page, timeout: int = NO_DATA_MS) -> None:
     assert "grayscale(1)" in greyed
 
 
-def grave(page: Page, within: str | None = None) -> list[str]:
-    """What is wrong seriously for who cannot see, or not well, and with which elements; within: of a selector alone."""
-    found = Axe().run(page, context=within).response["violations"]
+def grave(page: Page) -> list[str]:
+    """What is wrong seriously for who cannot see, or not well, and with which elements."""
+    found = Axe().run(page).response["violations"]
     return [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found if v["impact"] in ("serious", "critical")]
 
 

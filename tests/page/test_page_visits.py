@@ -96,7 +96,7 @@ def test_a_run_is_drawn_as_it_grows_and_one_that_was_is_chosen_by_address(
     assert told.headers["content-disposition"] == f'attachment; filename="visits-{OVER}.csv"'
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=390)
-    assert grave(page, "#panel-visits") == []
+    assert grave(page) == []
     page.set_viewport_size({"width": 1600, "height": 1000})
     page.goto(f"{stage.page.url}/?tab=visits&visits=20010101T000000Z")
     expect(page.locator("#visits-problem")).to_contain_text("nothing is kept here of visits", timeout=SHOWN_MS)

@@ -292,8 +292,7 @@ class Window:
 
         An instrument's clock is wrong, or it has readings of two runs: a time within says nothing of which it is.
         """
-        places = block["trigger"] & self._mask
-        return np.asarray(spans_ns(self._ledger[places]) >= ONE_MOMENT_NS)
+        return are_wide(self._ledger, block["trigger"] & self._mask)
 
     def is_missing(self, block: Array) -> Array:
         """Which readings of closed triggers the ledger calls missing, each once: bool, shape (n,)."""
@@ -331,9 +330,11 @@ class Window:
         return self.is_counting and bool((self._counting[places] & (self._trigger[places] != triggers)).any())
 
 
-def spans_ns(ledger: Array) -> Array:
-    """How far the readings of each of these ledger rows lie apart in time: float64, shape (n,), since clocks can be."""
-    return np.asarray(np.subtract(ledger["last_ns"], ledger["first_ns"], dtype=float))
+def are_wide(ledger: Array, at: Array) -> Array:
+    """Which ledger rows have readings a moment or more apart: bool, shape (n,); at: intp, shape (n,), these rows."""
+    # As floats: wrong clocks lie further apart than int64 holds.
+    span_ns = np.subtract(ledger["last_ns"][at], ledger["first_ns"][at], dtype=float)
+    return np.asarray(span_ns >= ONE_MOMENT_NS)
 
 
 def missing_in(ledger: Array, at: Array, block: Array) -> Array:
