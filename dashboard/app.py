@@ -55,7 +55,9 @@ INDEX = """<!DOCTYPE html>
 </body>
 </html>"""
 
-LOG_OUT = '<form id="log-out" method="post" action="/logout"><button type="submit">Log out</button></form>'
+LOG_OUT = (
+    '<form id="log-out" method="post" action="/logout"><button class="plain" type="submit">Log out</button></form>'
+)
 
 POLICY = (
     "default-src 'self'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "

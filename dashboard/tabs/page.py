@@ -300,6 +300,7 @@ def bar(tabs: Sequence[Tab]) -> Any:
                     html.Button(
                         [when("view.pausedAt", "Resume charts"), when("!view.pausedAt", "Pause charts")],
                         id="pause",
+                        className="plain",
                         **UNPRESSED,
                     ),
                 ],
@@ -323,7 +324,7 @@ def keys(tabs: int) -> Any:
                     " use single-key shortcuts (saved in this browser)",
                 ]
             ),
-            html.Button("Close", id="keys-close", type="button"),
+            html.Button("Close", id="keys-close", className="plain", type="button"),
         ],
         id="keys-dialog",
         className="keys-dialog",

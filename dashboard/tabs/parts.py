@@ -75,6 +75,11 @@ def choose(**change: str | None) -> None:
     set_props(*chosen(**change))
 
 
+def widths(*shares: float) -> dict[str, Any]:
+    """The style of `columns` that share their width like this, where there is room to stand side by side."""
+    return {"--columns": " ".join(f"minmax(0, {share}fr)" for share in shares)}
+
+
 def panel_head(title: str, note: str) -> Any:
     """The head of a panel; note: id of what a script writes next to the title."""
     return html.Div([html.H2(title), html.Span("", id=note, className="aside")], className="panel-head")

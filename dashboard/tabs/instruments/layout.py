@@ -30,7 +30,7 @@ def panel() -> list[Any]:
         dcc.Store(id="worst-shown"),
         dcc.Store(id="orbit-shown"),
         html.Section(className="grids", **aria("Instruments, each with its state")),
-        html.Div([_worst(), _orbit()], className="columns worst"),
+        html.Div([_worst(), _orbit()], className="columns"),
     ]
 
 

@@ -8,7 +8,7 @@ from dashboard.tabs.figures import empty, graph_config
 from dashboard.tabs.forms import outcome
 from dashboard.tabs.interference.figures import HEIGHT
 from dashboard.tabs.interference.form import form_section
-from dashboard.tabs.parts import aria, panel_head, tick
+from dashboard.tabs.parts import aria, panel_head, tick, widths
 from dashboard.tabs.tables import Column, columns, table
 
 FIGURES = [
@@ -68,7 +68,9 @@ def panel() -> list[Any]:
             [
                 html.P("", id="experiment-problem", className="outcome", role="status", hidden=True, **WRONG),
                 _head(),
-                html.Div([_time(), _dose()], id="experiment-charts", className="interference", hidden=True),
+                html.Div(
+                    [_time(), _dose()], id="experiment-charts", className="columns", style=widths(1.9, 1), hidden=True
+                ),
                 _result(),
                 html.Div([form_section(), _past()], className="columns"),
             ],
@@ -142,7 +144,8 @@ def _result() -> Any:
                     _table("experiment-readers", "Readers", READERS),
                     _table("experiment-server", "Counters of the server", SERVER),
                 ],
-                className="columns unequal",
+                className="columns",
+                style=widths(1.6, 1),
             ),
             html.Div(id="experiment-remarks", className="hint"),
         ],

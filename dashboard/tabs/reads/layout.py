@@ -63,7 +63,7 @@ def _charts() -> Any:
             chart_panel("readers", "Clients that may ask", (("clients", "readers", GREY),), "clients"),
             chart_panel("read-p99", "p99 of the slowest workload", (("p99", "read_p99", CALM),), "ms"),
         ],
-        className="charts thirds",
+        className="charts",
         **aria("Charts of the reading"),
     )
 

@@ -7,7 +7,7 @@ from dash import dcc, html
 
 from dashboard.tabs.figures import INK, LIMIT, empty, graph_config
 from dashboard.tabs.forms import outcome
-from dashboard.tabs.parts import HIDDEN, aria, data, panel_head, tick
+from dashboard.tabs.parts import HIDDEN, aria, data, panel_head, tick, widths
 from dashboard.tabs.tables import Column, table
 from dashboard.tabs.visits.charts import LOW, SERIES, TALL, used_steps
 from dashboard.tabs.visits.form import visits_form
@@ -99,10 +99,16 @@ def _shown() -> Any:
     ]
     return html.Div(
         [
-            html.Section([_tile(*named) for named in TILES], className="visit-tiles", **aria("Figures of the run")),
-            html.Div([_seconds(), _figure("The field on the southern sky", "sky", TALL)], className="visits-wide"),
-            html.Div(low, className="charts thirds"),
-            html.Div(tables, className="columns visits-tables"),
+            html.Section(
+                [_tile(*named) for named in TILES], id="visits-tiles", className="tiles", **aria("Figures of the run")
+            ),
+            html.Div(
+                [_seconds(), _figure("The field on the southern sky", "sky", TALL)],
+                className="columns",
+                style=widths(2.4, 1),
+            ),
+            html.Div(low, className="charts"),
+            html.Div(tables, className="columns", style=widths(1.25, 1)),
         ],
         id="visits-shown",
         className="stack",
@@ -115,7 +121,7 @@ def _last() -> Any:
         [panel_head("Start a run", "visits-form-note"), visits_form()], className="panel", **aria("Start a run")
     )
     past = _table("Past runs", "past", PAST, "None yet.")
-    return html.Div([start, past], className="columns visits-last")
+    return html.Div([start, past], className="columns", style=widths(1, 1.3))
 
 
 def _tile(name: str, label: str) -> Any:
