@@ -111,7 +111,9 @@ class Placer:
         block = self._counted(run, block, rows, told)
         if block.triggers:
             block = await with_gaps(block, within, self._neighbours)
-        other = double & ((aside.reason == AsideReason.DOUBTFUL) | are_vague(rows, aside.readings))
+        # As the rows are with these: what was missing may make a trigger span more than a moment.
+        vague = are_vague(with_rows_of(block, run, triggers, rows), aside.readings)
+        other = double & ((aside.reason == AsideReason.DOUBTFUL) | vague)
         if other.any():
             other[other] = ~await self._are_there(run, aside.readings[other], [*rejected, within, block])
         return block, double & ~other, odd, other
