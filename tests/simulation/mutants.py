@@ -409,6 +409,20 @@ MUTANTS = (
         to="        if skipped >= 0:\n            continue\n        if not gaps.is_above_known(trigger):\n",
         plan="the-gap-of-a-row-that-was-forgotten",
     ),
+    Mutant(
+        name="compare what came twice with a trigger as it was before the block",
+        file="daemon/pipeline/assembly/triggers.py",
+        text="            run.window.span(block[keep])",
+        to="            pass",
+        plan="a-late-reading-and-one-of-the-next-run",
+    ),
+    Mutant(
+        name="start without the numbers that are still to be placed",
+        file="daemon/pipeline/assembly/open_run.py",
+        text="            self.window.place(trigger)\n",
+        to="            pass\n",
+        plan="a-gap-over-numbers-that-are-still-to-be-placed",
+    ),
 )
 
 

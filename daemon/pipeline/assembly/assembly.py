@@ -86,7 +86,7 @@ class Assembly:
                 run.leave_unread()
         if placing is not None:
             for run in self._runs:
-                run.leave(placing.readings["trigger"][placing.run == run.run])
+                run.leave(placing.readings[placing.run == run.run])
         self._triggers = Triggers(
             group,
             max_open=max_open,

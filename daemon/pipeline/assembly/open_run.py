@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from daemon.pipeline.assembly.progress import NEVER, Progress
 from daemon.pipeline.assembly.strays import Strays
 from daemon.pipeline.assembly.window import UNKNOWN, Window
@@ -54,8 +56,13 @@ class OpenRun:
         if self.progress.newest is not None:
             self.progress.leave(self.window.highest)
 
-    def leave(self, triggers: Array) -> None:
-        """Leave these triggers, int64, to the database: what is being placed there no row of the window tells."""
-        if len(triggers):
-            self.window.forget(triggers)
-            self.progress.leave(int(triggers.max()))
+    def leave(self, readings: Array) -> None:
+        """Leave the triggers of these, record dtype, to the database: what is placed there no row of the window tells.
+
+        Numbers that the epoch proves to be of the run are not skipped any more.
+        """
+        if len(readings):
+            self.window.forget(readings["trigger"])
+            self.progress.leave(int(readings["trigger"].max()))
+        for trigger in np.unique(readings["trigger"][readings["epoch"] != 0]).tolist():
+            self.window.place(trigger)

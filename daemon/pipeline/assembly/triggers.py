@@ -222,24 +222,16 @@ class Triggers:
 
     def merge(self, run: OpenRun, block: Array, origin: Origin, now: Instant) -> None:
         """Merge readings of closed triggers."""
-        missing = run.window.is_missing(block)
-        self._merge(run, block[missing], origin[missing], now)
-        if missing.all():
-            return
-        # Only now: with what was missing a trigger may span more than a moment.
-        block, origin = block[~missing], origin[~missing]
-        is_within = run.window.is_within(block)
-        doubtful = self._are_doubtful(run, block, origin, is_within, now)
-        self.set_aside(block[doubtful], origin[doubtful], run.run, AsideReason.DOUBTFUL)
-        block, origin = block[~doubtful], origin[~doubtful]
-        double = self._are_doubles(run, block, origin, is_within[~doubtful])
-        self._merge(run, block[double], origin[double], now)
-
-    def _merge(self, run: OpenRun, block: Array, origin: Origin, now: Instant) -> None:
-        if not len(block):
-            return
-        self.receipts.wait_in_next_block(origin)
-        merged = run.window.merge(block, now.utc_ns)
+        keep = run.window.is_missing(block)
+        if not keep.all():
+            run.window.span(block[keep])  # with what was missing a trigger may span more than a moment
+            is_within = run.window.is_within(block)
+            doubtful = ~keep & self._are_doubtful(run, block, origin, is_within, now)
+            self.set_aside(block[doubtful], origin[doubtful], run.run, AsideReason.DOUBTFUL)
+            others = np.flatnonzero(~keep & ~doubtful)
+            keep[others] = self._are_doubles(run, block[others], origin[others], is_within[others])
+        self.receipts.wait_in_next_block(origin[keep])
+        merged = run.window.merge(block[keep], now.utc_ns)
         self.counts.accepted += len(merged.late)
         self.counts.late += len(merged.late)
         self.unplaced.merge(merged)

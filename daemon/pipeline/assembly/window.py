@@ -298,6 +298,10 @@ class Window:
         """Which readings of closed triggers the ledger calls missing, each once: bool, shape (n,)."""
         return missing_in(self._ledger, block["trigger"] & self._mask, block)
 
+    def span(self, block: Array) -> None:
+        """The readings of closed triggers span the times of these, too."""
+        _span(self._ledger, block["trigger"] & self._mask, block["time_ns"])
+
     def merge(self, block: Array, utc_ns: int) -> Merged:
         """Merge readings of closed triggers, received now: what the ledger calls missing is late, the rest double."""
         places = block["trigger"] & self._mask
@@ -356,10 +360,14 @@ def note_late(ledger: Array, at: Array, block: Array, utc_ns: int) -> Array:
     np.add.at(ledger["arrived"], rows, 1)
     np.add.at(ledger["late"], rows, 1)
     ledger["last_received_ns"][rows] = utc_ns
-    np.minimum.at(ledger["first_ns"], rows, times)
-    np.maximum.at(ledger["last_ns"], rows, times)
+    _span(ledger, rows, times)
     np.add.at(ledger["duplicates"], at[~late], 1)
     return late
+
+
+def _span(ledger: Array, rows: Array, times: Array) -> None:
+    np.minimum.at(ledger["first_ns"], rows, times)
+    np.maximum.at(ledger["last_ns"], rows, times)
 
 
 def _bits(block: Array) -> tuple[Array, Array]:
