@@ -122,14 +122,21 @@ def missing_answer(group: InstrumentGroup, rows: Array, only: int | None = None)
     }
 
 
+LEAST_SHARE = 3
+"""Points of a channel below which MinMaxLTTB has none to choose: the first and the last are two of them."""
+
+
 def thin(group: InstrumentGroup, readings: Array, points: int) -> Array:
     """Choose at most `points` readings so that no channel loses its peaks: intp, ascending.
 
-    MinMaxLTTB of each channel in its share of the points (J. Van Der Donckt et al., arXiv:2305.00332).
+    MinMaxLTTB of each channel in its share of the points (J. Van Der Donckt et al., arXiv:2305.00332). Where these are
+    too few for it, the readings are evenly spaced, and peaks are lost.
     """
     if len(readings) <= points:
         return np.arange(len(readings))
-    share = max(2, points // len(group.channels))
+    share = points // len(group.channels)
+    if share < LEAST_SHARE:
+        return np.linspace(0, len(readings) - 1, points).astype(np.intp)
     chosen = []
     for channel in group.channels:
         values = np.nan_to_num(np.ascontiguousarray(readings[channel.name], np.float64))

@@ -410,6 +410,16 @@ async def test_long_ranges_are_thinned_and_keep_their_peaks() -> None:
         assert found["time_ns"] == sorted(found["time_ns"])
 
 
+@pytest.mark.parametrize("points", [2, 3, 5])
+async def test_of_few_points_the_first_and_the_last_reading_are_two(points: int) -> None:
+    async with served() as api:
+        await api.commit(*range(1, 101))
+        span = {"start_ns": time_of(0), "end_ns": time_of(200), "points": points}
+        found = (await api.client.get("/api/v1/groups/bpm/readings", params={"instrument": "1", **span})).json()
+        assert len(found["trigger"]) == points
+        assert (found["trigger"][0], found["trigger"][-1]) == (1, 100)
+
+
 async def test_ledger_of_a_trigger() -> None:
     async with served() as api:
         api.logger.pipelines["bpm"].receive(make_block(GROUP, [(9, 0), (9, 0), (9, 3)]))

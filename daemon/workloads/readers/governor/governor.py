@@ -86,25 +86,30 @@ class Governor:
         self.state = GovernorState.IDLE
         self.reason = ""
         self._forget()
-        self._describe(self._worst(NOTHING_SEEN), {})
+        self._seen: Seen = NOTHING_SEEN
+        self._admissions: dict[str, Admission] = {}
+        self._describe()
 
     def change(self, ceilings: GovernorConfig) -> None:
         """Keep these ceilings from now on; what may ask at the moment is where it begins."""
         if ceilings != self.ceilings:
             self.ceilings = ceilings
             self._forget()
+            self.state = GovernorState.OPEN if self.dose >= self.clients else GovernorState.HOLDING
+            self._describe()
 
     def step(self, seen: Seen, clients: Mapping[str, int]) -> dict[str, Admission]:
         """Take what was seen in the last period; return what may ask now, of the clients that each workload has."""
+        self._seen = seen
         strain = self._worst(seen)
         self._count(sum(clients.values()))
         if strain is None:
             self.dose = float(self.clients)
         elif self.clients:
             self._decide(strain)
-        admissions = shared_out(self.dose, clients)
-        self._describe(strain, admissions)
-        return admissions
+        self._admissions = shared_out(self.dose, clients)
+        self._describe()
+        return self._admissions
 
     # --- what is promised ---------------------------------------------------------------------------------------
 
@@ -186,8 +191,9 @@ class Governor:
 
     # --- what is shown -------------------------------------------------------------------------------------------
 
-    def _describe(self, strain: _Strain | None, admissions: Mapping[str, Admission]) -> None:
-        self.admitted = sum(admission.clients for admission in admissions.values())
+    def _describe(self) -> None:
+        strain = self._worst(self._seen)
+        self.admitted = sum(admission.clients for admission in self._admissions.values())
         self.share = min(1.0, self.dose / self.admitted) if self.admitted else 1.0
         if strain is None:
             self.state, self.reason = GovernorState.OFF, "no ceiling is set: every client may ask"

@@ -132,6 +132,20 @@ def test_turned_off_it_lets_everybody_ask() -> None:
     assert found.step(BROKEN, {}) == {}
 
 
+def test_what_it_says_fits_the_ceilings_as_soon_as_they_are_set() -> None:
+    found = Governor(GovernorConfig())
+    assert (found.state, found.reason) == ("off", "no ceiling is set: every client may ask")
+    found.change(GovernorConfig(commit_p99_ms=CEILING_MS))
+    assert (found.state, found.reason) == ("idle", "no reader workload runs")
+    found.change(GovernorConfig())
+    found.step(FINE, BOTH)
+    found.change(GovernorConfig(commit_p99_ms=CEILING_MS))
+    assert (found.state, found.reason) == (
+        "open",
+        "commit p99 5 ms is within its ceiling of 50 ms: all 8 clients may ask",
+    )
+
+
 def test_turned_on_it_begins_with_all_that_ask() -> None:
     found = Governor(GovernorConfig())
     found.step(FINE, BOTH)
