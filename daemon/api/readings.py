@@ -61,7 +61,9 @@ def readings_routes(service: ApiService) -> APIRouter:
             int | None, Query(description="From here on; five minutes before the end if absent.")
         ] = None,
         end_ns: Annotated[int | None, Query(description="Up to, without this; now if absent.")] = None,
-        points: Annotated[int, Query(ge=2, le=100_000, description="At most so many; with three or more a channel, peaks are kept.")] = 1000,
+        points: Annotated[
+            int, Query(ge=2, le=100_000, description="At most so many; with three or more a channel, peaks are kept.")
+        ] = 1000,
     ) -> Response:
         """Readings of one instrument over a time range, thinned to a number of points that a screen can show."""
         asked = group_of(service, group)

@@ -24,6 +24,7 @@ class Cause(StrEnum):
     DURABILITY = "durability"  # the server keeps less than is asked of it
     DESYNCHRONISED = "desynchronised"  # instruments are out of step
     STALE = "stale"  # no readings come
+    CLOCK = "clock"  # a group's times and the node's clock differ
     INSTRUMENTS = "instruments"  # instruments are missing
     LATENCY = "latency"  # commits take too long
     BACKLOG = "backlog"  # too many triggers wait

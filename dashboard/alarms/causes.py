@@ -31,6 +31,7 @@ LIMITS = (
     gaps.aside,
     limits.journal_filling,
     limits.stale_data,
+    limits.clocks,
     limits.missing_instruments,
     limits.commit_p99,
     limits.backlog,

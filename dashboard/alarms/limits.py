@@ -44,6 +44,37 @@ def _quiet_s(group: GroupStatus, status: Status) -> float:
     return status.uptime_s if group.quiet_s is None else group.quiet_s
 
 
+CLOCK_AFTER_S = 10.0
+"""A crate that was cut off sends what it kept, all at once and late."""
+
+
+def clocks(status: Status, known: Known) -> Iterator[Alarm]:
+    """All clocks of a group are wrong, or that of the node is: instruments compared with each other agree."""
+    limit = status.limits.get("node_clock_s")
+    ahead = {name: group.ahead_s for name, group in status.groups.items() if group.ahead_s is not None}
+    off = {name: seconds for name, seconds in ahead.items() if limit is not None and abs(seconds) > limit}
+    if not off:
+        return
+    parts = [f"{name} {lasting(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}" for name, seconds in off.items()]
+    late = "" if any(seconds > 0 for seconds in off.values()) else ", or see why readings come so late"
+    yield Alarm(
+        cause=Cause.CLOCK,
+        severity=Severity.WARNING,
+        text=f"Times differ from the clock of this node: {', '.join(parts)}",
+        fix=f"{NODE_CLOCK[status.clock_is_synchronised]} Set the clocks right{late}: readings are stored under their "
+        "own times, where nobody looks for them.",
+        extent=max(abs(seconds) for seconds in off.values()),
+        after_s=CLOCK_AFTER_S,
+    )
+
+
+NODE_CLOCK = {
+    True: "The node's own clock follows a time server.",
+    False: "The node's own clock follows no time server (`timedatectl`), and may be the wrong one.",
+    None: "Whether the node's own clock follows a time server is not known.",
+}
+
+
 def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
     """However many instruments fail together, it is one alarm."""
     counts = {

@@ -158,6 +158,11 @@ class GroupStatus(Model):
     quiet_s: float | None = Field(
         default=None, description="seconds since the last reading of any instrument came; null before the first"
     )
+    ahead_s: float | None = Field(
+        default=None,
+        description="how far the times of its triggers were ahead of the node's clock as their first readings came, in "
+        "seconds: the least of the last seconds. Negative: behind, or so long on their way; null without triggers",
+    )
     desynchronised_now: int = Field(description="instruments whose trigger numbers or clock are out of step")
     slips: list[Slip] = Field(description="these instruments, the first 100 of them")
     backlog_mib: float = Field(description="memory held by readings that wait for the store")
@@ -338,8 +343,11 @@ class Status(Model):
     events: list[Event] = Field(description="the last few, newest first")
     limits: dict[str, float] = Field(
         description="limits in force, by their names in `[alarms]` of the configuration: commit_p99_ms, stale_s, "
-        "quiet_s, missing_instruments, skipped_triggers, lost_readings, aside_readings, backlog_triggers, "
-        "journal_full_in_min, slow_visits, visit_stands_s, visits_are_critical"
+        "quiet_s, node_clock_s, missing_instruments, skipped_triggers, lost_readings, aside_readings, "
+        "backlog_triggers, journal_full_in_min, slow_visits, visit_stands_s, visits_are_critical"
     )
     cpu_percent: float = Field(description="of one core, this process, lately")
     memory_mib: float = Field(description="resident memory of this process")
+    clock_is_synchronised: bool | None = Field(
+        default=None, description="whether the node's own clock follows a time server; null where nobody says"
+    )

@@ -112,6 +112,12 @@ class AlarmConfig(Section):
         description="A group that nothing comes from for longer, of no instrument, has stale data: the machine is at "
         "rest, or its trigger or its network is gone.",
     )
+    node_clock_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="A group whose times all differ by more from the clock of the node that the daemon runs on: its "
+        "clocks are wrong, or the node's is. Raise it above 37 where instruments send TAI.",
+    )
     missing_instruments: int = Field(
         default=1, ge=1, description="So many instruments missing, silent or never heard, of all groups, are an alarm."
     )

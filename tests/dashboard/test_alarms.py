@@ -157,6 +157,17 @@ def test_a_group_that_nothing_comes_from_is_stale_though_no_instrument_is_silent
     assert [alarm.text for alarm in alarms(never)] == ["No readings come: bpm since the daemon started"]
 
 
+def test_times_of_a_whole_group_that_differ_from_the_clock_of_the_node() -> None:
+    (alarm,) = alarms(status(ahead_s=86_400.0, clock_is_synchronised=True))
+    assert alarm.text == "Times differ from the clock of this node: bpm 24 h ahead"
+    assert alarm.fix.startswith("The node's own clock follows a time server. Set the clocks right: readings")
+    (alarm,) = alarms(status(ahead_s=-11.0, clock_is_synchronised=False))
+    assert alarm.text == "Times differ from the clock of this node: bpm 11 s behind"
+    assert "follows no time server (`timedatectl`)" in alarm.fix
+    assert "see why readings come so late" in alarm.fix
+    assert keys(ahead_s=9.0) == keys(ahead_s=-9.0) == keys(ahead_s=None) == []
+
+
 def test_fewer_missing_instruments_than_the_limit_are_no_alarm() -> None:
     limits = status().limits | {"missing_instruments": 3}
     assert keys(limits=limits, states={"bpm": {"1": "s", "2": "n"}}) == []

@@ -79,11 +79,14 @@ FIGURES: dict[str, Any] = {
     "off_by": 0,
     "missing_a_trigger": 0.0,
     "quiet_s": 0.0,
+    "ahead_s": -0.01,
+    "clock_is_synchronised": True,
     "journal_mib": 0.0,
     "limits": {
         "commit_p99_ms": 20.0,
         "stale_s": 2.0,
         "quiet_s": 30.0,
+        "node_clock_s": 10.0,
         "missing_instruments": 1,
         "skipped_triggers": 1,
         "lost_readings": 1,
@@ -210,6 +213,7 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int, t
         missing_a_trigger=figures["missing_a_trigger"],
         states="".join(letters),
         quiet_s=figures["quiet_s"],
+        ahead_s=figures["ahead_s"],
         desynchronised_now=letters.count("d"),
         slips=[Slip(instrument=f"{name}_{n:03d}", **slip) for n, slip in _slips(name, letters, figures)],
         journal_mib=figures["journal_mib"],
@@ -269,6 +273,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         disk=DiskStatus(total_bytes=500 * 2**30, free_bytes=320 * 2**30),
         cpu_percent=11.5,
         memory_mib=180.0,
+        clock_is_synchronised=figures["clock_is_synchronised"],
     )
 
 

@@ -19,6 +19,7 @@ RELOADABLE = frozenset(
         "alarms.journal_full_in_min",
         "alarms.lost_readings",
         "alarms.missing_instruments",
+        "alarms.node_clock_s",
         "alarms.quiet_s",
         "alarms.skipped_triggers",
         "alarms.slow_visits",

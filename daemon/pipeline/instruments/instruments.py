@@ -19,12 +19,14 @@ class InstrumentFigures:
     states: one letter an instrument, in order (see `schemas.api.status.STATE_LETTERS`).
     missing_a_trigger: mean number of instruments missing from a trigger of the last seconds.
     quiet_s: since anything was heard of any of them; None before the first reading.
+    ahead_s: how far their clocks are ahead of the node's, all of them together; see `Watch.ahead_s`.
     findings: those out of step.
     """
 
     states: str
     missing_a_trigger: float
     quiet_s: float | None
+    ahead_s: float | None
     findings: tuple[Finding, ...]
 
 
@@ -71,6 +73,7 @@ class Instruments:
             states=self._watch.states(monotonic_ns, out_of_step=list(findings)),
             missing_a_trigger=self._watch.missing_a_trigger(monotonic_ns),
             quiet_s=self._watch.quiet_s(monotonic_ns),
+            ahead_s=self._watch.ahead_s(monotonic_ns),
             findings=tuple(findings.values()),
         )
 

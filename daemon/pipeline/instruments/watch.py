@@ -26,6 +26,7 @@ class Watch:
         self._closed = np.zeros(_SECONDS, np.int64)
         self._missing = np.zeros((_SECONDS, instruments), np.int64)
         self._late = np.zeros((_SECONDS, instruments), np.int64)
+        self._ahead_ns = np.full(_SECONDS, np.nan)  # that of the trigger nearest to the node's clock
         self.late = np.zeros(instruments, np.int64)
         """Readings of each instrument that came after their trigger had closed, since the start."""
 
@@ -41,12 +42,20 @@ class Watch:
             self._missing[row] += block.triggers - np.count_nonzero(block.present, axis=0)
             self._seen_ns[block.present.any(axis=0)] = monotonic_ns
             self._newest_ns = monotonic_ns
+            self._note_ahead(block.ledger, row)
         if len(block.late):
             instruments = block.late["instrument"]
             np.add.at(self._late[row], instruments, 1)
             np.add.at(self.late, instruments, 1)
             np.subtract.at(self._missing[row], instruments, 1)
             self._seen_ns[instruments] = monotonic_ns
+
+    def _note_ahead(self, ledger: Array, row: int) -> None:
+        # As floats: wrong clocks lie further apart than int64 holds.
+        ahead = np.subtract(ledger["time_ns"], ledger["first_received_ns"], dtype=float)
+        nearest = ahead[np.argmin(np.abs(ahead))]
+        if not abs(nearest) >= abs(self._ahead_ns[row]):
+            self._ahead_ns[row] = nearest
 
     def hear(self, instruments: Array, monotonic_ns: int) -> None:
         """Take note of instruments, by number, that sent something which is in no trigger."""
@@ -98,6 +107,16 @@ class Watch:
         last_ns = int(self._seen_ns.max())
         return max(0.0, (monotonic_ns - last_ns) / 1e9) if last_ns else None
 
+    def ahead_s(self, monotonic_ns: int) -> float | None:
+        """How far the times of triggers were ahead of the node's clock as their first readings came, in seconds.
+
+        That of the trigger of the last seconds where it was least, since readings may come late; negative for behind,
+        None without triggers.
+        """
+        ahead = self._ahead_ns[self._second > monotonic_ns // 1_000_000_000 - _SECONDS]
+        ahead = ahead[~np.isnan(ahead)]
+        return float(ahead[np.argmin(np.abs(ahead))]) / 1e9 if len(ahead) else None
+
     def missing_a_trigger(self, monotonic_ns: int) -> float:
         """Mean number of instruments missing from a trigger of the last seconds."""
         recent = self._second > monotonic_ns // 1_000_000_000 - _SECONDS
@@ -112,4 +131,5 @@ class Watch:
             self._closed[row] = 0
             self._missing[row] = 0
             self._late[row] = 0
+            self._ahead_ns[row] = np.nan
         return row

@@ -217,6 +217,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
         "Instruments whose trigger numbers or clock are out of step.",
         lambda group: group.desynchronised_now,
     ),
+    (
+        "clock_ahead_seconds",
+        "How far the times of triggers are ahead of the node's clock as they come; NaN without triggers.",
+        lambda group: math.nan if group.ahead_s is None else group.ahead_s,
+    ),
     ("run", "Number of the run.", lambda group: group.run),
 )
 

@@ -18,6 +18,7 @@ from daemon.pipeline.intake import Intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.base import Source
 from daemon.telemetry.status.forecasts import drained_in_s, full_in_s
+from daemon.telemetry.status.node_clock import clock_is_synchronised
 from daemon.telemetry.store.report import StoreReport
 from schemas.api.marks import MarksStatus
 from schemas.api.status import (
@@ -47,6 +48,7 @@ LIMITS = (
     "commit_p99_ms",
     "stale_s",
     "quiet_s",
+    "node_clock_s",
     "missing_instruments",
     "skipped_triggers",
     "lost_readings",
@@ -110,6 +112,7 @@ class Reporter:
         self._marks = marks
         self._state_dir = state_dir
         self._disk: DiskStatus | None = None
+        self._is_synchronised: bool | None = None
         self._config = config
         self._store = store
         self._events = events
@@ -165,6 +168,7 @@ class Reporter:
         if moment - self._cpu_at_ns >= 1_000_000_000:
             self._cpu, self._cpu_at_ns = self._process.cpu_percent(), moment
             self._disk = _disk(self._state_dir)
+            self._is_synchronised = clock_is_synchronised()
 
     def look_at_store(self) -> None:
         """Report it when the store has gone away, or has come back."""
@@ -210,6 +214,7 @@ class Reporter:
             limits={name: float(getattr(self._config.alarms, name)) for name in LIMITS},
             cpu_percent=self._cpu,
             memory_mib=self._process.memory_info().rss / 2**20,
+            clock_is_synchronised=self._is_synchronised,
         )
 
     def _group(self, pipeline: Pipeline, moment: int) -> GroupStatus:
@@ -230,6 +235,7 @@ class Reporter:
             missing_a_trigger=instruments.missing_a_trigger,
             states=instruments.states,
             quiet_s=instruments.quiet_s,
+            ahead_s=instruments.ahead_s,
             desynchronised_now=len(instruments.findings),
             slips=[_slip(pipeline.group, finding) for finding in instruments.findings[:SLIPS_LISTED]],
             journal_mib=figures.journal_bytes / 2**20,

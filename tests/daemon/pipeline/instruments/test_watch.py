@@ -1,6 +1,7 @@
 """The watch over instruments."""
 
 import numpy as np
+import pytest
 
 from daemon.pipeline.instruments.watch import Watch
 from schemas.batch import ClosedBlock
@@ -55,6 +56,23 @@ def test_a_machine_at_rest_is_not_a_hundred_broken_instruments() -> None:
     watch = Watch(GROUP.size, stale_ns=2 * SECOND)
     watch.note(closed(all_but()), SECOND)
     assert watch.states(3600 * SECOND) == "ooooo"
+
+
+def test_how_far_all_clocks_are_ahead_of_the_node_s() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    assert watch.ahead_s(SECOND) is None
+    block = closed(all_but(triggers=3))
+    block.ledger["first_received_ns"] = 1000 * SECOND
+    block.ledger["time_ns"] = [1090 * SECOND, 1086 * SECOND, 0]
+    watch.note(block, SECOND)
+    assert watch.ahead_s(SECOND) == 86.0
+    block.ledger["time_ns"] = 995 * SECOND
+    watch.note(block, 2 * SECOND)
+    assert watch.ahead_s(2 * SECOND) == -5.0
+    block.ledger["time_ns"] = -(2**63)
+    watch.note(block, 60 * SECOND)
+    assert watch.ahead_s(60 * SECOND) == pytest.approx(-(2**63) / 1e9 - 1000)
+    assert watch.ahead_s(70 * SECOND) is None
 
 
 def test_when_each_and_when_any_was_last_heard_and_how_often_late() -> None:
