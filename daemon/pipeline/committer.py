@@ -106,6 +106,7 @@ class Committer:
     nothing is committed any more, and nothing above `formerly_upto` was.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
+    asked_ns: since when the store owes an answer (CLOCK_MONOTONIC); 0 where it owes none.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Committer:
         self.problem: str | None = None
         self.problem_since_ns = 0
         self.committed_ns = 0
+        self.asked_ns = 0
         self.steps = 0
         self.risk_ms = math.inf
         self._recent = Recent()
@@ -318,6 +320,7 @@ class Committer:
         """Up to which number the store has the blocks, asked again for as long as it is not available."""
         backoff = self._backoff()
         while True:
+            self._note_asked()
             try:
                 position = await self._store.position(self._group.name)
             except StoreUnavailable as error:
@@ -394,13 +397,15 @@ class Committer:
         """Commit or rehearse, trying again while the store is not available; False after so many tries in vain."""
         backoff = self._backoff()
         while tries > 0:
+            self._note_asked()
             try:
                 await what(batch)
             except StoreUnavailable as error:
                 await self._wait_for_store(error, backoff)
                 tries -= 1
-            except BatchRejected:
+            except StoreError:  # it has answered
                 self.steps += 1
+                self.asked_ns = 0
                 raise
             else:
                 self._note(None)
@@ -437,6 +442,7 @@ class Committer:
         """Ask the store, again for as long as it is not available."""
         backoff = self._backoff()
         while True:
+            self._note_asked()
             try:
                 rows = await self._store.ask(query)
             except StoreUnavailable as error:
@@ -525,11 +531,17 @@ class Committer:
             waited, triggers = np.array(fresh).T
             self.latencies.add(waited / 1e6, triggers, moment)
 
+    def _note_asked(self) -> None:
+        self.asked_ns = self.asked_ns or self._clock.now().monotonic_ns
+
     def _note(self, problem: str | None) -> None:
         self.steps += 1
         is_news = (problem is None) != (self.problem is None)
         if is_news:
-            self.problem_since_ns = self._clock.now().monotonic_ns
+            # It was away as soon as it was asked what it did not answer any more.
+            self.problem_since_ns = self.asked_ns or self._clock.now().monotonic_ns
         self.problem = problem
+        if problem is None:
+            self.asked_ns = 0
         if is_news:
             self._availability_changed()

@@ -29,7 +29,8 @@ class PipelineFigures:
     journal_problem: why the journal takes nothing.
     committed: counts of the committer. committed_ns: when it committed last (CLOCK_MONOTONIC); 0 for never.
     account_at_start: what the store had of this logger when it started.
-    store_problem, store_problem_since_ns: why commits fail, and since when (CLOCK_MONOTONIC).
+    store_problem, store_problem_since_ns: why commits fail, and since when (CLOCK_MONOTONIC). asked_ns: since when the
+    store owes an answer; 0 where it owes none.
     at_risk, risk_ms: acknowledged readings that a crash of the server could lose, and how young they may be.
     lost: acknowledged, or in the journal, and gone.
     dead_letters: what is in them now. letters_aside, aside_since_ns: the readings of it that were set aside, and since
@@ -58,6 +59,7 @@ class PipelineFigures:
     account_at_start: JournalPosition
     store_problem: str | None
     store_problem_since_ns: int
+    asked_ns: int
     at_risk: int
     risk_ms: float
     lost: Amount

@@ -396,6 +396,7 @@ class Pipeline:
             account_at_start=committer.account_at_start,
             store_problem=committer.problem,
             store_problem_since_ns=committer.problem_since_ns,
+            asked_ns=committer.asked_ns,
             at_risk=committer.at_risk(now.monotonic_ns),
             risk_ms=committer.risk_ms,
             lost=lost,

@@ -230,6 +230,31 @@ async def test_a_database_that_hangs_makes_senders_wait_and_memory_stay(tmp_path
         assert len(await stored(dsn)) == 12 * triggers
 
 
+async def test_a_database_that_hangs_is_away_within_seconds_and_since_it_was_asked(
+    tmp_path: Path, state_dir: Path
+) -> None:
+    async with own_server(state_dir) as (server, dsn):
+        with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
+            daemon = await asyncio.to_thread(Daemon, run)
+            async with await Sender.connect("127.0.0.1", daemon.port, "bpm") as sender:
+                await sender.send(make(sender, 1))
+                await sender.drain_acknowledged()
+                stopped = _processes_of(server)
+                for pid in stopped:
+                    os.kill(pid, signal.SIGSTOP)
+                try:
+                    await sender.send(make(sender, 2))
+                    said = "the database is away, readings wait: it does not answer"
+                    await asyncio.to_thread(run.until_said, said)
+                finally:
+                    for pid in stopped:
+                        os.kill(pid, signal.SIGCONT)
+                await asyncio.to_thread(run.until_said, r"the database is back after \d")
+                await sender.drain_acknowledged()
+        (away_s,) = re.findall(r"the database is back after ([\d.]+) s", run.said)
+        assert float(away_s) >= 5
+
+
 async def _send(sender: Sender, first: int, last: int) -> None:
     for start in range(first, last + 1, 100):
         await sender.send(make(sender, *range(start, min(start + 100, last + 1))))

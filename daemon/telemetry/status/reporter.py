@@ -175,9 +175,10 @@ class Reporter:
         if self.state is not DaemonState.RUNNING:
             return
         moment = time.monotonic_ns()
-        problem = self._store_status().problem
+        store = self._store_status()
+        problem = store.problem
         if problem is not None and self._away_since_ns is None:
-            self._away_since_ns = moment
+            self._away_since_ns = moment - int(store.away_s * 1e9)
             self._events.error(f"the database is away, readings wait: {problem}")
         elif problem is None and self._away_since_ns is not None:
             away_s = (moment - self._away_since_ns) / 1e9

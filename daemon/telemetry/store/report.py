@@ -13,6 +13,9 @@ from daemon.telemetry.store.growth import Growth
 from schemas.api.status import Shortfall, StoreStatus
 from schemas.batch import Durability
 
+SILENT_NS = 5_000_000_000
+"""A database that has been asked for so long is away: the time after which it is given up on is a multiple."""
+
 
 class StoreReport:
     """The store, as the status tells it.
@@ -33,10 +36,16 @@ class StoreReport:
         self._events = events
         self._short: dict[Durability, Shortfall] = {}
         self._away_since_ns = self._failed_ns = time.monotonic_ns()
+        self._asked_ns = 0  # since when it owes an answer
+
+    def asked(self) -> None:
+        """The store is asked how it is."""
+        self._asked_ns = time.monotonic_ns()
 
     def answered(self, facts: StoreFacts) -> None:
         """The store answered."""
         self.facts = facts
+        self._asked_ns = 0
         self.problem = None
         self.growth.note(facts.size_bytes)
         self._look_at_durability(facts)
@@ -45,8 +54,9 @@ class StoreReport:
         """The store did not answer."""
         self._failed_ns = time.monotonic_ns()
         if self.problem is None:
-            self._away_since_ns = self._failed_ns
+            self._away_since_ns = self._asked_ns or self._failed_ns
         self.problem = problem
+        self._asked_ns = 0
 
     def risk_ms(self, durability: Durability) -> float:
         """How young an acknowledged reading may be and still be lost with the server; infinite while not known."""
@@ -58,8 +68,15 @@ class StoreReport:
         away = [each for each in figures if each.store_problem is not None]
         if not away and any(each.committed_ns > self._failed_ns for each in figures):
             self.problem = None
-        since = min([each.store_problem_since_ns for each in away], default=self._away_since_ns)
-        problem = away[0].store_problem if away else self.problem
+        since, problem = self._away_since_ns, self.problem
+        moment = time.monotonic_ns()
+        if away:
+            since, problem = min(each.store_problem_since_ns for each in away), away[0].store_problem
+        elif problem is None:
+            asked_ns = [each.asked_ns for each in figures] + [self._asked_ns]
+            oldest_ns = min(filter(None, asked_ns), default=moment)
+            if moment - oldest_ns > SILENT_NS:
+                since, problem = oldest_ns, "it does not answer"
         facts = self.facts
         backend = facts.backend if facts else self._backend
         return StoreStatus(
@@ -74,7 +91,7 @@ class StoreReport:
             target=facts.target if facts else self._target,
             available=problem is None,
             problem=problem,
-            away_s=0.0 if problem is None else (time.monotonic_ns() - since) / 1e9,
+            away_s=0.0 if problem is None else (moment - since) / 1e9,
             commits=sum(each.committed.commits for each in figures),
             retries=sum(each.committed.retries for each in figures),
         )

@@ -89,6 +89,7 @@ class StoreWatch:
             await self._look()
 
     async def _look(self) -> None:
+        self._report.asked()
         try:
             self._report.answered(await self._store.facts())
         except StoreUnavailable as error:
