@@ -15,7 +15,8 @@ from daemon.api import api_server
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import durability_of, in_its_field, layout_of, store_of
 from daemon.core.configuration.reload import Reloader
-from daemon.core.monitoring.events import Events
+from daemon.core.monitoring.event_log import EventLog
+from daemon.core.monitoring.events import KEPT, Events
 from daemon.core.outcome import CommandFailed, cannot_listen
 from daemon.core.outside import Outside
 from daemon.core.process import descriptors
@@ -72,17 +73,31 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambd
     descriptors.raise_limit()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     notifier = Notifier()
     with only_one(loaded.state_dir):
         outside = Outside.real()
         refuse_unknown_groups(loaded.state_dir, {section.name for section in loaded.config.groups}, outside.disk)
-        service = Service(loaded, notifier, outside)
+        kept = EventLog(loaded.state_dir, KEPT)
+        events = Events(kept)
+
+        def end(number: signal.Signals) -> None:
+            events.info(f"asked to end by {number.name}")
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end, number)
+        service = Service(loaded, notifier, outside, events)
         # In a terminal that signal says that it was closed.
-        loop.add_signal_handler(signal.SIGHUP, stop.set if os.isatty(0) else service.reload_wanted.set)
-        async with asyncio.TaskGroup() as tasks:
-            await service.serve(tasks, stop, ready)
+        hung_up = partial(end, signal.SIGHUP) if os.isatty(0) else service.reload_wanted.set
+        loop.add_signal_handler(signal.SIGHUP, hung_up)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await service.serve(tasks, stop, ready)
+        except CommandFailed as error:
+            events.error(f"the daemon ends: {error}")
+            raise
+        finally:
+            kept.end()
 
 
 class Service:
@@ -91,10 +106,16 @@ class Service:
     intakes: by group, from the beginning. pipelines: by group; empty until the store is open.
     """
 
-    def __init__(self, loaded: LoadedConfig, notifier: Notifier | None = None, outside: Outside | None = None) -> None:
+    def __init__(
+        self,
+        loaded: LoadedConfig,
+        notifier: Notifier | None = None,
+        outside: Outside | None = None,
+        events: Events | None = None,
+    ) -> None:
         self.config = config = loaded.config
         self._outside = outside or Outside.real()
-        self.events = events = Events()
+        self.events = events = events or Events()
         self.groups = {section.name: section.group() for section in config.groups}
         self.intakes: dict[str, Intake] = {}
         self.pipelines: dict[str, Pipeline] = {}
@@ -333,6 +354,7 @@ class Service:
                 assert at is not None, "one that does not listen raises none"
                 raise cannot_listen(f"sources[{index}]", at.host, at.port, error) from None
             self._sources.append(source)
+        self.events.say_how_it_was_before()
 
     def _say_ready(self, taking: str) -> None:
         self.events.info(f"{taking} at {', '.join(self.addresses.sources)}; API at {self._api.address}")

@@ -136,7 +136,9 @@ async def test_acknowledged_readings_survive_kill_9_of_the_daemon(
                         await asyncio.to_thread(Daemon, run)
             assert sender.acknowledged == 4800
             assert sender.reconnects == 2
+            assert "the daemon before did not end by itself" in run.said
             assert run.end() == 0
+            assert "asked to end by SIGTERM" in run.said
         finally:
             run.close()
     assert await stored(postgresql_dsn, schema) == expected(400)

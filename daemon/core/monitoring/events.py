@@ -5,9 +5,10 @@ import time
 from collections import deque
 from enum import StrEnum
 
+from daemon.core.monitoring.event_log import EventLog
 from schemas.api.status import Event
 
-_KEPT = 50
+KEPT = 50
 
 OFTEN_S = 10.0
 """Time between two events of a kind that a sender can provoke at will."""
@@ -27,16 +28,23 @@ log = logging.getLogger("triggerlog")
 
 
 class Events:
-    """The last few events, newest first."""
+    """The last few events, newest first.
 
-    def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=_KEPT)
+    kept: keeps them for the next daemon, and has those of the one before.
+    """
+
+    def __init__(self, kept: EventLog | None = None) -> None:
+        self._kept = kept
+        self._events: deque[Event] = deque(reversed(kept.earlier) if kept else (), maxlen=KEPT)
         self._last: dict[str, tuple[float, int]] = {}  # by kind: when it was recorded last, and how often not since
 
     def record(self, severity: Severity, text: str) -> None:
         """Log an event and keep it."""
         log.log(_LEVELS[severity], "%s", text)
-        self._events.appendleft(Event(time_ns=time.time_ns(), severity=severity, text=text))
+        event = Event(time_ns=time.time_ns(), severity=severity, text=text)
+        self._events.appendleft(event)
+        if self._kept is not None:
+            self._kept.keep(event)
 
     def info(self, text: str) -> None:
         """Record what is good to know."""
@@ -53,6 +61,20 @@ class Events:
     def newest(self, most: int = 12) -> list[Event]:
         """The newest events, newest first."""
         return list(self._events)[:most]
+
+    def say_how_it_was_before(self) -> None:
+        """Record how the daemon before ended, and for how long nothing was taken until now."""
+        if self._kept is None or self._kept.ended is None:
+            return
+        away_s = max(0.0, (time.time_ns() - self._kept.last_ns) / 1e9)
+        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self._kept.last_ns / 1e9))
+        if self._kept.ended:
+            self.info(f"the daemon before ended at {at}: nothing was taken for {away_s:,.0f} s")
+        else:
+            self.warning(
+                f"the daemon before did not end by itself (killed, or the node went down), and was last at work at {at}"
+                f": nothing was taken for {away_s:,.0f} s"
+            )
 
     def warning_seldom(self, kind: str, text: str) -> None:
         """Warn of what a sender can provoke: one of a kind in `OFTEN_S`, with how many were left out before it."""

@@ -100,7 +100,7 @@ def _events() -> Any:
         [
             html.H2("Last events"),
             html.Ol([html.Template(line)], id="events", **data(each="events", by="t text")),
-            when("!events.0", html.P("No events since the start.", className="nothing")),
+            when("!events.0", html.P("No events yet.", className="nothing")),
         ],
         className="panel events",
     )
