@@ -148,7 +148,7 @@ class DaemonApi:
 
     async def _get(self, path: str, asked: dict[str, int], answer: type[A]) -> A:
         response = await self._send("GET", path, asked=asked)
-        if response.is_error:
+        if not response.is_success:
             raise DaemonUnavailable(f"the daemon answered {response.status_code}: {detail_of(response)}")
         try:
             return answer.model_validate_json(response.content)

@@ -118,7 +118,7 @@ class Questions:
         """Any other question of the API: the decoded JSON of `GET /api/v1{path}`, such as `get("/groups/bpm/gaps")`."""
         self._see()
         answer = await self._api.ask(path, **asked)
-        if answer.is_error:
+        if not answer.is_success:
             raise DaemonUnavailable(f"the daemon answered {answer.status_code}: {detail_of(answer)}")
         return answer.json()
 
