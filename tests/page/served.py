@@ -446,15 +446,16 @@ def _readings_routes() -> APIRouter:
         return GroupDescription(name=group, instruments=names, channels=channels, record_bytes=20 + 8 * len(channels))
 
     @app.get("/api/v1/groups/{group}/readings")
-    async def readings(group: str, instrument: int, start_ns: int, end_ns: int, points: int) -> Readings:
+    async def readings(group: str, instrument: str, start_ns: int, end_ns: int, points: int) -> Readings:
         if FIGURES["readings_fail"]:
             raise HTTPException(503, "the store does not answer")
         times = list(range(start_ns, end_ns, (end_ns - start_ns) // min(points, 300)))
-        values = [math.sin(t / 2e10 + instrument) for t in times]
+        number = int(instrument.removeprefix(f"{group}_"))
+        values = [math.sin(t / 2e10 + number) for t in times]
         return Readings(
             group=group,
-            instrument=instrument,
-            name=f"{group}_{instrument:03d}",
+            instrument=number,
+            name=instrument,
             stored=len(times) * 10,
             cut=False,
             time_ns=times,

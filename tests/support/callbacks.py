@@ -20,6 +20,9 @@ class Declared:
 
         return keep
 
+    def clientside_callback(self, *_: Any, **__: Any) -> None:
+        """What a script does is not called."""
+
 
 @contextmanager
 def told_of(element: Any, value: Any, name: str = "n_clicks") -> Iterator[dict[str, Any]]:
