@@ -25,7 +25,7 @@ from dashboard.tabs.forms import (
 )
 from dashboard.tabs.interference.words import lasts
 from dashboard.tabs.orders import REMEMBERED, Order, Orders, say
-from dashboard.tabs.parts import aria, chosen, panel_head, tick
+from dashboard.tabs.parts import aria, chosen, panel_head, pressed_of, tick
 from dashboard.tabs.workloads import does_not_take, group_options, suggested, words_of, workload_fields
 from schemas.api.interference import Experiment
 from schemas.api.status import Status
@@ -145,7 +145,7 @@ def _sets(app: Dash, hub: Hub) -> None:
         State({"remove": ALL}, "id"),
         prevent_initial_call=True,
     )
-    async def change(_: int | None, presses: list[int | None], ids: list[dict[str, int]]) -> Any:
+    async def change(_: int | None, __: Any, ids: list[dict[str, int]]) -> Any:
         """Add a set or take one out; what is typed in the others stays with them."""
         numbers = [named["remove"] for named in ids]
         sets = Patch()
@@ -154,10 +154,10 @@ def _sets(app: Dash, hub: Hub) -> None:
                 return no_update
             sets.append(workload_set(max(numbers) + 1, WorkloadKind.SCAN, hub.status))
             return sets
-        # Those of a set that was just put in are told as well, pressed by nobody.
-        if not any(presses) or len(numbers) < 2:
+        number = pressed_of("remove")
+        if number is None or len(numbers) < 2:
             return no_update
-        del sets[numbers.index(ctx.triggered_id["remove"])]
+        del sets[numbers.index(number)]
         return sets
 
     every = field_id(READ, EVERY, MATCH)
@@ -206,7 +206,7 @@ def _choices(app: Dash, hub: Hub) -> None:
         *[Input(field_id("experiment", name), "value") for name in ("pairs", "block_s", "doses")],
     )
     async def tell(pairs: Any, block_s: Any, doses: str) -> str:
-        return lasts(pairs or None, block_s or None, len(doses_of(doses)))
+        return lasts(pairs, block_s, len(doses_of(doses)))
 
 
 def _send(app: Dash, hub: Hub, orders: Orders) -> None:
