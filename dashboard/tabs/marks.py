@@ -11,7 +11,7 @@ from dashboard.feed.hub import Hub
 from dashboard.feed.marks import moment, words
 from dashboard.tabs.forms import Field, box_id, checked, field_id, form, outcome, time_ns
 from dashboard.tabs.orders import REMEMBERED, Order, Orders
-from dashboard.tabs.parts import aria, data, pressed_of, tick
+from dashboard.tabs.parts import aria, data, live, pressed_of, tick, when
 from dashboard.tabs.workloads import group_options
 from schemas.marks import Mark
 
@@ -37,7 +37,12 @@ def marks_panel() -> Any:
     """The form behind one line, and the newest marks below it."""
     return html.Details(
         [
-            html.Summary("Marks: note an event"),
+            html.Summary(
+                [
+                    "Marks: note an event",
+                    when("marks.problem", " · the newest are not known: ", live("marks.problem", "text", dead="keep")),
+                ]
+            ),
             form(NAME, Mark, FIELDS, "Mark"),
             html.Ol(id="marks-newest"),
             outcome("marks-outcome"),

@@ -104,6 +104,7 @@ FIGURES: dict[str, Any] = {
     "under_way": None,
     "marks": [],
     "mark_changes": 0,
+    "marks_fail": False,
 }
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
 `past` names experiments, `under_way` how many blocks of one there are; `past_visits` names runs of visits,
@@ -375,6 +376,8 @@ def _mark_routes() -> APIRouter:
 
     @app.get("/api/v1/marks")
     async def marks(last: int) -> Marks:
+        if FIGURES["marks_fail"]:
+            raise HTTPException(503, "the store does not answer")
         return Marks(marks=FIGURES["marks"][-last:], cut=False)
 
     @app.post("/api/v1/marks", status_code=201)
