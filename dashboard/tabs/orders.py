@@ -106,7 +106,8 @@ class Orders:
         if was_seen or answer.is_server_error:
             order.note(is_known=was_seen)
         if not answer.is_success:
-            say(order.outcome, detail_of(answer), is_wrong=True)
+            led_elsewhere = f"Not done: the daemon answered {answer.status_code} {answer.reason_phrase}."
+            say(order.outcome, detail_of(answer) if answer.is_error else led_elsewhere, is_wrong=True)
             return was_seen
         for element, props in order.then:
             set_props(element, props)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -75,9 +76,10 @@ def form_section() -> Any:
     )
 
 
-def workload_set(number: int, kind: WorkloadKind, status: Status | None = None) -> Any:
+def workload_set(number: int, kind: WorkloadKind, status: Status | None = None, *, has_focus: bool = False) -> Any:
     """The fields of one workload, with what is suggested for its kind. number: given to no other set of the form."""
-    offered = workload_fields(kind, status, in_experiment=True)
+    first, *others = workload_fields(kind, status, in_experiment=True)
+    offered = [replace(first, has_focus=has_focus), *others]
     return html.Fieldset(
         [
             html.Legend(words_of(kind), id={"legend": READ, "set": number}),
@@ -152,7 +154,7 @@ def _sets(app: Dash, hub: Hub) -> None:
         if ctx.triggered_id == "experiment-add":
             if len(numbers) >= MOST:
                 return no_update
-            sets.append(workload_set(max(numbers) + 1, WorkloadKind.SCAN, hub.status))
+            sets.append(workload_set(max(numbers) + 1, WorkloadKind.SCAN, hub.status, has_focus=True))
             return sets
         number = pressed_of("remove")
         if number is None or len(numbers) < 2:
