@@ -131,9 +131,11 @@ class Feed:
             assert status.marks is not None
             try:
                 self._hub.marks = tuple((await self._api.marks(last=SHOWN_MOST)).marks)
+                self._hub.marks_problem = None
                 self._marked = (status.epoch, status.marks.changes)
             except DaemonUnavailable as problem:
-                log.info("no marks yet: %s", problem)
+                log.warning("the newest marks are not known: %s", problem)
+                self._hub.marks_problem = str(problem)
                 await asyncio.sleep(NAMES_AGAIN_S)
             self._unmarked.clear()
 

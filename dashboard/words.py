@@ -3,16 +3,19 @@
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 
 NONE = "–"
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def number(value: float | None, digits: int | None = None) -> str:
-    """Three or four significant digits, thousands apart; or so many behind the point."""
+    """Three or four significant digits (two of 0.1 to 1), thousands apart; or so many behind the point."""
     if value is None or math.isnan(value):
         return NONE
     size = abs(value)
+    if digits is None and 0 < size < 0.1:
+        return f"{Decimal(value):.3g}"  # which a script's toPrecision writes, too
     if digits is None:
         digits = 0 if size >= 100 or size == 0 else 1 if size >= 10 else 2
     return f"{value:,.{digits}f}"
@@ -20,7 +23,7 @@ def number(value: float | None, digits: int | None = None) -> str:
 
 def count(value: float | None) -> str:
     """A whole number, thousands apart."""
-    return NONE if value is None else f"{value:,.0f}"
+    return NONE if value is None else f"{round(value):,}"
 
 
 def counted(value: int, one: str, many: str | None = None) -> str:

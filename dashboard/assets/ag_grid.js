@@ -19,7 +19,8 @@
   /** @typedef {{words: string, data: {key: string}, value?: {text: string, chosen: boolean}, setData: (key: string) => void}} PressProps */
   components.Press = function (/** @type {PressProps} */ { words, data, value, setData }) {
     const said = words ? { "aria-label": words + " " + data.key } : { "aria-pressed": value?.chosen };
-    return window.React.createElement("button", { className: "plain", ...said, onClick: () => setData(data.key) }, words || value?.text);
+    const onClick = (/** @type {MouseEvent} */ { detail }) => detail < 2 && setData(data.key); // once of a double click
+    return window.React.createElement("button", { className: "plain", ...said, onClick }, words || value?.text);
   };
 
   /** @typedef {{text: string, href: string, label: string}} Link */

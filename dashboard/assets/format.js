@@ -6,10 +6,11 @@
   /** @type {Record<number, Intl.NumberFormat>} */
   const formats = {}; // decimals -> how a number is written; to make one is expensive
 
-  /* Three or four significant digits; thousands apart. */
+  /* Three or four significant digits (two of 0.1 to 1); thousands apart. */
   T.number = function (value, digits) {
     if (value === null || value === undefined || Number.isNaN(value)) return NONE;
     const size = Math.abs(value);
+    if (digits === undefined && size > 0 && size < 0.1) return value.toPrecision(3);
     const places = digits !== undefined ? digits : size >= 100 ? 0 : size >= 10 ? 1 : size === 0 ? 0 : 2;
     return written(value, places);
   };

@@ -5,7 +5,7 @@
   const STATES = Object.entries(T.settings.states);
   const LARGE = 600; // instruments that are still taken in at a glance
   /** @type {Record<string, Grid>} */
-  const drawn = {};
+  const drawn = Object.create(null);
 
   T.instrumentName = (group, number) => T.section(`names/${group}`)?.[number] || group + " " + number;
 

@@ -28,4 +28,14 @@
     }));
     return { shapes, annotations };
   };
+
+  /* A time that is filled in by half has the value of an empty one, which means another time: it is not sent. */
+  document.addEventListener("click", (event) => {
+    const form = event.target instanceof Element && event.target.closest("[role=form] .primary")?.closest("[role=form]");
+    for (const input of form ? form.querySelectorAll("input") : []) {
+      if (!input.validity.badInput) continue;
+      event.stopPropagation();
+      window.dash_clientside.set_props(JSON.parse(input.id), { error: input.validationMessage });
+    }
+  }, true);
 })(window.triggerlog);

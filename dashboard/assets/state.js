@@ -14,7 +14,7 @@
     sequence: null,
     columns: [],
     sections: {},
-    series: {},
+    series: Object.create(null), // a group may be named `constructor`
     newest: null,
     link: { up: false, since: null, problem: "connecting", daemon: "" },
   };
@@ -42,7 +42,7 @@
     state.columns = message.columns;
     state.sections = message.sections;
     state.link = message.link;
-    const series = Object.assign({}, state.series);
+    const series = Object.assign(Object.create(null), state.series);
     for (const [group, [t, ...values]] of Object.entries(message.history)) {
       series[group] = joined(state.series[group], { t, values });
     }

@@ -44,8 +44,8 @@
   function read() {
     const asked = new URLSearchParams(location.search);
     Object.assign(T.view, Object.fromEntries(STORED.map((name) => [name, asked.get(name) || usual[name]])));
-    if (!(T.view.range in RANGES)) T.view.range = usual.range;
-    T.view.pausedAt = Number(T.view.pausedAt) || null;
+    if (!Object.hasOwn(RANGES, T.view.range)) T.view.range = usual.range;
+    T.view.pausedAt = new Date(Number(T.view.pausedAt)).getTime() || null; // null of what is no time
     if (!document.getElementById("panel-" + T.view.tab)) T.view.tab = usual.tab;
   }
 
@@ -53,13 +53,14 @@
   T.choose = function (change, further) {
     Object.assign(T.view, change);
     const asked = new URLSearchParams(location.search);
+    const before = asked.toString();
     for (const name of STORED) {
       const value = T.view[name];
       if (value === null || (value === usual[name] && !asked.has(name))) asked.delete(name);
       else asked.set(name, String(value));
     }
     const address = asked.toString() ? "?" + asked : location.pathname;
-    if (further) history.pushState(null, "", address);
+    if (further && asked.toString() !== before) history.pushState(null, "", address);
     else history.replaceState(null, "", address);
     marks();
     T.redraw();
@@ -107,7 +108,7 @@
     const known = T.section(`group/${group}`);
     const hasGrid = T.byId("panel-" + T.view.tab).querySelector(".grids") !== null;
     const isFilled = hasGrid ? T.cell(T.view.instrument) : T.byId("fill-" + T.view.tab).childElementCount;
-    if (isFilled && known && Number(number) < known.instruments) T.pick(group, Number(number));
+    if (isFilled && known && /^\d+$/.test(number) && Number(number) < known.instruments) T.pick(group, Number(number));
   }
 
   T.pick = function (group, instrument) {

@@ -46,6 +46,7 @@ class Answer(BaseModel):
 
 
 A = TypeVar("A", bound=BaseModel)
+Asked = Mapping[str, int | str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +86,21 @@ class DaemonApi:
         """Names and channels of a group's instruments. Raises DaemonUnavailable."""
         return await self._get(f"/groups/{name}", {}, GroupDescription)
 
-    async def readings(self, group: str, instrument: int, *, start_ns: int, end_ns: int, points: int) -> Readings:
-        """An instrument's readings, start_ns <= time_ns < end_ns, thinned to `points`. Raises DaemonUnavailable."""
-        asked = {"instrument": instrument, "start_ns": start_ns, "end_ns": end_ns, "points": points}
+    async def readings(self, group: str, instrument: str, *, start_ns: int, end_ns: int, points: int) -> Readings:
+        """Readings of the instrument of this name, start_ns <= time_ns < end_ns, thinned to `points`.
+
+        By name: what is the number of one may be the name of another. Raises DaemonUnavailable.
+        """
+        asked: Asked = {"instrument": instrument, "start_ns": start_ns, "end_ns": end_ns, "points": points}
         return await self._get(f"/groups/{group}/readings", asked, Readings)
 
     async def newest(self, group: str, *, complete: bool) -> Newest:
         """The newest complete trigger, or the newest of all. Raises DaemonUnavailable."""
         return await self._get(f"/groups/{group}/newest", {"complete": int(complete)}, Newest)
 
-    async def missing(self, group: str, *, last: int, instrument: int | None = None) -> Missing:
-        """Who was missing from the last triggers, of all instruments or one. Raises DaemonUnavailable."""
-        asked = {"last": last} | ({} if instrument is None else {"instrument": instrument})
+    async def missing(self, group: str, *, last: int, instrument: str | None = None) -> Missing:
+        """Who was missing from the last triggers, of all instruments or that of this name. Raises DaemonUnavailable."""
+        asked: Asked = {"last": last} | ({} if instrument is None else {"instrument": instrument})
         return await self._get(f"/groups/{group}/missing", asked, Missing)
 
     async def marks(self, *, last: int) -> Marks:
@@ -124,7 +128,7 @@ class DaemonApi:
         method: str,
         path: str,
         *,
-        asked: Mapping[str, int | str] | None = None,
+        asked: Asked | None = None,
         body: Any = None,
         authorization: str | None = None,
         within_s: float = ANSWER_S,
@@ -146,9 +150,9 @@ class DaemonApi:
         except httpx.HTTPError as problem:
             raise DaemonUnavailable(f"the daemon at {self.url} cannot be reached ({_word(problem)})") from None
 
-    async def _get(self, path: str, asked: dict[str, int], answer: type[A]) -> A:
+    async def _get(self, path: str, asked: Asked, answer: type[A]) -> A:
         response = await self._send("GET", path, asked=asked)
-        if response.is_error:
+        if not response.is_success:
             raise DaemonUnavailable(f"the daemon answered {response.status_code}: {detail_of(response)}")
         try:
             return answer.model_validate_json(response.content)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dashboard.alarms.slips import by_name
 from dashboard.feed.sentences import group_words
-from dashboard.words import coarse, number
+from dashboard.words import coarse, count, number
 from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
 
@@ -156,7 +156,8 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
         "complete": group.triggers.complete,
         "incomplete": group.triggers.incomplete,
         "skipped": group.triggers.skipped,
-        "newest": group.triggers.newest,
+        # As text: a browser would round it.
+        "newest": None if group.triggers.newest is None else count(group.triggers.newest),
     }
 
 

@@ -70,6 +70,8 @@ class Hub:
         self._problem = "not reached yet"
         self.names: dict[str, list[str]] = {}
         self.marks: tuple[Mark, ...] = ()
+        self.marks_problem: str | None = None
+        """Why the newest are not known; None where they are."""
         self.known_marks: list[tuple[Mark, bool]] = []
         """With those that wait for the database, see `feed.marks.known_marks`."""
         self._mark_section: dict[str, Any] = {}
@@ -140,7 +142,7 @@ class Hub:
             self._marks_of = (self.marks, waiting)
             self.known_marks = known_marks(self.marks, waiting)
             self._mark_section = mark_section(self.known_marks)
-        return self._mark_section
+        return self._mark_section | {"problem": self.marks_problem}
 
     def publish_alarms(self) -> None:
         """Send the alarms to the browsers after somebody acknowledged, shelved or recalled one."""

@@ -41,7 +41,7 @@ async def answer_of(api: DaemonApi, model: type[M], path: str, **asked: int | st
     answer = await api.ask(path, **asked)
     if answer.status_code == 404:
         raise NotThere(detail_of(answer))
-    if answer.is_error:
+    if not answer.is_success:
         raise DaemonUnavailable(f"the daemon answered {answer.status_code}: {detail_of(answer)}")
     try:
         return model.model_validate_json(answer.content)
@@ -57,7 +57,7 @@ async def file_of(api: DaemonApi, workload: str, run: str, kind: str) -> Respons
         answer = await api.fetch(f"/{workload}/{run}/{kind}")
     except DaemonUnavailable as problem:
         return plain_answer(502, str(problem))
-    if answer.is_error:
+    if not answer.is_success:
         return plain_answer(answer.status_code, detail_of(answer))
     saved = {"Content-Disposition": f'attachment; filename="{workload}-{run}.{kind}"'}
     shown = {"Content-Security-Policy": REPORT_POLICY}

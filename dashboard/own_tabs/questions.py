@@ -97,10 +97,10 @@ class Questions:
         Raises ValueError: the group has no such instrument or channel.
         """
         of = await self.group(group)
-        number = of.instruments.index(_known(instrument, of.instruments, f"group {group} has no instrument"))
+        _known(instrument, of.instruments, f"group {group} has no instrument")
         _known(channel, of.channels, f"group {group} has no channel")
         newest, readings = await self._readings.get(
-            (group, number, last), FRESH_S, lambda: self._last(group, number, last)
+            (group, instrument, last), FRESH_S, lambda: self._last(group, instrument, last)
         )
         return _series(newest, readings, channel, last, of.units[channel])
 
@@ -118,7 +118,7 @@ class Questions:
         """Any other question of the API: the decoded JSON of `GET /api/v1{path}`, such as `get("/groups/bpm/gaps")`."""
         self._see()
         answer = await self._api.ask(path, **asked)
-        if answer.is_error:
+        if not answer.is_success:
             raise DaemonUnavailable(f"the daemon answered {answer.status_code}: {detail_of(answer)}")
         return answer.json()
 
@@ -132,16 +132,16 @@ class Questions:
         units = {channel.name: channel.unit for channel in found.channels}
         return Group(name=name, instruments=found.instruments, channels=list(units), units=units)
 
-    async def _last(self, group: str, number: int, last: int) -> tuple[NewestAnswer, Readings | None]:
+    async def _last(self, group: str, instrument: str, last: int) -> tuple[NewestAnswer, Readings | None]:
         """The newest trigger, and the instrument's readings in the time of the last rows of the ledger."""
         newest, ledger = await asyncio.gather(
-            self._api.newest(group, complete=False), self._api.missing(group, last=last, instrument=number)
+            self._api.newest(group, complete=False), self._api.missing(group, last=last, instrument=instrument)
         )
         if ledger.end_ns is None:
             return newest, None
         readings = await self._api.readings(
             group,
-            number,
+            instrument,
             start_ns=ledger.stretches.time_ns[0] - MARGIN_NS,
             end_ns=ledger.end_ns + MARGIN_NS,
             points=READINGS_MOST,
@@ -163,7 +163,6 @@ def _series(newest: NewestAnswer, readings: Readings | None, channel: str, last:
     return Series(values=values, trigger=np.arange(end - last + 1, end + 1), time_ns=time_ns, unit=unit)
 
 
-def _known(name: str, names: list[str], without: str) -> str:
+def _known(name: str, names: list[str], without: str) -> None:
     if name not in names:
         raise ValueError(f"{without} {name!r}; name one of {names[0]} ... {names[-1]}")
-    return name

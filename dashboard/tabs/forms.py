@@ -27,6 +27,7 @@ class Field:
     name: of the model's field; `outer.inner` for a field of a section inside. value: what stands there at first, in
     place of the model's default. offered: (value, words) of what can be chosen, where the model does not say it.
     hidden: whether it does not apply at first. is_time: whether it is filled in as a date and a time, see `time_ns`.
+    has_focus: whether a choice has the focus once it is put in.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Field:
     offered: Sequence[tuple[str, str]] | None = field(default=None)
     hidden: bool = False
     is_time: bool = False
+    has_focus: bool = False
 
 
 def fields(*described: tuple[str, str]) -> list[Field]:
@@ -100,7 +102,10 @@ def _input(form: str, model: type[BaseModel], shown: Field, number: int | None) 
         offered = [(one, one.replace("_", " ")) for one in choice]
     if offered is not None:
         options = [{"value": given, "label": words} for given, words in offered]
-        return dmc.Select(**common, value=value, data=options, allowDeselect=False, checkIconPosition="right")
+        focused = {"attributes": {"input": {"autoFocus": True}}} if shown.has_focus else {}
+        return dmc.Select(
+            **common, **focused, value=value, data=options, allowDeselect=False, checkIconPosition="right"
+        )
     if shown.is_time:
         return dmc.TextInput(**common, value="", attributes=TIME)
     if bare(annotation) in (int, float):

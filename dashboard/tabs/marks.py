@@ -4,14 +4,14 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from dash import ALL, Dash, Input, Output, State, ctx, dcc, html, no_update, set_props
+from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
 from dashboard.feed.marks import moment, words
 from dashboard.tabs.forms import Field, box_id, checked, field_id, form, outcome, time_ns
 from dashboard.tabs.orders import REMEMBERED, Order, Orders
-from dashboard.tabs.parts import aria, data, tick
+from dashboard.tabs.parts import aria, data, live, pressed_of, tick, when
 from dashboard.tabs.workloads import group_options
 from schemas.marks import Mark
 
@@ -37,7 +37,12 @@ def marks_panel() -> Any:
     """The form behind one line, and the newest marks below it."""
     return html.Details(
         [
-            html.Summary("Marks: note an event"),
+            html.Summary(
+                [
+                    "Marks: note an event",
+                    when("marks.problem", " · the newest are not known: ", live("marks.problem", "text", dead="keep")),
+                ]
+            ),
             form(NAME, Mark, FIELDS, "Mark"),
             html.Ol(id="marks-newest"),
             outcome("marks-outcome"),
@@ -81,19 +86,17 @@ def _listed(app: Dash, hub: Hub, orders: Orders) -> None:
 
     @app.callback(
         Input({"withdraw": ALL}, "n_clicks"),
+        State({"withdraw": ALL}, "id"),
         State({"withdraw": ALL}, "title"),
         State(REMEMBERED, "data"),
         prevent_initial_call=True,
     )
-    async def withdraw(presses: list[int | None], titles: list[str], token: str | None) -> None:
-        # Keys that were just put in are told as well, pressed by nobody.
-        if any(presses):
-            id_ = ctx.triggered_id["withdraw"]
-            what = next(title for press, title in zip(presses, titles, strict=True) if press)
+    async def withdraw(_: Any, ids: list[dict[str, str]], titles: list[str], token: str | None) -> None:
+        if id_ := pressed_of("withdraw"):
             order = Order(
                 method="DELETE",
                 path=f"/marks/{id_}",
-                what=what,
+                what=titles[ids.index({"withdraw": id_})],
                 done="The mark was withdrawn.",
                 waits=LATER,
                 outcome="marks-outcome",
@@ -131,7 +134,6 @@ def asked(given: Given, sent: Sent | None) -> tuple[Order | None, dict[str, str]
     if mark is None:
         return None, wrong
     body = mark.model_dump(mode="json")
-    set_props("mark-sent", {"data": {"given": given, "mark": body}})
     at = f"Marked at {moment(mark.time_ns)} UTC: {mark.text}."
     emptied = [(field_id(NAME, name), {"value": ""}) for name in ("text", *TIMES)]
     order = Order(
@@ -142,7 +144,8 @@ def asked(given: Given, sent: Sent | None) -> tuple[Order | None, dict[str, str]
         done=at,
         waits=f"{at} {LATER}",
         outcome="mark-outcome",
-        then=[("mark-sent", {"data": None}), *emptied],
+        then=emptied,
+        repeat=("mark-sent", {"given": given, "mark": body}),
     )
     return order, {}
 

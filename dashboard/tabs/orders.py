@@ -39,7 +39,8 @@ class Order:
     path: below `/api/v1`. what: as the dialog's title. done: what is said when it was accepted. waits: what is said
     when it was accepted, and is carried out later. outcome: id of the element where it is said, see `forms.outcome`.
     then: properties to set once it was accepted, with the id of their element; see `parts.chosen`. is_asked: whether
-    the dialog asks even where the token is known, since the order cannot be taken back.
+    the dialog asks even where the token is known, since the order cannot be taken back. repeat: id of a dcc.Store, and
+    what it has while nobody knows what has become of the order, for it to be given again as it was.
     """
 
     method: str
@@ -51,6 +52,13 @@ class Order:
     waits: str | None = None
     then: Sequence[tuple[Any, dict[str, Any]]] = ()
     is_asked: bool = False
+    repeat: tuple[str, Any] | None = None
+
+    def note(self, *, is_known: bool) -> None:
+        """Note whether it is known what has become of it."""
+        if self.repeat is not None:
+            store, sent = self.repeat
+            set_props(store, {"data": None if is_known else sent})
 
 
 Asked = Callable[..., tuple[Order | None, Mapping[str, str]]]
@@ -62,6 +70,7 @@ class Orders:
 
     def __init__(self, api: DaemonApi) -> None:
         self._api = api
+        self._under_way: list[tuple[Order, str | None]] = []
 
     async def give(self, order: Order, token: str | None) -> bool:
         """Give an order; where there is no token, or a wrong one, the dialog asks for it and the order waits.
@@ -74,17 +83,32 @@ class Orders:
         if token is None or order.is_asked:
             self._ask(order, token=token)
             return False
+        if (order, token) in self._under_way:
+            say(order.outcome, "It is being done already.")
+            return False
+        self._under_way.append((order, token))
+        try:
+            return await self._sent(order, token)
+        finally:
+            self._under_way.remove((order, token))
+
+    async def _sent(self, order: Order, token: str) -> bool:
         try:
             answer = await self._api.order(order.method, order.path, body=order.body, authorization=f"Bearer {token}")
         except DaemonUnavailable as problem:
+            order.note(is_known=False)
             say(order.outcome, str(problem), is_wrong=True)
             return False
         if answer.status_code == HTTPStatus.UNAUTHORIZED:
             self._ask(order, problem=f"The daemon refused it: {detail_of(answer)}.")
             return False
-        if answer.is_error:
-            say(order.outcome, detail_of(answer), is_wrong=True)
-            return answer.status_code in TOKEN_WAS_SEEN
+        was_seen = answer.is_success or answer.status_code in TOKEN_WAS_SEEN
+        if was_seen or answer.is_server_error:
+            order.note(is_known=was_seen)
+        if not answer.is_success:
+            led_elsewhere = f"Not done: the daemon answered {answer.status_code} {answer.reason_phrase}."
+            say(order.outcome, detail_of(answer) if answer.is_error else led_elsewhere, is_wrong=True)
+            return was_seen
         for element, props in order.then:
             set_props(element, props)
         say(order.outcome, order.waits if order.waits and answer.status_code == HTTPStatus.ACCEPTED else order.done)

@@ -78,7 +78,7 @@ def header() -> Any:
             html.Div(
                 [
                     _fact("logger", "head.logger", "text"),
-                    _fact("run", "group.run", "plain"),
+                    _fact("run", "group.run", "text"),
                     _fact("", "head.state", "text"),
                 ],
                 id="who",

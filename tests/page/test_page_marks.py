@@ -142,6 +142,32 @@ def test_what_cannot_be_marked_is_said_beside_the_form(stage: Stage, fresh: Watc
     expect(page.locator("#pause")).to_have_attribute("aria-pressed", "false")
 
 
+def test_a_time_that_is_filled_in_by_half_is_not_taken_for_now(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#marks > summary").click()
+    form, dialog = page.locator("#mark-form"), page.get_by_role("dialog")
+    form.get_by_label("What happened").fill("valve 3 closed")
+    when, send = form.get_by_label("When"), form.get_by_role("button", name="Mark")
+    when.press_sequentially("11")
+    send.click()
+    expect(when).to_have_attribute("aria-invalid", "true")
+    expect(form.locator("[data-field=time_ns]")).to_contain_text("valid value")
+    expect(dialog).to_have_count(0)
+    when.fill("2026-11-21T18:00")
+    send.click()
+    expect(dialog).to_be_visible()
+    assert fresh.errors == []
+
+
+def test_marks_that_cannot_be_listed_are_said_to_be_unknown(stage: Stage, fresh: Watched) -> None:
+    said = fresh.page.locator("#marks > summary")
+    stage.figures(marks_fail=True, marks=[mark(9, "unseen")], mark_changes=91)
+    expect(said).to_contain_text("the newest are not known: the daemon answered 503: the store does not answer")
+    stage.figures(marks_fail=False)
+    expect(said.locator("[data-if='marks.problem']")).to_be_hidden()
+    drawn(fresh.page, "unseen")
+
+
 def test_the_trend_of_an_instrument_and_an_experiment_have_marks_too(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     stage.figures(past=[EXPERIMENT])

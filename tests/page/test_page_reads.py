@@ -58,6 +58,17 @@ def test_workloads_stand_with_their_figures_and_what_is_wrong_with_them(stage: S
     expect(nothing).to_be_visible()
 
 
+def test_a_double_click_stops_a_workload_once(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#tab-reads").click()
+    stage.figures(readers={"operators": {}})
+    told: list[str] = []
+    page.on("request", lambda request: told.append(request.post_data or ""))
+    page.get_by_role("button", name="Stop operators").dblclick()
+    expect(page.get_by_role("dialog", name="Stop the workload operators")).to_be_visible()
+    assert len([one for one in told if '"changedPropIds":["readers-table.cellRendererData"]' in one]) == 1
+
+
 def test_a_kind_brings_the_fields_that_it_takes(fresh: Watched) -> None:
     page = fresh.page
     page.locator("#tab-reads").click()

@@ -119,6 +119,24 @@ def test_groups_have_tabs_and_a_grid_each(stage: Stage, fresh: Watched) -> None:
     expect(page.locator("#tile-absent .unit")).to_have_text("of 120")
 
 
+def test_an_address_that_makes_no_sense_and_a_group_named_as_an_object_has_it_do_no_harm(
+    stage: Stage, fresh: Watched
+) -> None:
+    stage.figures(groups={"bpm": 120, "constructor": 3})
+    asked = "tab=reads&group=constructor&pausedAt=1e300&range=constructor&instrument=bpm:-1"
+    page = fresh.again(f"{stage.page.url}/?{asked}")
+    live(page)
+    expect(page.locator("#tile-absent .unit")).to_have_text("of 3")
+    expect(page.locator("#pause")).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("button.range", has_text="5 m")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#readers")).to_be_visible()
+    expect(page.locator("#chart-reads path.js-line").first).to_be_attached()
+    expect(page.locator(".mantine-Drawer-title")).to_have_count(0)
+    page.locator("#tab-live").click()
+    expect(page.locator(".grid")).to_have_count(2)
+    assert fresh.errors == []
+
+
 def test_axe_finds_nothing_serious(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     stage.figures(states={"bpm": MIXED}, p99=50.0, available=False, problem="connection refused", refused={"far": 2})

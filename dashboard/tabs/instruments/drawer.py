@@ -1,7 +1,6 @@
 """One instrument: a drawer with its state and the trend of its channels, asked of the daemon when a cell is chosen."""
 
 import asyncio
-import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -128,20 +127,24 @@ def _drawn(figure: go.Figure | None) -> tuple[Any, dict[str, str]]:
 
 
 async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any, ...]:
-    group, instrument, name = picked["group"], int(picked["instrument"]), picked["name"]
+    group, instrument = picked["group"], int(picked["instrument"])
     if hub.status is None or group not in hub.status.groups:
         return _outputs("", "No readings to show: there is no such group.")  # a browser may send any name
-    if hub.problem is not None:
-        return _outputs(state(hub, group, instrument, name), f"No readings to show: {hub.problem}.")
-    now_ns = hub.status.time_ns if hub.status is not None else time.time_ns()
+    names = hub.names.get(group, [])
+    is_named = 0 <= instrument < len(names)
+    name = names[instrument] if is_named else ""
+    problem = hub.problem or (None if is_named else "its name is not known")
+    if problem is not None:
+        return _outputs(state(hub, group, instrument, name), f"No readings to show: {problem}.")
+    now_ns = hub.status.time_ns
     start_ns = now_ns - TREND_S * 1_000_000_000
     try:
         readings, history = await asyncio.gather(
-            api.readings(group, instrument, start_ns=start_ns, end_ns=now_ns, points=POINTS),
-            api.missing(group, last=LAST, instrument=instrument),
+            api.readings(group, name, start_ns=start_ns, end_ns=now_ns, points=POINTS),
+            api.missing(group, last=LAST, instrument=name),
         )
-    except DaemonUnavailable as problem:
-        return _outputs(state(hub, group, instrument, name), f"No readings to show: {problem}.")
+    except DaemonUnavailable as error:
+        return _outputs(state(hub, group, instrument, name), f"No readings to show: {error}.")
     marks = [mark for mark in hub.marks if mark.group in (None, group)]
     return _outputs(
         state(hub, group, instrument, name),
@@ -157,7 +160,7 @@ def state(hub: Hub, group: str, instrument: int, name: str) -> Any:
     if hub.problem is not None or hub.status is None or group not in hub.status.groups:
         return "state unknown: the daemon does not answer"
     states = hub.status.groups[group].states
-    if instrument >= len(states):
+    if not 0 <= instrument < len(states):
         return f"the daemon has no instrument {instrument} in {group}"
     found = STATE_LETTERS[states[instrument]]
     glyph, words = STATE_WORDS[found]

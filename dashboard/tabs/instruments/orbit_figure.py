@@ -57,7 +57,8 @@ def moved(figure: dict[str, Any]) -> Patch:
 
 def span_of(values: Values, before: Span | None) -> Span:
     """The span of an axis that fits and stays: it grows when a value leaves it, and shrinks when most is empty."""
-    known = values[np.isfinite(values)]
+    plotted = _plotted(values)
+    known = plotted[np.isfinite(plotted)]
     if not len(known):
         return before or (-1.0, 1.0)
     low, high = float(known.min()), float(known.max())
@@ -73,9 +74,15 @@ def _nice(value: float) -> float:
     return power * next((step for step in STEPS if value <= step * power * 1.000001), 10)
 
 
+def _plotted(values: Values) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Seven digits: a screen shows fewer. What is too large for that is nowhere on the plot, nor in its span."""
+    with np.errstate(over="ignore"):
+        return values.astype("<f4")
+
+
 def _values(plot: Plot, names: Sequence[str], axis: str) -> dict[str, Any]:
-    # Seven digits: a screen shows fewer. As plotly.js takes the bytes of an array.
-    packed = base64.b64encode(plot.values.astype("<f4").tobytes()).decode()
+    # As plotly.js takes the bytes of an array.
+    packed = base64.b64encode(_plotted(plot.values).tobytes()).decode()
     return {
         "type": "scatter",
         "yaxis": axis,

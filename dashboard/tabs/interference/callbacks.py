@@ -16,7 +16,7 @@ from dashboard.tabs.interference.measured import Shown
 from dashboard.tabs.interference.rows import figure_rows, past_rows, reader_rows, server_rows
 from dashboard.tabs.interference.words import head, progress, remarks
 from dashboard.tabs.orders import Order, Orders
-from dashboard.tabs.parts import UNPRESSED, choose
+from dashboard.tabs.parts import UNPRESSED, choose, pressed_of
 from dashboard.tabs.tables import pressed
 from dashboard.words import count, counted
 from schemas.api.status import ExperimentStatus
@@ -35,22 +35,22 @@ class Seen:
         self._hub = hub
         self._experiments = Experiments(api)
 
-    @property
-    def marks(self) -> tuple[Mark, ...]:
-        """What people have marked."""
-        return self._hub.marks
+    def marks(self, tick: Tick) -> list[Mark]:
+        """What people have marked about the group that is chosen, or about all."""
+        group = tick["view"]["group"] if tick else None
+        return [mark for mark in self._hub.marks if mark.group in (None, group)]
 
     @property
     def running(self) -> ExperimentStatus | None:
         """The experiment that runs now, as far as the stream tells."""
         return None if self._hub.status is None else self._hub.status.experiment
 
-    def marks_of(self, shown: Shown) -> tuple[float, tuple[Mark, ...]]:
+    def marks_of(self, shown: Shown, tick: Tick) -> tuple[float, list[Mark]]:
         """When an experiment began, in ms, and the marks; none of one of which that is not known."""
         began_ns = shown.record.began_ns if shown.record is not None else None
         if began_ns is None and self.running is not None and self.running.id == shown.id:
             began_ns = self.running.began_ns
-        return (0.0, ()) if began_ns is None else (began_ns / 1e6, self.marks)
+        return (0.0, []) if began_ns is None else (began_ns / 1e6, self.marks(tick))
 
     async def known(self) -> Known:
         """What is known of all. Raises DaemonUnavailable or NotThere."""
@@ -83,9 +83,9 @@ def stamp_of(shown: Shown | None, marks: Sequence[Mark] = ()) -> str:
     if shown is None:
         return ""
     step = max(1, 2 * len(shown.samples) // POINTS)
-    newest = "".join(str(mark.id) for mark in marks[-1:])
+    known = hash(tuple(mark.id for mark in marks))
     grown = f"{len(shown.samples) // step * step} {len(shown.blocks)} {shown.result is not None}"
-    return f"{shown.id} {grown} {len(marks)} {newest}"
+    return f"{shown.id} {grown} {known}"
 
 
 def _head(app: Dash, seen: Seen) -> None:
@@ -118,7 +118,7 @@ def _head(app: Dash, seen: Seen) -> None:
             bar = {"max": str(running.blocks), "value": str(max(0, running.block - 1))}
             set_props("experiment-progress", bar)
             set_props("experiment-phase", {"children": progress(running)})
-        now, list_now = stamp_of(shown, seen.marks), f"{known.version} {shown.id if shown else ''}"
+        now, list_now = stamp_of(shown, seen.marks(tick)), f"{known.version} {shown.id if shown else ''}"
         return (
             problem,
             not problem,
@@ -153,7 +153,7 @@ def _charts(app: Dash, seen: Seen) -> None:
         if shown is None or not shown.samples:
             return True, empty(HEIGHT), "", empty(HEIGHT), ""
         marked = mark if mark in (0, *shown.doses) else None
-        time, dose = time_figure(shown, marked, *seen.marks_of(shown)), dose_figure(shown, marked)
+        time, dose = time_figure(shown, marked, *seen.marks_of(shown, tick)), dose_figure(shown, marked)
         return False, time, time_note(shown), dose, dose_note(shown)
 
     @app.callback(
@@ -238,16 +238,15 @@ def _marks(app: Dash) -> None:
         State("experiment-mark", "data"),
         prevent_initial_call=True,
     )
-    async def mark(time: Any, dose: Any, presses: list[int | None], marked: int | None) -> Any:
+    async def mark(time: Any, dose: Any, _: Any, marked: int | None) -> Any:
         """Mark a number of readers; the second time no longer."""
         match ctx.triggered_id:
             case "experiment-time":
                 chosen = clicked_time(time)
             case "experiment-dose":
                 chosen = clicked_dose(dose)
-            case pressed_key:
-                # Keys that were just put in are told as well, pressed by nobody.
-                chosen = pressed_key["mark"] if any(presses) else None
+            case _:
+                chosen = pressed_of("mark")
         return no_update if chosen is None else None if chosen == marked else chosen
 
     @app.callback(

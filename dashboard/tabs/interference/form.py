@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -25,7 +26,7 @@ from dashboard.tabs.forms import (
 )
 from dashboard.tabs.interference.words import lasts
 from dashboard.tabs.orders import REMEMBERED, Order, Orders, say
-from dashboard.tabs.parts import aria, chosen, panel_head, tick
+from dashboard.tabs.parts import aria, chosen, panel_head, pressed_of, tick
 from dashboard.tabs.workloads import does_not_take, group_options, suggested, words_of, workload_fields
 from schemas.api.interference import Experiment
 from schemas.api.status import Status
@@ -75,9 +76,10 @@ def form_section() -> Any:
     )
 
 
-def workload_set(number: int, kind: WorkloadKind, status: Status | None = None) -> Any:
+def workload_set(number: int, kind: WorkloadKind, status: Status | None = None, *, has_focus: bool = False) -> Any:
     """The fields of one workload, with what is suggested for its kind. number: given to no other set of the form."""
-    offered = workload_fields(kind, status, in_experiment=True)
+    first, *others = workload_fields(kind, status, in_experiment=True)
+    offered = [replace(first, has_focus=has_focus), *others]
     return html.Fieldset(
         [
             html.Legend(words_of(kind), id={"legend": READ, "set": number}),
@@ -145,19 +147,19 @@ def _sets(app: Dash, hub: Hub) -> None:
         State({"remove": ALL}, "id"),
         prevent_initial_call=True,
     )
-    async def change(_: int | None, presses: list[int | None], ids: list[dict[str, int]]) -> Any:
+    async def change(_: int | None, __: Any, ids: list[dict[str, int]]) -> Any:
         """Add a set or take one out; what is typed in the others stays with them."""
         numbers = [named["remove"] for named in ids]
         sets = Patch()
         if ctx.triggered_id == "experiment-add":
             if len(numbers) >= MOST:
                 return no_update
-            sets.append(workload_set(max(numbers) + 1, WorkloadKind.SCAN, hub.status))
+            sets.append(workload_set(max(numbers) + 1, WorkloadKind.SCAN, hub.status, has_focus=True))
             return sets
-        # Those of a set that was just put in are told as well, pressed by nobody.
-        if not any(presses) or len(numbers) < 2:
+        number = pressed_of("remove")
+        if number is None or len(numbers) < 2:
             return no_update
-        del sets[numbers.index(ctx.triggered_id["remove"])]
+        del sets[numbers.index(number)]
         return sets
 
     every = field_id(READ, EVERY, MATCH)
@@ -206,7 +208,7 @@ def _choices(app: Dash, hub: Hub) -> None:
         *[Input(field_id("experiment", name), "value") for name in ("pairs", "block_s", "doses")],
     )
     async def tell(pairs: Any, block_s: Any, doses: str) -> str:
-        return lasts(pairs or None, block_s or None, len(doses_of(doses)))
+        return lasts(pairs, block_s, len(doses_of(doses)))
 
 
 def _send(app: Dash, hub: Hub, orders: Orders) -> None:

@@ -69,12 +69,13 @@ def remarks(record: Record | None) -> list[str]:
     return [] if record is None else [" ".join([*record.notes, "To repeat it: "]), record.command]
 
 
-def lasts(pairs: float | None, block_s: float | None, doses: int) -> str:
-    """How many blocks an experiment with so many doses has, and how long they take."""
-    if not pairs or not block_s:
+def lasts(pairs: float | str | None, block_s: float | str | None, doses: int) -> str:
+    """How many blocks an experiment with so many doses has, and how long they take; "" while that is being typed."""
+    try:
+        blocks, each_s = 1 + 2 * int(float(pairs or 0)) * max(1, doses), float(block_s or 0)
+        return f"{count(blocks)} blocks, {lasted(blocks * each_s)}" if blocks > 1 and each_s else ""
+    except (ValueError, OverflowError):
         return ""
-    blocks = 1 + 2 * int(pairs) * max(1, doses)
-    return f"{count(blocks)} blocks, {lasted(blocks * block_s)}"
 
 
 def _summary(shown: Shown) -> str:

@@ -75,7 +75,7 @@ def _totals() -> Any:
             html.P(
                 [
                     live("group.words.verdict", "text", dead="keep"),
-                    when("group.totals.newest", " · newest ", live("group.totals.newest", "count", dead="keep")),
+                    when("group.totals.newest", " · newest ", live("group.totals.newest", "text", dead="keep")),
                 ],
                 className="verdict",
             ),

@@ -28,7 +28,9 @@ def outage_note(store: StoreStatus, *, is_dead: bool) -> str:
     """Whether the database answers."""
     if is_dead:
         return "○ unknown: the daemon does not answer"
-    return "● the database answers" if store.available else f"■ the database is away: {store.problem}"
+    if store.available:
+        return "● the database answers"
+    return f"■ the database is away: {store.problem}" if store.problem else "■ the database is away"
 
 
 def _outage(name: str, group: GroupStatus, store: StoreStatus) -> Row:

@@ -58,9 +58,14 @@ def test_a_group_that_is_gone_is_told_to_be_gone() -> None:
     assert gone["states/toroid"] is None
 
 
-def test_the_epoch_is_text_for_a_browser_would_round_it() -> None:
+def test_the_epoch_and_the_newest_trigger_are_text_for_a_browser_would_round_them() -> None:
     status = snapshot(1, NOW_NS)
     assert sections(status)["head"]["epoch"] == str(status.epoch)
+    for newest, told in ((2**53 + 1, "9,007,199,254,740,993"), (None, None)):
+        status.groups["bpm"] = status.groups["bpm"].model_copy(
+            update={"triggers": status.groups["bpm"].triggers.model_copy(update={"newest": newest})}
+        )
+        assert sections(status)["totals/bpm"]["newest"] == told
 
 
 def test_what_grows_with_every_frame_but_is_not_shown_does_not_travel() -> None:

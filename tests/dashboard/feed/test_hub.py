@@ -1,16 +1,23 @@
 import asyncio
 import json
+import logging
 import time
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from dashboard import app
+from dashboard.alarms import MemoryFile
+from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import QUEUE, Hub, Viewer
-from schemas.api.marks import MarksStatus
+from schemas.api.marks import Marks, MarksStatus
+from schemas.api.readings import GroupDescription
 from schemas.api.status import Status
 from schemas.marks import Mark
 from tests.page.served import snapshot
+from tests.support.pipelines import eventually
 
 NOW_NS = time.time_ns()
 
@@ -48,7 +55,7 @@ async def test_a_new_browser_is_told_everything_and_then_what_changes() -> None:
 async def test_marks_travel_when_they_change_those_that_wait_for_the_database_among_them() -> None:
     hub = hub_at(1)
     viewer = hub.join(epoch=None, sequence=None)
-    assert (await received(viewer))["sections"]["marks"] == {"all": []}
+    assert (await received(viewer))["sections"]["marks"] == {"all": [], "problem": None}
     stored, waits = (Mark(id=uuid4(), time_ns=NOW_NS + k, text=f"number {k}") for k in range(2))
     hub.marks = (stored,)
     hub.take(at(2))
@@ -61,6 +68,54 @@ async def test_marks_travel_when_they_change_those_that_wait_for_the_database_am
     told = (await received(viewer))["changed"]["marks"]
     assert [(line["text"], line["waits"]) for line in told["all"]] == [("number 0", False), ("number 1", True)]
     assert hub.known_marks == [(stored, False), (waits, True)]
+    hub.marks_problem = "the daemon answered 503"
+    hub.take(at(5).model_copy(update={"marks": waiting}))
+    told = (await received(viewer))["changed"]["marks"]
+    assert (len(told["all"]), told["problem"]) == (2, "the daemon answered 503")
+
+
+class Following:
+    """A status stream that gives one status."""
+
+    def __init__(self, _: Daemon, *, on_status: Callable[[Status], None], on_loss: Callable[[str], None]) -> None:
+        self._on_status = on_status
+
+    async def run(self) -> None:
+        while True:
+            self._on_status(at(1))
+            await asyncio.sleep(0.01)
+
+
+class WithoutMarks(DaemonApi):
+    """An API that cannot list marks at first."""
+
+    def __init__(self) -> None:
+        super().__init__(Daemon(url="http://127.0.0.1:1"))
+        self.problem: str | None = "the daemon answered 503: the store does not answer"
+
+    async def marks(self, *, last: int) -> Marks:
+        if self.problem is not None:
+            raise DaemonUnavailable(self.problem)
+        return Marks(marks=[], cut=False)
+
+    async def group(self, name: str) -> GroupDescription:
+        return GroupDescription(name=name, instruments=[], channels=[], record_bytes=20)
+
+
+async def test_marks_that_cannot_be_listed_are_logged_and_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(app, "StatusStream", Following)
+    monkeypatch.setattr(app, "NAMES_AGAIN_S", 0.01)
+    hub, api = Hub(daemon="http://127.0.0.1:1", build="b"), WithoutMarks()
+    with caplog.at_level(logging.WARNING):
+        feeding = asyncio.create_task(app.Feed(hub, api, MemoryFile(None)).run())
+        await eventually(lambda: hub.marks_problem == api.problem)
+        assert f"the newest marks are not known: {api.problem}" in caplog.text
+        api.problem = None
+        await eventually(lambda: hub.marks_problem is None)
+        feeding.cancel()
+        await asyncio.wait([feeding])
 
 
 async def test_all_browsers_get_one_and_the_same_text() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
 
 from daemon.web.http import Limits
 from daemon.web.server import LimitedServer, bound
@@ -42,7 +43,8 @@ def served(asked: list[str], *, stored: int | None = None, newest: int | None = 
         return {"group": "bpm", "run": run, "trigger": newest, "channels": channels, "units": {}} | there
 
     @app.get("/api/v1/groups/bpm/missing")
-    async def missing(last: int) -> dict[str, Any]:
+    async def missing(last: int, instrument: str) -> dict[str, Any]:
+        asked.append(f"missing of {instrument}")
         first_ns, end_ns = BEGAN_NS + (NEWEST - last + 1) * STEP_NS, BEGAN_NS + NEWEST * STEP_NS
         ranges = {"trigger": [NEWEST - last + 1], "time_ns": [first_ns], "triggers": [last]}
         found = {"group": "bpm", "run": 2, "triggers": last, "end_ns": end_ns, "stretches": ranges}
@@ -50,13 +52,13 @@ def served(asked: list[str], *, stored: int | None = None, newest: int | None = 
         return found | ({} if newest else none) | {"missing": {}, "more": 0, "late": [0], "heard_s": [0.1]}
 
     @app.get("/api/v1/groups/bpm/readings")
-    async def readings(instrument: int, start_ns: int, end_ns: int) -> dict[str, Any]:
+    async def readings(instrument: str, start_ns: int, end_ns: int) -> dict[str, Any]:
         asked.append(f"readings of {instrument}")
         there = [n for n in range(NEWEST + 5) if start_ns <= BEGAN_NS + n * STEP_NS < end_ns and n not in MISSING]
         return {
             "group": "bpm",
-            "instrument": instrument,
-            "name": "bpm_1",
+            "instrument": 1,
+            "name": instrument,
             "stored": stored or len(there),
             "cut": False,
             "time_ns": [BEGAN_NS + n * STEP_NS for n in there],
@@ -69,6 +71,10 @@ def served(asked: list[str], *, stored: int | None = None, newest: int | None = 
     @app.get("/api/v1/groups/bpm/gaps")
     async def gaps(last: int) -> dict[str, int]:
         return {"asked": last}
+
+    @app.get("/api/v1/groups/bpm/moved")
+    async def moved() -> RedirectResponse:
+        return RedirectResponse("/api/v1/groups")
 
     return app
 
@@ -126,7 +132,8 @@ async def test_several_that_ask_the_same_cost_the_daemon_one_question() -> None:
         x, y, _ = await asyncio.gather(*(ask.series("bpm", "bpm_1", channel, last=8) for channel in ("x", "y", "x")))
         x.values[:] = 0
         again = await ask.series("bpm", "bpm_1", "x", last=8)
-    assert asked == ["newest False", "readings of 1"]
+    # By name: a daemon whose instruments are named 1, 2 and so on takes a number for a name.
+    assert sorted(asked) == ["missing of bpm_1", "newest False", "readings of bpm_1"]
     assert np.isnan(y.values).all()
     assert again.values[-1] == NEWEST
 
@@ -146,6 +153,8 @@ async def test_groups_and_any_other_question() -> None:
         assert await ask.get("/groups/bpm/gaps", last=7) == {"asked": 7}
         with pytest.raises(DaemonUnavailable, match="404"):
             await ask.get("/groups/none")
+        with pytest.raises(DaemonUnavailable, match="307"):
+            await ask.get("/groups/bpm/moved")
 
 
 async def test_a_series_that_the_daemon_would_thin_is_refused() -> None:

@@ -5,11 +5,14 @@ from uuid import uuid4
 
 import pytest
 
+from dashboard.feed.client import Daemon, DaemonApi
+from dashboard.feed.hub import Hub
 from dashboard.feed.marks import SHOWN_MOST, known_marks, mark_section, words
 from dashboard.tabs.figures import missing_strip, trends
-from dashboard.tabs.marks import mark_of
+from dashboard.tabs.marks import asked, mark_of, register
 from schemas.api.readings import Missing, Readings
 from schemas.marks import Mark
+from tests.support.callbacks import Declared, told_of
 
 NOW_NS = 1_764_000_000 * 10**9
 MINUTE_NS = 60 * 10**9
@@ -56,6 +59,29 @@ def test_an_order_whose_outcome_is_not_known_is_given_again_as_it_was() -> None:
     other, _ = mark_of({"text": "b"}, sent)
     assert other is not None
     assert other.id != first.id
+
+
+def test_a_mark_that_was_not_sent_is_not_kept_to_be_sent_again() -> None:
+    with told_of("mark-send", 1) as props:
+        order, _ = asked({"text": "a"}, None)
+    assert props == {}
+    assert order is not None
+    assert order.repeat == ("mark-sent", {"given": {"text": "a"}, "mark": order.body})
+
+
+async def test_the_dialog_names_the_mark_that_it_withdraws() -> None:
+    app = Declared()
+    register(app, Hub(daemon="http://127.0.0.1:1", build="b"), DaemonApi(Daemon(url="http://127.0.0.1:1")))
+    ids, titles = [{"withdraw": "one"}, {"withdraw": "two"}], ["Withdraw: valve closed", "Withdraw: beam study"]
+    # The dialog of the first was left with Cancel, which takes no press back.
+    for place in (0, 1):
+        with told_of(ids[place], 1) as props:
+            await app.found["withdraw"]([1, 1], ids, titles, None)
+        assert props["order-dialog"]["title"] == titles[place]
+        assert props["order"]["data"]["path"] == f"/marks/{ids[place]['withdraw']}"
+    with told_of(ids[1], None) as props:
+        await app.found["withdraw"]([1, None], ids, titles, None)
+    assert props == {}
 
 
 def test_the_section_has_those_that_wait_once_and_in_order_of_time() -> None:

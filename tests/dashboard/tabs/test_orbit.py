@@ -123,3 +123,12 @@ def test_an_axis_stays_until_a_value_leaves_it_or_most_of_it_is_empty() -> None:
     assert span_of(np.array([np.nan]), None) == (-1.0, 1.0)
     low, high = span_of(np.array([7.0, 7.0]), None)
     assert low < 7.0 < high
+
+
+@pytest.mark.parametrize("values", [[1e308, -1e308], [0.0, 5e-324], [3e38, -3e38], [0.0, 2e-45]])
+def test_whatever_the_values_the_span_is_finite_and_not_empty(values: list[float]) -> None:
+    low, high = span_of(np.array(values), None)
+    assert np.isfinite([low, high]).all()
+    assert low < high
+    figure = orbit_figure(orbit_of(newest(current=[*values]), NAMES, None), NAMES, [(low, high)])
+    assert figure["layout"]["yaxis"]["range"] == [low, high]

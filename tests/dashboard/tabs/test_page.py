@@ -42,6 +42,11 @@ def test_the_list_of_keys_has_as_many_digits_as_there_are(further: int, keys: st
     assert keys in [part.children for part in shown._traverse() if isinstance(part, html.Kbd)]
 
 
+def test_a_run_is_told_with_all_its_digits() -> None:
+    shown = [part.to_plotly_json()["props"] for part in page.header()._traverse() if isinstance(part, html.Span)]
+    assert [part["data-format"] for part in shown if part.get("data-live") == "group.run"] == ["text"]
+
+
 async def test_what_a_tab_asks_the_page_for_has_an_address_of_its_own() -> None:
     api = DaemonApi(Daemon(url="http://127.0.0.1:1"))
     hub = Hub(daemon="http://127.0.0.1:1", build="build")

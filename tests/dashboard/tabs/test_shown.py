@@ -9,9 +9,11 @@ import pytest
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.tabs.instruments import shown
+from dashboard.tabs.instruments.drawer import drawer_callbacks
 from dashboard.tabs.instruments.shown import DrawnOrbit, Shown, WorstList
-from schemas.api.readings import Missing, Newest, TriggerRanges
+from schemas.api.readings import Missing, Newest, Readings, TriggerRanges
 from tests.page.served import snapshot
+from tests.support.callbacks import Declared
 
 SIZE = 120
 NAMES = [f"bpm_{number:03d}" for number in range(SIZE)]
@@ -42,8 +44,8 @@ class Answering(DaemonApi):
             units={"current": "mA"},
         )
 
-    async def missing(self, group: str, *, last: int, instrument: int | None = None) -> Missing:
-        self._ask(f"missing {last}")
+    async def missing(self, group: str, *, last: int, instrument: str | None = None) -> Missing:
+        self._ask(f"missing {last}" if instrument is None else f"missing of {instrument}")
         ranges = TriggerRanges(trigger=[1], time_ns=[0], triggers=[last])
         missing = {"6": [3]}
         heard_s: list[float | None] = [0.1] * SIZE
@@ -58,6 +60,10 @@ class Answering(DaemonApi):
             late=[0] * SIZE,
             heard_s=heard_s,
         )
+
+    async def readings(self, group: str, instrument: str, *, start_ns: int, end_ns: int, points: int) -> Readings:
+        self._ask(f"readings of {instrument}")
+        raise DaemonUnavailable("not asked here")
 
     def _ask(self, question: str) -> None:
         self.asked.append(question)
@@ -155,6 +161,24 @@ async def test_a_group_that_is_not_known_is_said_to_be(hub: Hub, api: Answering)
     views = Shown(hub, api)
     for told in (await views.orbit("nope", None), await views.worst("nope", 200)):
         assert told == "the daemon has no group 'nope', or its names are not known yet"
+    assert api.asked == []
+
+
+async def test_the_drawer_asks_for_its_instrument_by_name(hub: Hub, api: Answering) -> None:
+    app = Declared()
+    drawer_callbacks(app, hub, api)
+    hub.names = {"bpm": [str(number) for number in range(1, SIZE + 1)]}
+    await app.found["show"]({"group": "bpm", "instrument": 3, "name": "of the browser"}, None)
+    assert sorted(api.asked) == ["missing of 4", "readings of 4"], "to the daemon 3 is the name of another one"
+
+
+@pytest.mark.parametrize("instrument", [-1, SIZE])
+async def test_an_instrument_that_is_not_there_is_not_asked_for(hub: Hub, api: Answering, instrument: int) -> None:
+    app = Declared()
+    drawer_callbacks(app, hub, api)
+    state, note, *_ = await app.found["show"]({"group": "bpm", "instrument": instrument, "name": ""}, None)
+    assert state == f"the daemon has no instrument {instrument} in bpm"
+    assert note == "No readings to show: its name is not known."
     assert api.asked == []
 
 

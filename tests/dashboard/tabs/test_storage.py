@@ -70,6 +70,7 @@ def test_a_database_that_is_away_is_said_and_one_of_which_nobody_knows_as_well()
     away = status(available=False, problem="connection refused").store
     assert outage_note(away, is_dead=False) == "■ the database is away: connection refused"
     assert outage_note(away, is_dead=True) == "○ unknown: the daemon does not answer"
+    assert outage_note(status(available=False).store, is_dead=False) == "■ the database is away"
 
 
 def test_what_a_crash_can_lose_stands_out_where_it_is_without_limit() -> None:

@@ -4,14 +4,18 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 import pytest_asyncio
 
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable
-from dashboard.tabs.interference.callbacks import clicked_dose, clicked_time, stamp_of
+from dashboard.feed.hub import Hub
+from dashboard.tabs.interference.callbacks import Seen, clicked_dose, clicked_time, stamp_of
 from dashboard.tabs.interference.experiments import Experiments
+from dashboard.tabs.interference.measured import of_record
+from schemas.marks import Mark
 from tests.page.experiments import UNDER_WAY, experiments_told, record_of
 
 DOSES, PLAIN = "20260101T000000Z", "20251231T120000Z-P"
@@ -86,6 +90,15 @@ async def test_one_that_runs_is_asked_for_what_is_new(experiments: Experiments, 
     assert before is not None
     assert after is not None
     assert (before.id, before.doses, stamp_of(before) == stamp_of(after)) == (UNDER_WAY, [4], False)
+
+
+def test_an_experiment_has_the_marks_of_the_chosen_group_and_of_all() -> None:
+    hub = Hub(daemon="http://daemon", build="b")
+    hub.marks = tuple(Mark(id=uuid4(), time_ns=1, text=group or "all", group=group) for group in (None, "bpm", "mag"))
+    seen = Seen(hub, DaemonApi(Daemon(url="http://daemon")))
+    shown, tick = of_record(record_of(PLAIN)), {"view": {"group": "mag"}}
+    assert [mark.text for mark in seen.marks_of(shown, tick)[1]] == ["all", "mag"]
+    assert stamp_of(shown, seen.marks(tick)) != stamp_of(shown, seen.marks({"view": {"group": "bpm"}}))
 
 
 async def test_the_one_to_show_is_what_the_address_names_or_what_runs_or_ran_last(

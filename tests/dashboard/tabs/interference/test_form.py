@@ -4,10 +4,25 @@ import time
 from typing import Any
 
 import pytest
+from dash import no_update
 
-from dashboard.tabs.interference.form import DOSES, MOST, asked, by_set, doses_of, order_of, problems_of, set_errors
+from dashboard.feed.client import Daemon, DaemonApi
+from dashboard.feed.hub import Hub
+from dashboard.tabs.interference.form import (
+    DOSES,
+    MOST,
+    asked,
+    by_set,
+    doses_of,
+    form_callbacks,
+    order_of,
+    problems_of,
+    set_errors,
+)
+from dashboard.tabs.orders import Orders
 from dashboard.tabs.parts import chosen
 from tests.page.served import snapshot
+from tests.support.callbacks import Declared, told_of
 
 SCAN = {"kind": "scan", "clients": 4, "period_s": 0, "group": "bpm"}
 HISTORY = {"kind": "history", "clients": 2, "stretch_s": 1800, "step_s": 60}
@@ -65,3 +80,21 @@ def test_there_may_be_as_many_as_an_experiment_takes() -> None:
 
     assert problems_of(BLOCKS, given(MOST)) == {}
     assert problems_of(BLOCKS, given(MOST + 1)).keys() == {"workloads"}
+
+
+async def test_a_set_that_was_just_put_in_is_not_taken_out_by_an_earlier_press() -> None:
+    app, hub = Declared(), Hub(daemon="http://127.0.0.1:1", build="b")
+    form_callbacks(app, hub, Orders(DaemonApi(Daemon(url="http://127.0.0.1:1"))))
+    change = app.found["change"]
+    ids = [{"remove": 0}, {"remove": 1}]
+    with told_of(ids[0], 1):
+        assert await change(None, [1], ids[:1]) is no_update, "the only one stays"
+    with told_of("experiment-add", 1):
+        assert [one["operation"] for one in (await change(1, [1], ids[:1])).to_plotly_json()["operations"]] == [
+            "Append"
+        ]
+    with told_of(ids[1], None):
+        assert await change(1, [1, None], ids) is no_update, "told of the new one, which nobody pressed"
+    with told_of(ids[1], 1):
+        (taken_out,) = (await change(1, [1, 1], ids)).to_plotly_json()["operations"]
+    assert (taken_out["operation"], taken_out["location"]) == ("Delete", [1])

@@ -59,6 +59,23 @@ def test_how_long_it_will_take(pairs: float | None, block_s: float | None, doses
     assert lasts(pairs, block_s, doses) == words
 
 
+@pytest.mark.parametrize(
+    ("pairs", "block_s", "words"),
+    [
+        ("2.0", 10, "5 blocks, 50 s"),
+        ("1.", "10", "3 blocks, 30 s"),
+        ("-", 10, ""),
+        (3, "-", ""),
+        (3, "1e999", ""),
+        ("", "", ""),
+    ],
+)
+def test_what_is_being_typed_is_taken_as_far_as_it_is_a_number(
+    pairs: float | str, block_s: float | str, words: str
+) -> None:
+    assert lasts(pairs, block_s, 0) == words
+
+
 def test_the_command_that_repeats_it_comes_last() -> None:
     noted = DOSES.model_copy(update={"notes": ["The governor was on."]})
     assert remarks(noted) == ["The governor was on. To repeat it: ", DOSES.command]
