@@ -26,6 +26,14 @@ class InstrumentState(StrEnum):
     NEVER = "never"  # nothing received since the daemon started
 
 
+class SlipKind(StrEnum):
+    """How an instrument is out of step."""
+
+    SLIPPED = "slipped"  # its timestamps are those of other triggers: its numbers slipped, or its clock
+    CLOCK = "clock"  # its timestamps are those of no trigger
+    STUCK = "stuck"  # its trigger number stands still
+
+
 STATE_LETTERS: dict[str, InstrumentState] = {
     "o": InstrumentState.OK,
     "l": InstrumentState.LATE,

@@ -8,7 +8,7 @@ from dashboard.alarms.limits import Known, lasting
 from dashboard.alarms.slips import words
 from schemas.api.status import Shortfall, Status
 from schemas.batch import Durability
-from schemas.states import DaemonState
+from schemas.states import DaemonState, SlipKind
 
 
 def alarms(status: Status, known: Known = frozenset()) -> list[Alarm]:
@@ -152,6 +152,15 @@ NAMED = 3
 """Instruments out of step that the alarm names."""
 
 
+MENDS = {
+    SlipKind.SLIPPED: "Compare its trigger counter with another's: where it differs set it right, else its clock; "
+    "until then its readings stand in the wrong triggers.",
+    SlipKind.CLOCK: "Set its clock right; its trigger numbers are those of the others or cannot be checked.",
+    SlipKind.STUCK: "See why it counts no triggers (its trigger cable, its firmware): its readings go to the dead "
+    "letters.",
+}
+
+
 def _desynchronised(status: Status) -> Iterator[Alarm]:
     """A warning: nothing is lost, but until it is fixed readings stand in a trigger that is not theirs."""
     count = sum(group.desynchronised_now for group in status.groups.values())
@@ -160,13 +169,11 @@ def _desynchronised(status: Status) -> Iterator[Alarm]:
         return
     named = "; ".join(f"{slip.instrument} is {words(slip)}" for slip in slips[:NAMED])
     more = f"; and {count - NAMED:,} more" if count > NAMED else ""
-    numbers = any(slip.triggers for slip in slips)
+    fixes = dict.fromkeys(MENDS[slip.kind] for slip in slips)
     yield Alarm(
         cause=Cause.DESYNCHRONISED,
         severity=Severity.WARNING,
         text=f"{count:,} instrument{'s' if count != 1 else ''} out of step: {named}{more}",
-        fix="Set its trigger counter right; until then its readings stand in the wrong triggers."
-        if numbers
-        else "Set its clock right; its trigger numbers are those of the others or cannot be checked.",
+        fix=" ".join(fixes),
         extent=count,
     )

@@ -19,6 +19,7 @@ from schemas.states import (
     GovernorState,
     InstrumentState,
     ReaderState,
+    SlipKind,
 )
 
 LATELY_S = 600.0
@@ -126,6 +127,11 @@ class Slip(Model):
     """An instrument that is out of step with the others."""
 
     instrument: str = Field(description="its name")
+    kind: SlipKind = Field(
+        default=SlipKind.SLIPPED,
+        description="`slipped`: its timestamps are those of other triggers, `clock`: of none, `stuck`: its trigger "
+        "number stands still",
+    )
     triggers: int = Field(
         description="how many its trigger numbers are ahead of its timestamps (negative: behind); 0 when its clock is "
         "off by something that is no trigger"

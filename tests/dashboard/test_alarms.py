@@ -108,10 +108,14 @@ def test_an_instrument_out_of_step_is_a_warning_with_its_size() -> None:
 
 
 def test_a_clock_that_is_off_asks_for_another_mend_than_a_slip() -> None:
-    slips = {"bpm": {"7": {"triggers": 0, "offset_ms": -37.04, "since_trigger": 5}}}
+    slips = {"bpm": {"7": {"kind": "clock", "triggers": 0, "offset_ms": -37.04, "since_trigger": 5}}}
     (alarm,) = alarms(status(states={"bpm": {"7": "d"}}, slips=slips))
     assert alarm.text.endswith("bpm_007 is by its clock 37.0 ms behind the others since trigger 5")
     assert alarm.fix.startswith("Set its clock right")
+    slips = {"bpm": {"7": {"kind": "stuck", "triggers": -900, "since_trigger": 5}}}
+    (alarm,) = alarms(status(states={"bpm": {"7": "d"}}, slips=slips))
+    assert alarm.text.endswith("bpm_007 is stuck at trigger 5: its number stands still")
+    assert alarm.fix.startswith("See why it counts no triggers")
 
 
 def test_many_out_of_step_are_one_alarm_that_names_some() -> None:

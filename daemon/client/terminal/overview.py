@@ -13,7 +13,7 @@ from daemon.client.readers_table import readers_table
 from daemon.core.words import ms
 from schemas.api.status import Event, GroupStatus, IntakeStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
-from schemas.states import DaemonState, GovernorState
+from schemas.states import DaemonState, GovernorState, SlipKind
 
 _STATES: Mapping[DaemonState, tuple[str, str]] = {
     DaemonState.STARTING: ("… starting", "yellow"),
@@ -146,6 +146,7 @@ def _out_of_step(group: GroupStatus) -> str:
         return "0"
     first = group.slips[0]
     size = f"{first.triggers:+,} triggers" if first.triggers else f"{first.offset_ms:+,.1f} ms"
+    size = "stuck" if first.kind is SlipKind.STUCK else size
     more = f" and {group.desynchronised_now - 1:,} more" if group.desynchronised_now > 1 else ""
     return f"≠ {first.instrument} {size}{more}"
 

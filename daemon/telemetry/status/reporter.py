@@ -14,6 +14,7 @@ from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Rates
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Finding
+from daemon.pipeline.instruments.desync import Kind
 from daemon.pipeline.intake import Intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.base import Source
@@ -39,7 +40,7 @@ from schemas.api.status import (
 from schemas.api.visits import VisitsStatus
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
-from schemas.states import DaemonState
+from schemas.states import DaemonState, SlipKind
 
 SLIPS_LISTED = 100
 """Instruments out of step that a status lists; it counts all of them."""
@@ -263,9 +264,13 @@ def _disk(folder: Path) -> DiskStatus | None:
     return DiskStatus(total_bytes=disk.f_blocks * disk.f_frsize, free_bytes=disk.f_bavail * disk.f_frsize)
 
 
+SLIP_KINDS = {Kind.SLIPPED: SlipKind.SLIPPED, Kind.CLOCK_OFF: SlipKind.CLOCK, Kind.STUCK: SlipKind.STUCK}
+
+
 def _slip(group: InstrumentGroup, finding: Finding) -> Slip:
     return Slip(
         instrument=group.instruments[finding.instrument],
+        kind=SLIP_KINDS[finding.kind],
         triggers=finding.triggers,
         offset_ms=finding.offset_ms,
         since_trigger=finding.since_trigger,

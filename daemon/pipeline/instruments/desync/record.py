@@ -5,7 +5,12 @@ import numpy as np
 from daemon.pipeline.instruments.desync.verdicts import Kind, Verdicts
 from schemas.readings import Array
 
-LEAST_SPAN_NS = {Kind.IN_STEP: 195_000_000, Kind.SLIPPED: 195_000_000, Kind.CLOCK_OFF: 295_000_000}
+LEAST_SPAN_NS = {
+    Kind.IN_STEP: 195_000_000,
+    Kind.SLIPPED: 195_000_000,
+    Kind.STUCK: 195_000_000,
+    Kind.CLOCK_OFF: 295_000_000,
+}
 """Two readings or more that say the same decide when they lie so far apart: two at 5 triggers a second and below, three
 at 10, twenty at 100. A clock that is off needs more than a slip, since a sender that was held up for a moment
 looks like one where the daemon gives the time of receipt."""
@@ -24,6 +29,7 @@ class Record:
         self._limit_ns = limit_ns
         self._kind = np.full(instruments, Kind.IN_STEP, np.int8)
         self._triggers = np.zeros(instruments, np.int64)
+        self._number = np.full(instruments, -1, np.int64)
         self._off_ns = np.zeros(instruments, np.int64)
         self._run = np.zeros(instruments, np.int64)
         self._since = np.zeros(instruments, np.int64)
@@ -59,8 +65,10 @@ class Record:
     def _step(self, evidence: Array, kind: Array, triggers: Array, off_ns: Array) -> None:
         """One reading an instrument."""
         i = evidence["instrument"]
+        kind = np.where((kind == Kind.SLIPPED) & (evidence["trigger"] == self._number[i]), Kind.STUCK, kind)
+        self._number[i] = evidence["trigger"]
         goes_on = (kind == self._kind[i]) & (self._run[i] > 0)
-        # A number that is stuck falls further and further behind; readings that were held up catch up again.
+        # Readings that were held up catch up again.
         slips = (np.sign(triggers) == np.sign(self._triggers[i])) & (np.abs(triggers) >= np.abs(self._triggers[i]))
         goes_on &= (kind != Kind.SLIPPED) | slips
         steady = np.abs(off_ns - self._off_ns[i]) <= np.maximum(self._limit_ns, np.abs(off_ns) // STEADY)
@@ -74,5 +82,6 @@ class Record:
     def _decide(self, instrument: Array, kind: Array, span_ns: Array) -> None:
         least = np.select([kind == which for which in LEAST_SPAN_NS], list(LEAST_SPAN_NS.values()), 0)
         i = instrument[(self._run[instrument] >= 2) & (span_ns >= least)]
+        # As long as it is out of step in one way, it is so since what was reported first.
+        self.since[i] = np.where(self.decided[i] == self._kind[i], self.since[i], self._since[i])
         self.decided[i], self.triggers[i], self.off_ns[i] = self._kind[i], self._triggers[i], self._off_ns[i]
-        self.since[i] = self._since[i]

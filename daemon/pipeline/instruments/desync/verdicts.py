@@ -15,6 +15,10 @@ APART = 4
 NEAR = 5
 """A timestamp is that of a trigger when it lies within this part of the way to the next trigger."""
 
+FITS = 10
+"""Numbers have slipped by whole triggers: the timestamp fits another trigger within this part of the way to the next,
+or within the spread of the others."""
+
 
 class Kind(IntEnum):
     """What a reading says; UNKNOWN says nothing."""
@@ -23,6 +27,7 @@ class Kind(IntEnum):
     IN_STEP = 1
     SLIPPED = 2  # its timestamp is that of another trigger than its number says
     CLOCK_OFF = 3  # its timestamp is that of no trigger
+    STUCK = 4  # its number is that of its reading before
 
 
 EVIDENCE = np.dtype([("instrument", "<i8"), ("trigger", "<i8"), ("time_ns", "<i8"), ("final", "?")])
@@ -53,7 +58,8 @@ def judge(evidence: Array, timeline: Timeline, *, limit_ns: int, spread_ns: int)
     ahead = numbers - found.trigger
     off = np.where(known, times - own_ns, _computed(-ahead * timeline.period_ns))
     near = np.abs(found.off_ns) <= np.minimum(limit_ns, found.gap_ns // NEAR)
-    slipped = near & (ahead != 0) & (found.gap_ns >= APART * spread_ns)
+    fits = np.abs(found.off_ns) <= np.maximum(2 * spread_ns, found.gap_ns // FITS)
+    slipped = near & fits & (ahead != 0) & (found.gap_ns >= APART * spread_ns)
     # Between two triggers that do not follow each other there may be one of which nobody knows when it was.
     definite = np.where(found.beyond, evidence["final"], found.between | ((times < timeline.time_ns.min()) & known))
     right = known & (np.abs(off) <= limit_ns) & np.where(near, ahead == 0, definite)

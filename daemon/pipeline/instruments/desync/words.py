@@ -26,7 +26,7 @@ class Finding:
     @property
     def what(self) -> tuple[Kind, int]:
         """What is reported of it: as long as that stays, there is nothing new."""
-        return self.kind, self.triggers
+        return self.kind, self.triggers if self.kind is Kind.SLIPPED else 0
 
 
 class Announcer:
@@ -79,14 +79,18 @@ def sentence(name: str, finding: Finding) -> str:
     if finding.kind is Kind.CLOCK_OFF:
         way = "ahead of" if finding.offset_ms > 0 else "behind"
         return f"the clock of {name} is {abs(finding.offset_ms):,.1f} ms {way} the others {since}"
+    if finding.kind is Kind.STUCK:
+        return f"the trigger number of {name} stands still at {finding.since_trigger}"
     count, way = abs(finding.triggers), "ahead of" if finding.triggers > 0 else "behind"
     return (
         f"{name} is {count:,} trigger{'s' if count != 1 else ''} {way} its timestamps ({finding.offset_ms:+,.1f} ms)"
-        f" {since}; its numbers slipped"
+        f" {since}: its numbers slipped, or its clock is off by just so much"
     )
 
 
 def _size(finding: Finding) -> str:
     if finding.kind is Kind.CLOCK_OFF:
         return f"clock {finding.offset_ms:+,.1f} ms"
+    if finding.kind is Kind.STUCK:
+        return f"number stands still at {finding.since_trigger}"
     return f"{finding.triggers:+,} trigger{'s' if abs(finding.triggers) != 1 else ''}"

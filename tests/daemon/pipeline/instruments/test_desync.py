@@ -1,5 +1,7 @@
 """The desynchronisation alarm, on a machine in virtual time with the real assembly."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -197,8 +199,33 @@ def test_a_number_that_is_stuck_falls_further_and_further_behind() -> None:
         numbers[6] = min(1000 + k, 1030)
         machine.send(numbers, np.full(12, at_ns))
     assert machine.ever == {6}
-    assert -29 <= machine.findings[6].triggers < -20
-    assert machine.findings[6].since_trigger == 1030
+    found = machine.findings[6]
+    assert (found.kind, found.since_trigger) == (Kind.STUCK, 1030)
+    assert -29 <= found.triggers < -20
+
+
+@pytest.mark.parametrize("off_ms", [37.0, -33.0, 86.5])
+def test_a_clock_that_is_nearly_off_by_whole_triggers_is_no_slip(off_ms: float) -> None:
+    """At 50 a second, with a jitter that does not hide it."""
+    machine = Machine()
+    well = beat(50, 100)
+    machine.play(well, noise=jitter(1, 12, 0.2 * MS))
+    after = beat(50, 100, int(well[-1]))
+    machine.play(after, first=1100, clocks_ms={4: off_ms}, noise=jitter(2, 12, 0.2 * MS))
+    machine.run(int(after[-1]) + SECOND)
+    assert machine.findings[4].kind is Kind.CLOCK_OFF
+    assert machine.findings[4].offset_ms == pytest.approx(off_ms, abs=1)
+
+
+def test_what_is_shown_has_begun_where_what_was_said_did() -> None:
+    machine = Machine()
+    machine.play(beat(10, 40), slips={3: -2})
+    since = machine.findings[3].since_trigger
+    times = beat(10, 40, int(beat(10, 40)[-1]))
+    machine.play(times[:20], first=1040, slips={3: -2})
+    machine.play(times[20:], first=1060, slips={3: -3})
+    found = machine.findings[3]
+    assert (found.triggers, found.since_trigger) == (-3, since)
 
 
 def test_a_majority_that_slips_is_the_reference() -> None:
@@ -224,7 +251,8 @@ def test_it_is_said_once_when_it_begins_changes_and_ends() -> None:
     assert announcer.lines({7: finding(7, -1)}) == [
         (
             "warning",
-            "group bpm: bpm_007 is 1 trigger behind its timestamps (+100.2 ms) since trigger 1234; its numbers slipped",
+            "group bpm: bpm_007 is 1 trigger behind its timestamps (+100.2 ms) since trigger 1234: its numbers "
+            "slipped, or its clock is off by just so much",
         )
     ]
     assert announcer.lines({7: finding(7, -1)}) == []
@@ -239,6 +267,10 @@ def test_one_that_falls_further_and_further_behind_is_said_once() -> None:
     announcer = Announcer("bpm", ["bpm_000"])
     said = [announcer.lines({0: finding(0, -n)}) for n in range(1, 20)]
     assert [len(lines) for lines in said] == [1] + [0] * 18
+    announcer = Announcer("bpm", ["bpm_000"])
+    stuck = [replace(finding(0, -n), kind=Kind.STUCK) for n in range(1, 20)]
+    said = [line for found in stuck for line in announcer.lines({0: found})]
+    assert said == [("warning", "group bpm: the trigger number of bpm_000 stands still at 1234")]
 
 
 def test_a_clock_that_is_off_is_said_with_its_side() -> None:
