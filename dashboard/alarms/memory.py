@@ -33,12 +33,20 @@ class Acknowledged(_Model):
     severity: Severity
     extent: float
 
+    def moved(self, by_s: float) -> "Acknowledged":
+        """The same at another time."""
+        return self.model_copy(update={"at_s": self.at_s + by_s, "since_s": self.since_s + by_s})
+
 
 class Shelf(_Model):
     """Until when (s since 1970, UTC) an alarm is shelved, and how severe it was."""
 
     until_s: float
     severity: Severity
+
+    def moved(self, by_s: float) -> "Shelf":
+        """The same at another time."""
+        return self.model_copy(update={"until_s": self.until_s + by_s})
 
 
 class Memory(_Model):

@@ -88,6 +88,20 @@ async def test_a_shelf_holds_until_its_end(tmp_path: Path) -> None:
     assert attention(board.update(status(at_s=3601.0, p99=50.0))) == {"latency": "new"}
 
 
+def test_what_was_kept_while_the_clock_was_ahead_hides_no_alarm() -> None:
+    ahead = {"at_s": 365 * 86400.0, "p99": 50.0, "wave": False}
+    before = AlarmBoard()
+    before.update(status(**ahead))
+    before.shelve("latency", 15)
+    assert attention(AlarmBoard(before.memory()).update(status(p99=50.0, wave=False))) == {"latency": "shelved"}
+    earlier = before.memory().model_copy(update={"saved_s": NOW_NS / 1e9})
+    assert attention(AlarmBoard(earlier).update(status(p99=50.0, wave=False))) == {"latency": "new"}
+    before.recall("latency")
+    before.acknowledge("latency")
+    (told,) = AlarmBoard(before.memory()).update(status(p99=50.0, wave=False))
+    assert told["attention"] == "new"
+
+
 def test_a_board_that_heard_nothing_yet_forgets_nothing() -> None:
     memory = acknowledged("latency", p99=50.0)
     assert AlarmBoard(memory).memory() == memory
