@@ -236,6 +236,11 @@ def test_readings_that_senders_lost_are_critical_and_lost_datagrams_a_warning() 
     assert database.text.endswith("(about 35 in datagrams, the database lacks 40)")
     assert "triggerlog reconcile" in database.fix
     assert alarms(status(lost={"sender": 1200}, lately_s=None)) == []
+    (unknown,) = alarms(status(lost={"relay": 5, "datagrams": 2}))
+    assert unknown.severity is Severity.CRITICAL
+    assert unknown.text.endswith("(about 2 in datagrams, 5 by way of 'relay')")
+    (unknown,) = alarms(status(lost={"relay": 5}))
+    assert "See the log of the daemon" in unknown.fix
 
 
 def test_readings_set_aside_are_a_warning_of_their_own_and_not_rejected_by_the_database() -> None:

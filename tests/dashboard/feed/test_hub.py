@@ -5,7 +5,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 
+from backends.ending import end_tasks
+from dashboard.feed.client import Daemon, StatusStream
 from dashboard.feed.hub import QUEUE, Hub, Viewer
 from schemas.api.marks import MarksStatus
 from schemas.api.status import Status
@@ -61,6 +64,39 @@ async def test_marks_travel_when_they_change_those_that_wait_for_the_database_am
     told = (await received(viewer))["changed"]["marks"]
     assert [(line["text"], line["waits"]) for line in told["all"]] == [("number 0", False), ("number 1", True)]
     assert hub.known_marks == [(stored, False), (waits, True)]
+
+
+async def test_a_status_that_the_page_fails_at_is_lost_and_the_next_is_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hub, taken = hub_at(0), asyncio.Event()
+
+    def take(status: Status) -> None:
+        if status.sequence < 3:
+            raise ZeroDivisionError("division by zero")
+        hub.take(status)
+        taken.set()
+
+    async def give(socket: ServerConnection) -> None:
+        for sequence in (1, 2, 3):
+            await socket.send(at(sequence).model_dump_json())
+        await socket.wait_closed()
+
+    problems: list[str] = []
+    async with serve(give, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        stream = asyncio.create_task(StatusStream(Daemon(url=url), on_status=take, on_loss=problems.append).run())
+        try:
+            await asyncio.wait_for(taken.wait(), 30)
+        finally:
+            await end_tasks(stream)
+    assert (
+        problems
+        == ["the page cannot show its status (ZeroDivisionError: division by zero), see the log of the page"] * 2
+    )
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert hub.status is not None
 
 
 async def test_all_browsers_get_one_and_the_same_text() -> None:
