@@ -186,6 +186,20 @@ async def test_the_age_of_a_frame_does_not_depend_on_whose_clock_is_wrong(ahead_
     assert 300 <= (await received(viewer))["lag"] < 60_000
 
 
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+async def test_frames_do_not_grow_old_where_the_page_s_clock_is_set(
+    step_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = hub_at(1)
+    before_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: before_s + step_s)
+    assert 0 <= (await received(hub.join(epoch=None, sequence=None)))["lag"] < 60_000
+    viewer = hub.join(epoch=None, sequence=None)
+    await viewer.next()
+    hub.take(at(2))
+    assert (await received(viewer))["lag"] < 60_000
+
+
 async def test_history_outlives_a_restart_of_the_daemon() -> None:
     hub = hub_at(10)
     restarted = at(40).model_copy(update={"epoch": 7, "sequence": 1})
