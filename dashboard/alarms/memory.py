@@ -72,6 +72,7 @@ class MemoryFile:
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / FILE
         self._one_at_a_time = asyncio.Lock()
+        self._at_disk: asyncio.Future[None] | None = None
         self._has_warned = False
         self._holds_some = False
 
@@ -95,7 +96,12 @@ class MemoryFile:
             return
         try:
             async with asyncio.timeout(WRITE_MOST_S), self._one_at_a_time:
-                await asyncio.to_thread(_replace, self._path, memory.model_dump_json().encode())
+                # A disk that hangs would take a thread a write, and could do the last one first.
+                if self._at_disk is not None:
+                    await asyncio.wait([self._at_disk])
+                data = memory.model_dump_json().encode()
+                self._at_disk = asyncio.ensure_future(asyncio.to_thread(_replace, self._path, data))
+                await asyncio.shield(self._at_disk)
         except OSError as error:  # a TimeoutError is one
             if not self._has_warned:
                 reason = error.strerror or "its disk does not answer"
@@ -108,7 +114,7 @@ class MemoryFile:
 def _replace(path: Path, data: bytes) -> None:
     """Make a file hold these bytes: at any moment it is as before, or as it shall be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # another page may have the same folder
     with partial.open("wb") as file:
         file.write(data)
         file.flush()
