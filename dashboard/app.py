@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -282,6 +282,9 @@ async def _serve(socket: WebSocket, viewer: Viewer) -> None:
 def _build(own_tabs: Sequence[Path]) -> str:
     """Changes with the program: a browser that comes back to another build reloads itself."""
     digest = hashlib.sha256(version("triggerlog").encode() + settings_element().encode())
-    for file in (*sorted(ASSETS.iterdir()), *(path for path in own_tabs if path.is_file())):
+    for file in sorted(ASSETS.iterdir()):
         digest.update(file.read_bytes())
+    for file in own_tabs:
+        with suppress(OSError):  # its tab says what is wrong with it
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:12]

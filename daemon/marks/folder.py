@@ -6,6 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from daemon.core.outcome import reason_of
 from daemon.core.outside import Disk
 from schemas.marks import Mark
 
@@ -29,7 +30,7 @@ class MarkOrder(BaseModel):
 
 
 class OrderFolder:
-    """The files. Its methods block, and raise OSError as the system does."""
+    """The files. Its methods block, and raise OSError as the system does: `read` only for the folder."""
 
     def __init__(self, state_dir: Path, disk: Disk) -> None:
         self.path = state_dir / FOLDER
@@ -44,14 +45,16 @@ class OrderFolder:
         """Remove the order of an id. After a crash it may be there again."""
         self._disk.remove(self._file(mark))
 
-    def read(self) -> tuple[list[MarkOrder], list[Path]]:
-        """All orders, and the files that hold none that can be read."""
-        orders, damaged = [], []
+    def read(self) -> tuple[list[MarkOrder], dict[Path, str]]:
+        """All orders, and by the files that hold none that can be read, why."""
+        orders, damaged = [], {}
         for path in (self.path / name for name in self._disk.names(self.path) if name.endswith(ENDING)):
             try:
                 orders.append(MarkOrder.model_validate_json(self._disk.read(path, 0, LARGEST_BYTES)))
             except ValidationError:
-                damaged.append(path)
+                damaged[path] = "it is damaged"
+            except OSError as error:
+                damaged[path] = reason_of(error)
         return orders, damaged
 
     def _file(self, mark: UUID) -> Path:

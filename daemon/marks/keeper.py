@@ -12,6 +12,7 @@ last.
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -89,8 +90,10 @@ class MarkKeeper:
         except OSError as error:
             self._events.error(f"marks in {self._folder.path} wait, and cannot be read: {reason_of(error)}")
             return
-        for path in damaged:
-            self._events.error(f"{path} holds no mark that can be read; look into it, and remove it")
+        for path, why in damaged.items():
+            self._events.error(
+                f"{path} holds no mark that can be read ({why}); mend it and restart the daemon, or remove it"
+            )
         for order in orders:
             self._waiting[order.id] = _Waiting(order, is_answered=True)
         if orders:
@@ -163,7 +166,9 @@ class MarkKeeper:
             if await self._write_all():
                 backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
                 continue
-            await asyncio.sleep(backoff.next_s())
+            with suppress(TimeoutError):  # a new order is written at once, though others are refused
+                async with asyncio.timeout(backoff.next_s()):
+                    await self._wanted.wait()
             self._wanted.set()
 
     async def _write_all(self) -> bool:
@@ -187,9 +192,9 @@ class MarkKeeper:
     async def _write(self, waiting: _Waiting) -> None:
         order, is_obeyed = waiting.order, True
         if order.mark is not None:
-            is_obeyed = await self._store.keep_mark(order.mark)
+            is_obeyed = await self._kept(order.mark, is_needed=order.withdrawn_ns is None)
         if order.withdrawn_ns is not None:
-            is_obeyed = await self._store.withdraw_mark(order.id, order.withdrawn_ns)
+            is_obeyed = await self._store.withdraw_mark(order.id, order.withdrawn_ns) or order.mark is not None
         async with self._one_at_a_time:
             # Meanwhile more may have been ordered of this mark.
             if self._waiting.get(order.id) is waiting:
@@ -201,6 +206,17 @@ class MarkKeeper:
         if not is_obeyed and waiting.is_answered:
             what = f"there is no mark {order.id} to withdraw" if order.mark is None else _taken(order.id)
             self._events.warning(f"an order that waited is not obeyed: {what}")
+
+    async def _kept(self, mark: Mark, *, is_needed: bool) -> bool:
+        """Keep a mark. One that is withdrawn is kept too, so that it does not come back, but may be refused."""
+        try:
+            return await self._store.keep_mark(mark)
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            if is_needed:
+                raise
+            return False
 
     async def _place(self, order: MarkOrder) -> _Waiting:
         """Put an order on the disk, and let it be written.

@@ -54,7 +54,10 @@ class AlarmBoard:
 
     def update(self, status: Status) -> list[dict[str, Any]]:
         """Take in a snapshot; return the alarms in force, as `shown`."""
-        self._now_s = now_s = status.time_ns / 1e9
+        now_s = status.time_ns / 1e9
+        if now_s < self._now_s:
+            self._shift(now_s - self._now_s)
+        self._now_s = now_s
         self._first_s = now_s if self._first_s is None else self._first_s
         for alarm in alarms(status, frozenset(self._entries) | self._returning.keys()):
             entry = self._entries.get(alarm.key) or self._begin(alarm)
@@ -67,7 +70,8 @@ class AlarmBoard:
         if now_s - self._first_s >= CLEAR_AFTER_S:
             self._returning.clear()
         for key, shelf in list(self._shelves.items()):
-            if shelf.until_s <= now_s or self._is_more_severe(key, shelf):
+            # One that ends later than it may was put up while the clock was ahead.
+            if not now_s < shelf.until_s <= now_s + SHELVED_MOST_MIN * 60 or self._is_more_severe(key, shelf):
                 del self._shelves[key]
         return self.shown()
 
@@ -112,8 +116,18 @@ class AlarmBoard:
         acknowledged = {key: entry.acknowledged for key, entry in self._entries.items() if entry.acknowledged}
         return Memory(saved_s=self._now_s, acknowledged=self._returning | acknowledged, shelves=self._shelves)
 
+    def _shift(self, by_s: float) -> None:
+        """The daemon's clock was set back: move what is remembered along, or it would be of the future."""
+        for entry in self._entries.values():
+            entry.since_s, entry.seen_s = entry.since_s + by_s, entry.seen_s + by_s
+            entry.acknowledged = entry.acknowledged and entry.acknowledged.moved(by_s)
+        self._returning = {key: before.moved(by_s) for key, before in self._returning.items()}
+        self._shelves = {key: shelf.moved(by_s) for key, shelf in self._shelves.items()}
+        self._first_s = None if self._first_s is None else self._first_s + by_s
+
     def _begin(self, alarm: Alarm) -> _Entry:
-        since_s = self._now_s if alarm.began_s is None else alarm.began_s
+        # What the daemon noted before its clock was set back is of the future.
+        since_s = self._now_s if alarm.began_s is None else min(alarm.began_s, self._now_s)
         entry = self._entries[alarm.key] = _Entry(alarm=alarm, since_s=since_s, seen_s=self._now_s)
         before = self._returning.pop(alarm.key, None)
         if before is not None and self._has_gone_on(alarm, before):
@@ -122,7 +136,7 @@ class AlarmBoard:
 
     def _has_gone_on(self, alarm: Alarm, before: Acknowledged) -> bool:
         if alarm.began_s is None:
-            return self._now_s - self._before.saved_s <= AWAY_MOST_S
+            return 0 <= self._now_s - self._before.saved_s <= AWAY_MOST_S
         return abs(alarm.began_s - before.since_s) < CLEAR_AFTER_S
 
     def _attention(self, entry: _Entry) -> dict[str, Any]:

@@ -15,12 +15,16 @@ HOWS = {
 }
 """How readings got lost, by the names of the status."""
 
+OTHER_HOW = "{:,} by way of '{}'"
+
 FIXES = {
     "database": "See whether the database was restored from a copy, or is another; `triggerlog reconcile` compares.",
     "sender": "See what kept the senders away for longer than they can hold readings, or let them hold more.",
     "datagrams": "See whether the network or `receive_buffer_kib` is too small for the datagrams, or send over TCP.",
 }
 """What to do, of how they got lost the worst first."""
+
+OTHER_FIX = "See the log of the daemon; a page of its version says more."
 
 
 def lost(status: Status, known: Known) -> Iterator[Alarm]:
@@ -29,13 +33,14 @@ def lost(status: Status, known: Known) -> Iterator[Alarm]:
     if not over:
         return
     recent = [status.groups[name].readings.lost_lately for name in over]
-    hows = {how: sum(group[how].count for group in recent if how in group) for how in HOWS}
+    ways = dict.fromkeys([*HOWS, *(how for group in recent for how in group)])  # a newer daemon may know more
+    hows = {how: sum(group[how].count for group in recent if how in group) for how in ways}
     yield Alarm(
         cause=Cause.LOST,
-        severity=Severity.CRITICAL if hows["sender"] or hows["database"] else Severity.WARNING,
+        severity=Severity.WARNING if hows["datagrams"] == sum(hows.values()) else Severity.CRITICAL,
         text=f"Readings lost {LATELY}: {_named(over)}"
-        f" ({', '.join(HOWS[how].format(count) for how, count in hows.items() if count)})",
-        fix=next(FIXES[how] for how in FIXES if hows[how]),
+        f" ({', '.join(HOWS.get(how, OTHER_HOW).format(count, how) for how, count in hows.items() if count)})",
+        fix=next((fix for how, fix in FIXES.items() if hows[how]), OTHER_FIX),
         extent=sum(over.values()),
         began_s=_earliest_s(one.since_ns for group in recent for one in group.values()),
     )

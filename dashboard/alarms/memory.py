@@ -33,12 +33,20 @@ class Acknowledged(_Model):
     severity: Severity
     extent: float
 
+    def moved(self, by_s: float) -> "Acknowledged":
+        """The same at another time."""
+        return self.model_copy(update={"at_s": self.at_s + by_s, "since_s": self.since_s + by_s})
+
 
 class Shelf(_Model):
     """Until when (s since 1970, UTC) an alarm is shelved, and how severe it was."""
 
     until_s: float
     severity: Severity
+
+    def moved(self, by_s: float) -> "Shelf":
+        """The same at another time."""
+        return self.model_copy(update={"until_s": self.until_s + by_s})
 
 
 class Memory(_Model):
@@ -64,6 +72,7 @@ class MemoryFile:
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / FILE
         self._one_at_a_time = asyncio.Lock()
+        self._at_disk: asyncio.Future[None] | None = None
         self._has_warned = False
         self._holds_some = False
 
@@ -87,7 +96,12 @@ class MemoryFile:
             return
         try:
             async with asyncio.timeout(WRITE_MOST_S), self._one_at_a_time:
-                await asyncio.to_thread(_replace, self._path, memory.model_dump_json().encode())
+                # A disk that hangs would take a thread a write, and could do the last one first.
+                if self._at_disk is not None:
+                    await asyncio.wait([self._at_disk])
+                data = memory.model_dump_json().encode()
+                self._at_disk = asyncio.ensure_future(asyncio.to_thread(_replace, self._path, data))
+                await asyncio.shield(self._at_disk)
         except OSError as error:  # a TimeoutError is one
             if not self._has_warned:
                 reason = error.strerror or "its disk does not answer"
@@ -100,7 +114,7 @@ class MemoryFile:
 def _replace(path: Path, data: bytes) -> None:
     """Make a file hold these bytes: at any moment it is as before, or as it shall be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # another page may have the same folder
     with partial.open("wb") as file:
         file.write(data)
         file.flush()

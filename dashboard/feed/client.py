@@ -168,6 +168,7 @@ class StatusStream:
         self._url = daemon.url.replace("http", "ws", 1) + "/api/v1/stream"
         self._on_status = on_status
         self._on_loss = on_loss
+        self._fault = ""
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -187,7 +188,7 @@ class StatusStream:
                     while True:
                         async with asyncio.timeout(SILENCE_S):
                             text = await socket.recv()
-                        self._on_status(Status.model_validate_json(text))
+                        self._give(Status.model_validate_json(text))
                         frames += 1
             except TimeoutError:
                 self._on_loss(f"no frame for {SILENCE_S:g} s")
@@ -204,6 +205,17 @@ class StatusStream:
             if frames:
                 backoff.reset()
             await backoff.pause()
+
+    def _give(self, status: Status) -> None:
+        """Hand a snapshot on. One that the page fails at counts as lost, and must not end the stream."""
+        try:
+            self._on_status(status)
+        except Exception as problem:
+            fault = f"{type(problem).__name__}: {_word(problem)}"
+            if fault != self._fault:  # there are four a second
+                log.exception("the page cannot show a status of the daemon")
+            self._fault = fault
+            self._on_loss(f"the page cannot show its status ({fault}), see the log of the page")
 
 
 def _refusal(problem: InvalidStatus) -> str:

@@ -98,7 +98,7 @@ def sections(status: Status) -> Sections:
         },
         "store": _store(status.store),
         "limits": status.limits,
-        "disk": None if status.disk is None else _disk(status.disk),
+        "disk": _disk(status.disk) if status.disk is not None and status.disk.total_bytes else None,
         "readers": {name: reader.model_dump() for name, reader in status.readers.items()},
         "governor": None if status.governor is None else status.governor.model_dump(),
         "experiment": None if status.experiment is None else status.experiment.model_dump(),

@@ -65,7 +65,7 @@ class Hub:
         self._recent: deque[tuple[int, int, str]] = deque(maxlen=QUEUE)
         self._ways: deque[float] = deque(maxlen=WAYS)
         self._snapshot: str | None = None
-        self._heard = time.time()
+        self._heard, self._heard_monotonic_s = time.time(), time.monotonic()
         self._lost_since: float | None = self._heard
         self._problem = "not reached yet"
         self.names: dict[str, list[str]] = {}
@@ -111,7 +111,7 @@ class Hub:
             }
         )
         self._sections, self.status, self._lost_since, self._snapshot = now, status, None, None
-        self._heard = time.time()
+        self._heard, self._heard_monotonic_s = time.time(), time.monotonic()
         self._recent.append((status.epoch, status.sequence, frame))
         self._publish(frame)
 
@@ -179,7 +179,7 @@ class Hub:
                     "epoch": str(self.status.epoch) if self.status else None,
                     "sequence": self.status.sequence if self.status else None,
                     "t": round(self.status.time_ns / 1e6) if self.status else None,
-                    "lag": max(0, round((time.time() - self._heard) * 1e3)),
+                    "lag": round((time.monotonic() - self._heard_monotonic_s) * 1e3),
                     "link": self._link(),
                     "sections": self._sections,
                     "history": {group: _columns(history) for group, history in self._histories.items()},
@@ -188,10 +188,10 @@ class Hub:
         return self._snapshot
 
     def _lag(self, status: Status) -> int:
-        """How old a frame was on arrival, in ms, however the two clocks differ."""
+        """How old a frame was on arrival, in ms, however the two clocks differ, and though the page's is set."""
         if self.status is None or status.epoch != self.status.epoch or status.time_ns < self.status.time_ns:
             self._ways.clear()
-        self._ways.append(time.time() * 1e3 - status.time_ns / 1e6)
+        self._ways.append(time.monotonic() * 1e3 - status.time_ns / 1e6)
         return round(self._ways[-1] - min(self._ways))
 
     def _missed(self, epoch: int | None, sequence: int | None) -> list[str] | None:

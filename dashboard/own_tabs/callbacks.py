@@ -4,11 +4,12 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import dash
-from dash import Dash, Output, set_props
+from dash import Dash, Output, _callback, set_props
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 from plotly.basedatatypes import BaseFigure
@@ -18,6 +19,14 @@ from dashboard.own_tabs.faults import Faults, OwnTabError
 
 LIMIT_S = 10.0
 """A callback that takes longer is ended: a browser has six connections to the page, and each waiting one takes one."""
+
+GLOBALS: tuple[list[Any] | dict[str, Any], ...] = (
+    _callback.GLOBAL_CALLBACK_LIST,
+    _callback.GLOBAL_CALLBACK_MAP,
+    _callback.GLOBAL_INLINE_SCRIPTS,
+    _callback.GLOBAL_API_PATHS,
+)
+"""Where Dash has what was registered without an application."""
 
 Function = Callable[..., Awaitable[Any]]
 
@@ -67,6 +76,26 @@ def refuse_synchronous(function: Callable[..., Any]) -> None:
     line = "" if code is None else f" (line {code.co_firstlineno})"
     name = getattr(function, "__name__", repr(function))
     raise OwnTabError(f"{name}{line} would hold up every browser while it runs; write it as `async def`")
+
+
+@contextmanager
+def refuse_global() -> Iterator[None]:
+    """See that nothing is registered with Dash itself: it would be live, and nothing would guard the page from it.
+
+    Raises OwnTabError.
+    """
+    lengths = [len(registered) for registered in GLOBALS]
+    is_more = False
+    try:
+        yield
+    finally:
+        for registered, length in zip(GLOBALS, lengths, strict=True):
+            while len(registered) > length:
+                is_more = True
+                registered.popitem() if isinstance(registered, dict) else registered.pop()
+    if is_more:
+        fix = "register in `callbacks(app, ask)`, by `@app.callback`"
+        raise OwnTabError(f"it registers a callback with `dash.callback`, which nothing would guard; {fix}")
 
 
 def outputs(callback: Callback) -> Iterator[Output]:

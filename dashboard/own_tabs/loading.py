@@ -1,16 +1,25 @@
 """Loads the files of `[dashboard] tabs`, each into a tab of the page: one that is faulty into a tab that says so."""
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from dash import Dash, Input, Output, html
+from dash.development.base_component import Component
 
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.own_tabs.callbacks import Callback, Callbacks, Properties, refuse_synchronous, register
+from dashboard.own_tabs.callbacks import (
+    Callback,
+    Callbacks,
+    Properties,
+    refuse_global,
+    refuse_synchronous,
+    register,
+)
 from dashboard.own_tabs.faults import Faults, OwnTabError
 from dashboard.own_tabs.names import Names
 from dashboard.own_tabs.own_tab import OwnTab
@@ -68,7 +77,8 @@ class _Panel:
         ask, given = Questions(hub, api), Callbacks()
         try:
             if self._own.callbacks is not None:
-                self._own.callbacks(given, ask)
+                with refuse_global():
+                    self._own.callbacks(given, ask)
             self._names.claim_outputs(given.given, self._key)
         except (Exception, SystemExit) as problem:
             self._fault = self._faults.shown(problem)
@@ -83,7 +93,7 @@ class _Panel:
         """What lays out the tab is a callback, too: it fails as one does, and can be tried again."""
 
         async def lay_out(_: int | None) -> tuple[list[Any], bool]:
-            parts = list(await own.layout(ask))
+            parts = _parts(await own.layout(ask))
             self._names.claim(ids_of(html.Div(parts)), self._key)
             return parts, True
 
@@ -92,6 +102,16 @@ class _Panel:
         return Callback(dependencies=to, options={}, function=lay_out, name="layout")
 
 
+def _parts(laid_out: Any) -> list[Any]:
+    """What a layout gives, as a list. Raises OwnTabError: of a text it would be its letters."""
+    if isinstance(laid_out, Component):
+        return [laid_out]
+    if not isinstance(laid_out, list | tuple):
+        raise OwnTabError(f"layout returns {type(laid_out).__name__}; return a list of Dash components")
+    return list(laid_out)
+
+
+@refuse_global()
 def _loaded(path: Path) -> OwnTab:
     """What the file's `tab()` gives. Raises whatever the file does, and OwnTabError."""
     name = f"own_tab_{path.stem}"
@@ -107,5 +127,9 @@ def _loaded(path: Path) -> OwnTab:
     own = make()
     if not isinstance(own, OwnTab):
         raise OwnTabError(f"tab() returns {type(own).__name__}; return an OwnTab")
+    if not isinstance(own.title, str | None):
+        raise OwnTabError(f"the title is {type(own.title).__name__}; give it as str")
+    if inspect.iscoroutinefunction(own.callbacks):
+        raise OwnTabError("`callbacks` is called, and not awaited; write it as `def`")
     refuse_synchronous(own.layout)
     return own

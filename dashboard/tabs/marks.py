@@ -26,7 +26,7 @@ FIELDS = [
     Field(name="author", label="Who"),
     Field(name="group", label="About", value="", offered=[("", "all groups")], hidden=True),
 ]
-LATER = "The database is away; the daemon keeps it until the database answers."
+LATER = "The daemon keeps it until the database takes it."
 
 Given = dict[str, Any]
 Sent = dict[str, Any]

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,20 @@ async def test_a_shelf_holds_until_its_end(tmp_path: Path) -> None:
     assert attention(board.update(status(at_s=3601.0, p99=50.0))) == {"latency": "new"}
 
 
+def test_what_was_kept_while_the_clock_was_ahead_hides_no_alarm() -> None:
+    ahead = {"at_s": 365 * 86400.0, "p99": 50.0, "wave": False}
+    before = AlarmBoard()
+    before.update(status(**ahead))
+    before.shelve("latency", 15)
+    assert attention(AlarmBoard(before.memory()).update(status(p99=50.0, wave=False))) == {"latency": "shelved"}
+    earlier = before.memory().model_copy(update={"saved_s": NOW_NS / 1e9})
+    assert attention(AlarmBoard(earlier).update(status(p99=50.0, wave=False))) == {"latency": "new"}
+    before.recall("latency")
+    before.acknowledge("latency")
+    (told,) = AlarmBoard(before.memory()).update(status(p99=50.0, wave=False))
+    assert told["attention"] == "new"
+
+
 def test_a_board_that_heard_nothing_yet_forgets_nothing() -> None:
     memory = acknowledged("latency", p99=50.0)
     assert AlarmBoard(memory).memory() == memory
@@ -114,6 +130,52 @@ async def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, ca
     await file.save(memory)
     await file.save(memory)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+async def test_a_disk_that_hangs_takes_one_write_at_a_time_and_the_last_one_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.alarms.memory.WRITE_MOST_S", 0.05)
+    fsync, is_let, asked = os.fsync, threading.Event(), []
+
+    def hang(descriptor: int) -> None:
+        asked.append(descriptor)
+        is_let.wait()
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", hang)
+    file, first = MemoryFile(tmp_path), acknowledged("latency", p99=50.0)
+    for _ in range(3):
+        await file.save(first)
+    hanging = len(asked)
+    monkeypatch.setattr("dashboard.alarms.memory.WRITE_MOST_S", 30)
+    last = acknowledged("instruments", **SILENT)
+    saving = asyncio.create_task(file.save(last))
+    await asyncio.sleep(0.05)
+    is_let.set()
+    await saving
+    assert hanging == 1
+    assert len(caplog.records) == 1
+    assert MemoryFile(tmp_path).load() == last
+
+
+async def test_two_pages_on_one_folder_do_not_write_each_other_s_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, others = os.fsync, [acknowledged("instruments", **SILENT)]
+
+    def write_meanwhile(descriptor: int) -> None:
+        if others:
+            pid = os.getpid() + 1
+            monkeypatch.setattr(os, "getpid", lambda: pid)
+            asyncio.run(MemoryFile(tmp_path).save(others.pop()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", write_meanwhile)
+    ours = acknowledged("latency", p99=50.0)
+    await MemoryFile(tmp_path).save(ours)
+    assert caplog.records == []
+    assert MemoryFile(tmp_path).load() == ours
 
 
 async def test_without_anything_to_keep_no_file_is_made(tmp_path: Path) -> None:

@@ -251,6 +251,11 @@ def test_readings_that_senders_lost_are_critical_and_lost_datagrams_a_warning() 
     assert database.text.endswith("(about 35 in datagrams, the database lacks 40)")
     assert "triggerlog reconcile" in database.fix
     assert alarms(status(lost={"sender": 1200}, lately_s=None)) == []
+    (unknown,) = alarms(status(lost={"relay": 5, "datagrams": 2}))
+    assert unknown.severity is Severity.CRITICAL
+    assert unknown.text.endswith("(about 2 in datagrams, 5 by way of 'relay')")
+    (unknown,) = alarms(status(lost={"relay": 5}))
+    assert "See the log of the daemon" in unknown.fix
 
 
 def test_readings_set_aside_are_a_warning_of_their_own_and_not_rejected_by_the_database() -> None:
@@ -330,6 +335,39 @@ def test_what_was_said_can_be_taken_back_and_says_nothing_of_what_is_gone() -> N
     for say in (board.acknowledge, board.recall):
         with pytest.raises(KeyError):
             say("store")
+
+
+# --- a clock that is set back -----------------------------------------------------------------------------------------
+
+
+def test_alarms_stay_where_the_daemon_s_clock_is_set_back_and_go_as_they_would_have() -> None:
+    board = AlarmBoard()
+    high = {"waiting": 1500, "wave": False}
+    for at_s in (0.0, 5.0):
+        board.update(status(at_s=at_s, p99=50.0, skipped=5, **high))
+    board.acknowledge("latency")
+    told = board.update(status(at_s=-3599.0, p99=50.0, skipped=5, **high))
+    assert {alarm["key"]: alarm["attention"] for alarm in told} == {
+        "backlog": "new",
+        "latency": "acknowledged",
+        "skipped": "new",
+    }
+    assert all(alarm["since_ms"] <= NOW_NS / 1e6 - 3_599_000 for alarm in told)
+    assert board.update(status(at_s=-3599.0 + CLEAR_AFTER_S)) == []
+
+
+def test_an_alarm_that_the_daemon_dates_after_its_clock_was_set_back_is_told_at_once() -> None:
+    (told,) = AlarmBoard().update(status(lost={"sender": 5}, lately_s=-3600.0))
+    assert told["since_ms"] == pytest.approx(NOW_NS / 1e6, abs=1)
+
+
+def test_a_shelf_lasts_as_long_as_it_should_where_the_clock_was_ahead() -> None:
+    board = AlarmBoard()
+    board.update(status(at_s=365 * 86400.0, p99=50.0))
+    board.shelve("latency", 15)
+    assert board.update(status(p99=50.0))[0]["attention"] == "shelved"
+    assert board.update(status(at_s=899.0, p99=50.0))[0]["attention"] == "shelved"
+    assert board.update(status(at_s=901.0, p99=50.0))[0]["attention"] == "new"
 
 
 # --- visits -----------------------------------------------------------------------------------------------------------

@@ -212,6 +212,15 @@ def test_a_page_at_another_port_of_this_host_logs_nobody_in(daemon: Process) -> 
         assert log_in(client, origin=url).status_code == 303
 
 
+@pytest.mark.parametrize("other", ['consent={"necessary":true}', "x=a b", "name=Müller", "flag", "=x"])
+def test_odd_cookies_of_other_services_on_this_host_lock_nobody_out(client: httpx.Client, other: str) -> None:
+    ours = log_in(client).headers["set-cookie"].partition(";")[0]
+    client.cookies.clear()
+    for cookies in (f"{other}; {ours}", f"{ours}; {other}"):
+        assert client.get("/_dash-layout", headers={b"cookie": cookies.encode()}).status_code == 200
+    assert client.get("/_dash-layout", headers={b"cookie": other.encode()}).status_code == 401
+
+
 def test_sessions_are_signed_and_end() -> None:
     sessions = Sessions()
     session = sessions.begin(1000.0)

@@ -261,6 +261,8 @@ def _disk(folder: Path) -> DiskStatus | None:
         disk = os.statvfs(folder)
     except OSError:
         return None  # the journal says what is wrong with it
+    if not disk.f_blocks:
+        return None  # as of some network mounts
     return DiskStatus(total_bytes=disk.f_blocks * disk.f_frsize, free_bytes=disk.f_bavail * disk.f_frsize)
 
 

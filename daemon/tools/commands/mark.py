@@ -4,12 +4,12 @@ import getpass
 import time
 from contextlib import suppress
 from typing import Annotated
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import typer
 from pydantic import ValidationError
 
-from daemon.client.api.asking import ask_daemon
+from daemon.client.api.asking import DaemonGone, ask_daemon
 from daemon.client.api.reach import reach
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.export.moments import moment, rfc3339
@@ -40,6 +40,10 @@ def mark(
     author: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who says so.", show_default="the user's name")
     ] = None,
+    id_: Annotated[
+        UUID | None,
+        typer.Option("--id", metavar="ID", help="Of a mark that may be made already.", show_default="a new one"),
+    ] = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -49,7 +53,7 @@ def mark(
     This needs the API's token. While the database is away the daemon keeps the mark on its disk.
     """
     said = {
-        "id": uuid4(),
+        "id": id_ or uuid4(),
         "time_ns": time.time_ns() if at is None else moment(at, "--at"),
         "until_ns": None if until is None else moment(until, "--until"),
         "text": text,
@@ -61,12 +65,16 @@ def mark(
     except ValidationError as error:
         raise CommandFailed("; ".join(map(str, problems(Mark, error.errors())))) from None
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
-    answer = ask_daemon(found, "POST", PATH, made.model_dump(mode="json"), patience_s=PATIENCE_S)
+    try:
+        answer = ask_daemon(found, "POST", PATH, made.model_dump(mode="json"), patience_s=PATIENCE_S)
+    except DaemonGone as gone:
+        again = f"--id {made.id}{f' --at {made.time_ns}' if at is None else ''}"
+        raise CommandFailed(f"{gone}; a repeat with {again} makes no second mark") from None
     waits = "" if MarkKept.model_validate_json(answer.content).stored else f"; {NOT_YET}"
     typer.echo(f"{rfc3339(made.time_ns)} {made.text}: marked as {made.id}{waits}")
 
 
-NOT_YET = "the database is away: the daemon keeps it, and writes it when the database answers"
+NOT_YET = "the database does not have it yet: the daemon keeps it, and writes it when the database takes it"
 
 
 def _user() -> str | None:

@@ -88,6 +88,7 @@ async def served(
     identity: Identity | None = None,
     folder: Path = Path("/nonexistent"),
     proxies: tuple[str, ...] = (),
+    state_dir: Path = Path("/"),
 ) -> AsyncIterator[Served]:
     async with logging_to_memory(GROUP, folder=folder, assembly={"timeout_ms": 20.0}) as logger:
         report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
@@ -104,7 +105,7 @@ async def served(
             sources=(),
             workloads=lambda: WorkloadsStatus(**workloads),
             marks=marks.status,
-            state_dir=Path("/"),
+            state_dir=state_dir,
         )
         reporter.state = DaemonState.RUNNING
         stream = StatusStream(reporter)
@@ -130,6 +131,14 @@ async def served(
             server.stop()
             await serving
             await end_tasks(streaming, writing)
+
+
+@pytest.mark.parametrize(("state_dir", "is_told"), [(Path("/"), True), (Path("/proc"), False)])
+async def test_a_file_system_without_a_size_is_no_disk(state_dir: Path, is_told: bool) -> None:
+    async with served(state_dir=state_dir) as api:
+        await asyncio.sleep(1.0)
+        api.service.reporter.sample()
+        assert ((await api.client.get("/api/v1/status")).json()["disk"] is not None) is is_told
 
 
 async def test_status_says_at_least_what_the_design_promises() -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from backends.base import StoreUnavailable
+from backends.base import StoreError, StoreUnavailable
 from backends.ending import end_tasks
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
@@ -143,6 +143,32 @@ async def test_a_mark_that_was_answered_and_is_refused_later_is_an_event(store: 
     assert any(str(first.id) in event.text and event.severity == "warning" for event in events.newest())
 
 
+class PickyStore(MemoryStore):
+    """Refuses marks that say so."""
+
+    async def keep_mark(self, mark: Mark) -> bool:
+        if mark.text == "refused":
+            raise StoreError("no equivalent in encoding LATIN1")
+        return await super().keep_mark(mark)
+
+
+async def test_a_mark_that_the_database_refuses_holds_up_no_other_and_can_be_withdrawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.marks.keeper.RETRY_FIRST_S", 60)
+    monkeypatch.setattr("daemon.marks.keeper.RETRY_MOST_S", 60)
+    store = PickyStore(by_group(group_of()))
+    async with keeping(store, tmp_path) as keeper:
+        refused, good = mark("refused"), mark()
+        assert not await keeper.keep(refused)
+        assert keeper.status().problem == "no equivalent in encoding LATIN1"
+        assert await keeper.keep(good)
+        assert await keeper.withdraw(refused.id)
+        assert await keeper.marks(ALL) == [good]
+        await eventually(lambda: keeper.status().problem is None)
+    assert files(tmp_path) == []
+
+
 async def test_a_folder_that_cannot_be_written_refuses_orders(store: MemoryStore, tmp_path: Path) -> None:
     (tmp_path / "marks").write_text("a file where the folder should be")
     async with keeping(store, tmp_path) as keeper:
@@ -178,6 +204,23 @@ async def test_a_damaged_file_is_named_and_stays_and_the_others_are_written(stor
         assert await store.marks(ALL) == [first]
     assert damaged.exists()
     assert any(str(damaged) in event.text for event in events.newest())
+
+
+async def test_a_file_that_the_system_does_not_read_is_named_and_the_others_are_written(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    first, events = mark(), Events()
+    store.fail_with(AWAY)
+    async with keeping(store, tmp_path) as keeper:
+        await keeper.keep(first)
+    unreadable = tmp_path / "marks" / "0.json"
+    unreadable.mkdir()
+    store.fail_with(None)
+    async with keeping(store, tmp_path, events) as keeper:
+        await eventually(lambda: keeper.status().waiting == 0)
+        assert await store.marks(ALL) == [first]
+    (event,) = [event for event in events.newest() if str(unreadable) in event.text]
+    assert "is a directory" in event.text
 
 
 async def test_a_file_that_cannot_be_removed_is_written_again_and_changes_nothing(

@@ -58,6 +58,17 @@ def test_what_is_no_mark_is_said_in_one_line(daemon: Daemon, arguments: list[str
     assert refused.stderr.count("\n") == 1
 
 
+def test_a_mark_of_which_nobody_knows_whether_it_was_made_can_be_repeated(daemon: Daemon) -> None:
+    failed = triggerlog("mark", str(daemon.file), "quench", "--daemon", "http://127.0.0.1:9")
+    again = re.search(r"a repeat with (--id \S+ --at \d+) makes no second mark", failed.stderr)
+    assert failed.returncode == 1
+    assert again, failed
+    first, second = (asked("mark", daemon, "quench", *again[1].split()) for _ in range(2))
+    assert first.stdout == second.stdout
+    assert first.stdout.endswith(f" quench: marked as {again[1].split()[1]}\n")
+    assert asked("marks", daemon).stdout.count("quench") == 1
+
+
 def test_without_a_daemon_or_a_mark_that_is_said(daemon: Daemon, tmp_path: Path) -> None:
     unknown = asked("marks", daemon, "--withdraw", str(uuid4()))
     assert unknown.returncode == 1

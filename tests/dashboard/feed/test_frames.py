@@ -3,7 +3,7 @@ import time
 import orjson
 
 from dashboard.feed.frames import COLUMNS, changed, point, points, sections
-from schemas.api.status import Shortfall
+from schemas.api.status import DiskStatus, Shortfall
 from tests.page.served import snapshot
 
 NOW_NS = time.time_ns()
@@ -41,6 +41,11 @@ def test_a_section_travels_only_when_it_changed() -> None:
     later = changed(sections(snapshot(3, NOW_NS, count=5, states={"bpm": {"7": "s"}})), before)
     assert later.keys() == {"states/bpm", "words/bpm"}
     assert later["states/bpm"][7] == "s"
+
+
+def test_a_disk_that_does_not_say_how_large_it_is_is_none() -> None:
+    unknown = snapshot(1, NOW_NS).model_copy(update={"disk": DiskStatus(total_bytes=0, free_bytes=0)})
+    assert sections(unknown)["disk"] is None
 
 
 def test_what_is_at_risk_travels_with_the_totals() -> None:

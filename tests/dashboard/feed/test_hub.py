@@ -7,10 +7,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 
+from backends.ending import end_tasks
 from dashboard import app
 from dashboard.alarms import MemoryFile
-from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable
+from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import QUEUE, Hub, Viewer
 from schemas.api.marks import Marks, MarksStatus
 from schemas.api.readings import GroupDescription
@@ -118,6 +120,39 @@ async def test_marks_that_cannot_be_listed_are_logged_and_told(
         await asyncio.wait([feeding])
 
 
+async def test_a_status_that_the_page_fails_at_is_lost_and_the_next_is_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hub, taken = hub_at(0), asyncio.Event()
+
+    def take(status: Status) -> None:
+        if status.sequence < 3:
+            raise ZeroDivisionError("division by zero")
+        hub.take(status)
+        taken.set()
+
+    async def give(socket: ServerConnection) -> None:
+        for sequence in (1, 2, 3):
+            await socket.send(at(sequence).model_dump_json())
+        await socket.wait_closed()
+
+    problems: list[str] = []
+    async with serve(give, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        stream = asyncio.create_task(StatusStream(Daemon(url=url), on_status=take, on_loss=problems.append).run())
+        try:
+            await asyncio.wait_for(taken.wait(), 30)
+        finally:
+            await end_tasks(stream)
+    assert (
+        problems
+        == ["the page cannot show its status (ZeroDivisionError: division by zero), see the log of the page"] * 2
+    )
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert hub.status is not None
+
+
 async def test_all_browsers_get_one_and_the_same_text() -> None:
     hub = hub_at(3)
     viewers = [hub.join(epoch=None, sequence=None) for _ in range(3)]
@@ -203,6 +238,20 @@ async def test_the_age_of_a_frame_does_not_depend_on_whose_clock_is_wrong(ahead_
     await asyncio.sleep(0.4)
     hub.take(snapshot(3, sent_ns))
     assert 300 <= (await received(viewer))["lag"] < 60_000
+
+
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+async def test_frames_do_not_grow_old_where_the_page_s_clock_is_set(
+    step_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = hub_at(1)
+    before_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: before_s + step_s)
+    assert 0 <= (await received(hub.join(epoch=None, sequence=None)))["lag"] < 60_000
+    viewer = hub.join(epoch=None, sequence=None)
+    await viewer.next()
+    hub.take(at(2))
+    assert (await received(viewer))["lag"] < 60_000
 
 
 async def test_history_outlives_a_restart_of_the_daemon() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
-from dash import Dash, html
+from dash import Dash, _callback, html
 from dash.development.base_component import Component
 
+from dashboard.app import build_app
 from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
 from dashboard.own_tabs.loading import ids_of, load_tabs
@@ -43,8 +44,24 @@ AT_LOAD = [
     ),
 ]
 
+GLOBAL = "from dash import callback\n@callback(Output('banner', 'x'), Input('shown', 'id'))\ndef own(n): ...\n"
+AT_LOAD += [
+    (HEAD.replace("callbacks=callbacks", f"title={title}"), f"the title is {kind}; give it as str")
+    for title, kind in (("b'FFT'", "bytes"), ("{'en': 'FFT'}", "dict"))
+]
+AT_LOAD += [
+    (HEAD.replace("def callbacks", "async def callbacks"), "`callbacks` is called, and not awaited; write it as `def`"),
+    (HEAD + GLOBAL, "it registers a callback with `dash.callback`, which nothing would guard; register in `callbacks("),
+    (HEAD + GLOBAL + "1 / 0\n", "line 18: ZeroDivisionError"),
+]
+
 CALLBACK = HEAD + "def callbacks(app, ask):\n    @app.callback({})\n    {} shown(_):\n        return 1\n"
 AT_START = [
+    (
+        HEAD + "def callbacks(app, ask):\n    import dash\n    dash.clientside_callback('x', Output('shown', 'title'),"
+        " Input('shown', 'id'))\n",
+        "it registers a callback with `dash.callback`",
+    ),
     (HEAD + "def callbacks(app, ask):\n    raise KeyError('bpm')\n", "line 16 in callbacks: KeyError: 'bpm'"),
     (
         CALLBACK.format("Output('shown', 'children'), Input('shown', 'id')", "def"),
@@ -119,12 +136,27 @@ def test_a_fault_at_the_start_is_in_its_tab_and_once_in_the_log(
     assert words in record.getMessage()
     assert record.exc_info is not None
     # Nothing of a faulty file is registered, not even what comes before its fault.
+    assert not [*_callback.GLOBAL_CALLBACK_LIST, *_callback.GLOBAL_CALLBACK_MAP, *_callback.GLOBAL_INLINE_SCRIPTS]
     assert not [name for name in site.app.callback_map if "own-own" in name or name.startswith("shown")]
 
 
 def test_a_file_that_is_not_there_is_a_faulty_tab(tmp_path: Path) -> None:
     (tab,) = Site(tmp_path / "gone.py").tabs
     assert "gone.py: FileNotFoundError" in shown(tab)
+
+
+def test_a_file_that_nobody_may_read_is_a_faulty_tab_of_a_page_that_starts(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.symlink_to("/proc/self/mem")  # root may not read its beginning, either
+    build_app(daemon=Daemon(url="http://127.0.0.1:9"), own_tabs=[file])
+    (tab,) = Site(file).tabs
+    assert "own.py: OSError: " in shown(tab)
+
+
+async def test_a_layout_of_one_component_is_a_list_of_it(tmp_path: Path) -> None:
+    site = Site(written(tmp_path, HEAD + "async def layout(ask):\n    return html.P(id='shown')\n"))
+    (part,) = (await site.call(0, None))["response"]["own-own"]["children"]
+    assert part["props"]["id"] == "shown"
 
 
 async def test_a_layout_is_shown_and_one_that_fails_can_be_tried_again(tmp_path: Path) -> None:
@@ -148,6 +180,7 @@ async def test_a_layout_is_shown_and_one_that_fails_can_be_tried_again(tmp_path:
     ("code", "words"),
     [
         ("return [html.P(id='picked')]", "the id 'picked' is taken by the page; choose another, such as 'own-picked'"),
+        ("return 'abc'", "layout returns str; return a list of Dash components"),
         ("return [html.P(id='a'), html.P(id='a')]", "the id 'a' is in the layout 2 times; give each element its own"),
         (
             "return [html.Div([go.Figure()])]",

