@@ -4,6 +4,7 @@ A frame is a plain dict. `points` holds one row of COLUMNS a group and changes w
 cut into sections, and a section travels only in the frames in which it changed.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -174,8 +175,10 @@ def _store(store: StoreStatus) -> dict[str, Any]:
 def _disk(disk: DiskStatus) -> dict[str, Any]:
     """In GiB, to what a header shows: bytes would travel with every frame."""
     total, free = _digits(disk.total_bytes / 2**30), _digits(disk.free_bytes / 2**30)
+    # As df says it: of what those who are not root may use.
+    used = disk.used_bytes / max(1, disk.used_bytes + disk.free_bytes)
     words = {
-        "words": f"{round(100 * (1 - free / total))} % used",
+        "words": f"{math.ceil(100 * used)} % used",
         "title": f"Disk of the state folder: {number(free)} of {number(total)} GiB free",
     }
     return {"total_gib": total, "free_gib": free} | words

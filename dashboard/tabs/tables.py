@@ -15,7 +15,10 @@ dag._js_dist[0]["dynamic"] = True
 
 ROW_PX = 30
 WORDS_PX = 190
+NAME_PX = 120
 FIGURE_PX = 84
+LETTER_PX, PADDING_PX = 7.5, 22
+"""Of a head, whose words are not to be broken."""
 
 Cell = Mapping[str, Any]
 Row = dict[str, Any]
@@ -120,7 +123,7 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
         "colId": column.name,
         "headerName": column.label,
         "headerTooltip": column.title,
-        "minWidth": column.width or (WORDS_PX if column.words else FIGURE_PX),
+        "minWidth": column.width or _least_px(column, is_first=is_first),
         "comparator": {"function": "byCell"},
         "sortingOrder": ["asc", "desc"] if is_words else ["desc", "asc"],
         "sort": column.sort,
@@ -155,6 +158,12 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
             "cellStyle": {"function": "params.value && params.value.style"},
         }
     )
+
+
+def _least_px(column: Column, *, is_first: bool) -> int:
+    words = max(map(len, column.label.split()), default=0)
+    least = WORDS_PX if column.words else NAME_PX if is_first else FIGURE_PX
+    return max(least, round(PADDING_PX + LETTER_PX * words))
 
 
 def pressed(given: Mapping[str, Any] | None) -> str | None:

@@ -310,7 +310,11 @@ class DiskStatus(Model):
     """The disk that holds the state folder, and with it the journal."""
 
     total_bytes: int
-    free_bytes: int = Field(description="what is free for a process that is not root's")
+    used_bytes: int
+    free_bytes: int = Field(
+        description="what is free for a process that is not root's: with `used_bytes` less than `total_bytes` where "
+        "the file system keeps some for root"
+    )
 
 
 class IntakeStatus(Model):

@@ -271,7 +271,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         marks=MarksStatus(changes=figures["mark_changes"], waiting=0, waiting_marks=[], problem=None),
         events=[Event.model_validate(event) for event in figures["events"]],
         limits=figures["limits"],
-        disk=DiskStatus(total_bytes=500 * 2**30, free_bytes=320 * 2**30),
+        disk=DiskStatus(total_bytes=500 * 2**30, used_bytes=170 * 2**30, free_bytes=320 * 2**30),
         cpu_percent=11.5,
         memory_mib=180.0,
         clock_is_synchronised=figures["clock_is_synchronised"],

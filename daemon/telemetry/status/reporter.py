@@ -263,7 +263,11 @@ def _disk(folder: Path) -> DiskStatus | None:
         return None  # the journal says what is wrong with it
     if not disk.f_blocks:
         return None  # as of some network mounts
-    return DiskStatus(total_bytes=disk.f_blocks * disk.f_frsize, free_bytes=disk.f_bavail * disk.f_frsize)
+    return DiskStatus(
+        total_bytes=disk.f_blocks * disk.f_frsize,
+        used_bytes=(disk.f_blocks - disk.f_bfree) * disk.f_frsize,
+        free_bytes=disk.f_bavail * disk.f_frsize,
+    )
 
 
 SLIP_KINDS = {Kind.SLIPPED: SlipKind.SLIPPED, Kind.CLOCK_OFF: SlipKind.CLOCK, Kind.STUCK: SlipKind.STUCK}

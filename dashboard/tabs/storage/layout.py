@@ -7,14 +7,22 @@ from dash import dcc, html
 from dashboard.tabs.parts import aria, panel_head, tick
 from dashboard.tabs.tables import Column, columns, table
 
-OUTAGE = columns(
-    ("group", "Group"),
-    ("waiting", "Triggers waiting"),
-    ("readings", "Readings waiting"),
-    ("room", "Room for", "how long there is room for new readings if the database accepts nothing"),
-    ("drained", "Drained in", "until the backlog is gone, at the current rates"),
-    ("risk", "At risk", "committed so recently that a crash of the server now could lose them"),
-)
+OUTAGE = [
+    *columns(
+        ("group", "Group"),
+        ("waiting", "Triggers waiting"),
+        ("readings", "Readings waiting"),
+        ("room", "Room for", "how long there is room for new readings if the database accepts nothing"),
+    ),
+    Column(
+        name="drained",
+        label="Drained in",
+        title="until the backlog is gone, at the current rates",
+        width=118,
+        wide=True,
+    ),
+    *columns(("risk", "At risk", "committed so recently that a crash of the server now could lose them")),
+]
 STORED = columns(
     ("group", "Group"),
     ("readings", "Readings", "the server's estimate, or this logger's count where that is higher"),
@@ -28,9 +36,11 @@ STORED = columns(
 )
 PARTITIONS = [
     Column(name="name", label="Partition"),
-    *columns(("from", "From, UTC"), ("until", "Until"), ("rows", "Rows"), ("size", "Size")),
+    Column(name="from", label="From, UTC", width=104, wide=True),
+    Column(name="until", label="Until", width=104, wide=True),
+    *columns(("rows", "Rows"), ("size", "Size")),
     Column(name="share", label="Share", bar=True),
-    Column(name="what", label="When"),
+    Column(name="what", label="When", width=120, wide=True),
 ]
 JOURNALS = columns(
     ("group", "Group"),

@@ -44,8 +44,14 @@ def test_a_section_travels_only_when_it_changed() -> None:
 
 
 def test_a_disk_that_does_not_say_how_large_it_is_is_none() -> None:
-    unknown = snapshot(1, NOW_NS).model_copy(update={"disk": DiskStatus(total_bytes=0, free_bytes=0)})
+    unknown = snapshot(1, NOW_NS).model_copy(update={"disk": DiskStatus(total_bytes=0, used_bytes=0, free_bytes=0)})
     assert sections(unknown)["disk"] is None
+
+
+def test_the_disk_is_used_as_df_says_it() -> None:
+    disk = DiskStatus(total_bytes=252 * 2**30, used_bytes=68 * 2**30, free_bytes=24 * 2**30)
+    told = sections(snapshot(1, NOW_NS).model_copy(update={"disk": disk}))["disk"]
+    assert told["words"] == "74 % used"
 
 
 def test_what_is_at_risk_travels_with_the_totals() -> None:
