@@ -44,7 +44,7 @@ class _Gaps:
         self._newest = {int(row["trigger"]): row.copy() for row in rows[rows["run"] == run]}
         self._changed: dict[int, Array] = {}
         self._above: Array | None = None
-        self._has_below = False
+        self._below: int | None = None
 
     def is_above_known(self, trigger: int) -> bool:
         """Whether the row above a trigger is that of the one before; else the database has to be asked."""
@@ -52,18 +52,19 @@ class _Gaps:
 
     def look_from(self, trigger: int, neighbours: Array) -> None:
         """These rows the database has right below and right above a trigger."""
-        self._has_below = bool((neighbours["trigger"] < trigger).any()) or any(each < trigger for each in self._newest)
+        numbers = [*neighbours["trigger"].tolist(), *self._newest, *([] if self._below is None else [self._below])]
+        self._below = max((number for number in numbers if number < trigger), default=None)
         above = {int(row["trigger"]): row.copy() for row in neighbours if row["trigger"] > trigger}
         above |= {number: row for number, row in self._newest.items() if number > trigger}
         self._above = above[min(above)] if above else None
 
     def divide(self, trigger: int) -> int:
         """Take a number that was skipped out of its gap; return how many lie below it in there."""
-        above, has_below, self._has_below = self._above, self._has_below, True
+        above, below, self._below = self._above, self._below, trigger
         if above is None:
-            return 0
+            return 0 if below is None else trigger - below - 1
         before = trigger - int(above["trigger"] - above["skipped"])
-        if before < 0 and has_below:
+        if before < 0 and below is not None:
             return 0
         above["skipped"] = above["trigger"] - trigger - 1
         self._changed[int(above["trigger"])] = above

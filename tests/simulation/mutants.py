@@ -423,6 +423,13 @@ MUTANTS = (
         to="            pass\n",
         plan="a-gap-over-numbers-that-are-still-to-be-placed",
     ),
+    Mutant(
+        name="place above all that the database has without a gap",
+        file="daemon/pipeline/gaps.py",
+        text="return 0 if below is None else trigger - below - 1",
+        to="return 0",
+        plan="a-gap-above-all-that-the-database-has",
+    ),
 )
 
 
