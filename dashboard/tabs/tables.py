@@ -15,9 +15,9 @@ dag._js_dist[0]["dynamic"] = True
 
 ROW_PX = 30
 WORDS_PX = 190
-NAME_PX = 120
+NAME_PX = 112
 FIGURE_PX = 84
-LETTER_PX, PADDING_PX = 7.5, 22
+LETTER_PX, PADDING_PX = 7.8, 22
 """Of a head, whose words are not to be broken."""
 
 Cell = Mapping[str, Any]
@@ -55,9 +55,12 @@ class Column:
     sort: str | None = None
 
 
-def columns(*described: tuple[str, ...]) -> list[Column]:
-    """Columns from (name, label) or (name, label, title)."""
-    return [Column(name=name, label=label, title=title[0] if title else None) for name, label, *title in described]
+def columns(*described: tuple[str, ...], width: int | None = None) -> list[Column]:
+    """Columns from (name, label) or (name, label, title), all as wide at least."""
+    return [
+        Column(name=name, label=label, title=title[0] if title else None, width=width, wide=True)
+        for name, label, *title in described
+    ]
 
 
 def cell(
@@ -123,7 +126,7 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
         "colId": column.name,
         "headerName": column.label,
         "headerTooltip": column.title,
-        "minWidth": column.width or _least_px(column, is_first=is_first),
+        "minWidth": _least_px(column, is_first=is_first),
         "comparator": {"function": "byCell"},
         "sortingOrder": ["asc", "desc"] if is_words else ["desc", "asc"],
         "sort": column.sort,
@@ -161,9 +164,9 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
 
 
 def _least_px(column: Column, *, is_first: bool) -> int:
-    words = max(map(len, column.label.split()), default=0)
-    least = WORDS_PX if column.words else NAME_PX if is_first else FIGURE_PX
-    return max(least, round(PADDING_PX + LETTER_PX * words))
+    letters = max(map(len, column.label.split()), default=0)
+    least = column.width or (WORDS_PX if column.words else NAME_PX if is_first else FIGURE_PX)
+    return max(least, round(PADDING_PX + LETTER_PX * letters))
 
 
 def pressed(given: Mapping[str, Any] | None) -> str | None:

@@ -14,8 +14,8 @@ from schemas.config.workloads import Workload
 
 WORKLOADS = [
     Column(name="name", label="Workload"),
-    Column(name="asks", label="Asks", words=True),
-    Column(name="state", label="State", words=True),
+    Column(name="asks", label="Asks", words=True, width=160, wide=True),
+    Column(name="state", label="State", words=True, width=140, wide=True),
     *columns(
         ("clients", "Clients", "that may ask now, of all"),
         ("rate", "Answers/s"),
@@ -27,8 +27,9 @@ WORKLOADS = [
         ("efficiency", "In time", "answered within the deadline, of all questions since the start"),
         ("slipped", "Slipped", "by how much late answers delayed the questions after them, in total"),
         ("failed", "Failed", "questions without an answer"),
-        ("since", "Since"),
+        width=64,
     ),
+    Column(name="since", label="Since", width=88, wide=True),
     Column(name="stop", label="Action", press="Stop"),
 ]
 NAME = Field(name="name", label="Name", value="operators")

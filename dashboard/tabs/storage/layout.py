@@ -35,12 +35,12 @@ STORED = columns(
     ("partitions", "Partitions"),
 )
 PARTITIONS = [
-    Column(name="name", label="Partition"),
+    Column(name="name", label="Partition", width=100, wide=True),
     Column(name="from", label="From, UTC", width=104, wide=True),
     Column(name="until", label="Until", width=104, wide=True),
-    *columns(("rows", "Rows"), ("size", "Size")),
-    Column(name="share", label="Share", bar=True),
-    Column(name="what", label="When", width=120, wide=True),
+    *columns(("rows", "Rows"), ("size", "Size"), width=92),
+    Column(name="share", label="Share", bar=True, width=64, wide=True),
+    Column(name="what", label="When"),
 ]
 JOURNALS = columns(
     ("group", "Group"),
@@ -69,6 +69,7 @@ ACCOUNT = columns(
     ("incomplete", "Incomplete"),
     ("skipped", "Skipped", "trigger numbers between those of a run that no trigger was closed for"),
     ("lost", "Lost", "proven lost: never received, by the numbers of senders, or no longer in the database"),
+    width=64,
 )
 NO_JOURNAL = "There is no journal: what waits for the database is in memory only."
 

@@ -132,7 +132,7 @@ def _partition(one: PartitionStorage, now_ns: int, share: float) -> Row:
         rows=_count(one.rows),
         size=_size(one.size_bytes),
         share=cell("", share),
-        what="all other times" if is_rest else what,
+        what="all others" if is_rest else what,
     )
 
 

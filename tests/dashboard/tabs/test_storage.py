@@ -98,7 +98,7 @@ def test_a_partition_for_all_other_times_has_no_ends() -> None:
     one = STORAGE.groups["bpm"].partitions[0].model_copy(update={"start_ns": -(2**63), "end_ns": 2**63 - 1})
     group = STORAGE.groups["bpm"].model_copy(update={"partitions": [one]})
     (row,) = partition_rows(STORAGE.model_copy(update={"groups": {"bpm": group}}), "bpm")
-    assert [text(row, name) for name in ("from", "until", "what")] == ["–", "–", "all other times"]
+    assert [text(row, name) for name in ("from", "until", "what")] == ["–", "–", "all others"]
 
 
 def test_the_disk_is_told_where_the_database_lies_on_it() -> None:
