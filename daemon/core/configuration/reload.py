@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from backends.base import StoreError
+from daemon.core.configuration.database import in_its_field, look_at_database
 from daemon.core.configuration.loading import LoadedConfig, load_config
 from daemon.core.monitoring.events import Events
 from schemas.config import SOURCES, Config, ConfigError
@@ -92,6 +94,17 @@ class Reloader:
                 self._events.info(f"{field} has changed, and is used from now on")
         self._apply(self._config)
         self._events.info(f"the configuration was read again: {_counted(len(changed))}")
+        if left or passwords:
+            await self._look_at_a_restart(found)
+
+    async def _look_at_a_restart(self, found: LoadedConfig) -> None:
+        """Say it now if the database will not be used as configured: the restart would end in a loop of failed ones."""
+        try:
+            await look_at_database(found)
+        except StoreError as error:
+            self._events.error(
+                f"a restart would fail, the old configuration is used: {in_its_field(error, found.config)}"
+            )
 
 
 def _passwords(loaded: LoadedConfig) -> dict[str, str | None]:

@@ -178,6 +178,11 @@ def test_a_daemon_reads_its_configuration_again(ear: Ear, state_dir: Path) -> No
         assert daemon.status()["limits"]["stale_s"] == 7.5
         assert daemon.status()["state"] == "running"
 
+        file.write_text(text.replace("count = 12", "count = 13"))
+        run.process.send_signal(signal.SIGHUP)
+        run.until_said(r"groups\[0\].count has changed in the file; it needs a restart")
+        run.until_said(r"a restart would fail, the old configuration is used: database: .*12")
+
         file.unlink()
         run.process.send_signal(signal.SIGHUP)
         run.until_said(r"the configuration stays as it was: \S+beam.toml: cannot be read")
