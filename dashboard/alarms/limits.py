@@ -77,10 +77,11 @@ NODE_CLOCK = {
 
 def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
     """However many instruments fail together, it is one alarm."""
-    counts = {
-        state: sum(group.count(state) for group in status.groups.values())
+    by_group = {
+        state: {name: n for name, group in status.groups.items() if (n := group.count(state))}
         for state in (InstrumentState.SILENT, InstrumentState.NEVER, InstrumentState.MISSING)
     }
+    counts = {state: sum(groups.values()) for state, groups in by_group.items()}
     total = sum(counts.values())
     if not total or total < status.limits.get("missing_instruments", 1):
         return
@@ -90,7 +91,7 @@ def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
         InstrumentState.NEVER: "never heard",
         InstrumentState.MISSING: "missing from some of the last triggers",
     }
-    parts = [f"{n} {words[state]}" for state, n in counts.items() if n]
+    parts = [f"{n} {words[state]}{_by_group(by_group[state], status)}" for state, n in counts.items() if n]
     gone = counts[InstrumentState.SILENT] + counts[InstrumentState.NEVER]
     yield Alarm(
         cause=Cause.INSTRUMENTS,
@@ -101,6 +102,12 @@ def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
         else "The tab Instruments lists who is missing most, and from when on.",
         extent=total,
     )
+
+
+def _by_group(counts: dict[str, int], status: Status) -> str:
+    if len(status.groups) == 1:
+        return ""
+    return f" ({', '.join(f'{name} {n}' if len(counts) > 1 else name for name, n in counts.items())})"
 
 
 def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:

@@ -98,6 +98,13 @@ def test_many_instruments_are_one_alarm() -> None:
     assert alarm.severity is Severity.WARNING
 
 
+def test_of_several_groups_an_alarm_of_instruments_names_those_that_have_them() -> None:
+    groups = {"bpm": 5, "toroid": 3}
+    states = {"bpm": {"1": "n"}, "toroid": {"0": "n", "1": "n", "2": "s"}}
+    (alarm,) = alarms(status(groups=groups, states=states))
+    assert alarm.text == "Instruments: 1 silent for more than 2 s (toroid), 3 never heard (bpm 1, toroid 2)"
+
+
 def test_an_instrument_out_of_step_is_a_warning_with_its_size() -> None:
     (alarm,) = alarms(status(states={"bpm": {"7": "d"}}))
     assert alarm.severity is Severity.WARNING

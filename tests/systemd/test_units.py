@@ -106,6 +106,18 @@ def test_a_second_time_changes_nothing_and_what_is_the_operators_stays(tmp_path:
     assert config.read_text() == mine
 
 
+def test_a_state_folder_that_the_unit_may_not_write_is_told(tmp_path: Path) -> None:
+    config = tmp_path / "etc/beam.toml"
+    install(tmp_path, "--config", "/etc/beam.toml")
+    assert "triggerlog check-config /etc/beam.toml" in config.read_text()
+    config.write_text('state_dir = "state"\n')
+    done = triggerlog("install-units", "--root", str(tmp_path), "--command", "/bin/true", "--config", "/etc/beam.toml")
+    assert "state_dir is 'state', beside the configuration, where the unit may not write" in done.stderr
+    config.write_text('state_dir = "/srv/triggerlog"\n')
+    done = triggerlog("install-units", "--root", str(tmp_path), "--command", "/bin/true", "--config", "/etc/beam.toml")
+    assert done.stderr == ""
+
+
 def test_a_dry_run_prints_and_writes_nothing(tmp_path: Path) -> None:
     said = install(tmp_path, "--dry-run", "--config", "/etc/beam.toml")
     assert "ExecStart=/bin/true run /etc/beam.toml" in said

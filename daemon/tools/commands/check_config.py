@@ -123,7 +123,9 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
     for section in config.groups:
         group = section.group()
         layout, durability = layout_of(section, config), durability_of(section, config)
-        size = f"{group.size} instruments x {len(group.channels)} channels, {group.record.itemsize} bytes a reading"
+        channels = f"{len(group.channels)} channel{'s' if len(group.channels) > 1 else ''}"
+        instruments = f"{group.size} instrument{'s' if group.size > 1 else ''}"
+        size = f"{instruments} x {channels}, {group.record.itemsize} bytes a reading"
         yield "group", f"{group.name}: {size}; layout {layout}, durability {durability}"
     for source in config.sources:
         yield "source", source.summary

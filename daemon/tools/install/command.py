@@ -1,10 +1,12 @@
 """`triggerlog install-units`: the systemd units, with the paths of this installation."""
 
+import contextlib
 import re
 import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +81,20 @@ def install_units(
     changed = [file.path for file in files if _write(file)]
     if is_here and changed:
         _reload_systemd()
+    _warn_of_state(_under(root, config))
     typer.echo("Next: edit the configuration, then run systemctl enable --now triggerlog triggerlog-dashboard")
+
+
+def _warn_of_state(config: Path) -> None:
+    """Say it where the unit may not write into the configured folder: a relative one lies beside the configuration."""
+    with contextlib.suppress(OSError, tomllib.TOMLDecodeError):  # `check-config` tells what is wrong with the file
+        state_dir = tomllib.loads(config.read_text(encoding="utf-8")).get("state_dir", "state")
+        if not (isinstance(state_dir, str) and Path(state_dir).is_absolute()):
+            typer.echo(
+                f"warning: {config}: state_dir is {state_dir!r}, beside the configuration, where the unit may not write"
+                '; give "/var/lib/triggerlog"',
+                err=True,
+            )
 
 
 def running_command() -> Path:
@@ -110,7 +125,7 @@ def check_reachable(command: Path) -> None:
 
 def files_for(command: Path, config: Path, root: Path) -> Iterator[File]:
     """Give the files of an installation, in the order in which they are written."""
-    yield File(path=_under(root, config), text=template(EXAMPLE), is_ours=False)
+    yield File(path=_under(root, config), text=template(EXAMPLE).replace(CONFIG, str(config)), is_ours=False)
     for name in UNITS:
         text = template(name).replace(COMMAND, str(command)).replace(CONFIG, str(config))
         yield File(path=_under(root, FOLDER / name), text=text, is_ours=True)

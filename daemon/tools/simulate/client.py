@@ -25,6 +25,10 @@ STOP_PATIENCE_S = 5.0
 """Time for acknowledgements after Ctrl-C."""
 
 
+AGAIN_S = 60.0
+"""A problem that lasts is reported so often; the report at the end counts each."""
+
+
 class Problems:
     """The problems of the connections; the same problem of 120 connections at once is one line."""
 
@@ -34,10 +38,10 @@ class Problems:
         self._printed_at: dict[str, float] = {}
 
     def add(self, text: str) -> None:
-        """Count a problem, and report it unless the same was reported within the last second."""
+        """Count a problem, and report it unless the same was reported within `AGAIN_S`."""
         self._times[text] += 1
         now = time.monotonic()
-        if self._say is not None and now - self._printed_at.get(text, -1.0) > 1.0:
+        if self._say is not None and now - self._printed_at.get(text, -AGAIN_S) >= AGAIN_S:
             self._printed_at[text] = now
             self._say(text)
 
