@@ -25,8 +25,8 @@ def group_description(group: InstrumentGroup) -> GroupDescription:
     )
 
 
-def newest_answer(group: InstrumentGroup, readings: Array) -> dict[str, Any]:
-    """`Newest`: run and trigger are None when there is no trigger."""
+def trigger_answer(group: InstrumentGroup, readings: Array) -> dict[str, Any]:
+    """`OneTrigger`: run and trigger are None when there is no trigger."""
     first = readings[0] if len(readings) else None
     return {
         "group": group.name,

@@ -12,6 +12,7 @@ from daemon.api.access import NEEDS_TOKEN
 from daemon.api.query_limit import QueryLimit
 from daemon.api.readings import see_in_order
 from daemon.api.service import ApiService, starting
+from daemon.api.times import Moment
 from daemon.marks import MarkRefused, MarksNotKept
 from daemon.web.errors import ApiError
 from schemas.api.marks import MarkKept, Marks
@@ -29,8 +30,8 @@ def marks_routes(service: ApiService) -> APIRouter:
     @routes.get("/api/v1/marks", tags=["marks"], dependencies=[Depends(QueryLimit())])
     async def marks(
         last: Annotated[int, Query(ge=1, le=LAST_MOST, description="At most so many, the newest.")] = 100,
-        start_ns: Annotated[int, Query(description="Only what happens from here on, or still lasts.")] = -(2**63),
-        end_ns: Annotated[int, Query(description="Only what begins before this.")] = 2**63 - 1,
+        start_ns: Annotated[Moment, Query(description="Only what happens from here on, or still lasts.")] = -(2**63),
+        end_ns: Annotated[Moment, Query(description="Only what begins before this.")] = 2**63 - 1,
     ) -> Marks:
         """Marks of a span of time that were not withdrawn."""
         see_in_order(start_ns, end_ns)

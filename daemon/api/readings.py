@@ -2,17 +2,19 @@
 
 import asyncio
 import time
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from daemon.api.answers import group_description, ledger_answer, newest_answer, readings_answer
+from daemon.api.answers import group_description, ledger_answer, readings_answer, trigger_answer
 from daemon.api.query_limit import QueryLimit
 from daemon.api.service import ApiService, starting
+from daemon.api.times import Moment, Times, with_times
 from daemon.web.errors import ApiError
-from schemas.api.readings import GroupDescription, GroupNames, LedgerEntry, Newest, Readings
+from schemas.api.readings import GroupDescription, GroupNames, LedgerEntry, OneTrigger, Readings
 from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, TriggerReadings, answer_dtype
 from schemas.readings import InstrumentGroup
 
@@ -24,6 +26,8 @@ MOST_DIGITS = 20
 
 FIVE_MINUTES_NS = 300 * 1_000_000_000
 
+TriggerNumber = Annotated[int, Path(ge=0, lt=2**62)]
+RunNumber = Annotated[int | None, Query(ge=0, lt=2**31, description="The newest that has it if absent.")]
 GroupName = Annotated[str, Path(description="Name of an instrument group.", examples=["bpm"])]
 
 
@@ -42,28 +46,40 @@ def readings_routes(service: ApiService) -> APIRouter:
         """Instruments and channels of a group."""
         return group_description(group_of(service, group))
 
-    @routes.get("/api/v1/groups/{group}/newest", tags=["readings"], dependencies=[limit], response_model=Newest)
+    @routes.get("/api/v1/groups/{group}/newest", tags=["readings"], dependencies=[limit], response_model=OneTrigger)
     async def newest(
         group: GroupName,
         complete: Annotated[bool, Query(description="Whether instruments may not be missing from it.")] = True,
+        times: Times = "ns",
     ) -> Response:
         """The newest complete trigger, or the newest of all: every instrument's channels."""
         asked = group_of(service, group)
         query = NewestTrigger(group=asked) if complete else await _newest_of_all(service, asked)
         found = np.empty(0, answer_dtype(asked)) if query is None else await service.store.ask(query)
-        return json_answer(newest_answer(asked, found))
+        return json_answer(trigger_answer(asked, found), times)
+
+    @routes.get(
+        "/api/v1/groups/{group}/triggers/{trigger}", tags=["readings"], dependencies=[limit], response_model=OneTrigger
+    )
+    async def trigger(group: GroupName, trigger: TriggerNumber, run: RunNumber = None, times: Times = "ns") -> Response:
+        """All readings of one trigger, by instrument; the ledger tells which are missing."""
+        asked = group_of(service, group)
+        row = await _ledger_row(service, asked, trigger, run)
+        found = await service.store.ask(TriggerReadings(group=asked, run=int(row["run"]), trigger=trigger))
+        return json_answer(trigger_answer(asked, found), times)
 
     @routes.get("/api/v1/groups/{group}/readings", tags=["readings"], dependencies=[limit], response_model=Readings)
-    async def readings(
+    async def readings(  # noqa: PLR0917 - each is a parameter of the question
         group: GroupName,
         instrument: Annotated[str, Query(description="Name or number.", examples=["bpm_007", "7"])],
         start_ns: Annotated[
-            int | None, Query(description="From here on; five minutes before the end if absent.")
+            Moment | None, Query(description="From here on; five minutes before the end if absent.")
         ] = None,
-        end_ns: Annotated[int | None, Query(description="Up to, without this; now if absent.")] = None,
+        end_ns: Annotated[Moment | None, Query(description="Up to, without this; now if absent.")] = None,
         points: Annotated[
             int, Query(ge=2, le=100_000, description="At most so many; with three or more a channel, peaks are kept.")
         ] = 1000,
+        times: Times = "ns",
     ) -> Response:
         """Readings of one instrument over a time range, thinned to a number of points that a screen can show."""
         asked = group_of(service, group)
@@ -77,25 +93,26 @@ def readings_routes(service: ApiService) -> APIRouter:
         answer = await asyncio.to_thread(
             readings_answer, asked, number, found, points=points, is_cut=len(found) == READINGS_MOST
         )
-        return json_answer(answer)
+        return json_answer(answer, times)
 
     @routes.get(
         "/api/v1/groups/{group}/ledger/{trigger}", tags=["readings"], dependencies=[limit], response_model=LedgerEntry
     )
-    async def ledger(
-        group: GroupName,
-        trigger: Annotated[int, Path(ge=0, lt=2**62)],
-        run: Annotated[int | None, Query(ge=0, lt=2**31, description="The newest that has it if absent.")] = None,
-    ) -> Response:
+    async def ledger(group: GroupName, trigger: TriggerNumber, run: RunNumber = None, times: Times = "ns") -> Response:
         """What the ledger says of one trigger: expected, arrived, late, duplicates, and which were missing."""
         asked = group_of(service, group)
-        found = await service.store.ask(LedgerRow(group=asked, trigger=trigger, run=run))
-        if not len(found):
-            where = "any run" if run is None else f"run {run}"
-            raise ApiError(404, f"group {group} has no trigger {trigger} in {where}", field="trigger")
-        return json_answer(ledger_answer(asked, found[0]))
+        return json_answer(ledger_answer(asked, await _ledger_row(service, asked, trigger, run)), times)
 
     return routes
+
+
+async def _ledger_row(service: ApiService, group: InstrumentGroup, trigger: int, run: int | None) -> Any:
+    """Raises ApiError: 404."""
+    found = await service.store.ask(LedgerRow(group=group, trigger=trigger, run=run))
+    if not len(found):
+        where = "any run" if run is None else f"run {run}"
+        raise ApiError(404, f"group {group.name} has no trigger {trigger} in {where}", field="trigger")
+    return found[0]
 
 
 async def _newest_of_all(service: ApiService, group: InstrumentGroup) -> TriggerReadings | None:
@@ -135,6 +152,8 @@ def number_of(group: InstrumentGroup, instrument: str) -> int:
     raise ApiError(404, f"group {group.name} has no instrument {instrument!r}", fix, field="instrument")
 
 
-def json_answer(content: Any) -> Response:
+def json_answer(content: Mapping[str, Any], times: Literal["ns", "rfc3339"] = "ns") -> Response:
     """Encode arrays as they are; NaN becomes null."""
-    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+    return Response(
+        orjson.dumps(with_times(content, times), option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json"
+    )

@@ -88,6 +88,10 @@ def _model_of(request: Request) -> type[BaseModel] | None:
 def _problems(model: type[BaseModel] | None, errors: list[Any]) -> Iterator[problems.Problem]:
     for error in errors:
         where, *steps = error["loc"]
+        if where != "body" and error["type"] == "refused":
+            at = ".".join(map(str, steps))
+            yield from (problems.wrong(found.problem, found.fix, at) for found in error["ctx"]["problems"])
+            continue
         if where != "body" or model is None:
             yield problems.wrong(error["msg"][:1].lower() + error["msg"][1:], DOCS, ".".join(map(str, steps)) or where)
         elif error["type"] == "json_invalid":

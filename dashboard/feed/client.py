@@ -18,7 +18,7 @@ from daemon.web.backoff import Backoff
 from daemon.web.tls import why_untrusted
 from schemas.api.marks import Marks
 from schemas.api.problem import Problem
-from schemas.api.readings import GroupDescription, Missing, Newest, Readings
+from schemas.api.readings import GroupDescription, Missing, OneTrigger, Readings
 from schemas.api.status import Status
 
 RECONNECT_FIRST_S = 0.1
@@ -94,9 +94,9 @@ class DaemonApi:
         asked: Asked = {"instrument": instrument, "start_ns": start_ns, "end_ns": end_ns, "points": points}
         return await self._get(f"/groups/{group}/readings", asked, Readings)
 
-    async def newest(self, group: str, *, complete: bool) -> Newest:
+    async def newest(self, group: str, *, complete: bool) -> OneTrigger:
         """The newest complete trigger, or the newest of all. Raises DaemonUnavailable."""
-        return await self._get(f"/groups/{group}/newest", {"complete": int(complete)}, Newest)
+        return await self._get(f"/groups/{group}/newest", {"complete": int(complete)}, OneTrigger)
 
     async def missing(self, group: str, *, last: int, instrument: str | None = None) -> Missing:
         """Who was missing from the last triggers, of all instruments or that of this name. Raises DaemonUnavailable."""

@@ -9,8 +9,7 @@ import numpy as np
 from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
 from dashboard.feed.hub import Hub
-from schemas.api.readings import Newest as NewestAnswer
-from schemas.api.readings import Readings
+from schemas.api.readings import OneTrigger, Readings
 
 FRESH_S = 0.9
 GROUP_FRESH_S = 30.0
@@ -77,8 +76,8 @@ class Questions:
 
     def __init__(self, hub: Hub, api: DaemonApi) -> None:
         self._hub, self._api = hub, api
-        self._groups, self._newest = TtlCache[Group](), TtlCache[NewestAnswer]()
-        self._readings = TtlCache[tuple[NewestAnswer, Readings | None]]()
+        self._groups, self._newest = TtlCache[Group](), TtlCache[OneTrigger]()
+        self._readings = TtlCache[tuple[OneTrigger, Readings | None]]()
 
     async def groups(self) -> list[str]:
         """Names of the instrument groups."""
@@ -132,7 +131,7 @@ class Questions:
         units = {channel.name: channel.unit for channel in found.channels}
         return Group(name=name, instruments=found.instruments, channels=list(units), units=units)
 
-    async def _last(self, group: str, instrument: str, last: int) -> tuple[NewestAnswer, Readings | None]:
+    async def _last(self, group: str, instrument: str, last: int) -> tuple[OneTrigger, Readings | None]:
         """The newest trigger, and the instrument's readings in the time of the last rows of the ledger."""
         newest, ledger = await asyncio.gather(
             self._api.newest(group, complete=False), self._api.missing(group, last=last, instrument=instrument)
@@ -152,7 +151,7 @@ class Questions:
         return newest, readings
 
 
-def _series(newest: NewestAnswer, readings: Readings | None, channel: str, last: int, unit: str) -> Series:
+def _series(newest: OneTrigger, readings: Readings | None, channel: str, last: int, unit: str) -> Series:
     values, time_ns = np.full(last, np.nan), np.zeros(last, np.int64)
     end = -1 if newest.trigger is None else newest.trigger
     if readings is not None:

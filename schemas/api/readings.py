@@ -32,8 +32,11 @@ class GroupDescription(Model):
     record_bytes: int = Field(description="size of one reading as senders send it")
 
 
-class Newest(Model):
-    """Body of `GET /api/v1/groups/{group}/newest`: the columns have a value an instrument that is there."""
+class OneTrigger(Model):
+    """Body of `GET /api/v1/groups/{group}/newest` and `/triggers/{trigger}`.
+
+    The columns have a value an instrument that is there.
+    """
 
     group: str
     run: int | None = Field(description="null when there is no trigger yet")

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from schemas.api.readings import Missing, Newest
+from schemas.api.readings import Missing, OneTrigger
 from schemas.api.status import Status
 
 
@@ -15,12 +15,12 @@ def instrument_routes(figures: dict[str, Any], channels: Sequence[str], now: Cal
     app = APIRouter()
 
     @app.get("/api/v1/groups/{group}/newest")
-    async def newest(group: str, complete: bool = True) -> Newest:
+    async def newest(group: str, complete: bool = True) -> OneTrigger:
         size = figures["groups"][group]
         gone = [int(n) for n, letter in figures["states"].get(group, {}).items() if letter in "msn"]
         there = [] if complete and gone else [n for n in range(size) if n not in gone]
         turn, rise = [1.0 + 0.02 * math.sin(n / 5) for n in there], [1.0 + 0.03 * math.cos(n / 7) for n in there]
-        return Newest.model_validate(
+        return OneTrigger.model_validate(
             {
                 "group": group,
                 "run": 1,

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from daemon.client.api.asking import DaemonGone, ask_daemon
 from daemon.client.api.reach import reach
+from daemon.core.moments import moment, rfc3339
 from daemon.core.outcome import CommandFailed, examples
-from daemon.tools.export.moments import moment, rfc3339
 from daemon.tools.options import CaFile, DaemonUrl, File, TokenFile
 from schemas.api.marks import MarkKept
 from schemas.checking.problems import problems

@@ -9,9 +9,9 @@ import typer
 
 from daemon.client.api.asking import ask_daemon
 from daemon.client.api.reach import Reach, reach
+from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import examples
 from daemon.tools.commands.mark import NOT_YET, PATH, PATIENCE_S
-from daemon.tools.export.moments import duration_ns, moment, rfc3339
 from daemon.tools.options import AsJson, CaFile, ConfigFile, DaemonUrl, TokenFile
 from schemas.api.marks import MarkKept, Marks
 from schemas.marks import Mark

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Protocol
 
-from daemon.tools.export.moments import rfc3339
+from daemon.core.moments import rfc3339
 from daemon.tools.export.span import Choice, Span
 from schemas.batch import Layout
 from schemas.marks import Mark

@@ -14,6 +14,7 @@ import typer
 
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.configuration.database import asked_store_of, layout_of
+from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import CommandFailed, examples, require_extra
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
@@ -21,7 +22,6 @@ from daemon.tools.export.about import About, Writer
 from daemon.tools.export.exporting import Written, whole_or_none
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.marks import beside, marks_of, write_csv
-from daemon.tools.export.moments import duration_ns, moment, rfc3339
 from daemon.tools.export.span import Choice, newest_run, span_of
 from daemon.tools.options import File
 from schemas.batch import Layout

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from backends.base import Store, StoreError, StoreUnavailable
-from daemon.tools.export.moments import rfc3339
+from daemon.core.moments import rfc3339
 from daemon.tools.export.span import Span
 from schemas.marks import Mark, MarksWithin
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dashboard.words import about, count, number, time
-from schemas.api.readings import Newest
+from schemas.api.readings import OneTrigger
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -55,7 +55,7 @@ class Orbit:
     plots: list[Plot]
 
 
-def orbit_of(newest: Newest, names: Sequence[str], choice: str | None) -> Orbit:
+def orbit_of(newest: OneTrigger, names: Sequence[str], choice: str | None) -> Orbit:
     """What is plotted of a trigger, a value an instrument of `names`; the first choice if there is none such."""
     offered = choices(list(newest.channels))
     chosen = choice if choice in offered else offered[0]

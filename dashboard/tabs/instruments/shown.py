@@ -15,7 +15,7 @@ from dashboard.tabs.instruments.orbit import OLD_S, Orbit, missing_words, orbit_
 from dashboard.tabs.instruments.orbit_figure import Span, orbit_figure, span_of
 from dashboard.tabs.instruments.worst import leading, worst, worst_note, worst_rows
 from dashboard.tabs.tables import Row
-from schemas.api.readings import Missing, Newest
+from schemas.api.readings import Missing, OneTrigger
 
 MISSING_FRESH_S = 4.0
 NEWEST_FRESH_S = 0.9
@@ -64,7 +64,7 @@ class Shown:
         self._api = api
         self._histories = TtlCache[Missing | str]()
         self._lists = TtlCache[WorstList | str]()
-        self._triggers = TtlCache[Newest | str]()
+        self._triggers = TtlCache[OneTrigger | str]()
         self._orbits = TtlCache[DrawnOrbit | str]()
         self._last: dict[tuple[str, str | None], DrawnOrbit] = {}
 
@@ -131,14 +131,14 @@ class Shown:
             return f"the daemon has no group {group!r}, or its names are not known yet"
         return None
 
-    async def _newest(self, group: str) -> Newest:
+    async def _newest(self, group: str) -> OneTrigger:
         complete = await self._api.newest(group, complete=True)
         if self._is_of_now(group, complete):
             return complete
         newest = await self._api.newest(group, complete=False)
         return newest if newest.time_ns else complete
 
-    def _is_of_now(self, group: str, found: Newest) -> bool:
+    def _is_of_now(self, group: str, found: OneTrigger) -> bool:
         now = None if self._hub.status is None else self._hub.status.groups.get(group)
         if now is None or now.triggers.newest is None or found.trigger is None or found.run != now.run:
             return False

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from backends.base import DurabilityInForce, Store, StoreFacts, StoreUnavailable
 from backends.ending import end_tasks
 from daemon.api import ApiServer
+from daemon.core.moments import read_rfc3339, rfc3339
 from daemon.core.outside import Outside
 from daemon.marks import MarkKeeper
 from daemon.pipeline.pipeline import Pipeline
@@ -429,6 +430,34 @@ async def test_of_few_points_the_first_and_the_last_reading_are_two(points: int)
         assert (found["trigger"][0], found["trigger"][-1]) == (1, 100)
 
 
+async def test_the_readings_of_one_trigger() -> None:
+    async with served() as api:
+        await api.commit(1, 2)
+        api.logger.pipelines["bpm"].receive(make_block(GROUP, [(9, 0), (9, 3)]))
+        await eventually(lambda: api.logger.pipelines["bpm"].figures().committed.triggers == 3)
+        found = (await api.client.get("/api/v1/groups/bpm/triggers/9")).json()
+        assert (found["run"], found["trigger"], found["instruments"]) == (1, 9, ["bpm_000", "bpm_003"])
+        assert found["channels"]["top_in"] == pytest.approx([9.0, 9.003])
+        again = (await api.client.get("/api/v1/groups/bpm/triggers/9", params={"run": 1})).json()
+        assert again == found
+
+
+async def test_times_are_asked_for_and_answered_as_text_too() -> None:
+    async with served() as api:
+        await api.commit(*range(1, 11))
+        text = {n: rfc3339(time_of(n)) for n in (3, 6)}
+        span = {"instrument": "2", "start_ns": text[3], "end_ns": text[6], "times": "rfc3339"}
+        found = (await api.client.get("/api/v1/groups/bpm/readings", params=span)).json()
+        assert found["trigger"] == [3, 4, 5]
+        assert [read_rfc3339(each) for each in found["time"]] == [time_of(n) for n in (3, 4, 5)]
+        assert "time_ns" not in found
+        row = (await api.client.get("/api/v1/groups/bpm/ledger/9", params={"times": "rfc3339"})).json()
+        assert read_rfc3339(row["time"]) == time_of(9)
+        unescaped = text[3].replace("Z", "+00:00")
+        answer = await api.client.get(f"/api/v1/groups/bpm/readings?instrument=2&start_ns={unescaped}&end_ns={text[6]}")
+        assert answer.json()["trigger"] == [3, 4, 5]
+
+
 async def test_ledger_of_a_trigger() -> None:
     async with served() as api:
         api.logger.pipelines["bpm"].receive(make_block(GROUP, [(9, 0), (9, 0), (9, 3)]))
@@ -449,6 +478,7 @@ async def test_ledger_of_a_trigger() -> None:
         (f"/api/v1/groups/bpm/readings?instrument=1&start_ns=1&end_ns={2**70}", 422, "does not fit into 64 bits"),
         ("/api/v1/groups/bpm/ledger/77", 404, "group bpm has no trigger 77 in any run"),
         ("/api/v1/groups/bpm/ledger/77?run=3", 404, "in run 3"),
+        ("/api/v1/groups/bpm/triggers/77", 404, "group bpm has no trigger 77 in any run"),
     ],
 )
 async def test_a_wrong_request_is_answered_with_the_fix(path: str, code: int, said: str) -> None:

@@ -16,17 +16,19 @@ from dashboard.tabs.instruments.orbit import (
     position,
 )
 from dashboard.tabs.instruments.orbit_figure import CROWDED, moved, orbit_figure, span_of
-from schemas.api.readings import Newest
+from schemas.api.readings import OneTrigger
 
 NAMES = ["bpm_000", "bpm_001", "bpm_002"]
 NOON_NS = 43_200 * 10**9
 
 
-def newest(**channels: list[float | None]) -> Newest:
+def newest(**channels: list[float | None]) -> OneTrigger:
     there = len(next(iter(channels.values())))
     units = dict.fromkeys(channels, "V")
     names, times = NAMES[:there], [NOON_NS] * there
-    return Newest(group="bpm", run=1, trigger=9000, instruments=names, time_ns=times, channels=channels, units=units)
+    return OneTrigger(
+        group="bpm", run=1, trigger=9000, instruments=names, time_ns=times, channels=channels, units=units
+    )
 
 
 def test_a_position_is_of_the_sums_of_opposite_buttons() -> None:
@@ -61,7 +63,7 @@ def test_the_note_tells_trigger_time_and_spread() -> None:
     orbit = orbit_of(newest(x=[0.5, None], y=[3.0, 4.0]), NAMES, None)
     assert orbit_note(orbit, 0.4, is_old=False) == "trigger 9,000 · 12:00:00 UTC · x rms 0.50 V, y rms 3.54 V"
     assert "of 12:00:00 UTC, about 2 min ago" in orbit_note(orbit, 120, is_old=True)
-    none = Newest(group="bpm", run=None, trigger=None, instruments=[], time_ns=[], channels={"x": []}, units={})
+    none = OneTrigger(group="bpm", run=None, trigger=None, instruments=[], time_ns=[], channels={"x": []}, units={})
     assert orbit_note(orbit_of(none, NAMES, None), 0, is_old=False) == "no trigger is stored yet"
     assert orbit_of(none, NAMES, None).missing == [], "nobody is missing from no trigger"
 

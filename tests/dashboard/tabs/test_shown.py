@@ -11,7 +11,7 @@ from dashboard.feed.hub import Hub
 from dashboard.tabs.instruments import shown
 from dashboard.tabs.instruments.drawer import drawer_callbacks
 from dashboard.tabs.instruments.shown import DrawnOrbit, Shown, WorstList
-from schemas.api.readings import Missing, Newest, Readings, TriggerRanges
+from schemas.api.readings import Missing, OneTrigger, Readings, TriggerRanges
 from tests.page.served import snapshot
 from tests.support.callbacks import Declared
 
@@ -30,11 +30,11 @@ class Answering(DaemonApi):
         self.problem: str | None = None
         self.gone: set[int] = set()
 
-    async def newest(self, group: str, *, complete: bool) -> Newest:
+    async def newest(self, group: str, *, complete: bool) -> OneTrigger:
         self._ask(f"newest {complete}")
         there = [] if complete and self.gone else [n for n in range(SIZE) if n not in self.gone]
         values: list[float | None] = [float(n) for n in there]
-        return Newest(
+        return OneTrigger(
             group=group,
             run=1,
             trigger=self._now() if there else None,

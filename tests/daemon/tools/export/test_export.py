@@ -19,9 +19,9 @@ import pytest
 from backends import open_store
 from backends.base import AnswerTooLarge
 from backends.memory.store import MemoryStore
+from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import CommandFailed
 from daemon.tools.export.command import export
-from daemon.tools.export.moments import duration_ns, moment, rfc3339
 from daemon.tools.export.span import Choice, Span, span_of
 from daemon.tools.export.windows import LEAST_NS, windows
 from schemas.batch import Layout
@@ -324,5 +324,7 @@ def test_moments_are_utc_where_nothing_else_is_said() -> None:
     assert moment("2026-11-21T18:00", "--from") == moment("2026-11-21T19:00:00+01:00", "--from")
     assert moment("1763000000000000001", "--from") == START_NS + 1
     assert rfc3339(moment("2026-11-21T18:00:00.25Z", "--from")) == "2026-11-21T18:00:00.250000000Z"
+    assert moment(rfc3339(START_NS + 1), "--from") == START_NS + 1
+    assert moment("2026-11-21T19:00:00.123456789+01:00", "--from") % 10**9 == 123456789
     assert rfc3339(moment("2026-11-21", "--from")) == "2026-11-21T00:00:00Z"
     assert duration_ns("1.5h", "--last") == 5_400_000_000_000

@@ -7,6 +7,8 @@ from daemon.core.outcome import CommandFailed
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_FRACTION = re.compile(r"(.+:\d\d)[.,](\d{1,9})(.*)")
+LIKE = "write it like 2026-11-21T18:00 (UTC) or 2026-11-21T18:00:00+01:00"
 _LEAST_NS = 10**15
 """A whole number from here on is nanoseconds since 1970: as a year it makes no sense."""
 
@@ -20,13 +22,21 @@ def moment(text: str, option: str) -> int:
     if text.isdecimal() and int(text) >= _LEAST_NS:
         return int(text)
     try:
-        read = datetime.fromisoformat(text)
+        return read_rfc3339(text)
+    except ValueError as error:
+        raise CommandFailed(f"{option}: {error}; {LIKE}") from None
+
+
+def read_rfc3339(text: str) -> int:
+    """RFC 3339 or a part of it, without a zone UTC, to the nanosecond; ns since 1970-01-01 UTC. Raises ValueError."""
+    found = _FRACTION.fullmatch(text)
+    whole, fraction = (f"{found[1]}{found[3]}", found[2]) if found else (text, "0")
+    try:
+        read = datetime.fromisoformat(whole)
     except ValueError:
-        raise CommandFailed(
-            f"{option}: {text!r} is not a time; write it like 2026-11-21T18:00 (UTC) or 2026-11-21T18:00:00+01:00"
-        ) from None
+        raise ValueError(f"{text!r} is not a time") from None
     aware = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
-    return (aware - EPOCH) // timedelta(microseconds=1) * 1000
+    return (aware - EPOCH) // timedelta(seconds=1) * 10**9 + int(fraction.ljust(9, "0"))
 
 
 def duration_ns(text: str, option: str) -> int:
