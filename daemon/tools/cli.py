@@ -62,6 +62,10 @@ COMMANDS = {
         "commands.readers:app",
         "Reader workloads of a daemon, which read what it writes: list them, start one, stop one.",
     ),
+    "governor": _Place(
+        "commands.governor:governor",
+        "Show what holds readers back, or set the ceilings that it keeps: what is left out is none then.",
+    ),
     "visits": _Place(
         "commands.visits:app",
         "Mock DIA visits of a telescope: run them by themselves or in a daemon, and look at what was measured.",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.processes import GROUP, LISTENERS, running, until
+from tests.support.processes import GROUP, LISTENERS, running, triggerlog, until
 
 READERS = """
 [[sources]]
@@ -62,4 +62,13 @@ def test_a_ceiling_holds_readers_back_until_it_is_gone(state_dir: Path) -> None:
         run.until_said("readers.governor.backlog_triggers has changed, and is used from now on")
         until(lambda: told(api)[0]["state"] == "open", "a ceiling that is kept lets all ask")
         assert told(api)[0]["reason"].endswith("within its ceiling of 100,000 triggers: all 4 clients may ask")
+        at = ("--daemon", api, "--token-file", str(state_dir / "state" / "api-token"))
+        shown = triggerlog("governor", *at)
+        assert shown.stdout.startswith("open: the backlog of "), shown.stderr
+        changed = triggerlog("governor", *at, "--commit-p99", "60000")
+        assert changed.stdout.startswith("open: commit p99"), changed.stderr
+        assert told(api)[0]["backlog_triggers"] is None
+        assert triggerlog("governor", *at, "--off").stdout == ("off: no ceiling is set: every client may ask\n")
+        refused = triggerlog("governor", *at, "--off", "--backlog", "5")
+        assert "--off and a ceiling exclude each other; give one of them" in refused.stderr
         assert run.end() == 0, run.said
