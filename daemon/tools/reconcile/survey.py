@@ -82,6 +82,7 @@ class Survey:
             if position.sequence or not totals["triggers"].any():
                 lost = await asyncio.to_thread(lost_of, folder, position)
         return Findings(
+            group=section.name,
             layout=layout_of(section, self._loaded.config),
             totals=totals,
             before=_status_of(before, section.name),

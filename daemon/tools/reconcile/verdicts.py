@@ -29,6 +29,7 @@ class Findings:
     removed: readings that were removed from the database on purpose, by the operator.
     """
 
+    group: str
     layout: Layout
     totals: Array
     before: GroupStatus | None = None
@@ -114,10 +115,10 @@ def _account(found: Findings) -> Verdict:
         return Verdict(
             what=what, agrees=True, result=f"{account:,} readings were committed, and are there{gone}{moving}"
         )
-    return Verdict(what=what, agrees=False, result=_account_differs(readings, triggers))
+    return Verdict(what=what, agrees=False, result=_account_differs(found.group, readings, triggers))
 
 
-def _account_differs(readings: int, triggers: int) -> str:
+def _account_differs(group: str, readings: int, triggers: int) -> str:
     if readings > 0 or (not readings and triggers > 0):
         return (
             f"the ledger has {abs(readings):,} readings ({abs(triggers):,} triggers) more than were ever committed by"
@@ -127,7 +128,7 @@ def _account_differs(readings: int, triggers: int) -> str:
     return (
         f"{abs(readings):,} readings ({abs(triggers):,} triggers) were committed and are not in the ledger: old"
         " partitions were dropped or rows deleted, or the server lost what it had acknowledged; if it was on purpose,"
-        f" give --removed {abs(readings)}, else restore them from a backup"
+        f" give --group {group} --removed {abs(readings)}, else restore them from a backup"
     )
 
 

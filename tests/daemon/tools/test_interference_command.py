@@ -50,7 +50,7 @@ def test_a_throw_away_run_from_the_command_line(tmp_path: Path) -> None:
     )
     assert record.command == f"{again} --workload scan:1:0.1:1 --pairs 2 --block 1 --warm-up 0.3"
     assert record.command in report
-    assert "5/5 A no readers" in done.stderr
+    assert "5/5 A no readers added" in done.stderr
 
 
 def test_ctrl_c_ends_it_in_order_and_keeps_what_was_measured(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_ctrl_c_ends_it_in_order_and_keeps_what_was_measured(tmp_path: Path) -> 
     command = ["interference", *SMALL, "--workload", "newest:1:0.1", "--pairs", "5", "--block", "1", "--doses", "0,1,2"]
 
     with running(*command, "-o", str(html)) as run:
-        run.until_said(r"3/21 A no readers", 120)
+        run.until_said(r"3/21 A no readers added", 120)
         assert run.end(signal.SIGINT, 120) == 0, run.said
 
     record = json.loads(html.with_suffix(".json").read_text())

@@ -288,7 +288,7 @@ def test_dropped_partitions_are_named_on_purpose(postgresql_dsn: str, tmp_path: 
     asyncio.run(drop())
     (lost,) = says(file)
     assert "120 readings (10 triggers) were committed and are not in the ledger" in lost
-    assert "give --removed 120, else" in lost
+    assert "give --group bpm --removed 120, else" in lost
     assert reconciled(file, "--removed", "120")[0]
     assert not reconciled(file, "--removed", "119")[0]
 

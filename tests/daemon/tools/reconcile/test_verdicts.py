@@ -27,7 +27,7 @@ def totals(*runs: dict[str, int], **account: int) -> Any:
 
 
 def found(*runs: dict[str, int], account: dict[str, int] | None = None, **fields: Any) -> Findings:
-    settings: dict[str, Any] = {"layout": Layout.ROWS, "dead": Amount(), **fields}
+    settings: dict[str, Any] = {"group": "bpm", "layout": Layout.ROWS, "dead": Amount(), **fields}
     return Findings(totals=totals(*runs, **(account or {})), **settings)
 
 
