@@ -228,7 +228,7 @@ simulate-mutants: $(INSTALLED) ## Take protections out, one at a time, and see t
 
 .PHONY: screenshots
 screenshots: $(INSTALLED) tools ## Make the pictures of the page in docs/images again
-	@TRIGGERLOG_SCREENSHOTS=1 $(BIN)/python -m pytest -m page $(ARGS)
+	@TRIGGERLOG_SCREENSHOTS=1 $(BIN)/python -m pytest -m page tests/page/test_pictures.py $(ARGS)
 
 .PHONY: reference
 reference: $(INSTALLED) ## Write docs/configuration.md again, from the models
