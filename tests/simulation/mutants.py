@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         name="take a journal for history that does not lead on",
         file="daemon/pipeline/recovery/recovery.py",
-        text="    leads_on = _leads_on(journal.ids, noted, position)\n",
+        text="    leads_on = _leads_on(journal.ids, in_head, position)\n",
         to="    leads_on = True\n",
         seed=10,
     ),
@@ -212,8 +212,8 @@ MUTANTS = (
     Mutant(
         name="believe of the intake's log what another daemon calls settled",
         file="daemon/pipeline/intake/replay.py",
-        text="        again = is_gap | is_settled if self._number <= self._doubtful_upto else is_gap\n",
-        to="        again = is_gap\n",
+        text="            again = is_gap | is_settled\n",
+        to="            pass\n",
         seed=7,
     ),
     Mutant(
@@ -226,7 +226,7 @@ MUTANTS = (
     Mutant(
         name="call every reading in doubt a duplicate",
         file="daemon/pipeline/assembly/triggers.py",
-        text="        doubtful = self._are_compared(block, origin, now) & ~self.sessions.is_new(origin)\n",
+        text="        doubtful = (self._are_compared(block, origin, now) | is_vague) & ~self.sessions.is_new(origin)\n",
         to="        doubtful = np.zeros(len(block), bool)\n",
         plan="wrong-numbers-received-in-doubt",
     ),
