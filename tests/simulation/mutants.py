@@ -19,6 +19,7 @@ from tests.simulation.__main__ import say
 from tests.simulation.seeds import run_seed
 
 ROOT = Path(__file__).parents[2]
+PLANS = Path(__file__).parent / "plans"
 COPIED = ("backends", "daemon", "schemas", "tests/simulation", "tests/__init__.py")
 
 
