@@ -13,6 +13,7 @@ from dashboard.feed.sentences import group_words
 from dashboard.words import coarse, count, number
 from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
+from schemas.states import DaemonState
 
 COLUMNS: tuple[str, ...] = (
     "received",
@@ -93,7 +94,7 @@ def sections(status: Status) -> Sections:
         "head": {
             "logger": status.logger,
             "version": status.version,
-            "state": status.state.value.replace("_", " "),
+            "state": STATES[status.state],
             "epoch": str(status.epoch),
             "started_ms": round(status.time_ns / 1e6 - status.uptime_s * 1e3, -3),
         },
@@ -170,6 +171,14 @@ def _store(store: StoreStatus) -> dict[str, Any]:
         "title": "\n".join([store.target, *(f"{name} = {value}" for name, value in store.settings.items())]),
     }
     return store.model_dump(exclude={"away_s", "commits", "shortfall"}) | {"shortfall": shortfall} | words
+
+
+STATES = {
+    DaemonState.STARTING: "starting",
+    DaemonState.RUNNING: "running",
+    DaemonState.STORE_AWAY: "database away",
+    DaemonState.STOPPING: "stopping",
+}
 
 
 def _disk(disk: DiskStatus) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def header() -> Any:
                 [
                     _fact("logger", "head.logger", "text"),
                     _fact("run", "group.run", "text"),
-                    _fact("", "head.state", "text"),
+                    _fact("", "head.state", "text", dead="state unknown"),
                 ],
                 id="who",
                 className="facts",
@@ -111,9 +111,9 @@ def header() -> Any:
     )
 
 
-def _fact(name: str, figure: str, form: str) -> Any:
+def _fact(name: str, figure: str, form: str, *, dead: str = "keep") -> Any:
     named = [html.Span(f"{name} ", className="name")] if name else []
-    return html.Span([*named, html.B(live(figure, form, dead="keep"))], className="fact")
+    return html.Span([*named, html.B(live(figure, form, dead=dead))], className="fact")
 
 
 def _badge() -> Any:
