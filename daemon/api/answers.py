@@ -25,13 +25,14 @@ def group_description(group: InstrumentGroup) -> GroupDescription:
     )
 
 
-def trigger_answer(group: InstrumentGroup, readings: Array) -> dict[str, Any]:
+def trigger_answer(group: InstrumentGroup, readings: Array, now_ns: int) -> dict[str, Any]:
     """`OneTrigger`: run and trigger are None when there is no trigger."""
     first = readings[0] if len(readings) else None
     return {
         "group": group.name,
         "run": None if first is None else int(first["run"]),
         "trigger": None if first is None else int(first["trigger"]),
+        "age_s": None if first is None else (now_ns - float(np.median(readings["time_ns"]))) / 1e9,
         "instruments": [group.instruments[number] for number in readings["instrument"]],
         "time_ns": np.ascontiguousarray(readings["time_ns"]),
         "channels": _channels(group, readings),

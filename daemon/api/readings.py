@@ -56,7 +56,7 @@ def readings_routes(service: ApiService) -> APIRouter:
         asked = group_of(service, group)
         query = NewestTrigger(group=asked) if complete else await _newest_of_all(service, asked)
         found = np.empty(0, answer_dtype(asked)) if query is None else await service.store.ask(query)
-        return json_answer(trigger_answer(asked, found), times)
+        return json_answer(trigger_answer(asked, found, time.time_ns()), times)
 
     @routes.get(
         "/api/v1/groups/{group}/triggers/{trigger}", tags=["readings"], dependencies=[limit], response_model=OneTrigger
@@ -66,7 +66,7 @@ def readings_routes(service: ApiService) -> APIRouter:
         asked = group_of(service, group)
         row = await _ledger_row(service, asked, trigger, run)
         found = await service.store.ask(TriggerReadings(group=asked, run=int(row["run"]), trigger=trigger))
-        return json_answer(trigger_answer(asked, found), times)
+        return json_answer(trigger_answer(asked, found, time.time_ns()), times)
 
     @routes.get("/api/v1/groups/{group}/readings", tags=["readings"], dependencies=[limit], response_model=Readings)
     async def readings(  # noqa: PLR0917 - each is a parameter of the question

@@ -41,6 +41,9 @@ class OneTrigger(Model):
     group: str
     run: int | None = Field(description="null when there is no trigger yet")
     trigger: int | None = Field(description="null when there is no trigger yet")
+    age_s: float | None = Field(
+        default=None, description="seconds from the median of its times to now; null when there is no trigger yet"
+    )
     instruments: list[str] = Field(description="names of those that are there")
     time_ns: list[int]
     channels: Columns

@@ -438,7 +438,9 @@ async def test_the_readings_of_one_trigger() -> None:
         found = (await api.client.get("/api/v1/groups/bpm/triggers/9")).json()
         assert (found["run"], found["trigger"], found["instruments"]) == (1, 9, ["bpm_000", "bpm_003"])
         assert found["channels"]["top_in"] == pytest.approx([9.0, 9.003])
+        assert found.pop("age_s") == pytest.approx(time.time() - time_of(9) / 1e9, abs=60)
         again = (await api.client.get("/api/v1/groups/bpm/triggers/9", params={"run": 1})).json()
+        assert again.pop("age_s") > 0
         assert again == found
 
 
