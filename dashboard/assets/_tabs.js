@@ -4,8 +4,9 @@
 
   const all = () => /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#tabs [role=tab]")]);
   const nameOf = (/** @type {HTMLElement} */ button) => button.dataset.tab || "";
-  /** @type {Set<string>} */
-  const opened = new Set();
+  /** @type {Record<string, number>} */
+  const asked = {}; // tab -> when its contents were asked for
+  const AGAIN_MS = 15000; // longer than any layout takes: the process of the page has ended before it answered
   /** @type {Record<string, Draw[]>} */
   const drawn = {}; // tab -> what draws it
   let listening = false;
@@ -42,10 +43,10 @@
   /* After the first figures are there: what a tab needs must not keep them waiting. */
   T.fillTab = async function () {
     const tab = T.view.tab;
-    if (opened.has(tab)) return;
-    opened.add(tab);
+    if (T.byId("fill-" + tab).childElementCount || Date.now() - (asked[tab] || 0) < AGAIN_MS) return;
+    asked[tab] = Date.now();
     for (const script of (T.byId("panel-" + tab).dataset.needs || "").split(" ")) if (script) await load(script);
-    window.dash_clientside.set_props("open-" + tab, { data: true });
+    window.dash_clientside.set_props("open-" + tab, { data: asked[tab] });
   };
 
   /** @type {Record<string, Promise<void>>} */
@@ -56,7 +57,11 @@
     return (loading[src] = loading[src] || new Promise((done) => {
       const script = T.make("script");
       script.src = src;
-      script.onload = script.onerror = () => done();
+      script.onload = () => done();
+      script.onerror = () => {
+        delete loading[src];
+        done();
+      };
       document.head.append(script);
     }));
   }

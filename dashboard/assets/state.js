@@ -19,12 +19,7 @@
     link: { up: false, since: null, problem: "connecting", daemon: "" },
   };
 
-  T.groups = function () {
-    return Object.keys(T.state.sections)
-      .filter((key) => key.startsWith("group/"))
-      .map((key) => key.slice(6))
-      .sort();
-  };
+  T.groups = () => T.section("head")?.groups || [];
 
   T.section = (key) => T.state.sections[key];
 

@@ -96,6 +96,7 @@ def sections(status: Status) -> Sections:
             "version": status.version,
             "state": STATES[status.state],
             "epoch": str(status.epoch),
+            "groups": list(status.groups),
             "started_ms": round(status.time_ns / 1e6 - status.uptime_s * 1e3, -3),
         },
         "store": _store(status.store),

@@ -32,6 +32,7 @@ interface Head {
   version: string;
   state: string;
   epoch: string;
+  groups: string[];
   started_ms: number;
 }
 

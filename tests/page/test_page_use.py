@@ -108,9 +108,16 @@ def test_ranges_are_in_the_address_and_a_pause_goes_on_gathering(stage: Stage, f
 def test_groups_have_tabs_and_a_grid_each(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     expect(page.locator("#groups")).to_be_hidden()
-    stage.figures(groups={"bpm": 120, "toroid": 24}, states={"toroid": {"3": "s"}})
+    stage.figures(groups={"toroid": 24, "bpm": 120}, states={"toroid": {"3": "s"}})
     expect(page.locator(".grid")).to_have_count(2)
-    page.locator("#groups button", has_text="toroid").click()
+    # In the order of the configuration.
+    expect(page.locator("#groups button")).to_have_text(["toroid", "bpm"])
+    page.locator("#tab-reads").click()
+    form = page.locator("#panel-reads").get_by_role("textbox", name="Group")
+    for name in ("toroid", "bpm", "toroid"):
+        page.locator("#groups button", has_text=name).click()
+        expect(form).to_have_value(name)
+    page.locator("#tab-live").click()
     expect(page.locator("#tile-absent .unit")).to_have_text("of 24")
     expect(value(page, "absent")).to_have_text("1")
     assert "group=toroid" in page.url

@@ -74,13 +74,20 @@ def _reader_form(app: Dash, hub: Hub, orders: Orders) -> None:
     @app.callback(
         Output(field_id("reader", "group"), "data"),
         Output(field_id("reader", "group"), "value", allow_duplicate=True),
+        Output("reads-group", "data"),
         Input("reads-groups", "data"),
         State(field_id("reader", "group"), "value"),
+        State("reads-group", "data"),
         prevent_initial_call="initial_duplicate",
     )
-    async def groups(_: Any, chosen: str | None) -> Any:
+    async def groups(tick: dict[str, Any] | None, filled: str | None, before: str | None) -> Any:
+        """The form follows the group that is chosen above the tabs, and else keeps what was filled in."""
         options, first = group_options(hub.status)
-        return options, chosen if any(one["value"] == chosen for one in options) else first
+        names = [one["value"] for one in options]
+        chosen = (tick or {}).get("view", {}).get("group")
+        if chosen in names and chosen != before:
+            return options, chosen, chosen
+        return options, filled if filled in names else first, before
 
     def start(filled: dict[str, Any]) -> tuple[Order | None, dict[str, str]]:
         given = without(filled, does_not_take(WorkloadKind(filled["kind"]), hub.status))

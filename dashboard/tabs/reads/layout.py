@@ -41,6 +41,7 @@ def panel() -> list[Any]:
     return [
         tick("reads-tick", "readers", "governor", every_ms=1000),
         tick("reads-groups", "head"),
+        dcc.Store(id="reads-group"),
         dcc.Store(id="governor-shown"),
         html.Div([_workloads(), _charts(), html.Div([_start(), _governor()], className="columns")], className="stack"),
     ]
