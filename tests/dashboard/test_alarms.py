@@ -93,7 +93,8 @@ def test_many_instruments_are_one_alarm() -> None:
     states = {"bpm": {str(i): "s" for i in range(40)} | {"50": "m"}, "toroid": {"1": "n"}}
     (alarm,) = alarms(status(groups={"bpm": 120, "toroid": 4}, states=states))
     assert alarm.text == (
-        "Instruments: 40 silent for more than 2 s, 1 never heard, 1 missing from some of the last triggers"
+        "Instruments: 40 silent for more than 2 s (bpm), 1 never heard (toroid), "
+        "1 missing from some of the last triggers (bpm)"
     )
     assert alarm.severity is Severity.WARNING
 
