@@ -254,6 +254,7 @@ class Service:
             await source.close()
         self._api.stop()
         await end_tasks(*self._background)
+        await self.storage.close()
         if self._serving is not None:
             await asyncio.gather(self._serving, return_exceptions=True)
         await self.store.close()

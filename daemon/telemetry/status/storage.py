@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 
 from backends.base import Partition, Store, StoreError
+from backends.ending import end_tasks
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import Reporter
@@ -17,6 +18,9 @@ from schemas.config import JournalConfig
 PARTITIONS_EVERY_S = 30.0
 """Asking for them looks at every partition's size: seldom enough not to slow the writing."""
 
+PATIENCE_S = 1.0
+"""An answer waits so long for the server; what the daemon knows by itself does not wait for one that hangs."""
+
 MIB = 2**20
 
 
@@ -27,7 +31,7 @@ class StorageReport:
         self._store = store
         self._report = report
         self._reporter = reporter
-        self._asking = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
         self._asked_s: float | None = None
         self._known_s: float | None = None
         self._partitions: Mapping[str, tuple[Partition, ...]] = {}
@@ -52,18 +56,34 @@ class StorageReport:
             groups=groups,
         )
 
+    async def close(self) -> None:
+        """Ask the server nothing more."""
+        if self._looking is not None:
+            await end_tasks(self._looking)
+
     async def _look_at_partitions(self) -> None:
-        async with self._asking:
-            now_s = time.monotonic()
-            if self._asked_s is not None and now_s - self._asked_s < PARTITIONS_EVERY_S:
-                return
+        now_s = time.monotonic()
+        if self._looking is None and (self._asked_s is None or now_s - self._asked_s >= PARTITIONS_EVERY_S):
             self._asked_s = now_s
-            try:
-                self._partitions = await self._store.partitions()
-            except StoreError as error:
-                self._problem = str(error)
-            else:
-                self._problem, self._known_s = None, time.monotonic()
+            self._looking = asyncio.create_task(self._ask_for_partitions(), name="partitions")
+        looking = self._looking  # others may ask meanwhile
+        if looking is None:
+            return
+        await asyncio.wait([looking], timeout=PATIENCE_S)
+        if not looking.done():
+            self._problem = f"the database has not answered for {time.monotonic() - (self._asked_s or now_s):.0f} s"
+            return
+        if self._looking is looking:
+            self._looking = None
+        looking.result()
+
+    async def _ask_for_partitions(self) -> None:
+        try:
+            self._partitions = await self._store.partitions()
+        except StoreError as error:
+            self._problem = str(error)
+        else:
+            self._problem, self._known_s = None, time.monotonic()
 
     def _group(self, name: str, pipeline: Pipeline) -> GroupStorage:
         facts = self._report.facts

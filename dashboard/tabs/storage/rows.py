@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from dashboard.tabs.tables import Cell, Row, cell, row
 from dashboard.words import NONE, about, coarse, count, lasted, number, reasons, size
-from schemas.api.status import GroupStatus, Status, StoreStatus
+from schemas.api.status import GroupStatus, IntakeStatus, Status, StoreStatus
 from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
 
 MOST_SHOWN = 200
@@ -20,8 +20,21 @@ Pair = tuple[str, str, bool]
 
 
 def outage_rows(status: Status) -> list[Row]:
-    """What waits in each group, and how long there is room for more."""
-    return [_outage(name, group, status.store) for name, group in status.groups.items()]
+    """What waits in each group, and how long there is room for more; before the database answered, in its intake."""
+    rows = [_outage(name, group, status.store) for name, group in status.groups.items()]
+    return rows + [_in_intake(name, each) for name, each in status.intakes.items() if name not in status.groups]
+
+
+def _in_intake(name: str, intake: IntakeStatus) -> Row:
+    return row(
+        name,
+        group=name,
+        waiting=cell(NONE, -1),
+        readings=cell(f"{count(intake.waiting)} in the intake's log", intake.waiting),
+        room=cell(intake.problem or NONE, -1, over=intake.problem is not None),
+        drained=cell("when it is back", over=True),
+        risk=cell(NONE, -1),
+    )
 
 
 def outage_note(store: StoreStatus, *, is_dead: bool) -> str:
@@ -79,17 +92,17 @@ def _loss(at_risk_ms: float | None) -> str:
 
 def stored_rows(storage: Storage) -> list[Row]:
     """Sizes and growth of each group."""
-    return [_stored(name, group) for name, group in storage.groups.items()]
+    return [_stored(name, group, is_known=storage.sizes_age_s is not None) for name, group in storage.groups.items()]
 
 
-def _stored(name: str, group: GroupStorage) -> Row:
+def _stored(name: str, group: GroupStorage, *, is_known: bool) -> Row:
     each, over_s = group.bytes_a_reading, group.measured_over_s
     return row(
         name,
         group=name,
         readings=_count(group.readings),
-        rows=_count(group.rows),
-        size=_size(group.size_bytes),
+        rows=_count(group.rows) if is_known else cell(NONE, -1),
+        size=_size(group.size_bytes if is_known else None),
         each=cell(NONE, -1) if each is None else cell(f"{number(each)} B", each),
         rate=_size(group.growth_bytes_a_day),
         measured=_size(group.measured_bytes_a_day),

@@ -14,7 +14,7 @@ import pytest
 import websockets
 from prometheus_client.parser import text_string_to_metric_families
 
-from backends.base import DurabilityInForce, Store, StoreFacts, StoreUnavailable
+from backends.base import DurabilityInForce, Partition, Store, StoreFacts, StoreUnavailable
 from backends.ending import end_tasks
 from daemon.api import ApiServer
 from daemon.core.moments import read_rfc3339, rfc3339
@@ -513,6 +513,31 @@ async def test_storage_tells_of_sizes_and_says_why_they_are_old() -> None:
         told = Storage.model_validate((await api.client.get("/api/v1/storage")).json())
         assert (told.partitions_problem, told.partitions_age_s) == ("no route to host", None)
         assert told.groups["bpm"].size_bytes == 3000
+
+
+async def test_storage_does_not_wait_for_a_database_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served() as api:
+        await api.commit(1, 2, 3)
+        goes_on = asyncio.Event()
+        asked = 0
+
+        async def hang() -> dict[str, tuple[Partition, ...]]:
+            nonlocal asked
+            asked += 1
+            await goes_on.wait()
+            return {"bpm": (Partition(name="p", start_ns=0, end_ns=1, rows=2, size_bytes=3),)}
+
+        monkeypatch.setattr(api.logger.store, "partitions", hang)
+        answers = await asyncio.gather(*(api.client.get("/api/v1/storage") for _ in range(3)))
+        for answer in answers:
+            told = Storage.model_validate(answer.json())
+            assert told.partitions_problem is not None
+            assert told.partitions_problem.startswith("the database has not answered for ")
+            assert told.groups["bpm"].readings == 15
+        goes_on.set()
+        told = Storage.model_validate((await api.client.get("/api/v1/storage")).json())
+        assert (told.partitions_problem, len(told.groups["bpm"].partitions), asked) == (None, 1, 1)
+        await api.service.storage.close()
 
 
 async def test_documents_of_the_api_load_nothing_from_elsewhere() -> None:

@@ -19,7 +19,7 @@ from dashboard.tabs.storage.rows import (
     stored_note,
     stored_rows,
 )
-from schemas.api.status import Status
+from schemas.api.status import IntakeStatus, Status
 from tests.page.served import snapshot, storage
 
 NOW_NS = time.time_ns()
@@ -64,6 +64,20 @@ def test_a_row_has_a_cell_for_each_column_and_no_other(rows: list[dict[str, Any]
 def test_an_outage_is_told_by_how_long_there_is_room(changes: dict[str, Any], room: str, drained: str) -> None:
     (row,) = outage_rows(status(**changes))
     assert (text(row, "room"), text(row, "drained")) == (room, drained)
+
+
+def test_what_waits_for_a_database_that_has_not_answered_yet_is_in_the_intakes() -> None:
+    starting = status().model_copy(
+        update={"groups": {}, "intakes": {"bpm": IntakeStatus(waiting=1200, log_mib=0.5, problem=None)}}
+    )
+    (row,) = outage_rows(starting)
+    assert set(row) == {"key", *(column.name for column in layout.OUTAGE)}
+    assert (text(row, "readings"), text(row, "room")) == ("1,200 in the intake's log", "–")
+
+
+def test_sizes_that_are_not_known_yet_are_not_zero() -> None:
+    (row, *_) = stored_rows(STORAGE.model_copy(update={"sizes_age_s": None}))
+    assert (text(row, "rows"), text(row, "size")) == ("–", "–")
 
 
 def test_a_database_that_is_away_is_said_and_one_of_which_nobody_knows_as_well() -> None:
