@@ -79,12 +79,16 @@ class WindowReadings:
 
     most: the asker has room for so many; of more there is no answer, and they are not all read to find that out. In the
     arrays layout triggers count as whole, also those that are only looked at for a reading that may be in the stretch.
+
+    by_trigger: in the arrays layout, all readings of the triggers with start_ns <= time_ns < end_ns instead. There a
+    reading whose clock is wrong by more than some seconds is found in no stretch by its own time.
     """
 
     group: InstrumentGroup
     start_ns: int
     end_ns: int
     most: int | None = None
+    by_trigger: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +232,7 @@ TOTALS = np.dtype(
 run: 0 where nothing is stored.
 stored: rows (documents) of readings: `rows` layout readings, `arrays` layout triggers.
 triggers, expected, arrived, skipped: rows of the ledger, and the sums of these columns.
-first_ns, last_ns: times of its first and last trigger in the ledger (ns since 1970-01-01 UTC); 0 without any.
+first_ns, last_ns: its earliest and latest reading, by the ledger (ns since 1970-01-01 UTC); 0 without any.
 sequence: the journal position; of several loggers the highest.
 account_triggers, account_readings: sums of the accounts of all loggers that wrote the group, `JournalPosition`.
 journal_readings: that of the journal's stream alone, without what was retried of dead letters.

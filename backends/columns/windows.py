@@ -3,6 +3,7 @@
 import numpy as np
 
 from backends.base import AnswerTooLarge
+from backends.columns.stored import slack
 from schemas.batch import Layout
 from schemas.queries import WindowReadings
 from schemas.readings import Array
@@ -33,6 +34,18 @@ def see_not_too_large(readings: Array, query: WindowReadings, layout: Layout) ->
 
 def _fitting(most: int, query: WindowReadings, layout: Layout) -> int:
     return most if layout is Layout.ROWS else max(1, most // query.group.size)
+
+
+def triggers_in_window(query: WindowReadings) -> tuple[int, int]:
+    """In the arrays layout, the first and the last time of the triggers whose rows answer a question, in ns."""
+    return (query.start_ns, query.end_ns - 1) if query.by_trigger else slack(query.start_ns, query.end_ns)
+
+
+def within(readings: Array, query: WindowReadings, layout: Layout) -> Array:
+    """Of the readings of all rows that may have some in a stretch, those that do."""
+    if query.by_trigger and layout is Layout.ARRAYS:
+        return readings
+    return between(readings, query.start_ns, query.end_ns)
 
 
 def between(readings: Array, start_ns: int, end_ns: int) -> Array:

@@ -278,7 +278,7 @@ def _totals(kept: _Group) -> Array:
         for name in ("expected", "arrived", "skipped"):
             row[name] = mine[name].sum()
         if len(mine):
-            row["first_ns"], row["last_ns"] = mine["time_ns"].min(), mine["time_ns"].max()
+            row["first_ns"], row["last_ns"] = mine["first_ns"].min(), mine["last_ns"].max()
     if Stream.JOURNAL in kept.positions:
         journal = kept.positions[Stream.JOURNAL]
         answer["sequence"], answer["journal_readings"] = journal.sequence, journal.readings

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Generic
 import numpy as np
 import sqlalchemy as sa
 
-from backends.columns.windows import between, in_order, rows_to_know, see_not_too_large
+from backends.columns.windows import in_order, rows_to_know, see_not_too_large, within
 from backends.questions import Questions
 from backends.sql import selects
 from backends.sql.connection import C
@@ -76,5 +76,5 @@ class SqlQuestions(Questions, Generic[C]):
         )
         readings = await self._readings(found.order_by(None) if in_any_order else found)
         see_not_too_large(readings, query, self._tables.layout)
-        within = between(readings, query.start_ns, query.end_ns)
-        return in_order(within) if in_any_order else within
+        found_there = within(readings, query, self._tables.layout)
+        return in_order(found_there) if in_any_order else found_there

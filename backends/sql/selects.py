@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.columns.stored import ACCOUNT, MISSING_OFFSET, slack
+from backends.columns.windows import triggers_in_window
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.batch import Layout, Stream
 from schemas.ledger import COUNTS, NUMBERS
@@ -136,7 +137,7 @@ def readings_in_window(tables: GroupTables, query: WindowReadings, rows: int | N
     """
     data = tables.data.c
     if tables.layout is Layout.ARRAYS:
-        low, high = slack(query.start_ns, query.end_ns)
+        low, high = triggers_in_window(query)
         found = sa.select(*tables.data.c).where(data.time_ns >= low, data.time_ns <= high)
         return found.order_by(data.run, data.trigger_id) if rows is None else found.limit(rows)
     found = sa.select(*tables.data.c).where(data.time_ns >= query.start_ns, data.time_ns < query.end_ns)
@@ -154,7 +155,7 @@ def totals(tables: GroupTables) -> sa.Select[Any]:
         _labelled(data.run, sa.func.count(), zero, zero, zero, zero, nothing, nothing).group_by(data.run),
         _labelled(
             *(ledger.run, zero, sa.func.count(), sa.func.sum(ledger.expected), sa.func.sum(ledger.arrived)),
-            *(sa.func.sum(ledger.skipped), sa.func.min(ledger.time_ns), sa.func.max(ledger.time_ns)),
+            *(sa.func.sum(ledger.skipped), sa.func.min(ledger.first_ns), sa.func.max(ledger.last_ns)),
         ).group_by(ledger.run),
     ).subquery("counted")
     ends = sa.func.min(counted.c.first_ns), sa.func.max(counted.c.last_ns)

@@ -159,9 +159,9 @@ async def test_postgresql_rejects_two_triggers_of_many_and_takes_them_when_it_is
         exported = here("dead-letters", "export", str(file), "--to", str(tmp_path / "dead.npz"))
         assert "12 readings of 2 dead letters" in exported.stdout
         with np.load(tmp_path / "dead.npz") as archive:
-            assert archive["bpm"]["top_in"].tolist() == 12 * [BAD]
-            assert archive["bpm"]["trigger"].tolist() == 6 * [40] + 6 * [77]
-            assert archive["bpm_ledger"]["arrived"].tolist() == [6, 6]
+            assert archive["bpm/readings"]["top_in"].tolist() == 12 * [BAD]
+            assert archive["bpm/readings"]["trigger"].tolist() == 6 * [40] + 6 * [77]
+            assert archive["bpm/ledger"]["arrived"].tolist() == [6, 6]
             assert json.loads(str(archive["about"]))["bpm"]["units"]["top_in"] == "mm"
         here("dead-letters", "export", str(file), "--to", str(tmp_path / "dead.csv"))
         with (tmp_path / "dead.csv").open() as table:

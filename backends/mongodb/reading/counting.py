@@ -63,7 +63,8 @@ async def _look(database: Database, of: GroupCollections) -> Array:
         row["run"] = run
         for name, counts in columns.items():
             row[name] = counts.get(run, 0)
-        row["first_ns"], row["last_ns"] = [await _end_ns(database, of, run, direction) for direction in (1, -1)]
+        row["first_ns"] = await _end_ns(database, of, run, "first_ns", 1)
+        row["last_ns"] = await _end_ns(database, of, run, "last_ns", -1)
     return answer
 
 
@@ -82,8 +83,8 @@ async def _by_run(database: Database, collection: str, what: int | str) -> dict[
         return {int(each["_id"]): int(each["sum"]) async for each in cursor}
 
 
-async def _end_ns(database: Database, of: GroupCollections, run: int, direction: int) -> int:
-    """The time of a run's first or last trigger; 0 without any."""
+async def _end_ns(database: Database, of: GroupCollections, run: int, name: str, direction: int) -> int:
+    """The time of a run's earliest or latest reading; 0 without any."""
     ids = {"$gte": ObjectId(id_bytes(run, -(2**63))), "$lte": ObjectId(id_bytes(run, 2**63 - 1))}
-    found = await database.get_collection(of.ledger).find_one({"_id": ids}, sort=[("_id", direction)])
-    return int(found["time_ns"]) if found else 0
+    found = await database.get_collection(of.ledger).find_one({"_id": ids}, sort=[(name, direction)])
+    return int(found[name]) if found else 0

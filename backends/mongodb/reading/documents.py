@@ -8,7 +8,8 @@ from bson import Binary, Int64, ObjectId
 from pymongo import ASCENDING, DESCENDING
 from pymongo.asynchronous.collection import AsyncCollection
 
-from backends.columns.stored import MISSING_OFFSET, SLACK_NS
+from backends.columns.stored import MISSING_OFFSET, SLACK_NS, slack
+from backends.columns.windows import triggers_in_window
 from backends.mongodb.protocol.documents import USER_DEFINED, DocumentFormat, id_bytes
 from backends.mongodb.server.facts import Server
 from schemas.batch import Layout
@@ -120,7 +121,7 @@ def readings_of_instrument(query: InstrumentReadings) -> tuple[Filter, Sort]:
 def readings_in_window(query: WindowReadings, layout: Layout, server: Server) -> Filter:
     """Look for a group's readings of a stretch of time; in the arrays layout for all triggers it may touch."""
     if layout is Layout.ARRAYS:
-        return triggers_around(query.start_ns, query.end_ns)
+        return _first_to_last(*triggers_in_window(query))
     times = {"time_ns": _times(query.start_ns, query.end_ns)}
     # The index is by instrument and time: with all of them named it serves this question too.
     return {"instrument": {"$in": list(range(query.group.size))}, **times} if server.uses_indexes else times
@@ -128,7 +129,10 @@ def readings_in_window(query: WindowReadings, layout: Layout, server: Server) ->
 
 def triggers_around(start_ns: int, end_ns: int) -> Filter:
     """Look for the triggers of the arrays layout that may have readings in a stretch of time."""
-    low, high = max(start_ns - SLACK_NS, -(2**63)), min(end_ns + SLACK_NS, 2**63 - 1)
+    return _first_to_last(*slack(start_ns, end_ns))
+
+
+def _first_to_last(low: int, high: int) -> Filter:
     return {"time_ns": {"$gte": Int64(low), "$lte": Int64(high)}}
 
 

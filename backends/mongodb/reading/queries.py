@@ -6,7 +6,7 @@ import numpy as np
 
 from backends.columns.reductions import reducer_of
 from backends.columns.stored import SLACK_NS
-from backends.columns.windows import between, in_order, rows_to_know, see_not_too_large
+from backends.columns.windows import between, in_order, rows_to_know, see_not_too_large, within
 from backends.mongodb.protocol.formats import arrays_format, decode_readings
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.counting import totals
@@ -95,7 +95,7 @@ class MongodbQuestions(Questions):
         wanted = documents.readings_in_window(query, layout, self._group.server)
         readings = await self._group.readings(wanted, most=rows_to_know(query, layout) or 0)
         see_not_too_large(readings, query, layout)
-        return in_order(between(readings, query.start_ns, query.end_ns))
+        return in_order(within(readings, query, layout))
 
     async def _triggers(self, query: TriggersReadings) -> Array:
         parts = [np.empty(0, answer_dtype(query.group))]

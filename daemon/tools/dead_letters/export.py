@@ -39,8 +39,8 @@ def readings_of(block: ClosedBlock, group: InstrumentGroup) -> Array:
 def export_npz(path: Path, groups: Sequence[tuple[InstrumentGroup, DeadLetters]]) -> int:
     """Write a numpy archive; return how many readings are in it.
 
-    For each group: `GROUP`, its readings as `schemas.queries.answer_dtype`; `GROUP_ledger`, the ledger rows, of a late
-    letter the revised one; `GROUP_letter`, to which letter each reading belongs; and `about`, JSON: by group the units
+    For each group: `GROUP/readings`, as `schemas.queries.answer_dtype`; `GROUP/ledger`, the ledger rows, of a late
+    letter the revised one; `GROUP/letter`, to which letter each reading belongs; and `about`, JSON: by group the units
     and the names of the instruments, and of each letter when it was kept and why.
 
     Raises:
@@ -52,17 +52,19 @@ def export_npz(path: Path, groups: Sequence[tuple[InstrumentGroup, DeadLetters]]
     for group, letters in groups:
         whole = list(_whole(letters))
         parts = [readings_of(block, group) for _, block in whole]
-        arrays[group.name] = np.concatenate([np.empty(0, answer_dtype(group)), *parts])
-        arrays[f"{group.name}_letter"] = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        readings = np.concatenate([np.empty(0, answer_dtype(group)), *parts])
+        # No group has a slash in its name: none is taken for another's ledger, or for an argument of savez.
+        arrays[f"{group.name}/readings"] = readings
+        arrays[f"{group.name}/letter"] = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         rows = [block.ledger if block.triggers else block.revised for _, block in whole]
         if rows:
-            arrays[f"{group.name}_ledger"] = np.concatenate(rows)
+            arrays[f"{group.name}/ledger"] = np.concatenate(rows)
         about[group.name] = {
             "instruments": list(group.instruments),
             "units": {"time_ns": "ns since 1970-01-01 UTC", **{each.name: each.unit for each in group.channels}},
             "letters": [as_json(letter) for letter, _ in whole],
         }
-        count += len(arrays[group.name])
+        count += len(readings)
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
     return count

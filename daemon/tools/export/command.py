@@ -16,13 +16,14 @@ from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.configuration.database import asked_store_of, layout_of
 from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import CommandFailed, examples, require_extra
+from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.about import About, Writer
 from daemon.tools.export.exporting import Written, whole_or_none
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.marks import beside, marks_of, write_csv
-from daemon.tools.export.span import Choice, newest_run, span_of
+from daemon.tools.export.span import FOREVER_NS, Choice, newest_run, span_of
 from daemon.tools.options import File
 from schemas.batch import Layout
 from schemas.checking.problems import listed, suggestion
@@ -192,7 +193,7 @@ def _times(from_: str | None, to: str | None, last: str | None) -> tuple[int | N
         if from_ or to:
             raise CommandFailed("--last: give it, or --from and --to, not both")
         now_ns = time.time_ns()
-        return now_ns - duration_ns(last, "--last"), now_ns
+        return max(now_ns - duration_ns(last, "--last"), -FOREVER_NS), now_ns
     start_ns = None if from_ is None else moment(from_, "--from")
     end_ns = None if to is None else moment(to, "--to")
     if start_ns is not None and end_ns is not None and start_ns >= end_ns:
@@ -217,4 +218,6 @@ def _numbers(text: str) -> tuple[int, int]:
     first, _, last = text.partition("-")
     if not (first.strip().isdecimal() and (last or first).strip().isdecimal()) or int(first) > int(last or first):
         raise CommandFailed(f"--triggers: {text!r} is not a range; write it like 4000-4100, or one number")
+    if int(last or first) >= MOST_TRIGGER:
+        raise CommandFailed(f"--triggers: {last or first} is no trigger number: these are below {MOST_TRIGGER}")
     return int(first), int(last or first)

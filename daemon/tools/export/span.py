@@ -5,21 +5,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.base import Store
-from backends.columns.stored import SLACK_NS
+from backends.base import AnswerTooLarge, Store
 from daemon.core.outcome import CommandFailed
-from schemas.queries import LedgerRow, LedgerTail, Totals
+from schemas.queries import LedgerRows, LedgerTail, Totals, WindowReadings
 from schemas.readings import Array, Channel, InstrumentGroup
 
 COUNT_S = 3600.0
 """How long the server may take to find the first trigger: it scans the ledger for that."""
+
+AT_ONCE = 1_000
+MANY = 100_000
+"""Of more triggers than these the whole ledger is gone through, which takes less time than so many questions."""
+
+FOREVER_NS = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """Which readings of a group; None means all.
 
-    start_ns, end_ns: start_ns <= time_ns < end_ns (ns since 1970-01-01 UTC).
+    start_ns, end_ns: start_ns <= time_ns < end_ns (ns since 1970-01-01 UTC); in the arrays layout the trigger's time.
     run: of this run; with `triggers` None is the newest.
     triggers: trigger numbers, the first and the last of them.
     instruments: their numbers.
@@ -67,23 +72,22 @@ async def newest_run(store: Store, group: InstrumentGroup) -> int:
 
 
 async def span_of(store: Store, choice: Choice) -> Span:
-    """Find the span of time of the chosen readings; the database is asked only for what is not given.
+    """Find a span of time that holds the chosen readings; the database is asked only for what is not given.
 
     Raises:
-        CommandFailed: the span is empty.
+        CommandFailed: there is nothing of what is chosen, or the span is empty.
     """
     start_ns, end_ns = choice.start_ns, choice.end_ns
     if choice.triggers is not None:
-        around = await _around_triggers(store, choice, choice.triggers)
-        if around is not None:
-            start_ns = around.start_ns if start_ns is None else max(start_ns, around.start_ns)
-            end_ns = around.end_ns if end_ns is None else min(end_ns, around.end_ns)
-    if start_ns is not None and end_ns is None and choice.run is None:
-        end_ns = await _up_to_now(store, choice.group)
-    if start_ns is None or end_ns is None:
-        whole = await _in_ledger(store, choice)
-        start_ns = whole.start_ns if start_ns is None else start_ns
-        end_ns = whole.end_ns if end_ns is None else end_ns
+        holds = await _of_triggers(store, choice, *choice.triggers)
+    elif start_ns is not None and choice.run is None:
+        holds = Span(start_ns=start_ns, end_ns=await _open_end(store, choice.group) if end_ns is None else end_ns)
+    elif start_ns is None or end_ns is None:
+        holds = await _in_ledger(store, choice)
+    else:
+        holds = Span(start_ns=start_ns, end_ns=end_ns)
+    start_ns = holds.start_ns if start_ns is None else max(start_ns, holds.start_ns)
+    end_ns = holds.end_ns if end_ns is None else min(end_ns, holds.end_ns)
     if start_ns >= end_ns:
         raise CommandFailed(f"nothing of group {choice.group.name} can be in an empty range; no file was written")
     return Span(start_ns=start_ns, end_ns=end_ns)
@@ -94,20 +98,36 @@ def nothing(group: InstrumentGroup) -> CommandFailed:
     return CommandFailed(f"nothing is stored of group {group.name}; no file was written")
 
 
-async def _around_triggers(store: Store, choice: Choice, triggers: tuple[int, int]) -> Span | None:
-    """By the ledger's rows of the first and the last; None where one of them is not there."""
-    ends = [await store.ask(LedgerRow(group=choice.group, run=choice.run, trigger=trigger)) for trigger in triggers]
-    if not all(len(row) for row in ends):
-        return None
-    first_ns, last_ns = int(ends[0]["first_ns"][0]), int(ends[1]["last_ns"][0])
-    # What came late into one of them may be earlier or later than its own readings.
-    return Span(start_ns=first_ns - SLACK_NS, end_ns=last_ns + SLACK_NS)
+async def _of_triggers(store: Store, choice: Choice, first: int, last: int) -> Span:
+    """The span of all readings of some triggers of a run, as their ledger rows say: a clock may be wrong by hours."""
+    assert choice.run is not None, "the caller knows which run is the newest"
+    if last - first >= MANY:
+        return await _in_ledger(store, choice)
+    parts, at = [], first
+    while at <= last:
+        some = tuple(range(at, min(at + AT_ONCE, last + 1)))
+        rows = await store.ask(LedgerRows(group=choice.group, run=choice.run, triggers=some))
+        parts += [rows] if len(rows) else []
+        at = some[-1] + 1
+    if not parts:
+        raise CommandFailed(
+            f"--triggers: run {choice.run} of group {choice.group.name} has none from {first} to {last};"
+            " no file was written"
+        )
+    return _around(
+        min(int(rows["first_ns"].min()) for rows in parts), max(int(rows["last_ns"].max()) for rows in parts)
+    )
 
 
-async def _up_to_now(store: Store, group: InstrumentGroup) -> int:
-    """Instruments' clocks may be ahead of this one, or simulated ones anywhere."""
+async def _open_end(store: Store, group: InstrumentGroup) -> int:
+    """An end behind all that is there: instruments' clocks may be ahead of this one, or simulated ones anywhere."""
     newest = await store.ask(LedgerTail(group=group, most=1))
-    return max([time.time_ns(), *(int(last_ns) + SLACK_NS for last_ns in newest["last_ns"])])
+    end_ns = max([time.time_ns(), *(int(last_ns) + 1 for last_ns in newest["last_ns"])])
+    try:
+        beyond = await store.ask(WindowReadings(group=group, start_ns=end_ns, end_ns=FOREVER_NS, most=1))
+    except AnswerTooLarge:
+        return FOREVER_NS
+    return FOREVER_NS if len(beyond) else end_ns
 
 
 async def _in_ledger(store: Store, choice: Choice) -> Span:
@@ -121,4 +141,8 @@ async def _in_ledger(store: Store, choice: Choice) -> Span:
                 f"--run: nothing is stored of run {choice.run} of group {choice.group.name}; no file was written"
             )
         )
-    return Span(start_ns=int(there["first_ns"].min()) - SLACK_NS, end_ns=int(there["last_ns"].max()) + SLACK_NS)
+    return _around(int(there["first_ns"].min()), int(there["last_ns"].max()))
+
+
+def _around(first_ns: int, last_ns: int) -> Span:
+    return Span(start_ns=first_ns, end_ns=min(last_ns + 1, FOREVER_NS))

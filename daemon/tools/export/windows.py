@@ -13,15 +13,18 @@ AIM_BYTES = 32 * 2**20
 
 FIRST_NS = 10_000_000_000
 LEAST_NS = 1_000_000_000
-"""A window as short as this is read however dense it is: in the arrays layout, triggers of 5 s before and after are
-read too, so that a shorter one would not be much smaller."""
+"""A window as short as this is read however dense it is."""
+
 LONGEST_NS = 366 * 86_400 * 1_000_000_000
 GROWTH = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Readings with start_ns <= time_ns < end_ns, `answer_dtype(group)`, by run, trigger and instrument."""
+    """Readings with start_ns <= time_ns < end_ns, `answer_dtype(group)`, by run, trigger and instrument.
+
+    In the arrays layout the readings of the triggers with such a time, which need not have one themselves.
+    """
 
     start_ns: int
     end_ns: int
@@ -39,7 +42,9 @@ async def windows(
         end_ns = min(at_ns + length_ns, span.end_ns)
         limit = most if length_ns > LEAST_NS else None
         try:
-            readings = await store.ask(WindowReadings(group=group, start_ns=at_ns, end_ns=end_ns, most=limit))
+            readings = await store.ask(
+                WindowReadings(group=group, start_ns=at_ns, end_ns=end_ns, most=limit, by_trigger=True)
+            )
         except AnswerTooLarge:
             length_ns = max(LEAST_NS, length_ns // 4)
             continue

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.identity import Identity
 from daemon.tools.dead_letters import offline
+from daemon.tools.dead_letters.export import export_npz
 from daemon.tools.reconcile.survey import Survey
 from schemas.batch import Aside, ClosedBlock
 from schemas.config import parse_config
@@ -109,9 +111,9 @@ def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -
     ]
     here("dead-letters", "export", str(file), "--to", str(tmp_path / "a.npz"))
     with np.load(tmp_path / "a.npz") as found:
-        assert found["bpm"]["run"].tolist() == [1, 1, 1, 0, 4]
-        assert found["bpm_letter"].tolist() == [0, 0, 0, 1, 1]
-        assert len(found["bpm_ledger"]) == 1
+        assert found["bpm/readings"]["run"].tolist() == [1, 1, 1, 0, 4]
+        assert found["bpm/letter"].tolist() == [0, 0, 0, 1, 1]
+        assert len(found["bpm/ledger"]) == 1
 
 
 @pytest.mark.parametrize("command", [["list"], ["export", "--to", "{to}"], ["discard"]])
@@ -158,3 +160,13 @@ async def test_what_is_retried_without_a_daemon_is_known_when_its_block_comes_ag
     letters = DeadLetters(letters._folder, group, REAL)
     letters.open(journal=journal.id)
     assert (letters.amount, letters.of_block(2)) == (Amount(), {(1, 9)})
+
+
+def test_a_group_may_have_any_name_in_an_archive(file: Path, tmp_path: Path) -> None:
+    like = group_in(file)
+    groups = [replace(like, name=name) for name in ("about", "file", "bpm", "bpm_ledger")]
+    letters = [(group, DeadLetters(tmp_path / group.name, group, REAL)) for group in groups]
+    assert export_npz(tmp_path / "a.npz", letters) == 0
+    with np.load(tmp_path / "a.npz") as found:
+        assert set(json.loads(str(found["about"]))) == {"about", "file", "bpm", "bpm_ledger"}
+        assert [len(found[f"{group.name}/readings"]) for group in groups] == [0, 0, 0, 0]

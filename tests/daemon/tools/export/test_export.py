@@ -31,6 +31,7 @@ from schemas.readings import Array, Channel, InstrumentGroup
 from tests.support.batches import answers, batch_of, readings_of
 from tests.support.processes import running, triggerlog, until
 
+ORDER = ("run", "trigger", "instrument")
 START_NS = 1_763_000_000_000_000_000
 EVERY_NS = 20_000_000
 GROUP = InstrumentGroup(
@@ -64,8 +65,11 @@ def configuration(folder: Path, dsn: str, schema: str, layout: str) -> Path:
     return file
 
 
-def stored(dsn: str, schema: str, layout: str, runs: int = 2, triggers: int = 50) -> Array:
-    """Commit runs of triggers, with instruments missing, NaN among the values, and a pause between the runs."""
+def stored(dsn: str, schema: str, layout: str, runs: int = 2, triggers: int = 50, ahead_ns: int = 0) -> Array:
+    """Commit runs of triggers, with instruments missing, NaN among the values, and a pause between the runs.
+
+    ahead_ns: so far ahead is the clock of one instrument.
+    """
 
     async def commit() -> Array:
         store = open_store(
@@ -82,6 +86,7 @@ def stored(dsn: str, schema: str, layout: str, runs: int = 2, triggers: int = 50
                 times = START_NS + run * 3_600_000_000_000 + np.arange(triggers) * EVERY_NS
                 readings = readings_of(GROUP, np.arange(1, triggers + 1), times, rng)
                 readings["x"][::7] = np.nan
+                readings["time_ns"][:, 3] += ahead_ns
                 present = rng.random(readings.shape) < 0.9
                 present[:, 0] = True
                 await store.commit(batch_of(GROUP, run, readings, run=run, present=present))
@@ -173,6 +178,39 @@ def test_a_file_holds_what_the_database_holds(
     assert {each.name for each in tmp_path.iterdir()} == {"beam.toml", path.name}
 
 
+@pytest.mark.parametrize(
+    ("server", "layout"),
+    [
+        ("postgresql_dsn", "rows"),
+        ("postgresql_dsn", "arrays"),
+        ("mariadb_dsn", "rows"),
+        ("mariadb_dsn", "arrays"),
+        ("mongodb_dsn", "rows"),
+        ("mongodb_dsn", "arrays"),
+    ],
+)
+def test_a_clock_that_is_hours_ahead_or_behind_leaves_nothing_out(
+    request: pytest.FixtureRequest, tmp_path: Path, schema: str, server: str, layout: str
+) -> None:
+    dsn = request.getfixturevalue(server)
+    for k, ahead_ns in enumerate((5 * 3_600 * 10**9, -(3_600 * 10**9))):
+        schema_of = f"{schema}_{k}"
+        whole = stored(dsn, schema_of, layout, ahead_ns=ahead_ns)
+        file = configuration(tmp_path, dsn, schema_of, layout)
+        chosen = whole[(whole["run"] == 1) & (whole["trigger"] >= 40) & (whole["trigger"] <= 45)]
+        since_ns = START_NS + 2 * 3_600_000_000_000
+        since = rfc3339(since_ns)
+        # By whose time: the reading's own, or in the arrays layout its trigger's.
+        late = whole[whole["run"] == 2 if layout == "arrays" else whole["time_ns"] >= since_ns]
+        for n, (options, expected) in enumerate(
+            [({}, whole), ({"run": 1, "triggers": "40-45"}, chosen), ({"from_": since}, late)]
+        ):
+            path = tmp_path / f"{k}-{n}.h5"
+            exported(file, path, **options)
+            found = from_hdf5(path)
+            assert_same(np.sort(found, order=ORDER), np.sort(expected, order=ORDER))
+
+
 @pytest.fixture(scope="module")
 def kept(postgresql_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Array]:
     """A configuration whose database holds two runs, and what it holds."""
@@ -236,7 +274,15 @@ def test_channels_are_chosen_and_a_file_is_overwritten_only_by_force(kept: tuple
         ("x.csv", {"last": "5 years"}, "--last: '5 years' is not a duration; write it like 90s, 30m"),
         ("x.csv", {"last": "5m", "to": "2026-11-21"}, "--last: give it, or --from and --to, not both"),
         ("x.csv", {"from_": "2026-11-22", "to": "2026-11-21"}, "--to: 2026-11-21T00:00:00Z is not after --from"),
+        ("x.csv", {"last": "99999999w"}, "--last: '99999999w' is longer than the 292 years of 64 bits"),
+        ("x.csv", {"from_": "9" * 20}, f"--from: {'9' * 20} ns are beyond 2262-04-11T23:47:16.854775807Z"),
         ("x.csv", {"triggers": "9-3"}, "--triggers: '9-3' is not a range"),
+        (
+            "x.csv",
+            {"triggers": "9-" + "9" * 20},
+            f"--triggers: {'9' * 20} is no trigger number: these are below 4611686018427387904",
+        ),
+        ("x.csv", {"triggers": "60-70"}, "--triggers: run 2 of group bpm has none from 60 to 70; no file was written"),
         ("x.csv", {"run": 9}, "nothing is stored of run 9 of group bpm"),
         ("x.csv", {"last": "1s", "run": 1}, "the database has no such readings of group bpm from"),
     ],
