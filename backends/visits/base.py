@@ -86,7 +86,11 @@ class VisitStore(Protocol):
         """
 
     async def objects(self, region: Region) -> Array:
-        """Last version of every object of a region, at least the fields of LAST_DTYPE; each object once."""
+        """Last version of every object of a region, at least the fields of LAST_DTYPE; each object once.
+
+        In `partitioned` the version of its last detection. Those that forced photometry wrote since are in DIAObject
+        alone: what a visit needs of them (id, place, last detection) they took over from that one.
+        """
 
     async def sources(self, history: History) -> Array:
         """DIASource rows of a history, SOURCE_DTYPE, in any order."""

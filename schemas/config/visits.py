@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import Field, model_validator
 
 from schemas.batch import Durability
-from schemas.checking.problems import refuse, wrong
+from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Name, Section
 from schemas.visits.survey import Survey
 from schemas.visits.tables import IndexMode, LastColumns, LastUpdate
@@ -120,10 +120,25 @@ class VisitsConfig(Section):
         if self.last_update is not None and self.index_mode is not IndexMode.LAST_OBJECT_TABLE:
             fix = 'take it out, or set index_mode = "last_object_table"'
             refuse([wrong(f"index mode {self.index_mode} has no table to update", fix, "last_update")])
+        if self.index_mode is IndexMode.PARTITIONED and not self.all_history:
+            refuse(problem for problem in (self._is_forgotten_too_soon(),) if problem is not None)
         if self.visits // self.survey.visits_a_night > MOST_NIGHTS:
             fix = f"take at most {MOST_NIGHTS * self.survey.visits_a_night}, or more visits a night (survey.scale)"
             refuse([wrong(f"they would take more than {MOST_NIGHTS} nights", fix, "visits")])
         return self
+
+    def _is_forgotten_too_soon(self) -> Problem | None:
+        """What is dropped with the window must be what no visit writes anything of any more."""
+        cutoff = self.survey.forced_cutoff_days
+        if self.history_days < cutoff:
+            fix = f"set it to {cutoff:g} or more, or survey.forced_cutoff_days to less"
+            return wrong(
+                f"is shorter than forced_cutoff_days, {cutoff:g}: objects would be forgotten", fix, "history_days"
+            )
+        if self.survey.cutoff_since_first:
+            fix = "set all_history = true, or another index_mode"
+            return wrong("needs first detections, which partitions take along", fix, "survey.cutoff_since_first")
+        return None
 
     @property
     def window_ns(self) -> int | None:

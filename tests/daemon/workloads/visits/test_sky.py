@@ -85,6 +85,29 @@ def test_visits_that_would_end_after_all_time_are_refused_in_one_line():
     assert time_of(latest, 20_000 * latest.visits_a_night) < 2**63
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            {"history_days": 9.0},
+            "history_days: is shorter than forced_cutoff_days, 10: objects would be forgotten; set it",
+        ),
+        (
+            {"survey": {"cutoff_since_first": True}},
+            "survey.cutoff_since_first: needs first detections, which partitions",
+        ),
+    ],
+)
+def test_partitions_that_would_forget_what_visits_still_need_are_refused(settings, says):
+    survey = {"forced_cutoff_days": 10.0, **settings.pop("survey", {})}
+    with pytest.raises(ValidationError) as refused:
+        VisitsConfig(survey=survey, **settings)
+    (error,) = refused.value.errors()
+    assert error["msg"].startswith(says)
+    VisitsConfig(survey=survey, **settings, all_history=True)
+    VisitsConfig(survey=survey, **settings, index_mode="baseline")
+
+
 # The sky
 
 

@@ -41,7 +41,8 @@ class CutStore(MemoryVisitStore):
 
 @pytest.mark.parametrize(("mode", "since_first"), [("baseline", True), ("partitioned", False), ("partitioned", True)])
 async def test_a_run_that_is_cut_after_every_step_of_every_tile_writes_the_same(mode: str, since_first: bool) -> None:
-    visits = small("cut", survey={"cutoff_since_first": since_first}, visits=5, index_mode=mode)
+    survey = {"cutoff_since_first": since_first}
+    visits = small("cut", survey=survey, visits=5, index_mode=mode, all_history=since_first)
     expected = await undisturbed(visits)
     assert_whole(expected, visits)
     schema, cuts = Schema(), 0
@@ -112,6 +113,17 @@ def _names(rows: Array) -> tuple[Array, Array]:
 
 def _pairs(ids: Array, visits: Array) -> list[tuple[int, int]]:
     return sorted(zip(ids.tolist(), visits.tolist(), strict=True))
+
+
+async def test_the_shortest_window_that_is_taken_leaves_out_nothing_that_a_visit_writes() -> None:
+    survey = {"seed": 7, "scale": 0.002, "forced_cutoff_days": 2.0}
+    window = {"survey": survey, "history_days": 2.0, "period_days": 0.5, "visits": 30}
+    written = []
+    for mode in ("baseline", "partitioned"):
+        visits = small("window", index_mode=mode, **window)
+        measures = await run_here(MemoryVisitStore(visits), visits)
+        written.append([(each.objects, each.sources, each.forced) for each in measures])
+    assert written[0] == written[1]
 
 
 async def test_sources_are_the_same_whatever_the_tiles() -> None:
