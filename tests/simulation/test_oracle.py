@@ -32,15 +32,16 @@ SETTINGS = replace(
 class Scene:
     """A machine that has run, with a restart of its numbers, and a store that holds all of it as it should."""
 
-    def __init__(self, loop: VirtualLoop, settings: Settings = SETTINGS) -> None:
+    def __init__(self, loop: VirtualLoop, settings: Settings = SETTINGS, restart_s: float = 1.0) -> None:
         self.loop = loop
+        self.restart_s = restart_s
         self.machine = Machine(Plan(seed=1, settings=settings, events=()), loop)
         self.store = RecordingStore({"bpm": self.machine.group}, lambda: loop.now_ns)
         self.drive = Drive(rng=random.Random(1))
         self.oracle = Oracle(settings, self.machine, self.store, [self.drive])
 
     async def make(self) -> None:
-        self.loop.call_at((START_NS + 10**9) / 1e9, self.machine.restart_numbers, "zero", 1, 0.0)
+        self.loop.call_at(START_NS / 1e9 + self.restart_s, self.machine.restart_numbers, "zero", 1, 0.0)
         await self.machine.run()
         for crate in self.machine.crates:
             crate.streams = [list(crate.waiting)]
@@ -167,6 +168,18 @@ def test_it_finds_nothing_where_all_is_right() -> None:
 )
 def test_it_finds_what_is_wrong_at_the_end(plant: Callable[[Scene], object], kinds: set[str]) -> None:
     assert kinds <= found(plant)
+
+
+@pytest.mark.parametrize(("restart_s", "is_found"), [(1.2, True), (0.5, False)])
+def test_without_epochs_only_a_number_that_comes_again_within_a_moment_may_be_in_two_runs(
+    restart_s: float, is_found: bool
+) -> None:
+    with virtual_loop() as loop:
+        scene = Scene(loop, replace(SETTINGS, epochs=False), restart_s)
+        loop.run_until_complete(scene.make())
+        store_twice(scene)
+        scene.oracle.see_end([Counter()])
+        assert ("stored twice" in {finding.kind for finding in scene.oracle.findings}) is is_found
 
 
 def test_a_dead_letter_is_no_loss_and_one_that_is_stored_too_is_wrong() -> None:
