@@ -91,8 +91,7 @@ class Sample(Model):
 class WorkloadBlock(Model):
     """What one workload did in a block, after the warm-up.
 
-    Rates are of answers that came before the block's end; the rest is of all that was asked in it, however late its
-    answer came.
+    Rates are of answers that came in it; the rest is of all questions that were due in it, whenever their answers came.
     """
 
     admitted: int
@@ -117,6 +116,9 @@ class Block(Model):
     from_s: float = Field(description="end of the warm-up")
     end_s: float
     whole: bool = Field(description="false for a block that was cut short: it does not count")
+    drained: bool = Field(
+        default=True, description="false for a block that began while what the one before left still waited: the same"
+    )
     triggers: int = Field(description="committed")
     rate: float = Field(description="triggers committed")
     reading_rate: float = Field(description="readings committed")
@@ -128,7 +130,8 @@ class Block(Model):
     cpu_percent: float = Field(description="of one core, the daemon's process")
     machine_percent: float = Field(description="of all cores, everything on the machine")
     workloads: dict[str, WorkloadBlock]
-    server: dict[str, float] = Field(description="growth of the server's counters a second, by name")
+    looks: int = Field(description="how often the server was asked for its view: without one nothing is known of it")
+    server: dict[str, float] = Field(description="growth of the server's counters a second, by name; of two looks")
     waits: dict[str, float] = Field(description="sessions of the server that waited, on average, by what for")
 
 

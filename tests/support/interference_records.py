@@ -83,6 +83,7 @@ def _block(experiment: Experiment, i: int, p99: float, clients: dict[str, int], 
             "cpu_percent": 12.0,
             "machine_percent": 30.0 + 5 * readers,
             "workloads": {name: _workload(count) for name, count in clients.items()},
+            "looks": 17,
             "server": {
                 "wal_bytes": 1.1e6 + 100 * readers,
                 "cache_hits": 5e4 * (1 + readers),

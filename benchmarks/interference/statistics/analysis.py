@@ -10,11 +10,12 @@ from benchmarks.interference.statistics.estimate import (
     contrast,
     crossing_of,
     drift_of,
+    fraction_of,
     geometric_mean,
     ratio_of,
 )
 from benchmarks.interference.statistics.servers import processor_rows, server_rows, wait_rows
-from benchmarks.interference.statistics.verdicts import is_negligible, verdict
+from benchmarks.interference.statistics.verdicts import is_negligible, is_unknown, verdict
 from benchmarks.report.formatting import counted, listed, number
 from schemas.api.interference import (
     FIGURES,
@@ -38,13 +39,13 @@ STEADY_BY = ("rate", "p99_ms")
 
 def analysed(record: Record) -> Result:
     """Compare the blocks of B with those of A; a figure with too few blocks is left out, and the result says so."""
-    blocks = [block for block in record.blocks if block.whole]
+    blocks = [block for block in record.blocks if block.whole and block.drained]
     doses = sorted({block.readers for block in blocks if block.kind == "B"})
     rows = [row for readers in doses for row in _rows(blocks, readers)]
     agreement = list(_agreement(blocks))
     steady, steadiness = _steadiness(agreement)
     points = _doses(blocks, rows) if record.settings.doses else []
-    crossing, crossing_words = _crossing(points, record.conditions.budget_ms)
+    crossing, crossing_words = _crossing(points, _stalled(blocks), record.conditions.budget_ms)
     shown = [block for block in blocks if block.kind == "A" or block.readers == doses[-1]] if doses else []
     return Result(
         headline=_headline(rows, steady),
@@ -78,11 +79,13 @@ def _rows(blocks: Sequence[Block], readers: int) -> Iterator[Row]:
             continue
         before, middle, after = zip(*used, strict=True)
         y = np.log(values + ADDED.get(figure, 0.0))
-        found = ratio_of(contrast(y, against_neighbours(middle, before, after, len(blocks))))
+        quiet = np.array([block.kind == "A" for block in blocks])
+        found = ratio_of(contrast(y, against_neighbours(middle, before, after, len(blocks)), quiet))
         around = sorted({*before, *after})
         words = verdict(figure, found)
-        if len(used) < len(triples):
-            words += f" ({counted(len(triples) - len(used), 'block')} left out, in which nothing was committed)"
+        unknown = {i for triple in triples for i in triple if not _is_known(blocks[i], figure)}
+        if unknown:
+            words += f" ({counted(len(unknown), 'block')} left out, in which nothing was committed)"
         mean = _mean_of(figure)
         yield Row(
             figure=figure,
@@ -110,10 +113,14 @@ def _known(
     blocks: Sequence[Block], figure: str, triples: Sequence[tuple[int, int, int]]
 ) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
     """The figure by block (1 where it is not known: it has no weight), and the triples of which all are known."""
-    values = [getattr(block, figure) for block in blocks]
-    known = [value is not None and (value > 0 or figure in ADDED) for value in values]
-    filled = np.array([value if good else 1.0 for value, good in zip(values, known, strict=True)], np.float64)
-    return filled, [triple for triple in triples if all(known[i] for i in triple)]
+    known = [_is_known(block, figure) for block in blocks]
+    values = [getattr(block, figure) if good else 1.0 for block, good in zip(blocks, known, strict=True)]
+    return np.array(values, np.float64), [triple for triple in triples if all(known[i] for i in triple)]
+
+
+def _is_known(block: Block, figure: str) -> bool:
+    value = getattr(block, figure)
+    return value is not None and (value > 0 or figure in ADDED)
 
 
 def _agreement(blocks: Sequence[Block]) -> Iterator[Agreement]:
@@ -138,6 +145,13 @@ def _steadiness(agreement: Sequence[Agreement]) -> tuple[bool | None, str]:
         return (
             None,
             "There are too few blocks of A to say whether the machine was steady: five are needed, with four pairs.",
+        )
+    unknown = [each for each in looked if is_unknown(each.a_to_a)]
+    if unknown:
+        words = listed([f"{_title(each.figure)} {verdict(each.figure, each.a_to_a)}" for each in unknown])
+        return None, (
+            f"Whether the machine was steady is not known: blocks of A scatter too much to tell ({words}). Repeat it "
+            "when the machine is quiet, with more or longer blocks."
         )
     scatter = listed([f"{100 * each.scatter:.1f} % in the {_title(each.figure)}" for each in looked])
     moved = [each for each in looked if not (each.a_to_a.holds_one or is_negligible(each.a_to_a))]
@@ -196,12 +210,25 @@ def _doses(blocks: Sequence[Block], rows: Sequence[Row]) -> list[Dose]:
     return points
 
 
-def _crossing(points: Sequence[Dose], budget_ms: float) -> tuple[float | None, str]:
+def _stalled(blocks: Sequence[Block]) -> tuple[int, str] | None:
+    """The lowest dose with which in a block nothing was committed, and that in words."""
+    stalled = [block.readers for block in blocks if block.kind == "B" and not block.triggers]
+    if not stalled:
+        return None
+    least = min(stalled)
+    tried = sum(block.kind == "B" and block.readers == least for block in blocks)
+    return least, f"nothing was committed in {stalled.count(least)} of {counted(tried, 'block')}"
+
+
+def _crossing(points: Sequence[Dose], stalled: tuple[int, str] | None, budget_ms: float) -> tuple[float | None, str]:
     if not points:
         return None, ""
     readers, values = [point.readers for point in points], [point.p99_ms.value for point in points]
     crossing = crossing_of(readers, values, budget_ms)
     budget = f"The budget of {number(budget_ms)} ms for the commit p99"
+    if stalled is not None and (crossing is None or crossing > stalled[0]):
+        dose, words = stalled
+        return float(dose), f"{budget} is crossed at {counted(dose, 'reader')} at the latest, with which {words}."
     if crossing is None:
         return None, f"{budget} is not crossed up to {counted(readers[-1], 'reader')}."
     if crossing == 0:
@@ -230,7 +257,7 @@ def _readers(record: Record, blocks: Sequence[Block], readers: int) -> Iterator[
             row_rate=arithmetic_mean([each.row_rate for each in asked]),
             p50_ms=_latency([each.p50_ms for each in asked]),
             p99_ms=_latency([each.p99_ms for each in asked]),
-            efficiency=_efficiency(asked),
+            efficiency=_in_time(asked),
         )
 
 
@@ -239,12 +266,7 @@ def _latency(values: Sequence[float | None]) -> Mean | None:
     return geometric_mean(known) if known else None
 
 
-def _efficiency(blocks: Sequence[WorkloadBlock]) -> Mean | None:
-    """By block the fraction of the questions that were answered in time; its interval ends at 0 and 1."""
-    fractions = [each.in_time / (each.cycles + each.failed) for each in blocks if each.cycles + each.failed]
-    if not fractions:
-        return None
-    found = arithmetic_mean(fractions)
-    low = None if found.low is None else max(0.0, found.low)
-    high = None if found.high is None else min(1.0, found.high)
-    return found.model_copy(update={"low": low, "high": high})
+def _in_time(blocks: Sequence[WorkloadBlock]) -> Mean | None:
+    """The fraction of all questions that were answered in time."""
+    asked = [each.cycles + each.failed for each in blocks]
+    return fraction_of([each.in_time for each in blocks], asked) if any(asked) else None

@@ -2,17 +2,20 @@
 
 A block of B is compared with the two blocks of A around it. With y the logarithms of a figure by block,
 
-    d_k = y(B_k) - (y(A before) + y(A after)) / 2,        ratio = exp(delta), delta the common mean of the d_k,
+    d_k = y(B_k) - (y(A before) + y(A after)) / 2,        ratio = exp(delta), delta the mean of the n d_k,
 
 so that exp(d_k) is B by the geometric mean of its neighbours, and a straight drift of y over the run cancels in each.
-Neighbouring d_k share a block of A, so they are not independent: with d = L y and blocks alike in variance, cov(d) is
-in proportion to V = L L'. delta is the generalised least squares estimate (A. C. Aitken, Proc. R. Soc. Edinb. 55
-(1936) 42):
+Neighbouring d_k share a block of A, so they are not independent. With d = L y, cov(d) is in proportion to V = S S',
+where S is L without the columns of the blocks that do not scatter, and with M = I - 11'/n
 
-    delta = 1'V^-1 d / 1'V^-1 1,    s^2 = (d - delta)'V^-1(d - delta) / (n - 1),    delta +- t(n-1) s / sqrt(1'V^-1 1)
+    delta +- t(n-1) sqrt(s^2 (1'V1 / n^2) / (tr(MV) / (n-1))),        s^2 = sum (d_k - delta)^2 / (n-1),
 
-with t the 97.5 % point of Student's distribution: exact for normal y of one variance. Blocks of B that scatter more
-than those of A make it wider than need be, and not too narrow.
+since the expectation of s^2 is in proportion to tr(MV) / (n-1), and the variance of delta to 1'V1 / n^2; t is the
+97.5 % point of Student's distribution. Which blocks scatter how much is not known: B against A is taken as if only A
+did, which makes the interval widest. By simulation with normal y it holds the truth in 93 to 96 of 100 cases where
+only A scatters, and in 97 to 99 where both do, or only B. Where high and low blocks alternate (a correlation of -0.7
+between neighbours) it is 83 to 91: a machine that does something every other block is not to be told apart from one
+that minds the readers.
 """
 
 from collections.abc import Sequence
@@ -34,18 +37,23 @@ class Estimate:
     count: int
 
 
-def contrast(y: Array, weights: Array) -> Estimate:
-    """The common mean of `weights @ y`. y: float64, shape (m,); weights: shape (n, m), n > 0, of full rank."""
+def contrast(y: Array, weights: Array, scattering: Array | None = None) -> Estimate:
+    """The mean of `weights @ y`.
+
+    y: float64, shape (m,). weights: shape (n, m), n > 0. scattering: bool, shape (m,), which of y scatter; all of them
+    when it is left out.
+    """
     d = weights @ y
-    # Differences of blocks that agree to the last bit have no scatter, and rounding must not make one.
-    inverse = np.linalg.inv(weights @ weights.T)
-    total = float(inverse.sum())
-    mean = float(inverse.sum(axis=0) @ d) / total
-    if len(d) < 2:
-        return Estimate(mean, None, len(d))
+    count, mean = len(d), float(d.mean())
+    if count < 2:
+        return Estimate(mean, None, count)
+    scatter = weights if scattering is None else weights[:, scattering]
+    covariance = scatter @ scatter.T
+    of_mean = float(covariance.sum()) / count**2
+    of_sample = float(np.trace(covariance) - covariance.sum() / count) / (count - 1)
     residual = d - mean
-    variance = max(0.0, float(residual @ inverse @ residual)) / (len(d) - 1)
-    return Estimate(mean, students_t(len(d) - 1) * float(np.sqrt(variance / total)), len(d))
+    variance = float(residual @ residual) / (count - 1) * of_mean / of_sample
+    return Estimate(mean, students_t(count - 1) * float(np.sqrt(variance)), count)
 
 
 def against_neighbours(chosen: Sequence[int], before: Sequence[int], after: Sequence[int], blocks: int) -> Array:
@@ -78,6 +86,21 @@ def arithmetic_mean(values: Sequence[float]) -> Mean:
     estimate = independent(np.asarray(values, np.float64))
     low, high = _limits(estimate)
     return Mean(value=estimate.value, low=low, high=high, blocks=estimate.count)
+
+
+def fraction_of(parts: Sequence[int], wholes: Sequence[int]) -> Mean:
+    """The sum of the parts by that of the wholes, which is above 0: a fraction, its interval within 0 and 1.
+
+    By blocks: parts of one whole hang together. The variance is that of a ratio estimate (W. G. Cochran, Sampling
+    Techniques, 3rd ed., section 6.4).
+    """
+    x, a = np.asarray(parts, np.float64), np.asarray(wholes, np.float64)
+    value, count = float(x.sum() / a.sum()), len(x)
+    if count < 2:
+        return Mean(value=value, low=None, high=None, blocks=count)
+    residual = x - value * a
+    half = students_t(count - 1) * float(np.sqrt(count / (count - 1) * (residual @ residual)) / a.sum())
+    return Mean(value=value, low=max(0.0, value - half), high=min(1.0, value + half), blocks=count)
 
 
 def independent(values: Array) -> Estimate:

@@ -7,7 +7,8 @@ from schemas.api.interference import Block, ServerRow
 
 def server_rows(blocks: Sequence[Block]) -> list[ServerRow]:
     """Counters a second, those of the server that ever moved, by name; and the part of cache lookups that hit."""
-    return _rows(blocks, lambda block: {**block.server, **_hits(block.server)})
+    # Growth is of two looks; a block without them says nothing, and is not one in which nothing moved.
+    return _rows([block for block in blocks if block.looks > 1], lambda block: {**block.server, **_hits(block.server)})
 
 
 def processor_rows(blocks: Sequence[Block]) -> list[ServerRow]:
@@ -17,7 +18,8 @@ def processor_rows(blocks: Sequence[Block]) -> list[ServerRow]:
 
 def wait_rows(blocks: Sequence[Block]) -> list[ServerRow]:
     """Sessions that waited, on average, by what for; the most of them with readers first."""
-    return sorted(_rows(blocks, lambda block: block.waits), key=lambda row: (-row.b, -row.a, row.name))
+    looked = [block for block in blocks if block.looks]
+    return sorted(_rows(looked, lambda block: block.waits), key=lambda row: (-row.b, -row.a, row.name))
 
 
 def _hits(server: Mapping[str, float]) -> dict[str, float]:
@@ -28,6 +30,8 @@ def _hits(server: Mapping[str, float]) -> dict[str, float]:
 def _rows(blocks: Sequence[Block], of: Callable[[Block], Mapping[str, float]]) -> list[ServerRow]:
     without = [of(block) for block in blocks if block.kind == "A"]
     with_readers = [of(block) for block in blocks if block.kind == "B"]
+    if not without or not with_readers:
+        return []
     names = sorted({name for found in (*without, *with_readers) for name, value in found.items() if value})
     rows = []
     for name in names:

@@ -10,7 +10,7 @@ import psutil
 
 from daemon.core.monitoring.metrics import percentile_of, percentile_within
 from daemon.pipeline.pipeline import Pipeline
-from daemon.workloads.readers.measuring import percentiles_ms
+from daemon.workloads.readers.measuring import Totals, percentiles_ms
 from daemon.workloads.readers.reader import Figures
 from schemas.api.interference import WorkloadBlock
 from schemas.readings import Array
@@ -78,25 +78,27 @@ def writing_between(first: Counters, last: Counters) -> dict[str, Any]:
     }
 
 
-def reading_between(first: Figures, last: Figures, admitted: int, seconds: float) -> WorkloadBlock:
-    """What a workload did in between."""
-    counted = last.totals - first.totals
+def reading_between(counted: Totals, due: Figures, admitted: int, seconds: float) -> WorkloadBlock:
+    """What a workload did in a stretch of time.
+
+    counted: what came in it. due: of the questions that were due in it.
+    """
     return WorkloadBlock(
         admitted=admitted,
         rate=counted.cycles / seconds,
         row_rate=counted.rows / seconds,
-        **_answers(first, last),
+        **_answers(due),
     )
 
 
-def with_answers(found: WorkloadBlock, first: Figures, last: Figures) -> WorkloadBlock:
-    """The same, with the answers in between for those there were, and its rates as they are."""
-    return found.model_copy(update=_answers(first, last))
+def with_answers(found: WorkloadBlock, due: Figures) -> WorkloadBlock:
+    """The same, with the answers that came since to the questions that were due in it, and its rates as they are."""
+    return found.model_copy(update=_answers(due))
 
 
-def _answers(first: Figures, last: Figures) -> dict[str, Any]:
-    counts = np.ctypeslib.as_array(last.latency.counts) - np.ctypeslib.as_array(first.latency.counts)
-    p50, p99, most = percentiles_ms(last.latency, counts, 50, 99, 100)
-    counted = asdict(last.totals - first.totals)
+def _answers(due: Figures) -> dict[str, Any]:
+    counts = np.ctypeslib.as_array(due.latency.counts)
+    p50, p99, most = percentiles_ms(due.latency, counts, 50, 99, 100)
+    counted = asdict(due.totals)
     del counted["rows"]
     return counted | {"p50_ms": p50, "p99_ms": p99, "max_ms": most}

@@ -19,7 +19,8 @@ from daemon.workloads.interference.counters import (
 )
 from daemon.workloads.interference.server_watch import ServerWatch
 from daemon.workloads.readers.manager import Readers
-from daemon.workloads.readers.reader import Figures
+from daemon.workloads.readers.measuring import Totals
+from daemon.workloads.readers.reader import Reader
 from schemas.api.interference import MOST_SAMPLES, SAMPLE_S, Block, Experiment, Sample
 from schemas.api.status import ExperimentStatus, ReaderStatus
 from schemas.states import ExperimentPhase, ReaderState, RunState
@@ -32,6 +33,10 @@ READY_S = 120.0
 
 DRAIN_S = 0.6
 """Until every reader's process has heard an order, and has said how it is since."""
+
+DRAIN_BLOCKS = 2
+DRAIN_LEAST_S = 30.0
+"""Patience with the backlog that a block of B leaves behind, in blocks, and in seconds at least."""
 
 
 class _Stopped(Exception):
@@ -46,7 +51,7 @@ class ExperimentRun(Run):
     """Measures; its workloads stand ready and are stopped by whoever started them.
 
     blocks, timeline, notes: as in `schemas.api.interference.Record`, growing.
-    after_block: awaited after each block.
+    governor: the ceilings of the governor now, in words. after_block: awaited after each block.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class ExperimentRun(Run):
         readers: Readers,
         pipelines: Mapping[str, Pipeline],
         watch: Callable[[Callable[[str], None]], ServerWatch],
+        governor: Callable[[], str],
         after_block: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(name)
@@ -76,6 +82,13 @@ class ExperimentRun(Run):
         self.phase = ExperimentPhase.WARM_UP
         self._number = 1
         self._backlog = 0  # at most, in the block
+        self._waited = self._looks = 0  # triggers that waited, summed over so many looks in the block
+        self._quiet = 0.0  # their mean in the last block of A that counts
+        self._is_drained = True  # whether no more than that waited when the block began
+        self._governor = governor
+        self._beside: tuple[str, frozenset[str]] | None = (
+            None  # ceilings of the governor, and other workloads that read
+        )
         self._is_away_noted = False
         self._noted: set[str] = set()  # workloads of which was said that questions fail
 
@@ -126,21 +139,26 @@ class ExperimentRun(Run):
         self._admit(clients)
         await self._pause(self.settings.warm_up_s)
         self.phase = ExperimentPhase(block.kind)
-        self._backlog = waiting(self._pipelines)
-        first, reading = read_counters(self._pipelines), self._figures()
+        self._backlog, self._waited, self._looks = waiting(self._pipelines), 0, 0
+        for reader in self._own_readers().values():
+            reader.measure()
+        first, reading = read_counters(self._pipelines), self._totals()
         try:
             await self._pause(self.settings.block_s - self.settings.warm_up_s)
         except _Stopped:
             self.blocks.append(self._block(number, block, begin_s, first, reading, whole=False))
             raise
         measured = self._block(number, block, begin_s, first, reading, whole=True)
+        for reader in self._own_readers().values():
+            reader.end_measuring()
         try:
             if block.kind == "B":
                 self._admit(dict.fromkeys(clients, 0))
                 self.phase = ExperimentPhase.WARM_UP
                 await self._drain_readers()
-                # Long answers would be missing among those that came before the block's end, and short ones would not.
-                measured = _with_last_answers(measured, reading, self._figures())
+                measured = self._with_last_answers(measured)
+            if number < len(self.order):
+                await self._drain_backlog(number)
         finally:
             self.blocks.append(measured)
         self._check_readers()
@@ -151,14 +169,16 @@ class ExperimentRun(Run):
         block: Planned,
         begin_s: float,
         first: Counters,
-        reading: Mapping[str, Figures],
+        reading: Mapping[str, Totals],
         *,
         whole: bool,
     ) -> Block:
-        last, now = read_counters(self._pipelines), self._figures()
+        last, now, readers = read_counters(self._pipelines), self._totals(), self._own_readers()
         seconds = max(last.at_s - first.at_s, 1e-9)
         clients = dealt(self.settings, block)
-        server, waits = self._watch.between(first.at_s, last.at_s)
+        looks, server, waits = self._watch.between(first.at_s, last.at_s)
+        if block.kind == "A" and self._is_drained:
+            self._quiet = self._waited / max(1, self._looks)
         kind: Literal["A", "B"] = block.kind
         return Block(
             number=number,
@@ -170,8 +190,13 @@ class ExperimentRun(Run):
             whole=whole,
             backlog=self._backlog,
             workloads={
-                name: reading_between(reading[name], now[name], clients[name], seconds) for name in self._names()
+                name: reading_between(
+                    now[name] - reading[name], readers[name].stretch_figures(), clients[name], seconds
+                )
+                for name in self._names()
             },
+            drained=self._is_drained,
+            looks=looks,
             server=server,
             waits=waits,
             **writing_between(first, last),
@@ -200,11 +225,9 @@ class ExperimentRun(Run):
         self._began_s = time.monotonic()
 
     def _admit(self, clients: Mapping[str, int]) -> None:
+        readers = self._own_readers()
         for name, count in clients.items():
-            try:
-                self._readers[name].admit(count)
-            except KeyError:
-                raise _gone(name) from None
+            readers[name].admit(count)
 
     async def _drain_readers(self) -> None:
         """Wait until no reader waits for an answer any more: what a block of B has asked must not last into A."""
@@ -212,6 +235,23 @@ class ExperimentRun(Run):
         while any(self._readers[name].asking for name in self._names()):
             self._check_readers()
             await self._pause(TICK_S)
+
+    async def _drain_backlog(self, number: int) -> None:
+        """Wait until no more waits than without readers: what a block leaves behind is not of the next one.
+
+        Of a backlog that does not go away in `DRAIN_BLOCKS` blocks the next block says nothing, and is left out.
+        """
+        deadline = time.monotonic() + max(DRAIN_LEAST_S, DRAIN_BLOCKS * self.settings.block_s)
+        while waiting(self._pipelines) > self._quiet + 1:
+            if time.monotonic() > deadline:
+                self._is_drained = False
+                self._note(
+                    f"{waiting(self._pipelines):,} triggers still waited when block {number + 1} began, and"
+                    f" {self._quiet:.3g} without readers: block {number + 1} is left out."
+                )
+                return
+            await self._pause(TICK_S)
+        self._is_drained = True
 
     def _check_readers(self) -> None:
         for name, status in self._statuses().items():
@@ -232,11 +272,20 @@ class ExperimentRun(Run):
             self._noted.add(name)
             self.notes.append(f"Some questions of {name} had no answer; the first time: {problem}.")
 
-    def _figures(self) -> dict[str, Figures]:
+    def _own_readers(self) -> dict[str, Reader]:
         try:
-            return {name: self._readers[name].figures() for name in self._names()}
+            return {name: self._readers[name] for name in self._names()}
         except KeyError as gone:
             raise _gone(gone.args[0]) from None
+
+    def _totals(self) -> dict[str, Totals]:
+        return {name: reader.figures().totals for name, reader in self._own_readers().items()}
+
+    def _with_last_answers(self, block: Block) -> Block:
+        """A block with the answers that came after its end: without them long ones would be missing, not short ones."""
+        due = {name: reader.stretch_figures() for name, reader in self._own_readers().items()}
+        workloads = {name: with_answers(found, due[name]) for name, found in block.workloads.items()}
+        return block.model_copy(update={"workloads": workloads})
 
     # --- during the blocks --------------------------------------------------------------------------------------------
 
@@ -249,10 +298,12 @@ class ExperimentRun(Run):
             now = waiting(self._pipelines)
             self._check_commits()
             most, self._backlog = max(most, now), max(self._backlog, now)
+            self._waited, self._looks = self._waited + now, self._looks + 1
             if time.monotonic() - before.at_s < every_s - TICK_S / 2:
                 continue
             after = read_counters(self._pipelines)
             self.timeline.append(self._sample_of(before, after, most))
+            self._check_beside()
             before, most = after, 0
 
     def _check_commits(self) -> None:
@@ -262,6 +313,20 @@ class ExperimentRun(Run):
                 self._is_away_noted = True
                 block = f"the first time in block {self._number}"
                 self._note(f"Commits of group {pipeline.group.name} failed and were tried again, {block}: {problem}.")
+
+    def _check_beside(self) -> None:
+        """Note what changes beside the blocks: it is in some of them, and not in others."""
+        own, found = self._names(), self._readers.statuses()
+        others = frozenset(name for name, status in found.items() if name not in own and status.admitted)
+        before, self._beside = self._beside, (self._governor(), others)
+        if before is None:
+            return
+        ceilings, read = before
+        if self._beside[0] != ceilings:
+            self._note(f"The governor was changed in block {self._number}: {self._beside[0] or 'it is off'}.")
+        for names, what in ((others - read, "began"), (read - others, "ended")):
+            if names:
+                self._note(f"Other readers {what} in block {self._number}: {', '.join(sorted(names))}.")
 
     def _sample_of(self, before: Counters, after: Counters, backlog: int) -> Sample:
         statuses = self._readers.statuses()
@@ -282,8 +347,3 @@ class ExperimentRun(Run):
 
 def _gone(name: str) -> _Failed:
     return _Failed(f"workload {name} was stopped; start the experiment again")
-
-
-def _with_last_answers(block: Block, first: Mapping[str, Figures], last: Mapping[str, Figures]) -> Block:
-    workloads = {name: with_answers(found, first[name], last[name]) for name, found in block.workloads.items()}
-    return block.model_copy(update={"workloads": workloads})

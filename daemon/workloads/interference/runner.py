@@ -80,6 +80,7 @@ class ExperimentRunner(Runner[ExperimentRun]):
                 readers=self._readers,
                 pipelines=self._pipelines,
                 watch=lambda note: ServerWatch(watched, note, _watch_every_s(settings)),
+                governor=lambda: governor_words(self._status().governor),
                 after_block=self._write_run,
             )
             self.run = run
@@ -176,7 +177,7 @@ class ExperimentRunner(Runner[ExperimentRun]):
         others = [name for name, status in self._readers.statuses().items() if name not in own and status.admitted]
         if not others:
             return []
-        return [f"Other readers ran all along, in A and in B alike: {', '.join(others)}."]
+        return [f"Other readers ran at the begin, in A and in B alike: {', '.join(others)}."]
 
     async def _carry_out(self, run: ExperimentRun) -> None:
         try:

@@ -49,19 +49,22 @@ class ServerWatch:
         finally:
             await self._store.close()
 
-    def between(self, first_s: float, last_s: float) -> tuple[dict[str, float], dict[str, float]]:
-        """Growth of the counters a second, and sessions that waited on average by what for; forgets what came before.
+    def between(self, first_s: float, last_s: float) -> tuple[int, dict[str, float], dict[str, float]]:
+        """Looks, growth of the counters a second, and sessions that waited on average by what for.
+
+        Forgets what came before. With one look there are waits, and no growth.
 
         first_s, last_s: CLOCK_MONOTONIC.
         """
         self._seen = [seen for seen in self._seen if seen.at_s >= first_s]
         within = [seen for seen in self._seen if seen.at_s <= last_s]
         if not within:
-            return {}, {}
+            return 0, {}, {}
         waits: Counter[str] = Counter()
         for seen in within:
             waits.update(seen.view.waits)
-        return _growth(within[0], within[-1]), {name: count / len(within) for name, count in sorted(waits.items())}
+        mean = {name: count / len(within) for name, count in sorted(waits.items())}
+        return len(within), _growth(within[0], within[-1]), mean
 
     def _say(self, sentence: str) -> None:
         if not self._is_noted:

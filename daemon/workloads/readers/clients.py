@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from dataclasses import dataclass
 from typing import Protocol
 
 from backends.base import StoreError
@@ -25,6 +26,19 @@ class QuestionsOfClients(Protocol):
         """
 
 
+@dataclass(kw_only=True)
+class Stretch:
+    """The questions that were due in a stretch of time, whenever their answers came.
+
+    number: as in `Admission`. since_s: when it began. asking: questions of it that have no answer yet.
+    """
+
+    number: int
+    since_s: float
+    measured: Measured
+    asking: int = 0
+
+
 class Clients:
     """Asks until it is cancelled.
 
@@ -36,9 +50,9 @@ class Clients:
         self._workload = workload
         self._questions = questions
         self._may_ask = [asyncio.Event() for _ in range(workload.clients)]
-        self.measured = Measured(
-            deadline_s=workload.deadline_s, period_s=workload.period_s, now_s=asyncio.get_running_loop().time()
-        )
+        self.measured = self._new_measured()
+        self.stretch = Stretch(number=0, since_s=0.0, measured=self._new_measured())
+        self._is_measured = False
         self.asking = 0
         self._changed = asyncio.Event()
         self.admit(admission)
@@ -46,6 +60,10 @@ class Clients:
     def admit(self, admission: Admission) -> None:
         """Let these ask from now on; a question that is asked is finished."""
         self._share = admission.share
+        self._is_measured = admission.stretch != 0
+        if self._is_measured and admission.stretch != self.stretch.number:
+            now_s = asyncio.get_running_loop().time()
+            self.stretch = Stretch(number=admission.stretch, since_s=now_s, measured=self._new_measured())
         # Whoever waits for its turn computes again when that is.
         self._changed.set()
         self._changed = asyncio.Event()
@@ -87,15 +105,29 @@ class Clients:
     async def _cycle(self, client: int, pace: Pace) -> None:
         """Ask once; what it takes counts from when the client was due, not from when it came to ask."""
         clock, due_s = asyncio.get_running_loop().time, pace.due_s
-        self.asking += 1
+        stretch = self.stretch if self._is_measured and due_s >= self.stretch.since_s else None
+        counted = [self.measured] if stretch is None else [self.measured, stretch.measured]
+        self._note_asking(stretch, 1)
         try:
             rows = await self._questions.ask(client)
         except StoreError as error:
-            if self.measured.unanswered(str(error), clock()):
+            news = [each.unanswered(str(error), clock()) for each in counted]
+            if news[0]:
                 log.warning("%s", error)
             pace.failed(clock(), self._share)
         else:
             now_s = clock()
-            self.measured.answered(now_s - due_s, rows, pace.answered(now_s, self._share))
+            slipped_s = pace.answered(now_s, self._share)
+            for each in counted:
+                each.answered(now_s - due_s, rows, slipped_s)
         finally:
-            self.asking -= 1
+            self._note_asking(stretch, -1)
+
+    def _note_asking(self, stretch: Stretch | None, more: int) -> None:
+        self.asking += more
+        if stretch is not None:
+            stretch.asking += more
+
+    def _new_measured(self) -> Measured:
+        workload, now_s = self._workload, asyncio.get_running_loop().time()
+        return Measured(deadline_s=workload.deadline_s, period_s=workload.period_s, now_s=now_s)

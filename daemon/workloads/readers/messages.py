@@ -5,6 +5,7 @@ from pydantic import Field
 
 from daemon.workloads.frame.messages import Message, ProcessSpec
 from daemon.workloads.readers.admission import Admission
+from daemon.workloads.readers.clients import Clients
 from daemon.workloads.readers.measuring import Lately, Measured, Totals, new_histogram
 from schemas.batch import Layout
 from schemas.config import GroupConfig, VisitsConfig, Workload
@@ -47,12 +48,25 @@ class Spec(ProcessSpec):
     seed: int
 
 
+class StretchReport(Message):
+    """What a process has measured of the questions that were due in a stretch of time.
+
+    asking: how many of them have no answer yet.
+    """
+
+    number: int
+    totals: Totals
+    asking: int
+    histogram: str
+
+
 class Report(Message):
     """What a process has measured since it began; all of it only grows, so that a report may be left out.
 
     asking: clients that wait for an answer.
     problem: what the last question that failed within ten seconds failed with.
     histogram: encoded; nobody decodes it before somebody asks for it.
+    stretch: of the newest one; None before the first.
     """
 
     totals: Totals = Totals()
@@ -60,18 +74,33 @@ class Report(Message):
     problem: str | None = None
     lately: Lately = Lately()
     histogram: str | None = None
-
-    def latency(self) -> HdrHistogram:
-        """Its latencies in microseconds."""
-        return new_histogram() if self.histogram is None else HdrHistogram.decode(self.histogram.encode())
+    stretch: StretchReport | None = None
 
 
-def report_of(measured: Measured, *, asking: int, now_s: float) -> Report:
+def latency_of(histogram: str | None) -> HdrHistogram:
+    """Latencies in microseconds, as a report has them."""
+    return new_histogram() if histogram is None else HdrHistogram.decode(histogram.encode())
+
+
+def report_of(clients: Clients, now_s: float) -> Report:
     """Put a report together."""
+    measured, stretch = clients.measured, clients.stretch
     return Report(
         totals=Totals() + measured,
-        asking=asking,
+        asking=clients.asking,
         problem=measured.problem(now_s),
         lately=measured.lately(now_s),
-        histogram=measured.latency.encode().decode("ascii"),
+        histogram=_encoded(measured),
+        stretch=StretchReport(
+            number=stretch.number,
+            totals=Totals() + stretch.measured,
+            asking=stretch.asking,
+            histogram=_encoded(stretch.measured),
+        )
+        if stretch.number
+        else None,
     )
+
+
+def _encoded(measured: Measured) -> str:
+    return str(measured.latency.encode().decode("ascii"))

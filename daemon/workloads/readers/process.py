@@ -81,5 +81,5 @@ async def _report(clients: Clients, daemon: Parent[Admission]) -> None:
     clock = asyncio.get_running_loop().time
     while True:
         if not daemon.unacknowledged:
-            daemon.send(report_of(clients.measured, asking=clients.asking, now_s=clock()))
+            daemon.send(report_of(clients, clock()))
         await asyncio.sleep(REPORT_EVERY_S)

@@ -91,7 +91,7 @@ class Questions:
         found = await self._store.ask(LedgerRow(group=self._group, run=run, trigger=wanted))
         if not len(found):  # the run is shorter, or this number was never sent
             found = await self._store.ask(LedgerEnds(group=self._group))
-        return int(found[0]["first_ns"]) if len(found) else int(newest["first_ns"])
+        return min([int(newest["first_ns"]), *found["first_ns"][:1].tolist()])
 
     async def _history(self, _: int) -> int:
         tail = await self._store.ask(LedgerTail(group=self._group, most=1))
@@ -106,7 +106,8 @@ class Questions:
         if not len(ends):
             return 0
         newest_ns = int(ends[-1]["time_ns"])
-        first_ns = max(int(ends[0]["time_ns"]), newest_ns - _ns(self._workload.span_s))
+        # The first trigger of the run may have the later time, of instruments whose clocks were wrong.
+        first_ns = min(newest_ns, max(int(ends[0]["time_ns"]), newest_ns - _ns(self._workload.span_s)))
         at_ns = int(self._random[client].integers(first_ns, newest_ns, endpoint=True))
         return await self._rows(Snapshot(group=self._group, at_ns=at_ns, within_ns=_ns(VALID_S)))
 

@@ -12,7 +12,7 @@ from hdrh.histogram import HdrHistogram
 from daemon.workloads.frame.supervised import WorkloadProcess
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.measuring import Lately, Totals, new_histogram
-from daemon.workloads.readers.messages import Report, Spec
+from daemon.workloads.readers.messages import Report, Spec, latency_of
 from schemas.api.status import Latency, ReaderStatus
 from schemas.states import ReaderState
 
@@ -36,12 +36,12 @@ class Figures:
     totals: Totals = field(default_factory=Totals)
     latency: HdrHistogram = field(default_factory=new_histogram)
 
-    def and_then(self, report: Report) -> "Figures":
+    def and_then(self, totals: Totals, histogram: str | None) -> "Figures":
         """These, and what a process reports that began after them."""
         latency = new_histogram()
         latency.add(self.latency)
-        latency.add(report.latency())
-        return Figures(totals=self.totals + report.totals, latency=latency)
+        latency.add(latency_of(histogram))
+        return Figures(totals=self.totals + totals, latency=latency)
 
 
 class Reader:
@@ -64,6 +64,9 @@ class Reader:
         self._state = ReaderState.STARTING
         self._problem: str | None = None
         self._before = Figures()
+        self._stretch = 0  # the number of the last one
+        self._is_measured = False
+        self._stretch_before = Figures()  # of processes that died since it began
         self._report = Report()
         self._reported_s = 0.0
         self._process = WorkloadProcess(
@@ -79,9 +82,24 @@ class Reader:
         """Let no more than this ask, whatever `admit` allows; None is no limit."""
         self._change(self.wanted, admission)
 
+    def measure(self) -> None:
+        """Measure the questions that are due from now on by themselves, until `end_measuring`."""
+        before = self.admission
+        self._stretch, self._is_measured, self._stretch_before = self._stretch + 1, True, Figures()
+        self._say(before)
+
+    def end_measuring(self) -> None:
+        """Questions that are due from now on are not among those; the answers to them still are."""
+        before = self.admission
+        self._is_measured = False
+        self._say(before)
+
     def _change(self, wanted: int, limit: Admission | None) -> None:
         before = self.admission
         self.wanted, self._limit = wanted, limit
+        self._say(before)
+
+    def _say(self, before: Admission) -> None:
         if self.admission != before:
             self._process.send(self.admission)
 
@@ -89,7 +107,8 @@ class Reader:
     def admission(self) -> Admission:
         """What may ask now."""
         limit = self._limit or Admission(clients=self.wanted)
-        return Admission(clients=min(self.wanted, limit.clients), share=limit.share)
+        stretch = self._stretch if self._is_measured else 0
+        return Admission(clients=min(self.wanted, limit.clients), share=limit.share, stretch=stretch)
 
     async def stop(self) -> None:
         """End the process for good, and wait until it is gone."""
@@ -103,7 +122,14 @@ class Reader:
 
     def figures(self) -> Figures:
         """What it has measured since it was started, as reported four times a second."""
-        return self._before.and_then(self._report)
+        return self._before.and_then(self._report.totals, self._report.histogram)
+
+    def stretch_figures(self) -> Figures:
+        """What it has measured of the questions that were due since `measure`, and before `end_measuring`."""
+        found = self._report.stretch
+        if found is None or found.number != self._stretch:
+            return self._stretch_before
+        return self._stretch_before.and_then(found.totals, found.histogram)
 
     @property
     def asking(self) -> int:
@@ -142,7 +168,8 @@ class Reader:
                     self._state, self._problem = ReaderState.RUNNING, None
 
     def _failed(self, problem: str, pause_s: float) -> None:
-        self._before, self._report = self.figures(), Report()
+        self._before, self._stretch_before = self.figures(), self.stretch_figures()
+        self._report = Report()
         self._state, self._problem = ReaderState.FAILED, problem
         name = self.workload.name
         self._report_failure(f"reader workload {name} failed: {problem}; it starts again in {pause_s:.2g} s")

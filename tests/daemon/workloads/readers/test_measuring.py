@@ -1,14 +1,22 @@
 """What a workload measures of its clients' waits."""
 
+import asyncio
+
 import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.ending import end_tasks
 from daemon.workloads.frame.messages import decoder
+from daemon.workloads.readers.admission import Admission
+from daemon.workloads.readers.clients import Clients
 from daemon.workloads.readers.measuring import Measured, new_histogram, percentiles_ms, record
-from daemon.workloads.readers.messages import Report, report_of
+from daemon.workloads.readers.messages import Report, latency_of, report_of
+from schemas.config import Workload
+from schemas.config.workloads import WorkloadKind
+from tests.support.pipelines import eventually
 
 
 def measured(period_s: float = 0.0, deadline_s: float = 1.0) -> Measured:
@@ -77,11 +85,50 @@ def test_a_problem_is_told_for_ten_seconds_and_is_news_once() -> None:
     assert clients.unanswered("away", 12.5)
 
 
-def test_a_report_comes_as_it_was_sent() -> None:
-    clients = measured()
-    clients.answered(0.25, 7, 0.5)
-    clients.unanswered("away", 1.0)
-    sent = report_of(clients, asking=2, now_s=1.5)
+class Slow:
+    """Answers after a while that the test says."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answers = asyncio.Event()
+
+    async def ask(self, client: int) -> int:
+        self.asked += 1
+        await self.answers.wait()
+        return 7
+
+
+def stretch_of(clients: Clients) -> tuple[int, int, int]:
+    """Its number, the questions that wait, and the answers."""
+    found = report_of(clients, 0.0).stretch
+    assert found is not None
+    return found.number, found.asking, found.totals.cycles
+
+
+async def test_a_stretch_has_the_questions_that_were_due_in_it_whenever_they_were_answered() -> None:
+    questions = Slow()
+    workload = Workload(name="slow", kind=WorkloadKind.NEWEST, clients=3)
+    clients = Clients(workload, questions, Admission(clients=1))
+    asking = asyncio.create_task(clients.run())
+    await eventually(lambda: questions.asked == 1)  # in the warm-up: of no stretch
+    clients.admit(Admission(clients=3, stretch=1))
+    await eventually(lambda: questions.asked == 3)
+    clients.admit(Admission(clients=0))
+    assert stretch_of(clients) == (1, 2, 0)
+    questions.answers.set()  # after its end
+    await eventually(lambda: clients.asking == 0)
+    assert stretch_of(clients) == (1, 0, 2)
+    assert clients.measured.cycles == 3
+    clients.admit(Admission(clients=0, stretch=2))
+    assert stretch_of(clients) == (2, 0, 0)
+    await end_tasks(asking)
+
+
+async def test_a_report_comes_as_it_was_sent() -> None:
+    clients = Clients(Workload(name="slow", kind=WorkloadKind.NEWEST), Slow(), Admission(clients=1, stretch=3))
+    clients.measured.answered(0.25, 7, 0.5)
+    clients.measured.unanswered("away", 1.0)
+    sent = report_of(clients, 1.5)
     report = decoder(Report)(sent.line())
     assert report == sent
-    assert np.array_equal(counts(report.latency()), counts(clients.latency))
+    assert np.array_equal(counts(latency_of(report.histogram)), counts(clients.measured.latency))

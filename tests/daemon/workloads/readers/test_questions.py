@@ -109,6 +109,15 @@ async def test_a_trend_goes_from_instrument_to_instrument_and_begins_where_its_r
     assert len({query.start_ns for query in asked}) == 1
 
 
+@pytest.mark.parametrize("kind", ["newest", "trend", "history", "snapshot", "window", "scan", "random"])
+async def test_triggers_whose_times_fall_can_be_asked_for(kind: str) -> None:
+    store = Asked()
+    times = time.time_ns() - np.arange(40) * 10_000_000
+    await store.commit(batch_of(GROUP, 1, readings_of(GROUP, TRIGGERS, times, np.random.default_rng(7))))
+    asked = questions(store, kind=kind)
+    assert [await asked.ask(client) > 0 for client in (0, 1)] == [True, True]
+
+
 async def test_all_clients_look_for_the_ends_of_the_ledger_once_and_a_failure_is_that_of_each() -> None:
     store = Asked()
     windows = questions(store, kind="window")
