@@ -91,7 +91,8 @@ class Questions:
         found = await self._store.ask(LedgerRow(group=self._group, run=run, trigger=wanted))
         if not len(found):  # the run is shorter, or this number was never sent
             found = await self._store.ask(LedgerEnds(group=self._group))
-        return min([int(newest["first_ns"]), *found["first_ns"][:1].tolist()])
+        newest_ns = int(newest["first_ns"])
+        return min(newest_ns, int(found[0]["first_ns"])) if len(found) else newest_ns
 
     async def _history(self, _: int) -> int:
         tail = await self._store.ask(LedgerTail(group=self._group, most=1))
