@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +27,14 @@ from daemon.core.supervision.supervision import Supervision, status_line
 from daemon.marks import MarkKeeper
 from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import InStore, ask_store, recover_group, refuse_unknown_groups, runs_of
+from daemon.pipeline.recovery import (
+    InStore,
+    RecoveredGroup,
+    ask_store,
+    recover_group,
+    refuse_unknown_groups,
+    runs_of,
+)
 from daemon.sources.base import Source
 from daemon.sources.kinds import make_source, tls_contexts
 from daemon.telemetry.status.reporter import Reporter
@@ -219,10 +226,12 @@ class Service:
         self._start(tasks, "store watch", self._store_watch.run())
         self._start(tasks, "marks", self.marks.run())
         await self.workloads.open()
-        await self._make_pipelines(in_store)
+        recovered = await self._make_pipelines(in_store)
+        if not await self._unless_stopped(stop, self._take_again(recovered)):
+            return
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
-        if not await self._catch_up(stop):
+        if not await self._unless_stopped(stop, self._catch_up()):
             return
         if not self._sources:
             await self._start_sources()
@@ -290,27 +299,35 @@ class Service:
         finally:
             await end_tasks(opening, waiting)
 
-    async def _catch_up(self, stop: asyncio.Event) -> bool:
-        """Let what the intakes' logs hold go on; False when `stop` came first: the next start does it then."""
-        catching_up = asyncio.create_task(self._catch_up_each())
+    async def _unless_stopped(self, stop: asyncio.Event, part: Coroutine[Any, Any, None]) -> bool:
+        """Do a part of the start; False when `stop` came first: the next start does it then."""
+        doing = asyncio.create_task(part)
         stopping = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait([catching_up, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not catching_up.done():
+            await asyncio.wait([doing, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
                 return False
-            await catching_up
+            await doing
             return True
         finally:
-            await end_tasks(catching_up, stopping)
+            await end_tasks(doing, stopping)
 
-    async def _catch_up_each(self) -> None:
+    async def _take_again(self, recovered: Mapping[str, RecoveredGroup]) -> None:
+        """Go on from what journals that come back hold."""
+        for name, found in recovered.items():
+            if found.was_elsewhere:
+                await self.intakes[name].doubt()
+            self.pipelines[name].take_again(found.again)
+
+    async def _catch_up(self) -> None:
+        """Let what the intakes' logs hold go on."""
         for name, intake in self.intakes.items():
             await intake.catch_up(self.pipelines[name])
 
     async def _ask_store(self) -> dict[str, InStore]:
         return {name: await ask_store(self.store, group, self.config) for name, group in self.groups.items()}
 
-    async def _make_pipelines(self, in_store: dict[str, InStore]) -> None:
+    async def _make_pipelines(self, in_store: dict[str, InStore]) -> dict[str, RecoveredGroup]:
         recovered = {
             section.name: await recover_group(
                 in_store[section.name],
@@ -339,10 +356,8 @@ class Service:
                 superseded=partial(self._give_up, section.name),
                 pinned=self.intakes[section.name].stretches,
             )
-            if recovered[section.name].was_elsewhere:
-                await self.intakes[section.name].doubt()
-            self.pipelines[section.name].take_again(recovered[section.name].again)
         self._note_risk()
+        return recovered
 
     async def _start_sources(self) -> None:
         """Take readings from now on."""
@@ -363,10 +378,9 @@ class Service:
         self._ready(self.addresses)
 
     async def _finish_committing(self) -> None:
-        if not self._committing:
-            return
-        _, late = await asyncio.wait(self._committing, timeout=COMMIT_WITHIN_S)
-        await end_tasks(*late)
+        if self._committing:
+            _, late = await asyncio.wait(self._committing, timeout=COMMIT_WITHIN_S)
+            await end_tasks(*late)
         for pipeline in self.pipelines.values():
             await pipeline.close(COMMIT_WITHIN_S)
 

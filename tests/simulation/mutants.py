@@ -431,6 +431,13 @@ MUTANTS = (
         to="return 0",
         plan="a-gap-above-all-that-the-database-has",
     ),
+    Mutant(
+        name="go on without the note that what the intake's log holds is in doubt",
+        file="daemon/pipeline/intake/intake.py",
+        text="                is_told = True\n                await asyncio.sleep(AGAIN_S)\n",
+        to="                return\n",
+        plan="a-doubt-that-cannot-be-noted",
+    ),
 )
 
 

@@ -413,21 +413,30 @@ class Intake:
     async def doubt(self) -> None:
         """What the log holds may have been taken for lost, here or by another daemon: note that before it is committed.
 
-        It counts as settled in the database then, and yet goes through assembly.
+        It counts as settled in the database then, and yet goes through assembly. Takes as long as the disk does.
         """
         self._doubtful_upto = self._found_upto
         await self._note_doubt()
 
     async def _note_doubt(self) -> None:
-        """Have the log say so after a restart, too; on a full disk the next reason for it tries again."""
-        if self._keeper is None or not self._found_upto or self._is_doubt_noted:
-            return
-        try:
-            await self._keeper.doubt()
-        except OSError as error:
-            self._events.error(f"group {self.group.name}: the intake's log cannot be written: {error}")
-        else:
-            self._is_doubt_noted = True
+        """Have the log say so after a restart, too, tried again for as long as the disk fails.
+
+        What is committed before that tells the next start that there is nothing in doubt.
+        """
+        is_told = False
+        while self._keeper is not None and self._found_upto and not self._is_doubt_noted:
+            try:
+                await self._keeper.doubt()
+            except OSError as error:
+                if not is_told:
+                    self._events.error(
+                        f"group {self.group.name}: the intake's log cannot be written, so what it holds waits:"
+                        f" {error}; make room on the disk of the state folder, or repair it"
+                    )
+                is_told = True
+                await asyncio.sleep(AGAIN_S)
+            else:
+                self._is_doubt_noted = True
 
     async def catch_up(self, pipeline: Pipeline) -> None:
         """Give a pipeline what the log holds, and from then on what comes."""

@@ -1,6 +1,7 @@
 """The intake over a real folder, from a start without the database to the switch, through kills and other daemons."""
 
 import asyncio
+import errno
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from daemon.pipeline.assembly import Joined, Origin
 from daemon.pipeline.intake import Subscriber, open_intake
 from daemon.pipeline.intake_log import RUN, IntakeLog, RunKind, folder_of, readings_in
 from daemon.pipeline.intake_log.format import Received
-from daemon.pipeline.intake_log.log import ENDING
+from daemon.pipeline.intake_log.log import ELSEWHERE, ENDING
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import ask_store, recover_group, runs_of
 from schemas.batch import Durability, Layout
@@ -26,7 +27,7 @@ from schemas.queries import WindowReadings
 from schemas.readings import Array
 from schemas.readings import join as joined_blocks
 from schemas.wire import Ack, ProtocolError
-from tests.support.disks import REAL
+from tests.support.disks import REAL, FaultyDisk, faulty
 from tests.support.pipelines import FOREVER, eventually, journaling
 from tests.support.readings import make_block, make_group, whole
 
@@ -167,6 +168,26 @@ def log_of(folder: Path, *records: list[tuple[int, int, RunKind, Array]]) -> Non
 
 
 NOTHING = np.empty(0, GROUP.record)
+
+
+async def test_a_doubt_that_cannot_be_noted_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.pipeline.intake.intake.AGAIN_S", 0.05)
+    log_of(tmp_path, [(1, 0, RunKind.READINGS, whole(GROUP, 1))])
+    disk, events = FaultyDisk(), Events()
+    intake = await open_intake(GROUP, CONFIG, tmp_path, events, outside=faulty(disk))
+    intake.start()
+    try:
+        disk.failing["replace"] = OSError(errno.ENOSPC, "no space left on device")
+        doubting = asyncio.create_task(intake.doubt())
+        await eventually(lambda: disk.calls["replace"] >= 3)
+        assert not doubting.done()
+        (event,) = [each for each in events.newest() if "cannot be written, so what it holds waits" in each.text]
+        assert event.text.endswith("make room on the disk of the state folder, or repair it")
+        disk.failing.clear()
+        await asyncio.wait_for(doubting, 60)
+        assert (folder_of(tmp_path, "bpm") / ELSEWHERE).exists()
+    finally:
+        await intake.end()
 
 
 async def test_before_the_database_answers_only_received_is_acknowledged(tmp_path: Path) -> None:
