@@ -184,7 +184,7 @@ bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of 
 	exec $(BIN)/triggerlog bench --full -o ".benchmarks/$$(date -u +%Y%m%dT%H%M%SZ)-full.html" $(ARGS)
 
 .PHONY: bench-visits
-bench-visits: $(INSTALLED) $(FERRETDB) ## Measure mock DIA visits, ours against the paper's ways, within 30 minutes (ARGS="--quick": 3)
+bench-visits: $(INSTALLED) $(FERRETDB) ## Measure mock DIA visits, ours against the paper's ways, within 40 minutes (ARGS="--quick": 3)
 	@exec $(BIN)/python -m benchmarks.visits.run $(ARGS)
 
 .PHONY: soak

@@ -29,7 +29,7 @@ from schemas.checking.dsn import Backend
 FOLDER = Path(__file__).parents[2] / "build" / "visits"
 EPILOG = """\
 examples:
-  python -m benchmarks.visits.run                     all of it, within 30 minutes (make bench-visits)
+  python -m benchmarks.visits.run                     all of it, within 40 minutes (make bench-visits)
   python -m benchmarks.visits.run --quick             tries the benchmark itself, in 3 minutes; its figures mean little
   python -m benchmarks.visits.run --only main         ours against the paper's modes
   python -m benchmarks.visits.run --backend postgresql,mysql

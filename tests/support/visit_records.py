@@ -79,14 +79,20 @@ def compactions_of(run: VisitsRun, compact_s: float) -> tuple[Compaction, ...]:
 
 
 def made_comparison(
-    seconds: Seconds, groups: tuple[str, ...] = ("main", "sweep"), compact_s: float = 0.0
+    seconds: Seconds,
+    groups: tuple[str, ...] = ("main", "sweep"),
+    compact_s: float = 0.0,
+    *,
+    scale: float | None = None,
+    cores: int = 2,
 ) -> Comparison:
     """Every condition of the full plan, its visits as long as `seconds` says, times noise of a percent.
 
+    scale, cores: of the survey, the plan's own when it is left out, and of the machine.
     compact_s: seconds of compaction a visit of the main group's `partitioned`, all in all.
     """
     random, measured = np.random.default_rng(7), []
-    for group in planned("full", [Backend.POSTGRESQL, Backend.MYSQL]):
+    for group in planned("full", [Backend.POSTGRESQL, Backend.MYSQL], scale):
         for condition in group.conditions if group.name in groups else ():
             settings, backend = condition.settings, condition.backend.value
             noise = np.exp(0.01 * random.standard_normal(group.visits)).tolist()
@@ -113,7 +119,7 @@ def made_comparison(
         plan="full",
         seed=1,
         command="make bench-visits",
-        machine={"processor": "none", "cores": "2"},
+        machine={"processor": "none", "cores": str(cores)},
         memory_limit_mib=128,
         measured=tuple(measured),
     )

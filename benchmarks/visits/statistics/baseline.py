@@ -1,10 +1,11 @@
 """Ours against the paper's best mode of the same run, by its visits alone, and with compaction's seconds. Pure."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-from benchmarks.visits.measuring.plan import MAIN, OURS, PAPERS
+from benchmarks.visits.measuring.plan import COMPETING, MAIN, OURS
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.statistics.estimate import Interval, ratio, slope_ratio, spread
 from benchmarks.visits.statistics.findings import values, warm
@@ -12,18 +13,31 @@ from daemon.workloads.visits.figures import line
 from schemas.api.visits import Line
 from schemas.readings import Array
 
+FLAT = 0.1
+"""A slope is flat when visits surely change by less than this part of their mean over as many as the window has."""
+
+
+class Flatness(StrEnum):
+    """Whether a slope is flat, by its whole interval: one that holds 0 may be of anything that scatters."""
+
+    FLAT = "flat"
+    NOT_FLAT = "not flat"
+    UNKNOWN = "not known to be flat"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
     """Ours by the paper's best.
 
     filling: ratio of the slopes while the window of history fills. at_end: ratio of seconds a visit over the last
-    tenth. full: line through ours once the window is full. None each when too few visits are left for it.
+    tenth. full: line through ours once the window is full. None each when too few visits are left for it. flatness:
+    what `full` says.
     """
 
     filling: Interval | None
     at_end: Interval | None
     full: Line | None
+    flatness: Flatness = Flatness.UNKNOWN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +46,7 @@ class Against:
 
     alone: by the visits alone. with_upkeep: by the visits, each with its part of the seconds of compaction; None where
     nothing was compacted. best_full: line through the best once the window is full; None when too few visits are left.
+    best_flatness: what that says.
     """
 
     backend: str
@@ -40,11 +55,12 @@ class Against:
     alone: Figures
     with_upkeep: Figures | None
     best_full: Line | None
+    best_flatness: Flatness
 
 
 def best_of(comparison: Comparison, group: str, backend: str) -> Measured | None:
     """The paper's mode with the fewest seconds a visit at the end, over the last tenth of the visits."""
-    runs = [run for run in comparison.of(group, backend) if run.condition in PAPERS and run.run.problem is None]
+    runs = [run for run in comparison.of(group, backend) if run.condition in COMPETING and run.run.problem is None]
     return min(
         runs, key=lambda run: float(values(run, "visit_s")[-max(1, len(run.run.visits) // 10) :].mean()), default=None
     )
@@ -69,7 +85,8 @@ def against(comparison: Comparison) -> list[Against]:
                 with_upkeep=_figures(visits, mine + upkeep(ours)[one], theirs, filled)
                 if ours.run.compactions
                 else None,
-                best_full=line(visits[visits >= filled], theirs[visits >= filled]),
+                best_full=(best_full := line(visits[visits >= filled], theirs[visits >= filled])),
+                best_flatness=flatness(best_full, theirs[visits >= filled], filled),
             )
         )
     return found
@@ -78,11 +95,27 @@ def against(comparison: Comparison) -> list[Against]:
 def _figures(visits: Array, mine: Array, theirs: Array, filled: int) -> Figures:
     filling, full = visits < filled, visits >= filled
     last = visits >= np.quantile(visits, 0.9) if len(visits) else full
+    fit = line(visits[full], mine[full])
     return Figures(
         filling=slope_ratio(visits[filling], mine[filling], theirs[filling]),
         at_end=ratio(mine[last], theirs[last]),
-        full=line(visits[full], mine[full]),
+        full=fit,
+        flatness=flatness(fit, mine[full], filled),
     )
+
+
+def flatness(fit: Line | None, seconds: Array, window: int) -> Flatness:
+    """Whether a line through seconds a visit is flat to within `FLAT` over as many visits as the window has.
+
+    By equivalence: the whole interval has to lie within the bounds (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15
+    (1987) 657).
+    """
+    if fit is None:
+        return Flatness.UNKNOWN
+    bound = FLAT * float(seconds.mean()) / max(1, window) * 1000
+    if -bound < fit.slope_low and fit.slope_high < bound:
+        return Flatness.FLAT
+    return Flatness.NOT_FLAT if fit.slope_low > bound or fit.slope_high < -bound else Flatness.UNKNOWN
 
 
 def upkeep(run: Measured) -> Array:
