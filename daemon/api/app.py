@@ -9,7 +9,9 @@ from fastapi_offline import FastAPIOffline
 
 from backends.base import StoreUnavailable
 from daemon.api.access import AccessControl
+from daemon.api.alarms import alarms_routes
 from daemon.api.control import control_routes
+from daemon.api.events import events_routes
 from daemon.api.gaps import gaps_routes
 from daemon.api.governor import governor_routes
 from daemon.api.interference import interference_routes
@@ -34,6 +36,8 @@ POLICY = (
 
 ROUTES = (
     status_routes,
+    alarms_routes,
+    events_routes,
     readings_routes,
     missing_routes,
     gaps_routes,

@@ -1,25 +1,18 @@
 """Events: what an operator should know, for the log, the status and the page."""
 
+import asyncio
 import logging
 import time
 from collections import deque
-from enum import StrEnum
 
 from daemon.core.monitoring.event_log import EventLog
 from schemas.api.status import Event
+from schemas.states import Severity
 
 KEPT = 50
 
 OFTEN_S = 10.0
 """Time between two events of a kind that a sender can provoke at will."""
-
-
-class Severity(StrEnum):
-    """How much an event matters."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
@@ -61,6 +54,19 @@ class Events:
     def newest(self, most: int = 12) -> list[Event]:
         """The newest events, newest first."""
         return list(self._events)[:most]
+
+    async def since(self, start_ns: int) -> list[Event]:
+        """The events from a time on (ns since 1970-01-01 UTC), oldest first, as far as they are kept.
+
+        Raises:
+            OSError: those that are not in memory cannot be read.
+        """
+        found = list(reversed(self._events))
+        if self._kept is not None and not (found and found[0].time_ns < start_ns):
+            known = set(found)
+            earlier = await asyncio.to_thread(self._kept.read)
+            found = [*(event for event in earlier if event not in known), *found]
+        return [event for event in found if event.time_ns >= start_ns]
 
     def say_how_it_was_before(self) -> None:
         """Record how the daemon before ended, and for how long nothing was taken until now."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from dashboard.alarms.alarm import Alarm, Cause, Severity
-from dashboard.alarms.limits import Known, lasting
+from daemon.alarms.alarm import Alarm, Cause, Severity
+from daemon.alarms.limits import Known, lasting
 from schemas.api.status import Status
 from schemas.api.visits import VisitsStatus
 from schemas.states import RunState, VisitsPhase

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dashboard.alarms.alarm import Alarm, Cause, Severity
+from daemon.alarms.alarm import Alarm, Cause, Severity
 from schemas.api.status import GroupStatus, Status
 from schemas.states import DaemonState, InstrumentState
 
