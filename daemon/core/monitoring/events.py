@@ -4,6 +4,10 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 from daemon.core.monitoring.event_log import EventLog
 from schemas.api.status import Event
@@ -20,6 +24,21 @@ _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Sever
 log = logging.getLogger("triggerlog")
 
 
+@dataclass(kw_only=True)
+class Order:
+    """An order that is being carried out. is_recorded: whether an event has said what it did.
+
+    What an order starts goes on with a copy of its context: its events are the order's only while that is_open.
+    """
+
+    origin: str
+    is_open: bool = True
+    is_recorded: bool = False
+
+
+_order: ContextVar[Order | None] = ContextVar("order", default=None)
+
+
 class Events:
     """The last few events, newest first.
 
@@ -33,11 +52,25 @@ class Events:
 
     def record(self, severity: Severity, text: str) -> None:
         """Log an event and keep it."""
+        order = _order.get()
+        if order is not None and order.is_open and severity == Severity.INFO:
+            text, order.is_recorded = f"{text} (ordered from {order.origin})", True
         log.log(_LEVELS[severity], "%s", text)
         event = Event(time_ns=time.time_ns(), severity=severity, text=text)
         self._events.appendleft(event)
         if self._kept is not None:
             self._kept.keep(event)
+
+    @contextmanager
+    def ordered(self, origin: str) -> Iterator[Order]:
+        """What is recorded in here as good to know is done by an order, and names where that came from."""
+        order = Order(origin=origin)
+        before = _order.set(order)
+        try:
+            yield order
+        finally:
+            order.is_open = False
+            _order.reset(before)
 
     def info(self, text: str) -> None:
         """Record what is good to know."""

@@ -19,6 +19,7 @@ from backends.ending import end_tasks
 from daemon.alarms import AlarmKeeper
 from daemon.api import ApiServer
 from daemon.core.moments import read_rfc3339, rfc3339
+from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.marks import MarkKeeper
 from daemon.pipeline.pipeline import Pipeline
@@ -63,6 +64,7 @@ class Service:
     storage: StorageReport
     groups: dict[str, InstrumentGroup]
     pipelines: dict[str, Pipeline]
+    events: Events
     alarms: AlarmKeeper
     marks: MarkKeeper
 
@@ -125,6 +127,7 @@ async def served(
             storage=StorageReport(logger.store, report, reporter),
             groups={"bpm": GROUP},
             pipelines=logger.pipelines,
+            events=logger.events,
             alarms=alarms,
             marks=marks,
         )

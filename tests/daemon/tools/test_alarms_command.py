@@ -81,7 +81,7 @@ def test_events_are_followed(daemon: Daemon) -> None:
     with running("events", str(daemon.file), "--daemon", daemon.api, "--follow", "--most", "1") as following:
         following.until_said(r"info ")
         assert alarms(daemon, "shelve", "stale", "--for", "90s").returncode == 0
-        following.until_said(r"alarm shelved for 90 s: No readings come")
+        following.until_said(r"alarm shelved for 90 s: No readings come: .* \(ordered from 127\.0\.0\.1\)")
         assert alarms(daemon, "unshelve", "stale").returncode == 0
         following.until_said(r"alarm shown in full again: No readings come")
         assert following.said.count("alarm shelved for 90 s") == 1
