@@ -41,20 +41,23 @@ MORE_ALARMS = "… {} more alarms: `triggerlog alarms`"
 class Overview:
     """A whole status: the daemon and its database, alarms, groups and readers, refusals, the last events.
 
-    Where the terminal's height is given, as for a live view, it fills no more lines than there are: the alarms come
-    first, then the newest events, and then as many figures as have room.
+    A live one fills no more lines than the terminal has, which would cut off what is below: the alarms come first, then
+    the newest events, and then as many figures as have room.
     """
 
-    def __init__(self, status: Status, where: str) -> None:
+    def __init__(self, status: Status, where: str, *, is_live: bool) -> None:
         self._status = status
         self._where = where
+        self._is_live = is_live
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lay it out."""
-        if options.height is None:
+        if not self._is_live:
             yield from self._in_full()
             return
-        for line in self._in_lines(console, options, options.height):
+        # rich gives a live view no height, though it cuts at that of the terminal.
+        height = console.height if options.height is None else options.height
+        for line in self._in_lines(console, options, height):
             yield from line
             yield Segment.line()
 
@@ -97,9 +100,9 @@ class Overview:
         return [*header, *shown, *figures, *notes, *events]
 
 
-def overview(status: Status, where: str) -> Overview:
+def overview(status: Status, where: str, *, is_live: bool = False) -> Overview:
     """Lay out a whole status of the daemon at this address."""
-    return Overview(status, where)
+    return Overview(status, where, is_live=is_live)
 
 
 def _notes(status: Status) -> Iterator[RenderableType]:

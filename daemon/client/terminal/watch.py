@@ -28,7 +28,7 @@ async def watch(daemon: Reach, every_s: float, console: Console) -> None:
             while True:
                 try:
                     last, answered = await ask_status(client), time.monotonic()
-                    view: RenderableType = overview(last, daemon.url)
+                    view: RenderableType = overview(last, daemon.url, is_live=True)
                 except DaemonGone as gone:
                     view = absence(last, str(gone), time.monotonic() - answered)
                 live.update(view, refresh=True)
@@ -45,7 +45,7 @@ class Absence:
             Text("Trying again; Ctrl-C ends.", "dim"),
         ]
         self._notice = Panel(Group(*lines), border_style="red", box=box.ROUNDED)
-        self._stale = None if last is None else overview(last, "last known")
+        self._stale = None if last is None else overview(last, "last known", is_live=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lay it out, in as many lines as there are."""
@@ -54,8 +54,8 @@ class Absence:
             yield from line
             yield Segment.line()
         if self._stale is not None:
-            left = None if options.height is None else max(0, options.height - len(notice))
-            stale = console.render(self._stale, options.update(height=left))
+            height = console.height if options.height is None else options.height
+            stale = console.render(self._stale, options.update(height=max(0, height - len(notice))))
             yield from Segment.apply_style(Segment.strip_styles(stale), Style(dim=True))
 
 

@@ -61,6 +61,7 @@ class EventLog:
         self.ended: bool | None = None
         self.last_ns = 0
         self._problem: str | None = None
+        self._is_torn = False  # the last line, by a crash: what is appended must not become part of it
         try:
             self._read(folder, most)
         except OSError as error:
@@ -91,8 +92,9 @@ class EventLog:
     def _read(self, folder: Path, most: int) -> None:
         self.earlier = read_events(folder)[-most:]
         for path in (self._path, self._older):
-            if path.exists() and (lines := path.read_bytes().splitlines()):
+            if path.exists() and (lines := path.read_bytes().splitlines(keepends=True)):
                 self.ended, self.last_ns = lines[-1].startswith(b'{"ended_ns"'), path.stat().st_mtime_ns
+                self._is_torn = path == self._path and not lines[-1].endswith(b"\n")
                 return
 
     def _run(self) -> None:
@@ -116,7 +118,8 @@ class EventLog:
         if self._path.exists() and self._path.stat().st_size > MOST_BYTES:
             self._path.replace(self._older)
         with self._path.open("ab") as file:
-            file.write(line + b"\n")
+            file.write(b"\n" * self._is_torn + line + b"\n")
+        self._is_torn = False
 
     def _say(self, error: OSError) -> None:
         if self._problem != str(error):

@@ -14,11 +14,8 @@ from daemon.tools.console import FILE_WIDTH, make_console
 from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile
 from schemas.api.alarms import SHELVED_MOST_S, Alarms
 
-HELP = "What is wrong with a daemon, and what to do: list the alarms, acknowledge or shelve them."
-
 app = typer.Typer(
     name="alarms",
-    help=HELP,
     invoke_without_command=True,
     add_completion=False,
     epilog=examples("triggerlog alarms", "triggerlog alarms --config beam.toml --json"),
@@ -42,6 +39,11 @@ def list_(
 ) -> None:
     """What is wrong with a daemon, and what to do: list the alarms, acknowledge or shelve them."""
     if context.invoked_subcommand is not None:
+        # What stands before the command holds for it, too: an order must not go to another daemon.
+        given = {"config": config, "daemon": daemon, "token_file": token_file, "ca": ca}
+        context.default_map = {
+            context.invoked_subcommand: {name: value for name, value in given.items() if value is not None}
+        }
         return
     answer = _ask(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH)
     if as_json:

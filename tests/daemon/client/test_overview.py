@@ -1,11 +1,13 @@
 """daemon.client.terminal.overview: what the live view says, laid out for a terminal of 80 columns."""
 
+import io
 import re
 import time
 from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
+from rich.live import Live
 
 from daemon.alarms import AlarmBoard
 from daemon.client.terminal.overview import overview
@@ -84,15 +86,19 @@ def ill(**changes: Any) -> Status:
 
 
 def lines_on(view: RenderableType, width: int, height: int) -> list[str]:
-    """What a live view of this size shows, which cuts off what goes beyond it."""
-    console = Console(width=width, height=height, no_color=True)
-    lines = console.render_lines(view, console.options.update(height=height), pad=False)
-    return ["".join(segment.text for segment in line).rstrip() for line in lines]
+    """What a terminal of this size shows of a live view: what goes beyond it would be cut off."""
+    console = Console(
+        width=width, height=height, force_terminal=True, color_system=None, legacy_windows=False, file=io.StringIO()
+    )
+    with console.capture() as captured, Live(view, console=console, screen=True, auto_refresh=False):
+        pass
+    frame = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", captured.get().split("\x1b[H")[-1])
+    return [line.rstrip() for line in frame.splitlines()]
 
 
 @pytest.mark.parametrize("height", [24, 30, 60])
 def test_a_terminal_of_80_columns_shows_state_database_alarms_figures_and_the_newest_events(height: int) -> None:
-    lines = lines_on(overview(ill(), "http://127.0.0.1:8120"), 80, height)
+    lines = lines_on(overview(ill(), "http://127.0.0.1:8120", is_live=True), 80, height)
     assert len(lines) == height
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
@@ -112,7 +118,7 @@ def test_a_terminal_of_80_columns_shows_state_database_alarms_figures_and_the_ne
 
 
 def test_more_alarms_than_a_terminal_has_lines_are_counted_and_the_most_severe_is_there() -> None:
-    lines = lines_on(overview(ill(), "here"), 80, 12)
+    lines = lines_on(overview(ill(), "here", is_live=True), 80, 12)
     assert any(line.startswith("■ critical Database away") and line.endswith(" …") for line in lines)
     assert "… 3 more alarms: `triggerlog alarms`" in lines
     assert any(line.startswith("00:00:03Z warning number 3") for line in lines)

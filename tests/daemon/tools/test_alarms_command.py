@@ -48,6 +48,14 @@ def test_alarms_are_listed_acknowledged_shelved_and_shown_again(daemon: Daemon) 
     assert alarms(daemon).stdout.count("; acknowledged at ") == 2
 
 
+def test_where_the_daemon_is_may_stand_before_the_command(daemon: Daemon) -> None:
+    where = ("--config", str(daemon.file), "--daemon", daemon.api)
+    assert triggerlog("alarms", *where, "shelve", "stale", "--for", "1h").stdout == "stale: shelved for 1h\n"
+    assert triggerlog("alarms", *where, "unshelve", "stale").stdout == "stale: shown in full again\n"
+    elsewhere = triggerlog("alarms", "--daemon", "http://127.0.0.1:9", "unshelve", "stale")
+    assert "no daemon at http://127.0.0.1:9" in elsewhere.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
