@@ -11,6 +11,7 @@ from typing import Any
 
 from backends.base import OtherJournal, Store, StoreError
 from backends.ending import end_tasks
+from daemon.alarms import AlarmKeeper
 from daemon.api import api_server
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import durability_of, in_its_field, layout_of, store_of
@@ -137,7 +138,7 @@ class Service:
         report = StoreReport(config.database.backend, loaded.target, asked, events)
         self._store_report = report
         self._store_watch = StoreWatch(self.store, report, config, events, looked=self._note_risk)
-
+        self.alarms = AlarmKeeper(loaded.state_dir, self._outside, events, self._status)
         self.marks = MarkKeeper(self.store, loaded.state_dir, self._outside, events)
         self.workloads = Workloads(
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
@@ -151,6 +152,7 @@ class Service:
             pipelines=self.pipelines,
             sources=self._sources,
             workloads=self.workloads.status,
+            alarms=self.alarms.statuses,
             marks=self.marks.status,
             state_dir=loaded.state_dir,
         )
@@ -215,9 +217,11 @@ class Service:
         """
         # Before the API takes an order: one about the same mark would replace what waits.
         await self.marks.open()
+        await self.alarms.open()
         self._serving = tasks.create_task(self._api.serve(), name="api")
         self._start(tasks, "status stream", self.stream.run())
         self._start(tasks, "supervision", self._supervision.run())
+        self._start(tasks, "alarms", self.alarms.run())
         await self._open_intakes()
         in_store = await self._find_store(stop)
         if in_store is None:

@@ -70,7 +70,6 @@ def _made(given: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Fa
         password=password,
         is_secure=identity is not None or any(origin.startswith("https:") for origin in given.origin),
         own_tabs=_tabs(given.tab),
-        state=given.state,
     )
     return app, identity
 
@@ -188,12 +187,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tls-certificate", type=Path, metavar="PATH", help="the page's certificate: turns TLS on")
     parser.add_argument("--tls-key", type=Path, metavar="PATH", help="the certificate's private key")
     parser.add_argument("--port", type=_port, default=8121, help="port to listen on; 0 takes a free one")
-    parser.add_argument(
-        "--state",
-        type=Path,
-        metavar="PATH",
-        help="folder in which acknowledged and shelved alarms are kept; without it a restart forgets them",
-    )
     parser.add_argument(
         "--trusted-proxy",
         type=_network,

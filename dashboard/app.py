@@ -18,14 +18,12 @@ from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_own_page
 from dashboard.access.login import LoginGuard
 from dashboard.access.own_pages import OwnPages
-from dashboard.alarms import AlarmBoard, MemoryFile
 from dashboard.compression import LEAST_BYTES, CompressedFiles
-from dashboard.feed.alarm_routes import alarm_routes
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
 from dashboard.feed.marks import SHOWN_MOST
 from dashboard.own_tabs.loading import ids_of, load_tabs
-from dashboard.tabs import TABS, marks
+from dashboard.tabs import TABS, alarm_strip, marks
 from dashboard.tabs.orders import Orders
 from dashboard.tabs.page import page
 from dashboard.tabs.parts import CHOOSE
@@ -36,7 +34,6 @@ from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"
 NAMES_AGAIN_S = 2.0  # names of instruments, and marks
-ALARMS_KEPT_EVERY_S = 30.0
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -69,15 +66,11 @@ log = logging.getLogger(__name__)
 
 
 class Feed:
-    """Keeps the hub fed: the status stream, names of instruments, marks, and a heartbeat while the daemon is gone.
+    """Keeps the hub fed: the status stream, names of instruments, marks, and a heartbeat while the daemon is gone."""
 
-    It also keeps what the board remembers: of acknowledgements that ended, too, and up to when the page saw alarms.
-    """
-
-    def __init__(self, hub: Hub, api: DaemonApi, kept: MemoryFile) -> None:
+    def __init__(self, hub: Hub, api: DaemonApi) -> None:
         self._hub = hub
         self._api = api
-        self._kept = kept
         self._named: tuple[int, tuple[str, ...]] | None = None
         self._unnamed = asyncio.Event()
         self._marked: tuple[int, int] | None = None
@@ -91,7 +84,6 @@ class Feed:
             tasks.create_task(self._beat())
             tasks.create_task(self._name())
             tasks.create_task(self._mark())
-            tasks.create_task(self._keep())
 
     def _take(self, status: Status) -> None:
         self._hub.take(status)
@@ -104,11 +96,6 @@ class Feed:
         while True:
             await asyncio.sleep(1.0)
             self._hub.beat()
-
-    async def _keep(self) -> None:
-        while True:
-            await asyncio.sleep(ALARMS_KEPT_EVERY_S)
-            await self._kept.save(self._hub.board.memory())
 
     async def _name(self) -> None:
         while True:
@@ -147,7 +134,6 @@ def build_app(
     password: str | None = None,
     is_secure: bool = False,
     own_tabs: Sequence[Path] = (),
-    state: Path | None = None,
 ) -> FastAPI:
     """The page for a daemon.
 
@@ -155,17 +141,15 @@ def build_app(
     is_secure: whether it is served over TLS.
     origins: further origins (scheme://host[:port]) whose pages may open the stream, for a proxy that changes the Host.
     own_tabs: files of a site's own tabs, which come after the page's.
-    state: folder in which acknowledged and shelved alarms outlive this process; None keeps none.
     """
     build = _build(own_tabs)
     tabs = (*TABS, *load_tabs(own_tabs, _ids(build))) if own_tabs else TABS
-    kept = MemoryFile(state)
-    hub = Hub(daemon=daemon.url, build=build, board=AlarmBoard(kept.load()))
+    hub = Hub(daemon=daemon.url, build=build)
     questions = DaemonApi(daemon)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        feed = asyncio.create_task(Feed(hub, questions, kept).run())
+        feed = asyncio.create_task(Feed(hub, questions).run())
         try:
             yield
         finally:
@@ -194,7 +178,6 @@ def build_app(
     async def health() -> dict[str, str | int | None]:
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
-    api.include_router(alarm_routes(hub, kept))
     for tab in tabs:
         if tab.routes is not None:
             api.include_router(tab.routes(hub, questions))
@@ -237,6 +220,7 @@ def _mount_dash(api: FastAPI, tabs: Sequence[Tab], hub: Hub, questions: DaemonAp
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("triggerlog", "choose"), Input(CHOOSE, "data"), prevent_initial_call=True
     )
+    alarm_strip.register(app, hub, questions)
     marks.register(app, hub, questions)
     for tab in tabs:
         _fill(app, tab)

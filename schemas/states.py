@@ -34,6 +34,36 @@ class SlipKind(StrEnum):
     STUCK = "stuck"  # its trigger number stands still
 
 
+class Severity(StrEnum):
+    """How much an event matters, the least first."""
+
+    INFO = "info"
+    WARNING = "warning"  # somebody should look into it
+    ERROR = "error"  # somebody has to act on it
+
+    @property
+    def or_more(self) -> "frozenset[Severity]":
+        """It, and those that matter more."""
+        every = list(Severity)
+        return frozenset(every[every.index(self) :])
+
+
+class AlarmSeverity(StrEnum):
+    """How severe an alarm is."""
+
+    CRITICAL = "critical"  # readings are being lost, or soon will be
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Attention(StrEnum):
+    """What people did about an alarm."""
+
+    NEW = "new"  # nothing: it is shown in full
+    ACKNOWLEDGED = "acknowledged"
+    SHELVED = "shelved"
+
+
 STATE_LETTERS: dict[str, InstrumentState] = {
     "o": InstrumentState.OK,
     "l": InstrumentState.LATE,

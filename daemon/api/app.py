@@ -9,12 +9,15 @@ from fastapi_offline import FastAPIOffline
 
 from backends.base import StoreUnavailable
 from daemon.api.access import AccessControl
+from daemon.api.alarms import alarms_routes
 from daemon.api.control import control_routes
+from daemon.api.events import events_routes
 from daemon.api.gaps import gaps_routes
 from daemon.api.governor import governor_routes
 from daemon.api.interference import interference_routes
 from daemon.api.marks import marks_routes
 from daemon.api.missing import missing_routes
+from daemon.api.order_log import OrderLog
 from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
 from daemon.api.service import ApiService
@@ -34,6 +37,8 @@ POLICY = (
 
 ROUTES = (
     status_routes,
+    alarms_routes,
+    events_routes,
     readings_routes,
     missing_routes,
     gaps_routes,
@@ -69,6 +74,7 @@ def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
     app.exception_handler(StoreUnavailable)(_store_away)
     for routes in ROUTES:
         app.include_router(routes(service), dependencies=[NOTHING_UNASKED])
+    app.add_middleware(OrderLog, events=service.events)
     app.add_middleware(AccessControl, token=token, reads_freely=reads_freely)
     app.add_middleware(SecurityHeaders, policy=POLICY)
     return app

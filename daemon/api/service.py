@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from backends.base import Store
+from daemon.core.monitoring.events import Events
 from daemon.telemetry.status.reporter import Reporter
 from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
@@ -11,6 +12,7 @@ from daemon.web.errors import ApiError
 from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
+    from daemon.alarms import AlarmKeeper
     from daemon.marks import MarkKeeper
     from daemon.pipeline.pipeline import Pipeline
     from daemon.workloads.workloads import Workloads
@@ -42,6 +44,14 @@ class ApiService(Protocol):
     @property
     def pipelines(self) -> "Mapping[str, Pipeline]":
         """By group; empty until the store is open."""
+
+    @property
+    def events(self) -> Events:
+        """What an operator should know."""
+
+    @property
+    def alarms(self) -> "AlarmKeeper":
+        """What is wrong, and what people did about it."""
 
     @property
     def marks(self) -> "MarkKeeper":

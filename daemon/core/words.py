@@ -22,3 +22,15 @@ def ms(value: float | None) -> str:
 def utc(time_ns: int) -> str:
     """A time in ns since 1970-01-01 UTC, to the millisecond."""
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(time_ns // 10**9))}.{time_ns // 10**6 % 1000:03d}Z"
+
+
+def duration(seconds: float) -> str:
+    """A duration as text: `42 s`, `3 min 20 s`, `5 h 07 min`, `2 d 05 h`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600:02d} h"

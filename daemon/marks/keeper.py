@@ -109,6 +109,7 @@ class MarkKeeper:
         """
         async with self._one_at_a_time:
             waiting = self._waiting.get(mark.id)
+            is_new = waiting is None
             if waiting is None:
                 waiting = await self._place(MarkOrder(id=mark.id, mark=mark))
             elif waiting.order.mark != mark or waiting.order.withdrawn_ns is not None:
@@ -116,6 +117,8 @@ class MarkKeeper:
         outcome = await self._outcome(waiting)
         if outcome is False:
             raise MarkRefused(_taken(mark.id))
+        if is_new:
+            self._events.info(f"mark made: {mark.text}{f' ({mark.author})' if mark.author else ''}")
         return outcome is not None
 
     async def withdraw(self, mark: UUID) -> bool:
@@ -133,6 +136,7 @@ class MarkKeeper:
         outcome = await self._outcome(waiting)
         if outcome is False:
             raise MarkRefused(f"there is no mark {mark}", is_unknown=True)
+        self._events.info(f"mark withdrawn: {waiting.order.mark.text if waiting.order.mark else mark}")
         return outcome is not None
 
     async def marks(self, query: MarksWithin) -> list[Mark]:

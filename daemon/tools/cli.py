@@ -90,6 +90,14 @@ COMMANDS = {
         "commands.status:status",
         "Show the status of the daemon live: rates, latency, what waits, what is missing, what was refused.",
     ),
+    "alarms": _Place(
+        "commands.alarms:app",
+        "What is wrong with a daemon, and what to do: list the alarms, acknowledge or shelve them.",
+    ),
+    "events": _Place(
+        "commands.events:events",
+        "Print events, the oldest first: what a daemon reported, and which orders it was given from where.",
+    ),
     "announce-run": _Place(
         "commands.announce_run:announce_run",
         "Announce a restart of the timing system and its trigger numbers to every group.",

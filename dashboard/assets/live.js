@@ -145,7 +145,7 @@
   /** @param {HTMLTemplateElement} template */
   function fresh(template) {
     const line = /** @type {HTMLElement} */ (template.content.children[0].cloneNode(true));
-    line.addEventListener("click", post);
+    line.addEventListener("click", order);
     return line;
   }
 
@@ -162,23 +162,20 @@
   }
 
   /**
-   * data-post="/alarms/shelve" data-body='{"minutes": 15}' on a button of a line: sends that with the line's key; what is
-   * wrong stands in its element .refused.
+   * data-order="ID" data-body='{"for_s": 900}' on a button of a line: sets the data of the dcc.Store ID, on which a callback
+   * gives an order, to that with the line's key. Where no callback can be reached, its element .refused says so.
    * @param {MouseEvent} event
    */
-  async function post(event) {
-    const button = event.target instanceof Element && /** @type {HTMLElement | null} */ (event.target.closest("[data-post]"));
+  function order(event) {
+    const button = event.target instanceof Element && /** @type {HTMLElement | null} */ (event.target.closest("[data-order]"));
     const line = /** @type {HTMLElement} */ (event.currentTarget);
     if (!button) return;
     button.closest("details.shelve")?.removeAttribute("open");
-    const body = JSON.stringify({ key: line.dataset.key, ...JSON.parse(button.dataset.body || "{}") });
     const refused = T.find(line, ".refused");
-    try {
-      const response = await fetch(button.dataset.post || "", { method: "POST", headers: { "content-type": "application/json" }, body });
-      T.text(refused, response.ok ? "" : (await response.json()).detail);
-    } catch {
-      T.text(refused, refused.dataset.lost || "");
-    }
+    T.text(refused, T.pageProcess.up ? "" : refused.dataset.lost || "");
+    if (!T.pageProcess.up) return;
+    const data = { key: line.dataset.key, ...JSON.parse(button.dataset.body || "{}"), pressed: performance.now() };
+    window.dash_clientside.set_props(button.dataset.order || "", { data });
   }
 
   // --- sparklines ------------------------------------------------------------------------------------------------------

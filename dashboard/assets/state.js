@@ -26,7 +26,6 @@
   T.apply = function (message) {
     if (message.kind === "snapshot") snapshot(message);
     else if (message.kind === "frame") frame(message);
-    else if (message.kind === "sections") Object.assign(T.state.sections, message.changed);
     else T.state.link = message.link;
   };
 

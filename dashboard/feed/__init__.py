@@ -1,6 +1,5 @@
 """What comes from the daemon and goes to the browsers.
 
 `client` asks the daemon and follows its status; `hub` keeps what is known (`history`) and sends it to every browser as
-`frames`; `cache` and `relay` pass on what browsers ask for, once for all of them; `alarm_routes` takes what people say
-of alarms.
+`frames`; `cache` and `relay` pass on what browsers ask for, once for all of them.
 """

@@ -111,9 +111,15 @@ class DaemonApi:
         """Close the connections."""
         await self._http.aclose()
 
-    async def order(self, method: str, path: str, *, body: Any, authorization: str) -> httpx.Response:
-        """Give an order, with this Authorization in place of the page's; any answer. Raises DaemonUnavailable."""
-        return await self._send(method, path, body=body, authorization=authorization, within_s=ORDER_S)
+    async def order(
+        self, method: str, path: str, *, body: Any, authorization: str, client: str | None = None
+    ) -> httpx.Response:
+        """Give an order, with this Authorization in place of the page's; any answer. Raises DaemonUnavailable.
+
+        client: address of the browser that it came from, which the daemon's events then name.
+        """
+        headers = {"Authorization": authorization} | ({"X-Forwarded-For": client} if client else {})
+        return await self._send(method, path, body=body, headers=headers, within_s=ORDER_S)
 
     async def ask(self, path: str, **asked: int | str) -> httpx.Response:
         """Ask something, as the page; any answer. Raises DaemonUnavailable."""
@@ -130,7 +136,7 @@ class DaemonApi:
         *,
         asked: Asked | None = None,
         body: Any = None,
-        authorization: str | None = None,
+        headers: Mapping[str, str] | None = None,
         within_s: float = ANSWER_S,
     ) -> httpx.Response:
         try:
@@ -139,7 +145,7 @@ class DaemonApi:
                 path,
                 params=asked,
                 json=body,
-                headers=None if authorization is None else {"Authorization": authorization},
+                headers=headers,
                 timeout=within_s,
             )
         except httpx.TimeoutException:

@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dashboard.alarms.slips import by_name
 from dashboard.feed.sentences import group_words
 from dashboard.words import coarse, count, number
 from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status, StoreStatus
@@ -124,7 +123,7 @@ def sections(status: Status) -> Sections:
             "drained_in_s": _estimate(group.drained_in_s),
         }
         cut[f"states/{name}"] = group.states
-        cut[f"slips/{name}"] = by_name(group)
+        cut[f"slips/{name}"] = {slip.instrument: str(slip) for slip in group.slips}
         cut[f"totals/{name}"] = _totals(group)
         cut[f"words/{name}"] = group_words(status, name)
     return cut

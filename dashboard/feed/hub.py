@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from dashboard.alarms import AlarmBoard
 from dashboard.feed.frames import COLUMNS, Sections, changed, points, sections
 from dashboard.feed.history import History
 from dashboard.feed.marks import known_marks, mark_section
 from dashboard.feed.sentences import alarm_count, alarm_line
+from schemas.api.alarms import AlarmStatus
 from schemas.api.status import Status
 from schemas.marks import Mark
 
@@ -54,10 +54,9 @@ class Hub:
     Everything runs on one event loop: no method here waits, so none sees another's work half done.
     """
 
-    def __init__(self, *, daemon: str, build: str, board: AlarmBoard | None = None) -> None:
+    def __init__(self, *, daemon: str, build: str) -> None:
         self._daemon = daemon
         self._build = build
-        self.board = board or AlarmBoard()
         self._viewers: set[Viewer] = set()
         self._sections: Sections = {}
         self._histories: dict[str, History] = {}
@@ -91,7 +90,7 @@ class Hub:
     def take(self, status: Status) -> None:
         """Take in a snapshot of the daemon and pass it on."""
         row = points(status)
-        now = sections(status) | _alarms(self.board.update(status))
+        now = sections(status) | _alarms(status.alarms)
         now["marks"] = self._marks(status)
         now |= {f"names/{group}": names for group, names in self.names.items() if group in status.groups}
         time_ms = status.time_ns / 1e6
@@ -143,14 +142,6 @@ class Hub:
             self.known_marks = known_marks(self.marks, waiting)
             self._mark_section = mark_section(self.known_marks)
         return self._mark_section | {"problem": self.marks_problem}
-
-    def publish_alarms(self) -> None:
-        """Send the alarms to the browsers after somebody acknowledged, shelved or recalled one."""
-        changed = _alarms(self.board.shown())
-        self._sections = self._sections | changed
-        self._snapshot = None
-        self._recent.clear()  # they do not hold this
-        self._publish(_encode({"kind": "sections", "changed": changed}))
 
     def join(self, *, epoch: int | None, sequence: int | None) -> Viewer:
         """Let a browser in; one that names its last frame gets what it missed, any other a snapshot."""
@@ -220,8 +211,8 @@ class Hub:
                 viewer.put(message)
 
 
-def _alarms(shown: list[dict[str, Any]]) -> Sections:
-    return {"alarms": [alarm_line(alarm) for alarm in shown], "alarm_count": alarm_count(shown)}
+def _alarms(alarms: list[AlarmStatus]) -> Sections:
+    return {"alarms": [alarm_line(alarm) for alarm in alarms], "alarm_count": alarm_count(alarms)}
 
 
 def _columns(history: History) -> list[list[float]]:

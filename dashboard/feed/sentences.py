@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dashboard.words import about, coarse, count, counted, reasons, time
+from schemas.api.alarms import AlarmStatus
 from schemas.api.status import GroupStatus, ReaderStatus, Status
-from schemas.states import STATE_LETTERS, InstrumentState
+from schemas.states import STATE_LETTERS, AlarmSeverity, Attention, InstrumentState
 
-GLYPHS = {"critical": "■", "warning": "▲", "note": "●"}
+GLYPHS = {AlarmSeverity.CRITICAL: "■", AlarmSeverity.WARNING: "▲", AlarmSeverity.NOTE: "●"}
 QUIET = {letter for letter, state in STATE_LETTERS.items() if state in (InstrumentState.SILENT, InstrumentState.NEVER)}
 
 
@@ -34,31 +35,42 @@ def group_words(status: Status, name: str) -> dict[str, Any]:
     }
 
 
-def alarm_count(alarms: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def alarm_count(alarms: Sequence[AlarmStatus]) -> dict[str, Any]:
     """How many there are, as the header says it. fresh: those that nobody has dealt with; severity: the gravest's."""
-    fresh = [alarm for alarm in alarms if alarm["attention"] == "new"]
+    fresh = [alarm for alarm in alarms if alarm.attention is Attention.NEW]
     rest = len(alarms) - len(fresh)
-    severity = fresh[0]["severity"] if fresh else "none"
-    glyph = f"{GLYPHS[severity]} " if fresh else ""
+    severity = fresh[0].severity.value if fresh else "none"
+    glyph = f"{GLYPHS[fresh[0].severity]} " if fresh else ""
     text = f"{glyph}{counted(len(fresh), 'alarm')}{f', {rest} handled' if rest else ''}"
-    acknowledged = sum(alarm["attention"] == "acknowledged" for alarm in alarms)
+    acknowledged = sum(alarm.attention is Attention.ACKNOWLEDGED for alarm in alarms)
     quiet = [f"{acknowledged} acknowledged"] * bool(acknowledged) + [f"{rest - acknowledged} shelved"] * (
         rest > acknowledged
     )
     return {"text": text, "severity": severity, "fresh": len(fresh), "quiet": ", ".join(quiet)}
 
 
-def alarm_line(alarm: dict[str, Any]) -> dict[str, Any]:
-    """An alarm as `AlarmBoard.shown` gives it, with what its line says beside."""
+def alarm_line(alarm: AlarmStatus) -> dict[str, Any]:
+    """An alarm with what its line says beside."""
     dealt = ""
-    if alarm["attention"] == "acknowledged":
-        dealt = f" · acknowledged at {time(alarm['at_ms'])}"
-    elif alarm["attention"] == "shelved":
-        dealt = f" · shelved until {time(alarm['until_ms'])}"
-    is_new = alarm["attention"] == "new"
-    further = {"glyph": GLYPHS[alarm["severity"]], "dealt": dealt, "is_new": is_new, "is_quiet": not is_new}
-    # Once per cause: its text changes with every figure in it.
-    return alarm | further | {"news": f"{alarm['severity']}: {alarm['text']}"}
+    if alarm.shelved_until_ns is not None:
+        dealt = f" · shelved until {time(alarm.shelved_until_ns / 1e6)}"
+    elif alarm.acknowledged_ns is not None:
+        dealt = f" · acknowledged at {time(alarm.acknowledged_ns / 1e6)}"
+    is_new = alarm.attention is Attention.NEW
+    return {
+        "key": alarm.key,
+        "severity": alarm.severity,
+        "text": alarm.text,
+        "action": alarm.fix,
+        "since_ms": alarm.since_ns // 1_000_000,
+        "attention": alarm.attention,
+        "glyph": GLYPHS[alarm.severity],
+        "dealt": dealt,
+        "is_new": is_new,
+        "is_quiet": not is_new,
+        # Once per cause: its text changes with every figure in it.
+        "news": f"{alarm.severity}: {alarm.text}",
+    }
 
 
 def _outlook(group: GroupStatus, *, is_away: bool) -> str:

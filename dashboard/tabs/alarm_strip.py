@@ -1,12 +1,23 @@
-"""The alarm strip above the tabs: new alarms in full, the rest behind a line; what one person says holds for all."""
+"""The alarm strip above the tabs: new alarms in full, the rest behind a line; what one person orders holds for all."""
 
 from typing import Any
 
 import orjson
-from dash import html
+from dash import Dash, Input, State, dcc, html
 
-from dashboard.alarms.board import SHELVES_MIN
+from dashboard.feed.client import DaemonApi
+from dashboard.feed.hub import Hub
+from dashboard.tabs.forms import outcome
+from dashboard.tabs.orders import REMEMBERED, Order, Orders
 from dashboard.tabs.parts import HIDDEN, aria, data, live, when
+
+SHELVES_MIN = (15, 60, 480)
+"""What the page offers, in minutes; 8 hours are a shift."""
+
+ASKED = "alarm-order"
+OUTCOME = "alarm-outcome"
+WORDS = {"acknowledge": "Acknowledge", "shelve": "Shelve", "reactivate": "Reactivate"}
+"""What the buttons order, by the last part of its path."""
 
 LOST = "Not done: this page has lost the connection to its server."
 
@@ -26,9 +37,35 @@ def alarm_strip() -> Any:
     return html.Div(
         [
             html.Section([new, below], id="alarms", **aria("Alarms")),
+            outcome(OUTCOME),
+            dcc.Store(id=ASKED),
             html.Div(id="alarm-news", role="status", className="unseen"),
         ],
         **data(frame="alarms"),
+    )
+
+
+def register(app: Dash, hub: Hub, api: DaemonApi) -> None:
+    """Declare what the buttons of the lines do."""
+    orders = Orders(api)
+
+    @app.callback(Input(ASKED, "data"), State(REMEMBERED, "data"), prevent_initial_call=True)
+    async def give(asked: dict[str, Any], token: str | None) -> None:
+        await orders.give(order_of(asked, hub), token)
+
+
+def order_of(asked: dict[str, Any], hub: Hub) -> Order:
+    """The order that a button of an alarm's line gives: its `order`, the alarm's `key`, and `for_s` of a shelf."""
+    key, way = asked["key"], asked["order"]
+    bodies = {"acknowledge": {"keys": [key]}, "shelve": {"key": key, "for_s": asked.get("for_s")}}
+    texts = [alarm.text for alarm in (hub.status.alarms if hub.status else ()) if alarm.key == key]
+    return Order(
+        method="POST",
+        path=f"/alarms/{way}",
+        body=bodies.get(way, {"key": key}),
+        what=f"{WORDS.get(way, way)}: {texts[0] if texts else key}",
+        done="",  # the line shows it
+        outcome=OUTCOME,
     )
 
 
@@ -64,18 +101,20 @@ def _template() -> Any:
 
 
 def _answers() -> list[Any]:
-    shelves = [_button(f"for {_time(minutes)}", "shelve", minutes=minutes) for minutes in SHELVES_MIN]
+    shelves = [_button(f"for {_time(minutes)}", "shelve", for_s=minutes * 60) for minutes in SHELVES_MIN]
     return [
         html.Span("", className="refused", role="status", **data(lost=LOST)),
-        when(".is_new", _button("Acknowledge", "acknowledge")),
-        html.Details([html.Summary("Shelve"), *shelves], className="shelve", hidden=True, **data(**{"if": ".is_new"})),
-        when(".is_quiet", _button("Reactivate", "recall")),
+        when(".is_new", _button(WORDS["acknowledge"], "acknowledge")),
+        html.Details(
+            [html.Summary(WORDS["shelve"]), *shelves], className="shelve", hidden=True, **data(**{"if": ".is_new"})
+        ),
+        when(".is_quiet", _button(WORDS["reactivate"], "reactivate")),
     ]
 
 
-def _button(label: str, order: str, **body: int) -> Any:
-    given = data(body=orjson.dumps(body).decode()) if body else {}
-    return html.Button(label, type="button", className=order, **data(post=f"/alarms/{order}"), **given)
+def _button(label: str, way: str, **further: int) -> Any:
+    body = orjson.dumps({"order": way} | further).decode()
+    return html.Button(label, type="button", className=way, **data(order=ASKED, body=body))
 
 
 def _time(minutes: int) -> str:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import Dash, Input, Output, State, dcc, html, no_update, set_props
+from dash import Dash, Input, Output, State, ctx, dcc, html, no_update, set_props
 
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
 from dashboard.tabs.forms import EVERY, elsewhere, errors, field_id, taken
@@ -27,7 +27,8 @@ TOKEN_WAS_SEEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCES
 
 SEGMENT = "[A-Za-z0-9_-]{1,64}"
 KNOWN = re.compile(
-    f"POST /(readers|governor|interference|visits|marks)|DELETE /(interference|visits|(readers|marks)/{SEGMENT})"
+    "POST /(readers|governor|interference|visits|marks|alarms/(acknowledge|shelve|reactivate))"
+    f"|DELETE /(interference|visits|(readers|marks)/{SEGMENT})"
 )
 """What can be ordered: the browser holds an order while it waits for the token, and may hold another one."""
 
@@ -94,7 +95,13 @@ class Orders:
 
     async def _sent(self, order: Order, token: str) -> bool:
         try:
-            answer = await self._api.order(order.method, order.path, body=order.body, authorization=f"Bearer {token}")
+            answer = await self._api.order(
+                order.method,
+                order.path,
+                body=order.body,
+                authorization=f"Bearer {token}",
+                client=ctx.remote,
+            )
         except DaemonUnavailable as problem:
             order.note(is_known=False)
             say(order.outcome, str(problem), is_wrong=True)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from schemas.api.alarms import AlarmStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.model import Model
 from schemas.api.visits import VisitsStatus
@@ -138,6 +139,18 @@ class Slip(Model):
     )
     offset_ms: float = Field(description="its timestamps less those of most others with the same trigger number")
     since_trigger: int = Field(description="the number that the first such reading carried")
+
+    def __str__(self) -> str:
+        """What is wrong with it, how far, and since when."""
+        since = f"since trigger {self.since_trigger}"
+        if self.kind is SlipKind.STUCK:
+            return f"stuck at trigger {self.since_trigger}: its number stands still"
+        if self.kind is SlipKind.CLOCK:
+            way = "ahead of" if self.offset_ms > 0 else "behind"
+            return f"by its clock {abs(self.offset_ms):,.1f} ms {way} the others {since}"
+        count = f"{abs(self.triggers):,} trigger{'s' if abs(self.triggers) != 1 else ''}"
+        way = "ahead of" if self.triggers > 0 else "behind"
+        return f"{count} {way} its timestamps ({self.offset_ms:+,.1f} ms) {since}"
 
 
 class GroupStatus(Model):
@@ -350,6 +363,9 @@ class Status(Model):
     )
     marks: MarksStatus | None = Field(default=None, description="events that people note; null from an older daemon")
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
+    alarms: list[AlarmStatus] = Field(
+        default=[], description="those in force: what nobody has dealt with first, of it the most severe"
+    )
     events: list[Event] = Field(description="the last few, newest first")
     limits: dict[str, float] = Field(
         description="limits in force, by their names in `[alarms]` of the configuration: commit_p99_ms, stale_s, "

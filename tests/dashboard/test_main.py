@@ -141,4 +141,3 @@ def test_the_command_takes_everything_from_the_configuration(tmp_path: Path) -> 
             assert client.get("/_dash-layout").status_code == 200
         arguments = Path(f"/proc/{page.process.pid}/cmdline").read_text()
         assert "a password of this test" not in arguments
-        assert f"--state\0{tmp_path / 'state' / 'page'}" in arguments

@@ -259,7 +259,7 @@ interface Frame {
   changed: Changed;
 }
 
-type Message = Snapshot | Frame | { kind: "sections"; changed: Changed } | { kind: "link"; link: Link };
+type Message = Snapshot | Frame | { kind: "link"; link: Link };
 
 // --- what the scripts hand each other --------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect, sync_playwright
 
+from tests.page.served import TOKEN
+
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
     "--no-sandbox",
@@ -109,6 +111,15 @@ def grave(page: Page) -> list[str]:
     """What is wrong seriously for who cannot see, or not well, and with which elements."""
     found = Axe().run(page).response["violations"]
     return [f"{v['id']}: {[n['target'] for n in v['nodes']]}" for v in found if v["impact"] in ("serious", "critical")]
+
+
+def give(page: Page, token: str = TOKEN, *, keep: bool = True) -> None:
+    """Give the token that the dialog asks for."""
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Token of the daemon").fill(token)
+    if keep:
+        dialog.get_by_label("Remember it").check()
+    dialog.get_by_role("button", name="Send").click()
 
 
 def value(page: Page, column: str) -> Locator:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import tempfile
 from pathlib import Path
 
 from daemon.api.access import AccessControl
@@ -13,11 +14,15 @@ from tests.page.served import Served, build_app
 
 async def main(port: int, certificate: Path, key: Path, token: str) -> None:
     """Serve on loopback until ended."""
-    served = Served()
+    with tempfile.TemporaryDirectory() as folder:
+        await _serve(Served(Path(folder)), port, Identity(certificate, key, "api"), token)
+
+
+async def _serve(served: Served, port: int, identity: Identity, token: str) -> None:
     app = build_app(served)
     app.get("/health")(lambda: {"status": "alive"})
     app.add_middleware(AccessControl, token=token, reads_freely=False)
-    server = LimitedServer(app, Limits(), Identity(certificate, key, "api"), timeout_graceful_shutdown=1)
+    server = LimitedServer(app, Limits(), identity, timeout_graceful_shutdown=1)
     ticking = asyncio.create_task(served.run())
     with bound("127.0.0.1", port) as listening:
         await server.serve(sockets=[listening])

@@ -7,14 +7,21 @@ What it serves is test data: `POST /figures` sets it, and it then stands still b
 import asyncio
 import math
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import uvicorn
-from fastapi import APIRouter, FastAPI, HTTPException, Request, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import HTMLResponse
 
+from daemon.alarms import AlarmKeeper
+from daemon.api.alarms import alarms_routes
+from daemon.core.monitoring.events import Events
+from daemon.core.outside import Outside
+from daemon.web.errors import handle_errors
 from schemas.api.marks import MarkKept, Marks, MarksStatus
 from schemas.api.readings import ChannelDescription, GroupDescription, Readings
 from schemas.api.status import (
@@ -320,10 +327,14 @@ def storage(time_ns: int) -> Storage:
 
 
 class Served:
-    """The snapshots, four a second, whoever listens."""
+    """The snapshots, four a second, whoever listens, with the daemon's alarms of them.
 
-    def __init__(self) -> None:
+    state_dir: where these are kept.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
         self.sequence = 0
+        self.alarms = AlarmKeeper(state_dir, Outside.real(), Events(), lambda: snapshot(self.sequence, time.time_ns()))
         self.now = snapshot(0, time.time_ns())
         self.ticked = asyncio.Condition()
 
@@ -331,7 +342,9 @@ class Served:
         """Make a snapshot every quarter of a second."""
         while True:
             self.sequence += 1
-            self.now = snapshot(self.sequence, time.time_ns())
+            self.alarms.look()
+            now = snapshot(self.sequence, time.time_ns())
+            self.now = now.model_copy(update={"alarms": self.alarms.statuses()})
             async with self.ticked:
                 self.ticked.notify_all()
             await asyncio.sleep(0.25)
@@ -340,6 +353,8 @@ class Served:
 def build_app(served: Served) -> FastAPI:
     """The part of the daemon's API that the page asks."""
     app = FastAPI()
+    handle_errors(app)
+    app.include_router(alarms_routes(served), dependencies=[Depends(_with_token)])
     app.include_router(_status_routes(served))
     app.include_router(instrument_routes(FIGURES, CHANNELS, lambda: served.now))
     app.include_router(_readings_routes())
@@ -347,6 +362,11 @@ def build_app(served: Served) -> FastAPI:
     app.include_router(_experiment_routes())
     app.include_router(visit_routes(FIGURES, ASKED))
     return app
+
+
+async def _with_token(request: Request) -> None:
+    if request.method != "GET" and request.headers.get("authorization") != f"Bearer {TOKEN}":
+        raise HTTPException(401, "this is not the API's token")
 
 
 def _experiment_routes() -> APIRouter:
@@ -478,7 +498,11 @@ def _readings_routes() -> APIRouter:
 
 async def main(port: int) -> None:
     """Serve on loopback until ended."""
-    served = Served()
+    with tempfile.TemporaryDirectory() as folder:
+        await _serve(Served(Path(folder)), port)
+
+
+async def _serve(served: Served, port: int) -> None:
     server = uvicorn.Server(
         uvicorn.Config(build_app(served), port=port, log_level="warning", timeout_graceful_shutdown=1)
     )

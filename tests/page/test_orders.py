@@ -1,6 +1,8 @@
 """What a person orders through the page: sent on with that person's token, and from this page alone."""
 
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -60,6 +62,38 @@ def test_an_order_is_sent_on_with_the_token_of_the_person(page: httpx.Client) ->
     told = sent(page, "mine")
     assert "the daemon at http://127.0.0.1:9 cannot be reached" in told["said"]["children"]
     assert told["said"]["data-level"] == "wrong"
+
+
+class _Daemon(BaseHTTPRequestHandler):
+    """Takes every order, and keeps the address that it was passed on for."""
+
+    passed_on_for: list[str | None] = []  # noqa: RUF012 - of the class, which the server makes one of for each request
+
+    def do_POST(self) -> None:
+        self.passed_on_for.append(self.headers["X-Forwarded-For"])
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody reads it."""
+
+
+def test_the_daemon_is_told_which_browser_an_order_came_from() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Daemon) as daemon:
+        threading.Thread(target=daemon.serve_forever).start()
+        url = f"http://127.0.0.1:{daemon.server_address[1]}"
+        options = ("--daemon", url, "--port", "{port}", "--trusted-proxy", "127.0.0.1")
+        process = Process("-m", "dashboard", *options, health="/healthz")
+        try:
+            process.start()
+            with httpx.Client(base_url=process.url, trust_env=False, timeout=60) as browser:
+                assert sent(browser, "mine")["said"]["children"] == "done"
+                browser.headers["x-forwarded-for"] = "10.1.2.3"
+                assert sent(browser, "mine")["said"]["children"] == "done"
+        finally:
+            process.kill()
+            daemon.shutdown()
+    assert _Daemon.passed_on_for == ["127.0.0.1", "10.1.2.3"]
 
 
 @pytest.mark.parametrize("token", ["", "  ", "ein Schlüssel", "two words"])

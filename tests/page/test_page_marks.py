@@ -8,8 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.page.browser import BACK_MS, Watched, grave, live
-from tests.page.served import TOKEN
+from tests.page.browser import BACK_MS, Watched, give, grave, live
 from tests.page.stage import Stage, ask, until
 
 pytestmark = pytest.mark.page
@@ -43,15 +42,6 @@ def fill(page: Page, text: str, **fields: str) -> None:
     for label, value in {"What happened": text, **fields}.items():
         form.get_by_label(label.replace("_", " ")).fill(value)
     form.get_by_role("button", name="Mark").click()
-
-
-def give(page: Page, token: str = TOKEN, *, keep: bool = True) -> None:
-    """Give the token that the dialog asks for."""
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Token of the daemon").fill(token)
-    if keep:
-        dialog.get_by_label("Remember it").check()
-    dialog.get_by_role("button", name="Send").click()
 
 
 def test_a_mark_of_one_is_seen_by_all_and_after_a_reload(stage: Stage, fresh: Watched, browser: Browser) -> None:

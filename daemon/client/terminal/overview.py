@@ -1,16 +1,20 @@
 """One status of a daemon, laid out for a terminal."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from daemon.client.readers_table import readers_table
-from daemon.core.words import ms
+from daemon.client.terminal.alarms import alarm_lines
+from daemon.client.terminal.layout import Line, as_many_as_fit, cut, fitting, lines_of
+from daemon.core.words import duration, ms
 from schemas.api.status import Event, GroupStatus, IntakeStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
 from schemas.states import DaemonState, GovernorState, SlipKind
@@ -24,28 +28,109 @@ _STATES: Mapping[DaemonState, tuple[str, str]] = {
 _SEVERITIES = {"info": "", "warning": "yellow", "error": "bold red"}
 
 
-def overview(status: Status, where: str) -> RenderableType:
-    """Lay out a whole status: the daemon, its database, its groups and readers, refusals, the last events."""
-    parts: list[RenderableType] = [_header(status, where)]
-    if status.groups:
-        parts.append(_groups(status.groups))
-    parts += [
-        Text(f"{name}: the journal is not written: {group.journal_problem}", "bold red")
-        for name, group in status.groups.items()
-        if group.journal_problem is not None
-    ]
-    parts += [_intake(name, intake) for name, intake in status.intakes.items() if intake.waiting or intake.problem]
+EVENTS = 5
+EVENT_LINES = 4
+"""Lines that the newest events have of a small terminal, whatever else there is."""
+FIGURE_LINES = 6
+"""Lines that alarms leave to the figures if each alarm has one."""
+LONG = 40
+"""Lines from which on a terminal is not small."""
+MORE_ALARMS = "… {} more alarms: `triggerlog alarms`"
+
+
+class Overview:
+    """A whole status: the daemon and its database, alarms, groups and readers, refusals, the last events.
+
+    A live one fills no more lines than the terminal has, which would cut off what is below: the alarms come first, then
+    the newest events, and then as many figures as have room.
+    """
+
+    def __init__(self, status: Status, where: str, *, is_live: bool) -> None:
+        self._status = status
+        self._where = where
+        self._is_live = is_live
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Lay it out."""
+        if not self._is_live:
+            yield from self._in_full()
+            return
+        # rich gives a live view no height, though it cuts at that of the terminal.
+        height = console.height if options.height is None else options.height
+        for line in self._in_lines(console, options, height):
+            yield from line
+            yield Segment.line()
+
+    def _in_full(self) -> Iterator[RenderableType]:
+        status = self._status
+        yield _header(status, self._where)
+        yield from alarm_lines(status.alarms, status.time_ns)
+        if status.groups:
+            yield _groups(status.groups)
+        yield from _notes(status)
+        yield from map(_event, status.events[:EVENTS])
+
+    def _in_lines(self, console: Console, options: ConsoleOptions, height: int) -> list[Line]:
+        status = self._status
+        header = lines_of(console, options, _header(status, self._where, is_short=height < LONG))
+        room = height - len(header)
+        alarms = alarm_lines(status.alarms, status.time_ns)
+        shown = fitting(
+            console,
+            options,
+            alarms,
+            max(1, room - EVENT_LINES),
+            spared=FIGURE_LINES,
+            more=lambda count: Text(MORE_ALARMS.format(count), "bold"),
+        )
+        room -= len(shown)
+        events = _events(console, options, status, min(EVENT_LINES, room))
+        room -= len(events)
+        figures: list[Line] = []
+        if status.groups:
+            figures = as_many_as_fit(console, options, room, len(_IMPORTANT), partial(_groups, status.groups))
+            room -= len(figures)
+        notes: list[Line] = []
+        for note in _notes(status):
+            lines = lines_of(console, options, note)
+            if len(lines) <= room:
+                notes += lines
+                room -= len(lines)
+        events = _events(console, options, status, len(events) + room)
+        return [*header, *shown, *figures, *notes, *events]
+
+
+def overview(status: Status, where: str, *, is_live: bool = False) -> Overview:
+    """Lay out a whole status of the daemon at this address."""
+    return Overview(status, where, is_live=is_live)
+
+
+def _notes(status: Status) -> Iterator[RenderableType]:
+    """What is said of some daemons only: a journal that is not written, readers, visits, refusals."""
+    for name, group in status.groups.items():
+        if group.journal_problem is not None:
+            yield Text(f"{name}: the journal is not written: {group.journal_problem}", "bold red")
+    for name, intake in status.intakes.items():
+        if intake.waiting or intake.problem:
+            yield _intake(name, intake)
     if status.readers:
-        parts.append(readers_table(status.readers))
+        yield readers_table(status.readers)
         if status.governor is not None and status.governor.state != GovernorState.OFF:
-            parts.append(Text(f"governor: {status.governor.reason}"))
+            yield Text(f"governor: {status.governor.reason}")
     if status.visits is not None:
-        parts.append(_visits(status.visits))
+        yield _visits(status.visits)
     refused = _refused(status)
     if refused:
-        parts.append(Text.assemble(("Refused  ", "bold"), (", ".join(refused), "yellow")))
-    parts += [_event(event) for event in status.events[:5]]
-    return Group(*parts)
+        yield Text.assemble(("Refused  ", "bold"), (", ".join(refused), "yellow"))
+
+
+def _events(console: Console, options: ConsoleOptions, status: Status, room: int) -> list[Line]:
+    """As many of the newest events as have room, each in two lines at most."""
+    lines: list[Line] = []
+    for event in status.events[:EVENTS]:
+        more = cut(console, options, _event(event), min(2, room - len(lines))) if room > len(lines) else []
+        lines += more
+    return lines
 
 
 def _visits(run: VisitsStatus) -> Text:
@@ -61,22 +146,28 @@ def _visits(run: VisitsStatus) -> Text:
     return text
 
 
-def _header(status: Status, where: str) -> Panel:
+def _header(status: Status, where: str, *, is_short: bool = False) -> Panel:
+    """is_short: of many sources only how many there are."""
     words, style = _STATES[status.state]
     first = Text.assemble((words, style), f"   up {duration(status.uptime_s)}   ")
     first.append(f"{status.cpu_percent:.0f} % of a core, {status.memory_mib:.0f} MiB", "dim")
-    lines = [first, _store(status.store), *_sources(status)]
+    sources = _sources(status)
+    if is_short and len(sources) > 1:
+        readings = sum(source.received for source in status.sources)
+        sources = [Text(f"{len(sources)} sources, {readings:,} readings", "dim")]
+    lines = [first, _store(status.store, is_short=is_short), *sources]
     title = Text.assemble((status.logger, "bold"), f" · triggerlog {status.version} · {where}")
     return Panel(Group(*lines), title=title, title_align="left", box=box.ROUNDED, border_style="dim")
 
 
-def _store(store: StoreStatus) -> Text:
+def _store(store: StoreStatus, *, is_short: bool = False) -> Text:
+    """is_short: an alarm says the rest."""
     text = Text.assemble((f"{store.backend} {store.version}", "bold"), f" · {store.durability} · {store.target}")
     if not store.available:
         text.append(f"\n✗ away for {store.away_s:.0f} s: {store.problem or 'no reason given'}", "bold red")
     if store.retries:
         text.append(f" · {store.retries:,} transactions tried again", "yellow")
-    for durability, shortfall in store.shortfall.items():
+    for durability, shortfall in () if is_short else store.shortfall.items():
         text.append(f"\n▲ durability {durability} is not kept: {shortfall}", "yellow")
     return text
 
@@ -96,15 +187,42 @@ def _intake(group: str, intake: IntakeStatus) -> Text:
     return text
 
 
-def _groups(groups: Mapping[str, GroupStatus]) -> Table:
-    """A column a group, so that many figures of a few groups fit a terminal of 80 columns."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+_IMPORTANT = (
+    "triggers/s committed",
+    "commit p50, p99 (ms)",
+    "triggers open, waiting",
+    "instruments missing now",
+    "journal",
+    "backlog",
+    "at risk",
+    "trigger numbers skipped",
+    "out of step",
+    "readings/s committed",
+    "triggers/s closed",
+    "run, newest trigger",
+    "complete, incomplete",
+    "missing a trigger",
+    "readings late, duplicate",
+    "instruments",
+    "layout, durability",
+)
+"""The figures of a group, in the order in which they are worth a line of a small terminal."""
+
+
+def _groups(groups: Mapping[str, GroupStatus], most: int = len(_IMPORTANT)) -> Table:
+    """A column a group, so that many figures of a few groups fit a terminal of 80 columns.
+
+    most: so many figures at most, the most important ones.
+    """
+    wanted = _IMPORTANT[:most]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=most == len(_IMPORTANT))
     table.add_column("")
     for name in groups:
         table.add_column(name, justify="right", overflow="fold")
     columns = [_figures(group) for group in groups.values()]
     for label in columns[0] if columns else ():
-        table.add_row(label, *(column[label] for column in columns))
+        if label in wanted:
+            table.add_row(label, *(column[label] for column in columns))
     return table
 
 
@@ -176,15 +294,3 @@ def _event(event: Event) -> Text:
     return Text.assemble(
         (f"{clock} ", "dim"), (f"{event.severity:<8}", _SEVERITIES.get(event.severity, "")), event.text
     )
-
-
-def duration(seconds: float) -> str:
-    """A duration as text: `42 s`, `3 min 20 s`, `5 h 07 min`, `2 d 05 h`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < 86_400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86_400} d {whole % 86_400 // 3600:02d} h"

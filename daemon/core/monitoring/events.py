@@ -1,12 +1,17 @@
 """Events: what an operator should know, for the log, the status and the page."""
 
+import asyncio
 import logging
 import time
 from collections import deque
-from enum import StrEnum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 from daemon.core.monitoring.event_log import EventLog
 from schemas.api.status import Event
+from schemas.states import Severity
 
 KEPT = 50
 
@@ -14,17 +19,24 @@ OFTEN_S = 10.0
 """Time between two events of a kind that a sender can provoke at will."""
 
 
-class Severity(StrEnum):
-    """How much an event matters."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 log = logging.getLogger("triggerlog")
+
+
+@dataclass(kw_only=True)
+class Order:
+    """An order that is being carried out. is_recorded: whether an event has said what it did.
+
+    What an order starts goes on with a copy of its context: its events are the order's only while that is_open.
+    """
+
+    origin: str
+    is_open: bool = True
+    is_recorded: bool = False
+
+
+_order: ContextVar[Order | None] = ContextVar("order", default=None)
 
 
 class Events:
@@ -40,11 +52,25 @@ class Events:
 
     def record(self, severity: Severity, text: str) -> None:
         """Log an event and keep it."""
+        order = _order.get()
+        if order is not None and order.is_open and severity == Severity.INFO:
+            text, order.is_recorded = f"{text} (ordered from {order.origin})", True
         log.log(_LEVELS[severity], "%s", text)
         event = Event(time_ns=time.time_ns(), severity=severity, text=text)
         self._events.appendleft(event)
         if self._kept is not None:
             self._kept.keep(event)
+
+    @contextmanager
+    def ordered(self, origin: str) -> Iterator[Order]:
+        """What is recorded in here as good to know is done by an order, and names where that came from."""
+        order = Order(origin=origin)
+        before = _order.set(order)
+        try:
+            yield order
+        finally:
+            order.is_open = False
+            _order.reset(before)
 
     def info(self, text: str) -> None:
         """Record what is good to know."""
@@ -61,6 +87,19 @@ class Events:
     def newest(self, most: int = 12) -> list[Event]:
         """The newest events, newest first."""
         return list(self._events)[:most]
+
+    async def since(self, start_ns: int) -> list[Event]:
+        """The events from a time on (ns since 1970-01-01 UTC), oldest first, as far as they are kept.
+
+        Raises:
+            OSError: those that are not in memory cannot be read.
+        """
+        found = list(reversed(self._events))
+        if self._kept is not None and not (found and found[0].time_ns < start_ns):
+            known = set(found)
+            earlier = await asyncio.to_thread(self._kept.read)
+            found = [*(event for event in earlier if event not in known), *found]
+        return [event for event in found if event.time_ns >= start_ns]
 
     def say_how_it_was_before(self) -> None:
         """Record how the daemon before ended, and for how long nothing was taken until now."""

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daemon.core.monitoring.events import Severity
 from daemon.core.words import listing
 from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup
+from schemas.states import Severity
 
 _SECONDS = 5
 FRACTION = 0.1

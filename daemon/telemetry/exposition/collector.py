@@ -12,7 +12,7 @@ from daemon.telemetry.exposition.visits import visiting
 from daemon.telemetry.exposition.workloads import reading
 from daemon.telemetry.status.reporter import Reporter
 from schemas.api.status import LATELY_S, GroupStatus, Status
-from schemas.states import DaemonState
+from schemas.states import AlarmSeverity, Attention, DaemonState
 
 _TRIGGERS = (
     ("received", "Triggers of which at least one reading was accepted."),
@@ -39,6 +39,7 @@ class StatusCollector(Collector):
         """Make all metrics."""
         status = self._reporter.status()
         yield from _daemon(status)
+        yield _alarms(status)
         yield from _store(status)
         yield from _counters(status)
         yield from _gauges(status)
@@ -80,6 +81,18 @@ def _daemon(status: Status) -> Iterator[Metric]:
         free.add_metric([], status.disk.free_bytes)
         total.add_metric([], status.disk.total_bytes)
     yield from (free, total)
+
+
+def _alarms(status: Status) -> Metric:
+    family = GaugeMetricFamily(
+        "triggerlog_alarms",
+        "Alarms in force that are not shelved, by severity; those that were acknowledged among them.",
+        labels=["severity"],
+    )
+    for severity in AlarmSeverity:
+        counted = (alarm for alarm in status.alarms if alarm.attention is not Attention.SHELVED)
+        family.add_metric([severity], sum(alarm.severity is severity for alarm in counted))
+    return family
 
 
 def _store(status: Status) -> Iterator[Metric]:

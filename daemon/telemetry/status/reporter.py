@@ -21,6 +21,7 @@ from daemon.sources.base import Source
 from daemon.telemetry.status.forecasts import drained_in_s, full_in_s
 from daemon.telemetry.status.node_clock import clock_is_synchronised
 from daemon.telemetry.store.report import StoreReport
+from schemas.api.alarms import AlarmStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.status import (
     DeadLetterCounts,
@@ -88,8 +89,8 @@ NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
 class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
-    intakes, pipelines, sources: they fill up while the daemon starts. marks: asked for the part of the status that
-    tells of marks. state_dir: the folder whose disk is reported on.
+    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks: asked for these parts of the
+    status. state_dir: the folder whose disk is reported on.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Reporter:
         pipelines: Mapping[str, Pipeline],
         sources: Sequence[Source],
         workloads: Callable[[], WorkloadsStatus],
+        alarms: Callable[[], list[AlarmStatus]],
         marks: Callable[[], MarksStatus],
         state_dir: Path,
     ) -> None:
@@ -110,6 +112,7 @@ class Reporter:
         self.state = DaemonState.STARTING
         self._sources = sources
         self._workloads = workloads
+        self._alarms = alarms
         self._marks = marks
         self._state_dir = state_dir
         self._disk: DiskStatus | None = None
@@ -212,6 +215,7 @@ class Reporter:
             visits=workloads.visits,
             marks=self._marks(),
             disk=self._disk,
+            alarms=self._alarms(),
             events=self._events.newest(),
             limits={name: float(getattr(self._config.alarms, name)) for name in LIMITS},
             cpu_percent=self._cpu,

@@ -39,12 +39,11 @@ def dashboard(
     """Serve the live page, fed by a daemon's control API.
 
     FILE is the configuration of the daemon; the command uses [dashboard] (where to listen, password, TLS, tabs) and
-    [api] (where the daemon is, and its token). On other addresses than loopback the page needs a password. Acknowledged
-    and shelved alarms are kept under its state_dir, or in systemd's $STATE_DIRECTORY; without FILE, until it ends.
+    [api] (where the daemon is, and its token). On other addresses than loopback the page needs a password.
     """
     loaded = load_config(file, asks_database=False) if file is not None else None
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
-    arguments = [*page_arguments(loaded, host=host, port=port), *_of_daemon(found, ca), *_state(loaded, os.environ)]
+    arguments = [*page_arguments(loaded, host=host, port=port), *_of_daemon(found, ca)]
     # The page is a program of its own and this process becomes it.
     command = [sys.executable, "-m", "dashboard", *arguments]
     os.execve(sys.executable, command, page_environment(loaded, found))  # noqa: S606 - no shell is wanted
@@ -78,13 +77,6 @@ def _of_daemon(found: Reach, ca: Path | None) -> list[str]:
     if found.certificate is not None:
         arguments += ["--daemon-certificate", str(found.certificate)]
     return arguments
-
-
-def _state(loaded: LoadedConfig | None, environment: Mapping[str, str]) -> list[str]:
-    """Where the page keeps what is acknowledged: under the state folder, or in that of its own unit, another user's."""
-    if "STATE_DIRECTORY" in environment:
-        return ["--state", environment["STATE_DIRECTORY"]]
-    return ["--state", str(loaded.state_dir / "page")] if loaded is not None else []
 
 
 def page_environment(loaded: LoadedConfig | None, found: Reach) -> dict[str, str]:

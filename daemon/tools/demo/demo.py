@@ -125,7 +125,6 @@ class Demo:
                 return False
         await self._spawn("sender", "-m", "daemon", "simulate", *self._sender_options(ports))
         page = ["--daemon", ports.api_url, "--host", HOST, "--port", str(ports.page)]
-        page += ["--state", str(self._state / "page")]
         await self._spawn("page", "-m", "dashboard", *page)
         async with httpx.AsyncClient(base_url=ports.page_url, timeout=5, trust_env=False) as client:
             return await self._watched(_answers(client))

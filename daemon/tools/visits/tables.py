@@ -5,7 +5,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from daemon.client.terminal.overview import duration
+from daemon.core.words import duration
 from daemon.tools.console import labelled
 from daemon.workloads.visits.figures import bin_visits, boxes, line, over
 from schemas.api.visits import Line, VisitMeasure, VisitsRun, VisitsStatus, VisitsSummary

@@ -8,7 +8,6 @@ import dash_mantine_components as dmc
 import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
-from dashboard.alarms.slips import by_name
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.tabs.figures import STRIP_HEIGHT, TRENDS, empty, graph_config, missing_strip, trends
@@ -164,9 +163,9 @@ def state(hub: Hub, group: str, instrument: int, name: str) -> Any:
         return f"the daemon has no instrument {instrument} in {group}"
     found = STATE_LETTERS[states[instrument]]
     glyph, words = STATE_WORDS[found]
-    slipped = by_name(hub.status.groups[group]).get(name)
-    if slipped is not None:
-        words = f"{words}; {slipped}"
+    for slip in hub.status.groups[group].slips:
+        if slip.instrument == name:
+            words = f"{words}; {slip}"
     shown: dict[str, Any] = {"data-state": found.value}
     return html.Span([html.Span(f"{glyph} ", **HIDDEN), words], **shown)
 

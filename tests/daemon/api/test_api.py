@@ -16,8 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from backends.base import DurabilityInForce, Partition, Store, StoreFacts, StoreUnavailable
 from backends.ending import end_tasks
+from daemon.alarms import AlarmKeeper
 from daemon.api import ApiServer
 from daemon.core.moments import read_rfc3339, rfc3339
+from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.marks import MarkKeeper
 from daemon.pipeline.pipeline import Pipeline
@@ -62,6 +64,8 @@ class Service:
     storage: StorageReport
     groups: dict[str, InstrumentGroup]
     pipelines: dict[str, Pipeline]
+    events: Events
+    alarms: AlarmKeeper
     marks: MarkKeeper
 
     def announce_run(self, epoch: int) -> dict[str, int | None]:
@@ -95,6 +99,11 @@ async def served(
         report = StoreReport("memory", "memory", {"bpm": Durability.SYNC}, logger.events)
         report.answered(facts(KEPT))
         workloads = {}
+
+        def status() -> Status:
+            return reporter.status()
+
+        alarms = AlarmKeeper(folder, Outside.real(), logger.events, status)
         marks = MarkKeeper(logger.store, folder, Outside.real(), logger.events)
         await marks.open()
         reporter = Reporter(
@@ -105,6 +114,7 @@ async def served(
             pipelines=logger.pipelines,
             sources=(),
             workloads=lambda: WorkloadsStatus(**workloads),
+            alarms=alarms.statuses,
             marks=marks.status,
             state_dir=state_dir,
         )
@@ -117,6 +127,8 @@ async def served(
             storage=StorageReport(logger.store, report, reporter),
             groups={"bpm": GROUP},
             pipelines=logger.pipelines,
+            events=logger.events,
+            alarms=alarms,
             marks=marks,
         )
         server = ApiServer(service, host, 0, token=TOKEN, identity=identity, proxies=proxies)

@@ -1,13 +1,18 @@
 """daemon.client.terminal.overview: what the live view says, laid out for a terminal of 80 columns."""
 
+import io
+import re
 import time
 from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
+from rich.live import Live
 
-from daemon.client.terminal.overview import duration, overview
+from daemon.alarms import AlarmBoard
+from daemon.client.terminal.overview import overview
 from daemon.client.terminal.watch import absence
+from daemon.core.words import duration
 from schemas.api.status import GovernorStatus, IntakeStatus, ReaderStatus, Shortfall, Status
 from tests.page.served import snapshot
 
@@ -66,6 +71,82 @@ def test_readers_are_a_line_each_with_what_is_wrong() -> None:
     assert max(map(len, shown(overview(status, "here")).splitlines())) <= 80
     off = status.model_copy(update={"governor": holding.model_copy(update={"state": "off"})})
     assert "governor" not in shown(overview(off, "here"))
+
+
+LONG_EVENT = "group bpm: " + ", ".join(f"bpm_{n:03d}" for n in range(30)) + " are silent"
+ILL = {"available": False, "problem": "connection refused", "away_s": 75.0, "p99": 50.0, "aside": {"ahead": 4}}
+
+
+def ill(**changes: Any) -> Status:
+    """Two groups, four alarms, and events that are longer than a line."""
+    events = [{"time_ns": n * 10**9, "severity": "warning", "text": f"number {n}: {LONG_EVENT}"} for n in (3, 2, 1)]
+    given = ILL | {"groups": {"bpm": 120, "toroid": 8}, "states": {"bpm": {"3": "s"}}, "events": events} | changes
+    status = status_of(**given)
+    return status.model_copy(update={"alarms": AlarmBoard().update(status)})
+
+
+def lines_on(view: RenderableType, width: int, height: int) -> list[str]:
+    """What a terminal of this size shows of a live view: what goes beyond it would be cut off."""
+    console = Console(
+        width=width, height=height, force_terminal=True, color_system=None, legacy_windows=False, file=io.StringIO()
+    )
+    with console.capture() as captured, Live(view, console=console, screen=True, auto_refresh=False):
+        pass
+    frame = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", captured.get().split("\x1b[H")[-1])
+    return [line.rstrip() for line in frame.splitlines()]
+
+
+@pytest.mark.parametrize("height", [24, 30, 60])
+def test_a_terminal_of_80_columns_shows_state_database_alarms_figures_and_the_newest_events(height: int) -> None:
+    lines = lines_on(overview(ill(), "http://127.0.0.1:8120", is_live=True), 80, height)
+    assert len(lines) == height
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "database away, readings wait" in text
+    assert "postgresql 18.1 · sync: survives a crash of the server" in text
+    for alarm in (
+        "■ critical Database away: connection refused",
+        "▲ warning Instruments: 1 silent",
+        "▲ warning Commit",
+    ):
+        assert alarm in text
+    assert figure(text, "instruments missing now").split() == ["▲", "1", "0"]
+    shown = [line for line in lines if line.startswith("00:00:0")]
+    assert shown[0].startswith("00:00:03Z warning number 3: group bpm: bpm_000")
+    assert shown[1].startswith("00:00:02Z warning number 2: group bpm: bpm_000")
+    assert lines[lines.index(shown[0]) + 1].endswith(" …")
+
+
+def test_more_alarms_than_a_terminal_has_lines_are_counted_and_the_most_severe_is_there() -> None:
+    lines = lines_on(overview(ill(), "here", is_live=True), 80, 12)
+    assert any(line.startswith("■ critical Database away") and line.endswith(" …") for line in lines)
+    assert "… 3 more alarms: `triggerlog alarms`" in lines
+    assert any(line.startswith("00:00:03Z warning number 3") for line in lines)
+
+
+def test_without_a_height_nothing_is_left_out_and_what_was_dealt_with_is_a_line() -> None:
+    status = ill()
+    board = AlarmBoard()
+    board.update(status)
+    board.acknowledge("store")
+    board.shelve("instruments", 3600)
+    text = shown(overview(status.model_copy(update={"alarms": board.shown()}), "here"))
+    whole = " ".join(text.split())
+    assert "bpm_029 are silent" in whole
+    assert re.search(
+        r"■ critical Database away: connection refused since \S+, 1 min 1\d s; acknowledged at \S+Z ", whole
+    )
+    assert re.search(r"▲ warning Instruments: 1 silent for more than 2 s \(bpm\) since \S+, 0 s; shelved until", whole)
+    assert "Look at the backlog" in whole  # of the one that nobody has dealt with
+    assert "journalctl" not in whole
+    assert text.index("Commit p99") < text.index("Database away")
+
+
+def test_a_daemon_that_is_gone_leaves_no_line_beyond_the_terminal() -> None:
+    lines = lines_on(absence(ill(), "no daemon at here", 7.4), 80, 24)
+    assert "NO DATA for 7 s" in lines[1]
+    assert any(line.startswith("■ critical Database away") for line in lines)
+    assert any(line.startswith("00:00:03Z warning number 3") for line in lines)
 
 
 def test_a_database_that_is_away_is_told_with_its_reason() -> None:

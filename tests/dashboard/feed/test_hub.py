@@ -11,7 +11,6 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from backends.ending import end_tasks
 from dashboard import app
-from dashboard.alarms import MemoryFile
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import QUEUE, Hub, Viewer
 from schemas.api.marks import Marks, MarksStatus
@@ -111,7 +110,7 @@ async def test_marks_that_cannot_be_listed_are_logged_and_told(
     monkeypatch.setattr(app, "NAMES_AGAIN_S", 0.01)
     hub, api = Hub(daemon="http://127.0.0.1:1", build="b"), WithoutMarks()
     with caplog.at_level(logging.WARNING):
-        feeding = asyncio.create_task(app.Feed(hub, api, MemoryFile(None)).run())
+        feeding = asyncio.create_task(app.Feed(hub, api).run())
         await eventually(lambda: hub.marks_problem == api.problem)
         assert f"the newest marks are not known: {api.problem}" in caplog.text
         api.problem = None

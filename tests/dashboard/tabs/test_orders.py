@@ -32,7 +32,9 @@ class Answering(DaemonApi):
         self.may.set()
         self.given = 0
 
-    async def order(self, method: str, path: str, *, body: Any, authorization: str) -> httpx.Response:
+    async def order(
+        self, method: str, path: str, *, body: Any, authorization: str, client: str | None = None
+    ) -> httpx.Response:
         self.given += 1
         await self.may.wait()
         if self.status is None:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from daemon.core.monitoring.events import Severity
 from daemon.core.words import listing
 from daemon.pipeline.instruments.desync.verdicts import Kind
+from schemas.states import Severity
 
 
 @dataclass(frozen=True, kw_only=True)

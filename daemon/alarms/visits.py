@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from dashboard.alarms.alarm import Alarm, Cause, Severity
-from dashboard.alarms.limits import Known, lasting
+from daemon.alarms.alarm import Alarm, Cause, Severity
+from daemon.alarms.limits import Known, lasting
 from schemas.api.status import Status
 from schemas.api.visits import VisitsStatus
 from schemas.states import RunState, VisitsPhase
@@ -18,8 +18,8 @@ def failed(status: Status, known: Known) -> Iterator[Alarm]:
             cause=Cause.VISITS,
             severity=_severity(status),
             text=f"Visits failed after {run.done:,} of {run.visits:,}{why}",
-            fix="Fix the cause and start a run with the same settings on the tab Visits: it goes on where this one "
-            "stopped.",
+            fix="Fix the cause and start a run with the same settings on the page's tab Visits: it goes on where this "
+            "one stopped.",
         )
 
 
@@ -53,7 +53,7 @@ def slow(status: Status, known: Known) -> Iterator[Alarm]:
         cause=Cause.SLOW_VISITS,
         severity=_severity(status),
         text=f"The last {run.slow:,} visits took longer than {what} of {limit_s:g} s{last}",
-        fix="The tab Visits shows which part grows; more tiles and workers, a shorter history or the index mode "
+        fix="The page's tab Visits shows which part grows; more tiles and workers, a shorter history or the index mode "
         "`partitioned` take less.",
         extent=run.slow,
     )

@@ -1,24 +1,24 @@
-"""What the alarm board remembers over a restart of the page: one small file, which is replaced as a whole.
+"""What the alarm board remembers over a restart of the daemon: one small file, which is replaced as a whole.
 
 Without it alarms are shown in full again, which is the safe side: a file that is damaged, or a folder that cannot be
-written, is one warning in the log, and the page goes on.
+written, is one warning, and the daemon goes on.
 """
 
 import asyncio
-import logging
-import os
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dashboard.alarms.alarm import Severity
+from daemon.alarms.alarm import Severity
+from daemon.core.monitoring.events import Events
+from daemon.core.outcome import reason_of
+from daemon.core.outside import Outside
 
 FILE = "alarms.json"
+LARGEST_BYTES = 2**20
 WRITE_MOST_S = 5.0
 """A write that takes longer is not waited for."""
-
-log = logging.getLogger(__name__)
 
 
 class _Model(BaseModel):
@@ -64,35 +64,32 @@ class Memory(_Model):
 
 
 class MemoryFile:
-    """Where a board's memory is kept.
+    """Where a board's memory is kept, in the state folder."""
 
-    folder: is made when it is first written to; None keeps nothing.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._path = None if folder is None else folder / FILE
+    def __init__(self, state_dir: Path, outside: Outside, events: Events) -> None:
+        self._path = state_dir / FILE
+        self._disk = outside.disk
+        self._workers = outside.workers
+        self._events = events
         self._one_at_a_time = asyncio.Lock()
         self._at_disk: asyncio.Future[None] | None = None
         self._has_warned = False
-        self._holds_some = False
-
-    def load(self) -> Memory:
-        """Read what was kept; nothing where there is no file, or none that can be used."""
-        if self._path is None:
-            return Memory()
         self._holds_some = True  # a damaged file is replaced
+
+    async def load(self) -> Memory:
+        """Read what was kept; nothing where there is no file, or none that can be used."""
         try:
-            return Memory.model_validate_json(self._path.read_bytes())
+            return Memory.model_validate_json(await self._workers.call(self._disk.read, self._path, 0, LARGEST_BYTES))
         except FileNotFoundError:
             self._holds_some = False
         except (OSError, ValidationError) as error:
-            reason = error.strerror if isinstance(error, OSError) else f"{error.error_count()} fields are wrong"
-            log.warning("%s cannot be used (%s): no alarm counts as acknowledged or shelved", self._path, reason)
+            reason = reason_of(error) if isinstance(error, OSError) else f"{error.error_count()} fields are wrong"
+            self._events.warning(f"{self._path} cannot be used ({reason}): no alarm counts as acknowledged or shelved")
         return Memory()
 
     async def save(self, memory: Memory) -> None:
         """Keep it, so that it is durable when this returns; a disk that does not take it is one warning."""
-        if self._path is None or (memory.is_empty and not self._holds_some):
+        if memory.is_empty and not self._holds_some:
             return
         try:
             async with asyncio.timeout(WRITE_MOST_S), self._one_at_a_time:
@@ -100,28 +97,14 @@ class MemoryFile:
                 if self._at_disk is not None:
                     await asyncio.wait([self._at_disk])
                 data = memory.model_dump_json().encode()
-                self._at_disk = asyncio.ensure_future(asyncio.to_thread(_replace, self._path, data))
+                self._at_disk = asyncio.ensure_future(self._workers.call(self._disk.replace, self._path, data))
                 await asyncio.shield(self._at_disk)
         except OSError as error:  # a TimeoutError is one
             if not self._has_warned:
-                reason = error.strerror or "its disk does not answer"
-                log.warning("%s cannot be written (%s): a restart of the page forgets alarms", self._path, reason)
+                reason = "its disk does not answer" if isinstance(error, TimeoutError) else reason_of(error)
+                self._events.warning(
+                    f"{self._path} cannot be written ({reason}): a restart forgets what is acknowledged and shelved"
+                )
             self._has_warned = True
         else:
             self._has_warned, self._holds_some = False, not memory.is_empty
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Make a file hold these bytes: at any moment it is as before, or as it shall be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # another page may have the same folder
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

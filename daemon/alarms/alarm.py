@@ -36,13 +36,14 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """One line of the alarm strip.
+    """Something that is wrong.
 
     cause, subject: the same pair is the same alarm; subject tells apart alarms that may be in force together.
     text: what is wrong. fix: what to do.
     extent: how far it goes, in whatever counts: instruments, triggers, milliseconds.
     after_s: how long it has to last before it is shown.
-    began_s: when it began (UTC), where the status tells; else it began when the page first saw it.
+    may_be_older: whether it may have begun before the daemon started, and not at began_s.
+    began_s: when it began (UTC), where the status tells; else it began when it was first noticed.
     """
 
     cause: Cause
@@ -53,8 +54,9 @@ class Alarm:
     extent: float = 1.0
     after_s: float = 0.0
     began_s: float | None = None
+    may_be_older: bool = False
 
     @property
     def key(self) -> str:
-        """By which the page and its people name it."""
+        """By which people name it."""
         return f"{self.cause} {self.subject}" if self.subject else self.cause.value

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dashboard.alarms.alarm import Alarm, Cause, Severity
+from daemon.alarms.alarm import Alarm, Cause, Severity
 from schemas.api.status import GroupStatus, Status
 from schemas.states import DaemonState, InstrumentState
 
@@ -97,9 +97,9 @@ def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
         cause=Cause.INSTRUMENTS,
         severity=Severity.WARNING if gone else Severity.NOTE,
         text=f"Instruments: {', '.join(parts)}",
-        fix="Choose a marked cell of the grid to see when it was last heard."
+        fix="The page's tab Instruments says when each was last heard."
         if gone
-        else "The tab Instruments lists who is missing most, and from when on.",
+        else "The page's tab Instruments lists who is missing most, and from when on.",
         extent=total,
     )
 
@@ -123,7 +123,8 @@ def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:
             cause=Cause.LATENCY,
             severity=Severity.WARNING,
             text=f"Commit p99 {_by(limit, max(over.values()))} its budget of {limit:g} ms: {worst}",
-            fix="Look at the backlog: if it grows too, the database cannot keep up. The tab Reads says who reads.",
+            fix="Look at the backlog: if it grows too, the database cannot keep up. The page's tab Reads says who "
+            "reads.",
             extent=max(over.values()),
         )
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
+from daemon.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
 from schemas.api.status import IntakeStatus, Shortfall, Status
 from schemas.states import DaemonState
 from tests.page.served import snapshot
@@ -145,17 +145,17 @@ def test_an_alarm_keeps_its_beginning_and_goes_only_after_a_while_of_quiet() -> 
     board = AlarmBoard()
     (first,) = board.update(status(p99=50.0))
     (second,) = board.update(status(p99=60.0, at_s=5.0))
-    assert second["since_ms"] == first["since_ms"]
+    assert second.since_ns / 1e6 == first.since_ns / 1e6
     assert len(board.update(status(at_s=5.0 + CLEAR_AFTER_S - 0.1))) == 1
     assert board.update(status(at_s=5.0 + CLEAR_AFTER_S)) == []
     (again,) = board.update(status(p99=50.0, at_s=20.0))
-    assert again["since_ms"] == first["since_ms"] + 20_000
+    assert again.since_ns / 1e6 == first.since_ns / 1e6 + 20_000
 
 
 def test_the_store_is_away_since_the_daemon_lost_it_not_since_the_page_was_opened() -> None:
     (alarm,) = AlarmBoard().update(status(available=False, away_s=90.0))
-    assert alarm["since_ms"] == pytest.approx(NOW_NS / 1e6 - 90_000, abs=1.0)
-    assert alarm["severity"] == "critical"
+    assert alarm.since_ns / 1e6 == pytest.approx(NOW_NS / 1e6 - 90_000, abs=1.0)
+    assert alarm.severity == "critical"
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -190,9 +190,9 @@ def test_a_backlog_is_an_alarm_once_it_lasts_and_goes_well_within_its_limit() ->
     board = AlarmBoard()
     assert board.update(status(waiting=1500, wave=False, drained_in_s=None)) == []
     (told,) = board.update(status(at_s=3.0, waiting=1500, wave=False, drained_in_s=None))
-    assert told["text"] == "Backlog over its limit of 1,000 triggers: bpm 1,500 (not becoming less)"
+    assert told.text == "Backlog over its limit of 1,000 triggers: bpm 1,500 (not becoming less)"
     (still,) = board.update(status(at_s=9.0, waiting=950, wave=False))
-    assert still["text"].startswith("Backlog just within its limit of 1,000 triggers: bpm 950")
+    assert still.text.startswith("Backlog just within its limit of 1,000 triggers: bpm 950")
     assert len(board.update(status(at_s=12.0, waiting=890, wave=False))) == 0
     assert board.update(status(at_s=16.0, waiting=950, wave=False)) == []
     assert keys(waiting=1500, wave=False, available=False) == ["store"]
@@ -236,10 +236,10 @@ def test_what_came_before_the_database_answered_is_in_the_alarm() -> None:
 def test_trigger_numbers_that_never_came_are_a_warning_since_they_were_found_and_until_it_is_long_ago() -> None:
     board = AlarmBoard()
     (told,) = board.update(status(skipped=1244))
-    assert (told["key"], told["severity"]) == ("skipped", "warning")
-    assert told["text"] == "Trigger numbers that never came, in the last 10 min: bpm 1,244"
-    assert "/gaps" in told["action"]
-    assert told["since_ms"] == pytest.approx(NOW_NS / 1e6 - 60_000, abs=1)
+    assert (told.key, told.severity) == ("skipped", "warning")
+    assert told.text == "Trigger numbers that never came, in the last 10 min: bpm 1,244"
+    assert "/gaps" in told.fix
+    assert told.since_ns / 1e6 == pytest.approx(NOW_NS / 1e6 - 60_000, abs=1)
     assert board.update(status(at_s=5.0, skipped=1244, lately_s=None)) == []
 
 
@@ -307,40 +307,40 @@ def test_an_acknowledged_alarm_stands_below_new_ones_until_it_is_worse() -> None
     board = AlarmBoard()
     board.update(status(states={"bpm": {"3": "s", "4": "s"}}, p99=50.0, wave=False))
     board.acknowledge("instruments")
-    assert [(told["key"], told["attention"]) for told in board.shown()] == [
+    assert [(told.key, told.attention) for told in board.shown()] == [
         ("latency", "new"),
         ("instruments", "acknowledged"),
     ]
     three = board.update(status(at_s=1.0, states={"bpm": {"3": "s", "4": "s", "5": "s"}}))
-    assert {told["key"]: told["attention"] for told in three}["instruments"] == "acknowledged"
+    assert {told.key: told.attention for told in three}["instruments"] == "acknowledged"
     four = board.update(status(at_s=2.0, states={"bpm": {str(i): "s" for i in range(4)}}))
-    assert {told["key"]: told["attention"] for told in four}["instruments"] == "new"
+    assert {told.key: told.attention for told in four}["instruments"] == "new"
 
 
 def test_a_shelf_outlasts_an_alarm_that_comes_and_goes_and_has_an_end() -> None:
     board = AlarmBoard()
     board.update(status(p99=50.0))
-    board.shelve("latency", 1.0)
-    assert board.shown()[0]["until_ms"] == pytest.approx(NOW_NS / 1e6 + 60_000, abs=1)
+    board.shelve("latency", 60.0)
+    assert board.shown()[0].shelved_until_ns / 1e6 == pytest.approx(NOW_NS / 1e6 + 60_000, abs=1)
     assert board.update(status(at_s=10.0)) == []
-    assert board.update(status(at_s=20.0, p99=50.0))[0]["attention"] == "shelved"
-    assert board.update(status(at_s=61.0, p99=50.0))[0]["attention"] == "new"
+    assert board.update(status(at_s=20.0, p99=50.0))[0].attention == "shelved"
+    assert board.update(status(at_s=61.0, p99=50.0))[0].attention == "new"
 
 
 def test_a_shelved_alarm_that_becomes_graver_is_new_again() -> None:
     board = AlarmBoard()
     board.update(status(states={"bpm": {"6": "m"}}))
-    board.shelve("instruments", 60.0)
-    assert board.update(status(at_s=1.0, states={"bpm": {"6": "s"}}))[0]["attention"] == "new"
+    board.shelve("instruments", 3600.0)
+    assert board.update(status(at_s=1.0, states={"bpm": {"6": "s"}}))[0].attention == "new"
 
 
 def test_what_was_said_can_be_taken_back_and_says_nothing_of_what_is_gone() -> None:
     board = AlarmBoard()
     board.update(status(p99=50.0))
     board.acknowledge("latency")
-    board.recall("latency")
-    assert board.shown()[0]["attention"] == "new"
-    for say in (board.acknowledge, board.recall):
+    board.reactivate("latency")
+    assert board.shown()[0].attention == "new"
+    for say in (board.acknowledge, board.reactivate):
         with pytest.raises(KeyError):
             say("store")
 
@@ -355,27 +355,27 @@ def test_alarms_stay_where_the_daemon_s_clock_is_set_back_and_go_as_they_would_h
         board.update(status(at_s=at_s, p99=50.0, skipped=5, **high))
     board.acknowledge("latency")
     told = board.update(status(at_s=-3599.0, p99=50.0, skipped=5, **high))
-    assert {alarm["key"]: alarm["attention"] for alarm in told} == {
+    assert {alarm.key: alarm.attention for alarm in told} == {
         "backlog": "new",
         "latency": "acknowledged",
         "skipped": "new",
     }
-    assert all(alarm["since_ms"] <= NOW_NS / 1e6 - 3_599_000 for alarm in told)
+    assert all(alarm.since_ns / 1e6 <= NOW_NS / 1e6 - 3_599_000 for alarm in told)
     assert board.update(status(at_s=-3599.0 + CLEAR_AFTER_S)) == []
 
 
 def test_an_alarm_that_the_daemon_dates_after_its_clock_was_set_back_is_told_at_once() -> None:
     (told,) = AlarmBoard().update(status(lost={"sender": 5}, lately_s=-3600.0))
-    assert told["since_ms"] == pytest.approx(NOW_NS / 1e6, abs=1)
+    assert told.since_ns / 1e6 == pytest.approx(NOW_NS / 1e6, abs=1)
 
 
 def test_a_shelf_lasts_as_long_as_it_should_where_the_clock_was_ahead() -> None:
     board = AlarmBoard()
     board.update(status(at_s=365 * 86400.0, p99=50.0))
-    board.shelve("latency", 15)
-    assert board.update(status(p99=50.0))[0]["attention"] == "shelved"
-    assert board.update(status(at_s=899.0, p99=50.0))[0]["attention"] == "shelved"
-    assert board.update(status(at_s=901.0, p99=50.0))[0]["attention"] == "new"
+    board.shelve("latency", 900)
+    assert board.update(status(p99=50.0))[0].attention == "shelved"
+    assert board.update(status(at_s=899.0, p99=50.0))[0].attention == "shelved"
+    assert board.update(status(at_s=901.0, p99=50.0))[0].attention == "new"
 
 
 # --- visits -----------------------------------------------------------------------------------------------------------

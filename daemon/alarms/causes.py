@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from dashboard.alarms import gaps, limits, visits
-from dashboard.alarms.alarm import Alarm, Cause, Severity
-from dashboard.alarms.limits import Known, lasting
-from dashboard.alarms.slips import words
+from daemon.alarms import gaps, limits, visits
+from daemon.alarms.alarm import Alarm, Cause, Severity
+from daemon.alarms.limits import Known, lasting
 from schemas.api.status import Shortfall, Status
 from schemas.batch import Durability
 from schemas.states import DaemonState, SlipKind
@@ -41,6 +40,10 @@ LIMITS = (
 )
 
 
+STARTED_S = 10.0
+"""A database that went away so soon after the start may have been away before."""
+
+
 def _store(status: Status) -> Iterator[Alarm]:
     store = status.store
     if store.available and status.state is not DaemonState.STORE_AWAY:
@@ -59,6 +62,7 @@ def _store(status: Status) -> Iterator[Alarm]:
         text=f"{'Waiting for the database' if starting else 'Database away'}{why}",
         fix=f"Readings wait {_waiting(status)}; {look}.",
         began_s=status.time_ns / 1e9 - store.away_s,
+        may_be_older=store.away_s + STARTED_S > status.uptime_s,
     )
 
 
@@ -167,7 +171,7 @@ def _desynchronised(status: Status) -> Iterator[Alarm]:
     slips = [slip for group in status.groups.values() for slip in group.slips]
     if not count:
         return
-    named = "; ".join(f"{slip.instrument} is {words(slip)}" for slip in slips[:NAMED])
+    named = "; ".join(f"{slip.instrument} is {slip}" for slip in slips[:NAMED])
     more = f"; and {count - NAMED:,} more" if count > NAMED else ""
     fixes = dict.fromkeys(MENDS[slip.kind] for slip in slips)
     yield Alarm(

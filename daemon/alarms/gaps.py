@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dashboard.alarms.alarm import Alarm, Cause, Severity
-from dashboard.alarms.limits import WITHIN, Known, lasting
+from daemon.alarms.alarm import Alarm, Cause, Severity
+from daemon.alarms.limits import WITHIN, Known, lasting
 from schemas.api.status import LATELY_S, GroupStatus, Status
 
 LATELY = f"in the last {lasting(LATELY_S)}"

@@ -1,7 +1,6 @@
-"""Acknowledged and shelved alarms over a restart of the page."""
+"""Acknowledged and shelved alarms over a restart of the daemon."""
 
 import asyncio
-import json
 import logging
 import os
 import threading
@@ -9,16 +8,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from websockets.asyncio.client import connect
 
-from dashboard.alarms import CLEAR_AFTER_S, AlarmBoard, MemoryFile
-from dashboard.alarms.board import AWAY_MOST_S
-from dashboard.alarms.memory import FILE, Memory
+from daemon.alarms import AlarmBoard, MemoryFile
+from daemon.alarms.board import AWAY_MOST_S, RETURNS_WITHIN_S
+from daemon.alarms.memory import FILE, Memory
+from daemon.core.monitoring.events import Events
+from daemon.core.outside import Outside
+from schemas.api.alarms import AlarmStatus
 from schemas.api.status import Status
 from tests.page.served import snapshot
-from tests.page.stage import Stage, until
 
 NOW_NS = time.time_ns()
 SILENT = {"states": {"bpm": {"3": "s", "4": "s"}}}
@@ -28,8 +27,8 @@ def status(*, at_s: float = 0.0, **changes: Any) -> Status:
     return snapshot(100, NOW_NS + int(at_s * 1e9), **changes)
 
 
-def attention(told: list[dict[str, Any]]) -> dict[str, str]:
-    return {alarm["key"]: alarm["attention"] for alarm in told}
+def attention(told: list[AlarmStatus]) -> dict[str, str]:
+    return {alarm.key: alarm.attention for alarm in told}
 
 
 def acknowledged(key: str, **changes: Any) -> Memory:
@@ -41,24 +40,30 @@ def acknowledged(key: str, **changes: Any) -> Memory:
 
 
 async def over_a_restart(memory: Memory, folder: Path) -> AlarmBoard:
-    await MemoryFile(folder).save(memory)
-    return AlarmBoard(MemoryFile(folder).load())
+    await file_in(folder).save(memory)
+    return AlarmBoard(await file_in(folder).load())
+
+
+def file_in(folder: Path) -> MemoryFile:
+    return MemoryFile(folder, Outside.real(), Events())
 
 
 async def test_an_acknowledgement_holds_for_the_alarm_that_has_gone_on(tmp_path: Path) -> None:
     board = await over_a_restart(acknowledged("instruments", **SILENT), tmp_path)
     (told,) = board.update(status(at_s=60.0, **SILENT))
-    assert told["attention"] == "acknowledged"
-    assert told["since_ms"] == pytest.approx(NOW_NS / 1e6, abs=1)
-    assert told["at_ms"] == pytest.approx(NOW_NS / 1e6, abs=1)
+    assert told.attention == "acknowledged"
+    assert told.since_ns / 1e6 == pytest.approx(NOW_NS / 1e6, abs=1)
+    assert told.acknowledged_ns / 1e6 == pytest.approx(NOW_NS / 1e6, abs=1)
     more = {"states": {"bpm": {str(i): "s" for i in range(4)}}}
-    assert attention(board.update(status(at_s=61.0, **more))) == {"instruments": "new"}
+    assert attention(board.update(status(at_s=60.0 + RETURNS_WITHIN_S, **more))) == {"instruments": "new"}
 
 
 async def test_an_alarm_that_is_worse_after_the_restart_is_new(tmp_path: Path) -> None:
     board = await over_a_restart(acknowledged("instruments", **SILENT), tmp_path)
-    more = {"states": {"bpm": {str(i): "s" for i in range(4)}}}
-    assert attention(board.update(status(at_s=10.0, **more))) == {"instruments": "new"}
+    more = {"states": {"bpm": {str(i): "n" for i in range(4)}}}
+    # A daemon that has just started has heard of none.
+    assert attention(board.update(status(at_s=10.0, **more))) == {"instruments": "acknowledged"}
+    assert attention(board.update(status(at_s=10.0 + RETURNS_WITHIN_S, **more))) == {"instruments": "new"}
 
 
 def test_an_alarm_that_began_at_another_time_is_new_and_one_that_has_gone_on_is_not() -> None:
@@ -69,22 +74,22 @@ def test_an_alarm_that_began_at_another_time_is_new_and_one_that_has_gone_on_is_
     assert attention(another) == {"store": "new"}
 
 
-def test_where_the_beginning_is_not_known_the_restart_must_be_short_and_the_alarm_there_at_once() -> None:
+def test_where_the_beginning_is_not_known_the_restart_must_be_short_and_the_alarm_there_soon() -> None:
     memory = acknowledged("latency", p99=50.0, wave=False)
     late = AlarmBoard(memory).update(status(at_s=AWAY_MOST_S + 1, p99=50.0, wave=False))
     assert attention(late) == {"latency": "new"}
     board = AlarmBoard(memory)
     assert board.update(status(at_s=10.0)) == []
     assert board.memory().acknowledged.keys() == {"latency"}
-    board.update(status(at_s=10.0 + CLEAR_AFTER_S))
+    board.update(status(at_s=10.0 + RETURNS_WITHIN_S))
     assert board.memory().is_empty
-    assert attention(board.update(status(at_s=20.0, p99=50.0, wave=False))) == {"latency": "new"}
+    assert attention(board.update(status(at_s=50.0, p99=50.0, wave=False))) == {"latency": "new"}
 
 
 async def test_a_shelf_holds_until_its_end(tmp_path: Path) -> None:
     before = AlarmBoard()
     before.update(status(p99=50.0))
-    before.shelve("latency", 60.0)
+    before.shelve("latency", 3600.0)
     board = await over_a_restart(before.memory(), tmp_path)
     assert attention(board.update(status(at_s=3500.0, p99=50.0))) == {"latency": "shelved"}
     assert attention(board.update(status(at_s=3601.0, p99=50.0))) == {"latency": "new"}
@@ -94,14 +99,14 @@ def test_what_was_kept_while_the_clock_was_ahead_hides_no_alarm() -> None:
     ahead = {"at_s": 365 * 86400.0, "p99": 50.0, "wave": False}
     before = AlarmBoard()
     before.update(status(**ahead))
-    before.shelve("latency", 15)
+    before.shelve("latency", 900)
     assert attention(AlarmBoard(before.memory()).update(status(p99=50.0, wave=False))) == {"latency": "shelved"}
     earlier = before.memory().model_copy(update={"saved_s": NOW_NS / 1e9})
     assert attention(AlarmBoard(earlier).update(status(p99=50.0, wave=False))) == {"latency": "new"}
-    before.recall("latency")
+    before.reactivate("latency")
     before.acknowledge("latency")
     (told,) = AlarmBoard(before.memory()).update(status(p99=50.0, wave=False))
-    assert told["attention"] == "new"
+    assert told.attention == "new"
 
 
 def test_a_board_that_heard_nothing_yet_forgets_nothing() -> None:
@@ -114,18 +119,18 @@ async def test_a_damaged_file_is_one_warning_and_an_empty_board(
     damaged: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE).write_bytes(damaged)
-    file = MemoryFile(tmp_path)
-    assert file.load().is_empty
+    file = file_in(tmp_path)
+    assert (await file.load()).is_empty
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert str(tmp_path / FILE) in record.message
     await file.save(Memory())
-    assert MemoryFile(tmp_path).load() == Memory()
+    assert await file_in(tmp_path).load() == Memory()
 
 
 async def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
-    file = MemoryFile(tmp_path / "file" / "page")
+    file = file_in(tmp_path / "file" / "page")
     memory = acknowledged("latency", p99=50.0)
     await file.save(memory)
     await file.save(memory)
@@ -135,7 +140,7 @@ async def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, ca
 async def test_a_disk_that_hangs_takes_one_write_at_a_time_and_the_last_one_counts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboard.alarms.memory.WRITE_MOST_S", 0.05)
+    monkeypatch.setattr("daemon.alarms.memory.WRITE_MOST_S", 0.05)
     fsync, is_let, asked = os.fsync, threading.Event(), []
 
     def hang(descriptor: int) -> None:
@@ -144,11 +149,11 @@ async def test_a_disk_that_hangs_takes_one_write_at_a_time_and_the_last_one_coun
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", hang)
-    file, first = MemoryFile(tmp_path), acknowledged("latency", p99=50.0)
+    file, first = file_in(tmp_path), acknowledged("latency", p99=50.0)
     for _ in range(3):
         await file.save(first)
     hanging = len(asked)
-    monkeypatch.setattr("dashboard.alarms.memory.WRITE_MOST_S", 30)
+    monkeypatch.setattr("daemon.alarms.memory.WRITE_MOST_S", 30)
     last = acknowledged("instruments", **SILENT)
     saving = asyncio.create_task(file.save(last))
     await asyncio.sleep(0.05)
@@ -156,58 +161,11 @@ async def test_a_disk_that_hangs_takes_one_write_at_a_time_and_the_last_one_coun
     await saving
     assert hanging == 1
     assert len(caplog.records) == 1
-    assert MemoryFile(tmp_path).load() == last
-
-
-async def test_two_pages_on_one_folder_do_not_write_each_other_s_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fsync, others = os.fsync, [acknowledged("instruments", **SILENT)]
-
-    def write_meanwhile(descriptor: int) -> None:
-        if others:
-            pid = os.getpid() + 1
-            monkeypatch.setattr(os, "getpid", lambda: pid)
-            asyncio.run(MemoryFile(tmp_path).save(others.pop()))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", write_meanwhile)
-    ours = acknowledged("latency", p99=50.0)
-    await MemoryFile(tmp_path).save(ours)
-    assert caplog.records == []
-    assert MemoryFile(tmp_path).load() == ours
+    assert await file_in(tmp_path).load() == last
 
 
 async def test_without_anything_to_keep_no_file_is_made(tmp_path: Path) -> None:
-    file = MemoryFile(tmp_path / "page")
-    assert file.load() == Memory()
+    file = file_in(tmp_path / "page")
+    assert await file.load() == Memory()
     await file.save(Memory())
     assert not (tmp_path / "page").exists()
-
-
-def test_the_page_s_process_is_killed_and_what_was_acknowledged_and_shelved_holds(tmp_path: Path) -> None:
-    stage = Stage("--state", str(tmp_path))
-    told: dict[str, str] = {}
-
-    async def first() -> dict[str, Any]:
-        async with connect(stage.page.url.replace("http", "ws") + "/ws", proxy=None) as socket, asyncio.timeout(60):
-            return dict(json.loads(await socket.recv()))
-
-    def shown(expected: dict[str, str]) -> bool:
-        told.clear()
-        told.update(attention(asyncio.run(first())["sections"].get("alarms", [])))
-        return told == expected
-
-    try:
-        stage.start()
-        stage.figures(available=False, problem="connection refused", away_s=75.0, p99=50.0, wave=False, **SILENT)
-        until(lambda: shown({"store": "new", "instruments": "new", "latency": "new"}), "the alarms are shown")
-        with httpx.Client(base_url=stage.page.url, trust_env=False, timeout=60) as client:
-            client.post("/alarms/acknowledge", json={"key": "instruments"}).raise_for_status()
-            client.post("/alarms/shelve", json={"key": "latency", "minutes": 60}).raise_for_status()
-        stage.page.kill()  # without a chance to save anything
-        stage.page.start()
-        after = {"store": "new", "instruments": "acknowledged", "latency": "shelved"}
-        until(lambda: shown(after), "they are as before the restart")
-    finally:
-        stage.end()

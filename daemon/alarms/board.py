@@ -1,12 +1,13 @@
 """The alarm board: since when an alarm is in force, and whether somebody acknowledged or shelved it."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from dashboard.alarms.alarm import Alarm
-from dashboard.alarms.causes import alarms
-from dashboard.alarms.memory import Acknowledged, Memory, Shelf
+from daemon.alarms.alarm import Alarm
+from daemon.alarms.causes import alarms
+from daemon.alarms.memory import Acknowledged, Memory, Shelf
+from schemas.api.alarms import SHELVED_MOST_S, AlarmStatus
 from schemas.api.status import Status
+from schemas.states import AlarmSeverity, Attention, DaemonState
 
 CLEAR_AFTER_S = 3.0
 """A cause has to be gone for so long before its alarm goes: one that flickers would train people to look away."""
@@ -17,9 +18,8 @@ WORSE = 2.0
 AWAY_MOST_S = 600.0
 """After a restart that took longer, an alarm whose beginning the status does not tell may be another one."""
 
-SHELVED_MOST_MIN = 24 * 60
-SHELVES_MIN = (15, 60, 480)
-"""What the page offers, in minutes; 8 hours are a shift."""
+RETURNS_WITHIN_S = 30.0
+"""So long after its start a daemon has found out what was wrong before: at first it has heard of no instrument."""
 
 
 @dataclass(kw_only=True)
@@ -49,50 +49,39 @@ class AlarmBoard:
         self._entries: dict[str, _Entry] = {}
         self._returning = dict(self._before.acknowledged)  # whether these alarms have gone on is not known yet
         self._shelves = dict(self._before.shelves)
-        self._first_s: float | None = None
+        self._running_s: float | None = None  # since when the daemon commits
         self._now_s = self._before.saved_s
 
-    def update(self, status: Status) -> list[dict[str, Any]]:
+    def update(self, status: Status) -> list[AlarmStatus]:
         """Take in a snapshot; return the alarms in force, as `shown`."""
         now_s = status.time_ns / 1e9
         if now_s < self._now_s:
             self._shift(now_s - self._now_s)
         self._now_s = now_s
-        self._first_s = now_s if self._first_s is None else self._first_s
+        if self._running_s is None and status.state is DaemonState.RUNNING:
+            self._running_s = now_s
         for alarm in alarms(status, frozenset(self._entries) | self._returning.keys()):
             entry = self._entries.get(alarm.key) or self._begin(alarm)
             entry.alarm, entry.seen_s = alarm, now_s
-            if entry.acknowledged is not None and _is_worse(alarm, entry.acknowledged):
+            if entry.acknowledged is not None and self._is_worse(alarm, entry.acknowledged):
                 entry.acknowledged = None
         gone = [key for key, entry in self._entries.items() if now_s - entry.seen_s >= CLEAR_AFTER_S]
         for key in gone:
             del self._entries[key]
-        if now_s - self._first_s >= CLEAR_AFTER_S:
+        if not self._is_early:
             self._returning.clear()
         for key, shelf in list(self._shelves.items()):
             # One that ends later than it may was put up while the clock was ahead.
-            if not now_s < shelf.until_s <= now_s + SHELVED_MOST_MIN * 60 or self._is_more_severe(key, shelf):
+            if not now_s < shelf.until_s <= now_s + SHELVED_MOST_S or self._is_more_severe(key, shelf):
                 del self._shelves[key]
         return self.shown()
 
-    def shown(self) -> list[dict[str, Any]]:
-        """The alarms in force as plain dicts; new ones first, the most severe of them on top.
-
-        `since_ms`: when it began. `attention`: new, acknowledged (`at_ms`) or shelved (`until_ms`).
-        """
-        found = [(self._attention(entry), entry) for entry in self._entries.values() if entry.has_lasted]
-        found.sort(key=lambda pair: (ORDER[pair[0]["attention"]], pair[1].alarm.severity, pair[1].since_s))
-        return [
-            {
-                "key": entry.alarm.key,
-                "severity": entry.alarm.severity.name.lower(),
-                "text": entry.alarm.text,
-                "action": entry.alarm.fix,
-                "since_ms": round(entry.since_s * 1e3),
-            }
-            | attention
-            for attention, entry in found
-        ]
+    def shown(self) -> list[AlarmStatus]:
+        """The alarms in force; new ones first, the most severe of them on top."""
+        lasting = [entry for entry in self._entries.values() if entry.has_lasted]
+        found = [(entry.alarm.severity, entry.since_s, self._status(entry)) for entry in lasting]
+        found.sort(key=lambda each: (ORDER.index(each[2].attention), *each[:2]))
+        return [status for *_, status in found]
 
     def acknowledge(self, key: str) -> None:
         """Somebody has seen it. Raises KeyError where it is not in force."""
@@ -101,12 +90,12 @@ class AlarmBoard:
             at_s=self._now_s, since_s=entry.since_s, severity=entry.alarm.severity, extent=entry.alarm.extent
         )
 
-    def shelve(self, key: str, minutes: float) -> None:
+    def shelve(self, key: str, for_s: float) -> None:
         """Put it away until an end. Raises KeyError where it is not in force."""
         severity = self._entries[key].alarm.severity
-        self._shelves[key] = Shelf(until_s=self._now_s + minutes * 60, severity=severity)
+        self._shelves[key] = Shelf(until_s=self._now_s + for_s, severity=severity)
 
-    def recall(self, key: str) -> None:
+    def reactivate(self, key: str) -> None:
         """Undo an acknowledgement or a shelf. Raises KeyError where it is not in force."""
         self._entries[key].acknowledged = None
         self._shelves.pop(key, None)
@@ -123,7 +112,7 @@ class AlarmBoard:
             entry.acknowledged = entry.acknowledged and entry.acknowledged.moved(by_s)
         self._returning = {key: before.moved(by_s) for key, before in self._returning.items()}
         self._shelves = {key: shelf.moved(by_s) for key, shelf in self._shelves.items()}
-        self._first_s = None if self._first_s is None else self._first_s + by_s
+        self._running_s = None if self._running_s is None else self._running_s + by_s
 
     def _begin(self, alarm: Alarm) -> _Entry:
         # What the daemon noted before its clock was set back is of the future.
@@ -135,24 +124,40 @@ class AlarmBoard:
         return entry
 
     def _has_gone_on(self, alarm: Alarm, before: Acknowledged) -> bool:
-        if alarm.began_s is None:
-            return 0 <= self._now_s - self._before.saved_s <= AWAY_MOST_S
-        return abs(alarm.began_s - before.since_s) < CLEAR_AFTER_S
+        if alarm.began_s is not None and abs(alarm.began_s - before.since_s) < CLEAR_AFTER_S:
+            return True
+        is_recent = 0 <= self._now_s - self._before.saved_s <= AWAY_MOST_S
+        return is_recent and (alarm.began_s is None or alarm.may_be_older)
 
-    def _attention(self, entry: _Entry) -> dict[str, Any]:
+    @property
+    def _is_early(self) -> bool:
+        """Whether what was wrong before the start may still have to be found out."""
+        return self._running_s is None or self._now_s - self._running_s < RETURNS_WITHIN_S
+
+    def _is_worse(self, alarm: Alarm, acknowledged: Acknowledged) -> bool:
+        if alarm.severity < acknowledged.severity:
+            return True
+        is_returned = acknowledged is self._before.acknowledged.get(alarm.key)
+        return alarm.extent >= WORSE * acknowledged.extent and not (self._is_early and is_returned)
+
+    def _status(self, entry: _Entry) -> AlarmStatus:
         shelf = self._shelves.get(entry.alarm.key)
-        if shelf is not None:
-            return {"attention": "shelved", "until_ms": round(shelf.until_s * 1e3)}
-        if entry.acknowledged is not None:
-            return {"attention": "acknowledged", "at_ms": round(entry.acknowledged.at_s * 1e3)}
-        return {"attention": "new"}
+        return AlarmStatus(
+            key=entry.alarm.key,
+            severity=AlarmSeverity[entry.alarm.severity.name],
+            text=entry.alarm.text,
+            fix=entry.alarm.fix,
+            since_ns=_ns(entry.since_s),
+            acknowledged_ns=None if entry.acknowledged is None else _ns(entry.acknowledged.at_s),
+            shelved_until_ns=None if shelf is None else _ns(shelf.until_s),
+        )
 
     def _is_more_severe(self, key: str, shelf: Shelf) -> bool:
         return key in self._entries and self._entries[key].alarm.severity < shelf.severity
 
 
-ORDER = {"new": 0, "acknowledged": 1, "shelved": 2}
+ORDER = (Attention.NEW, Attention.ACKNOWLEDGED, Attention.SHELVED)
 
 
-def _is_worse(alarm: Alarm, before: Acknowledged) -> bool:
-    return alarm.severity < before.severity or alarm.extent >= WORSE * before.extent
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

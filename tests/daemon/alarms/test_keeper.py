@@ -1,0 +1,99 @@
+"""The daemon's alarms: whether or not a page is open, changed by orders, and after a kill as they were."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from daemon.alarms import AlarmKeeper, keeper
+from daemon.core.monitoring.events import Events
+from daemon.core.outside import Outside
+from schemas.api.status import Status
+from tests.page.served import snapshot
+from tests.support.pipelines import eventually
+from tests.support.processes import GROUP, LISTENERS, Daemon, running, until
+
+QUIET = "[alarms]\nquiet_s = 0.2\n"
+
+
+def keeper_in(folder: Path, status: Callable[[], Status]) -> tuple[AlarmKeeper, Events]:
+    events = Events()
+    return AlarmKeeper(folder, Outside.real(), events, status), events
+
+
+async def test_what_is_ordered_holds_and_is_an_event_and_what_is_not_in_force_changes_nothing(tmp_path: Path) -> None:
+    ill = {"available": False, "problem": "connection refused", "p99": 50.0, "wave": False}
+    kept, events = keeper_in(tmp_path, lambda: snapshot(1, time.time_ns(), **ill))
+    kept.look()
+    with pytest.raises(keeper.NotInForce, match="'nothing'"):
+        await kept.acknowledge(["store", "nothing"])
+    assert [alarm.attention for alarm in kept.statuses()] == ["new", "new"]
+    await kept.shelve("latency", 3600)
+    await kept.acknowledge()
+    assert {alarm.key: alarm.attention for alarm in kept.statuses()} == {"store": "acknowledged", "latency": "shelved"}
+    assert [event.text for event in events.newest()] == [
+        "alarm acknowledged: Database away: connection refused",
+        "alarm shelved for 60 min: Commit p99 over its budget of 20 ms: bpm 50 ms",
+    ]
+    await kept.reactivate("latency")
+    assert {alarm.key: alarm.attention for alarm in kept.statuses()}["latency"] == "new"
+
+
+async def test_a_defect_in_the_judging_is_one_event_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "LOOK_EVERY_S", 0.01)
+    asked = 0
+
+    def status() -> Status:
+        nonlocal asked
+        asked += 1
+        if asked < 5:
+            raise ZeroDivisionError("division by zero")
+        return snapshot(1, time.time_ns(), available=False)
+
+    kept, events = keeper_in(tmp_path, status)
+    running = asyncio.create_task(kept.run())
+    await eventually(lambda: [alarm.key for alarm in kept.statuses()] == ["store"])
+    running.cancel()
+    await asyncio.wait([running])
+    (event,) = events.newest()
+    assert event.text.startswith("alarms are not up to date: ZeroDivisionError: division by zero")
+
+
+@pytest.mark.slow
+def test_a_daemon_has_alarms_without_a_page_and_after_a_kill_they_are_as_people_left_them(tmp_path: Path) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_text(GROUP + LISTENERS.format(api=0) + QUIET)
+
+    def alarms(daemon: Daemon) -> dict[str, Any]:
+        return {alarm["key"]: alarm for alarm in daemon.status()["alarms"]}
+
+    def order(daemon: Daemon, way: str, **body: Any) -> httpx.Response:
+        token = (tmp_path / "state" / "api-token").read_text().strip()
+        address, headers = f"{daemon.api}/api/v1/alarms/{way}", {"authorization": f"Bearer {token}"}
+        return httpx.post(address, json=body, headers=headers, trust_env=False, timeout=60)
+
+    with running("run", str(file)) as run:
+        daemon = Daemon(run, file)
+        until(lambda: alarms(daemon).keys() == {"stale", "instruments"}, "both alarms are in the status")
+        order(daemon, "acknowledge", keys=["stale"]).raise_for_status()
+        order(daemon, "shelve", key="instruments", for_s=3600).raise_for_status()
+        metrics = httpx.get(f"{daemon.api}/metrics", trust_env=False, timeout=60).text
+        assert 'triggerlog_alarms{severity="warning"} 1.0' in metrics
+        assert order(daemon, "reactivate", key="store").json()["detail"] == "the alarm 'store' is not in force"
+        before = alarms(daemon)
+        run.process.kill()  # without a chance to save anything
+        run.ended()
+    with running("run", str(file)) as run:
+        daemon = Daemon(run, file)
+        until(lambda: alarms(daemon).keys() == {"stale", "instruments"}, "both alarms are back")
+        after = alarms(daemon)
+        assert after["stale"]["acknowledged_ns"] == before["stale"]["acknowledged_ns"]
+        assert after["stale"]["since_ns"] == before["stale"]["since_ns"]
+        assert after["instruments"]["shelved_until_ns"] == before["instruments"]["shelved_until_ns"]
+        assert run.end() == 0
