@@ -9,7 +9,7 @@ import pytest
 
 from backends.memory.store import MemoryStore
 from daemon.pipeline.closed_blocks import ASIDE, aside_parts, split
-from daemon.pipeline.dead_letters import DeadLetters, Retrying
+from daemon.pipeline.dead_letters import DeadLetters, Reason, Retrying
 from daemon.pipeline.journal import Amount
 from schemas.batch import Aside, ClosedBlock, JournalPosition, Stream
 from schemas.states import AsideReason
@@ -207,7 +207,7 @@ def with_aside(block: ClosedBlock, *reasons: AsideReason) -> ClosedBlock:
 async def test_what_was_set_aside_is_kept_by_reason_and_no_database_gets_it(tmp_path: Path) -> None:
     block = with_aside(block_of(1, 1), AsideReason.AHEAD, AsideReason.OLDER, AsideReason.AHEAD)
     letters = await kept(tmp_path)
-    await letters.keep(letters.address([(part, reason.name) for part, reason in aside_parts(block)], 4))
+    await letters.keep(letters.address([(part, Reason(reason.name)) for part, reason in aside_parts(block)], 4))
     await keep(letters, 5, block_of(7, 1))
     assert letters.amount == Amount(blocks=3, triggers=1, readings=3 + 12)
     assert letters.aside_readings == 3

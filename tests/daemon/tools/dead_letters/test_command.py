@@ -11,7 +11,7 @@ from backends.memory.store import MemoryStore
 from daemon.client.api.reach import Reach
 from daemon.core.configuration import load_config
 from daemon.pipeline.closed_blocks import aside_parts
-from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.dead_letters import DeadLetters, Outcome, Reason, folder_of
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.identity import Identity
 from daemon.tools.dead_letters import offline
@@ -56,7 +56,7 @@ def letters_of(file: Path) -> DeadLetters:
 async def keep_another(letters: DeadLetters, group: InstrumentGroup) -> Amount:
     """Keep one more; return how much there is then."""
     block = batch_of(group, 1, readings_of(group, np.array([9]), np.array([3000]), np.random.default_rng(2)))
-    await letters.keep(letters.address([(block, "out of range")], 2))
+    await letters.keep(letters.address([(block, Reason("out of range"))], 2))
     return letters.amount
 
 
@@ -71,8 +71,10 @@ async def kept(file: Path) -> DeadLetters:
         readings=readings[1, :2], run=np.array([0, 4], np.int32), reason=np.full(2, int(AsideReason.CONFLICT), np.uint8)
     )
     letters = letters_of(file)
-    parts = [(part, "another is there") for part, _ in aside_parts(ClosedBlock(**{**block.parts, "aside": aside}))]
-    await letters.keep(letters.address([(block, "out of range"), *parts], 1))
+    parts = [
+        (part, Reason("another is there")) for part, _ in aside_parts(ClosedBlock(**{**block.parts, "aside": aside}))
+    ]
+    await letters.keep(letters.address([(block, Reason("out of range")), *parts], 1))
     return letters
 
 
@@ -153,8 +155,9 @@ async def test_what_is_retried_without_a_daemon_is_known_when_its_block_comes_ag
     letters.open(journal=journal.id)
     await keep_another(letters, group)
     monkeypatch.setattr(offline, "store_of", lambda loaded: MemoryStore({"bpm": group}))
-    outcomes = await offline.retry(load_config(file), [group])
-    assert outcomes["bpm"]["committed"] == 1
+    outcomes: list[dict[str, Outcome]] = []
+    await offline.retry(load_config(file), [group], outcomes.append)
+    assert (outcomes[0]["bpm"].letters, outcomes[0]["bpm"].committed, outcomes[0]["bpm"].running) == (1, 1, False)
     letters = DeadLetters(letters._folder, group, REAL)
     letters.open(journal=journal.id)
     assert (letters.amount, letters.of_block(2)) == (Amount(), {(1, 9)})
