@@ -358,8 +358,7 @@ class Pipeline:
     def begin_retry(self) -> None:
         """Offer the dead letters to the store again in the background, unless that is under way."""
         if self._retry is None or self._retry.done():
-            # It runs from now on, even if the task does so only later.
-            self._retrying.outcome = Outcome(running=True)
+            self._retrying.announce()
             self._retry = asyncio.create_task(self.retry(), name=f"retry {self.group.name}")
 
     @property

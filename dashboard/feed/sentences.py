@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dashboard.words import about, coarse, count, counted, reasons, time
-from schemas.api.status import GroupStatus, ReaderStatus, Status
+from schemas.api.status import DeadLetterCounts, GroupStatus, ReaderStatus, Status
 from schemas.states import STATE_LETTERS, InstrumentState
 
 GLYPHS = {"critical": "■", "warning": "▲", "note": "●"}
@@ -27,6 +27,7 @@ def group_words(status: Status, name: str) -> dict[str, Any]:
         "clients": _clients(readers),
         "refused": _because(readings.refused),
         "aside": _because(readings.aside),
+        "dead": _stored_again(group.dead_letters),
         "adds": readings.unaccounted == 0,
         "verdict": _verdict(group),
         "quiet": not QUIET.isdisjoint(group.states),
@@ -83,6 +84,10 @@ def _clients(readers: Sequence[ReaderStatus]) -> str:
 def _because(counts: dict[str, int]) -> str:
     found = reasons(counts)
     return f" ({found})" if found else ""
+
+
+def _stored_again(letters: DeadLetterCounts) -> str:
+    return f" ({letters.retried:,} stored since)" if letters.retried else ""
 
 
 def _verdict(group: GroupStatus) -> str:

@@ -84,8 +84,7 @@ class Retrying:
             OSError: the disk failed; as above.
         """
         async with self._turn:
-            self.outcome = outcome or Outcome()
-            self.outcome.running = True
+            self._begin(outcome or Outcome())
             try:
                 await self._offer_all()
             except (StoreError, OSError) as error:
@@ -94,6 +93,14 @@ class Retrying:
             finally:
                 self.outcome.running = False
             return self.outcome
+
+    def announce(self) -> None:
+        """Let `outcome` be that of a round which is about to begin."""
+        self._begin(Outcome())
+
+    def _begin(self, outcome: Outcome) -> None:
+        outcome.running, outcome.letters = True, sum(1 for _ in self._letters.to_retry)
+        self.outcome = outcome
 
     async def _offer_all(self) -> None:
         found = await self._store.position(self._group.name, Stream.DEAD_LETTERS) or self._account
