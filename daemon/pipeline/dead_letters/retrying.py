@@ -146,12 +146,12 @@ class Retrying:
     async def _commit(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> None:
         letters = [letter for letter, _ in offered]
         batch = self._batch(offered)
-        if next(self._letters.to_retry) is not letters[0]:
+        mine = {letter.serial for letter in letters}
+        older = [letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine]
+        if older:
             # Those before it have to make way, which is worth writing only if there is something to make it for.
             await self._store.rehearse(batch)
-            mine = {letter.serial for letter in letters}
-            older = (letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine)
-            await self._letters.move(list(older))
+            await self._letters.move(older)
         await self._letters.forget_failed()
         await self._store.commit(batch)
         self._account = batch.position
