@@ -28,7 +28,16 @@ class GroupLocked(StoreUnavailable):
 
 
 class BatchRejected(StoreError):
-    """The database will never take this batch: trying again cannot help."""
+    """The database will never take this batch: trying again cannot help.
+
+    reason: what refused it, in one line without the values of a row, so that it is the same for all that one cause
+    refuses. detail: of the row that was refused, in one line; may be empty.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}; {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
 
 
 class CommitsLost(StoreError):

@@ -1,10 +1,45 @@
 """What a database refuses, in the same words whatever the driver: a login, and an answer that takes too long."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreError, StoreUnavailable
 from backends.diagnosis.tls import certificate_refused
+
+DETAIL_MOST = 300
+"""Characters of what a server says of one row."""
+
+NUMBER = r"(?<![\w.$])[-+]?\d[\d.]*(?:[eE][-+]?\d+)?(?![\w.])"
+
+
+def rejected(
+    target: str, message: str, code: object, *, detail: str = "", context: str = "", values: str = NUMBER
+) -> BatchRejected:
+    """The error for a batch that a server will never take.
+
+    Args:
+        target: what messages call the server.
+        message: the server's, in one line.
+        code: its code for the error.
+        detail: what else the server says of the row; else it is the message, where that has values, or the context.
+        context: where the server was.
+        values: a regular expression: what of the message is a value of a row.
+    """
+    reason = without_values(message, values)
+    said = detail or (message if reason != message else context)
+    return BatchRejected(f"{target} refuses: {reason} ({code})", shortened(said))
+
+
+def without_values(message: str, values: str = NUMBER) -> str:
+    """A message without what differs from row to row: `...` in its place. Names in quotes stay."""
+    return re.sub(rf"({values})|\"[^\"]*\"|'[^']*'|`[^`]*`", lambda found: "..." if found[1] else found[0], message)
+
+
+def shortened(text: str) -> str:
+    """A text in one line of at most `DETAIL_MOST` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= DETAIL_MOST else f"{line[:DETAIL_MOST]}..."
 
 
 @contextmanager

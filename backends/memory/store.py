@@ -58,7 +58,7 @@ class _Group:
         """Raise BatchRejected where a trigger of the batch is there already."""
         for run, trigger in batch.ledger[["run", "trigger"]].tolist():
             if (run, trigger) in self.ledger:
-                raise BatchRejected(f"memory has it already: duplicate key for trigger {trigger} of run {run}")
+                raise BatchRejected("memory has it already: duplicate key", f"trigger {trigger} of run {run}")
 
     def rows(self) -> Array:
         """Put all ledger rows into one array, by run and trigger."""

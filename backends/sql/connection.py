@@ -1,10 +1,13 @@
 """Connections to a SQL database, whatever its driver: what is needed of the driver, and a connection of one owner."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+from backends.base import BatchRejected, StoreError
 
 
 class SqlConnection(Protocol):
@@ -15,6 +18,8 @@ class SqlConnection(Protocol):
 
 
 C = TypeVar("C", bound=SqlConnection)
+
+log = logging.getLogger(__name__)
 
 
 class LockNotGranted(Exception):
@@ -31,6 +36,7 @@ class Driver(Generic[C]):
     taken_too_long: of a target and seconds: says that a question was given up after that time.
     is_closed: whether a connection is closed, by either side as far as known.
     give_back: closes a connection in order, or at once where the server does not answer.
+    roll_back: ends the transaction that a refused batch has left open, if it has.
     take_lock: of a name and seconds: takes a lock that goes with the connection; raises LockNotGranted.
     """
 
@@ -39,13 +45,15 @@ class Driver(Generic[C]):
     taken_too_long: Callable[[str, float], AbstractContextManager[None]]
     is_closed: Callable[[C], bool]
     give_back: Callable[[C], Awaitable[None]]
+    roll_back: Callable[[C], Awaitable[None]]
     take_lock: Callable[[C, str, float], Awaitable[None]]
 
 
 class OwnedConnection(Generic[C]):
     """A connection of one owner, made when it is needed; calls are put one after the other.
 
-    Whatever goes wrong ends it: half a COPY or half a transaction must never be met again.
+    Whatever goes wrong ends it: half a COPY or half a transaction must never be met again. A batch that the server
+    refuses is rolled back instead, since a new connection costs a hundred times as much as what is refused.
 
     Args:
         driver: of the database.
@@ -77,6 +85,9 @@ class OwnedConnection(Generic[C]):
                 with self._guarded():
                     async with asyncio.timeout(timeout_s):
                         yield await self._connected()
+            except BatchRejected:
+                await self._roll_back(timeout_s)
+                raise
             except BaseException:
                 self._end()
                 raise
@@ -87,6 +98,20 @@ class OwnedConnection(Generic[C]):
             connection, self._connection = self._connection, None
             if connection is not None:
                 await self._driver.give_back(connection)
+
+    async def _roll_back(self, timeout_s: float | None) -> None:
+        if self._connection is None:
+            return
+        try:
+            with self._guarded():
+                async with asyncio.timeout(timeout_s):
+                    await self._driver.roll_back(self._connection)
+        except StoreError as error:
+            log.info("a connection ends, since a refused batch could not be rolled back: %s", error)
+            self._end()
+        except BaseException:
+            self._end()
+            raise
 
     async def _connected(self) -> C:
         if self._connection is not None and self._driver.is_closed(self._connection):

@@ -158,8 +158,8 @@ class GroupWriter(ABC, Generic[C]):
             closed = closed_triggers(self._ledger(""), batch, around=True)
             for run, trigger in await self._keys(connection, f"{closed} LIMIT 1"):
                 raise BatchRejected(
-                    f"{self._target} has it already: duplicate key for trigger {trigger} of run {run}"
-                    f" in {self._tables.ledger.name!r}"
+                    f"{self._target} has it already: duplicate key in {self._tables.ledger.name!r}",
+                    f"trigger {trigger} of run {run}",
                 )
 
     async def _partition_of(self, connection: C, batch: Batch) -> str:

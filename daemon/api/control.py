@@ -7,7 +7,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from backends.base import StoreError
 from daemon.api.access import NEEDS_TOKEN
 from daemon.api.service import ApiService, starting
 from daemon.pipeline.pipeline import Pipeline
@@ -35,10 +34,16 @@ def control_routes(service: ApiService) -> APIRouter:
 
     @routes.post("/api/v1/dead-letters/retry", tags=["control"])
     async def retry(group: Group = None) -> RetriedByGroup:
-        """Offer the dead letters to the database again, in order; the answer comes when that is done."""
+        """Begin to offer the dead letters to the database again, in order; the same address tells how far that is."""
         chosen = _chosen(service, group)
-        with _errors_answered():
-            return RetriedByGroup({name: Retried(**asdict(await each.retry())) for name, each in chosen.items()})
+        for each in chosen.values():
+            each.begin_retry()
+        return _retried(chosen)
+
+    @routes.get("/api/v1/dead-letters/retry", tags=["control"])
+    async def retried(group: Group = None) -> RetriedByGroup:
+        """What became of the dead letters that were offered last, up to now."""
+        return _retried(_chosen(service, group))
 
     @routes.post("/api/v1/dead-letters/discard", tags=["control"])
     async def discard(group: Group = None) -> DiscardedByGroup:
@@ -46,6 +51,10 @@ def control_routes(service: ApiService) -> APIRouter:
         gone = {}
         with _errors_answered():
             for name, pipeline in _chosen(service, group).items():
+                if pipeline.retried.running:
+                    raise ApiError(
+                        409, f"dead letters of group {name!r} are being retried", "try again when that is done"
+                    )
                 amount = await pipeline.discard()
                 gone[name] = Discarded(letters=amount.blocks, triggers=amount.triggers, readings=amount.readings)
         return DiscardedByGroup(gone)
@@ -53,12 +62,14 @@ def control_routes(service: ApiService) -> APIRouter:
     return routes
 
 
+def _retried(pipelines: Mapping[str, Pipeline]) -> RetriedByGroup:
+    return RetriedByGroup({name: Retried(**asdict(each.retried)) for name, each in pipelines.items()})
+
+
 @contextlib.contextmanager
 def _errors_answered() -> Iterator[None]:
     try:
         yield
-    except StoreError as error:
-        raise ApiError(503, str(error), "try again later; what was not committed lies where it was") from None
     except OSError as error:
         fix = "see that the daemon may read and write its state folder, and that its disk has room"
         raise ApiError(500, f"the dead letters cannot be used: {error}", fix) from None

@@ -167,10 +167,10 @@ class Announcements:
         run, trigger = letters[0].key
         which = f"trigger {trigger} of run {run}"
         if self._rejected > 1:
-            which = f"{self._rejected} triggers, among them {which},"
+            which = f"{self._rejected:,} triggers, one of them {which}"
         self._error(
-            f"the database rejected {which}; kept in the dead letters, see `triggerlog dead-letters list FILE`:"
-            f" {letters[0].reason}"
+            f"the database rejected {which}. What it rejects is kept in the dead letters, see `triggerlog dead-letters"
+            f" list FILE`. The reason: {letters[0].reason}"
         )
         self._rejected_ns, self._rejected = moment, 0
 
@@ -187,8 +187,8 @@ class Announcements:
 
     def retried(self, outcome: Outcome) -> None:
         """The dead letters were offered to the database again, through the API."""
-        if outcome.committed or outcome.rejected or outcome.unreadable:
-            report = self._warning if outcome.rejected or outcome.unreadable else self._info
+        if outcome.letters or outcome.problem is not None:
+            report = self._warning if outcome.committed < outcome.letters or outcome.problem else self._info
             report(f"dead letters were retried on request: {outcome.summary}")
 
     def discarded(self, amount: Amount) -> None:

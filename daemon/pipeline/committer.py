@@ -5,10 +5,11 @@ trigger at once. The committer owns batching, retry and backoff; the store only 
 """
 
 import asyncio
+import itertools
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,8 +19,8 @@ from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.core.outside import Clock
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
-from daemon.pipeline.closed_blocks import aside_parts, keys_of, merge, nothing_of, split
-from daemon.pipeline.dead_letters import DeadLetters, Letter
+from daemon.pipeline.closed_blocks import Key, aside_parts, keys_of, merge, nothing_of, split
+from daemon.pipeline.dead_letters import DeadLetters, Letter, Reason, find_refused
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.placer import Asked, NotePlaced, Placer, apart
@@ -44,7 +45,19 @@ FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
 
+SEARCHED_TOGETHER = 256
+"""Triggers, and parts that came late for one, among which those that are rejected are looked for at once: their letters
+are synced together, and the good ones wait for no more than that before they are committed."""
+
 T = TypeVar("T")
+
+
+class _Part(NamedTuple):
+    """A trigger of a block that waits, or what came late for one."""
+
+    waiting: Waiting
+    block: ClosedBlock
+    key: Key
 
 
 class _Discarded(Exception):
@@ -271,7 +284,7 @@ class Committer:
         except BatchRejected as error:
             rest = await self._settle_held(blocks)
             if rest:
-                await self._commit_parts(rest, str(error))
+                await self._commit_parts(rest, Reason.of(error) if len(rest) == len(blocks) else None)
             return
         if is_committed:
             self._settle(blocks)
@@ -330,68 +343,101 @@ class Committer:
                 is_ours = position is not None and position.journal == self._journal
                 return position.sequence if position is not None and is_ours else 0
 
-    async def _commit_parts(self, blocks: list[Waiting], reason: str | None) -> None:
-        """Commit what cannot be committed together: one bad trigger must not take any other with it."""
-        if len(blocks) > 1:
+    async def _commit_parts(self, blocks: list[Waiting], reason: Reason | None) -> None:
+        """Commit what cannot be committed together: one bad trigger must not take any other with it.
+
+        reason: why the store refuses them together, None where it was not asked.
+        """
+        triggers = sum(waiting.block.triggers + len(waiting.block.revised) for waiting in blocks)
+        if len(blocks) > 1 and (reason is None or triggers > SEARCHED_TOGETHER):
             half = len(blocks) // 2
             await self._commit(blocks[:half])
             await self._commit(blocks[half:])
             return
-        (waiting,) = blocks
-        good = await self._without_rejected(waiting, reason)
+        good = await self._without_rejected(blocks, reason)
         try:
             # Where nothing is good the position goes on all the same: what the journal lets go of must not be beyond.
-            await self._persist(self._store.commit, self._batch(good or [nothing_of(waiting.block)], blocks))
+            parts = [part.block for part in good] or [nothing_of(blocks[0].block)]
+            await self._persist(self._store.commit, self._batch(parts, blocks))
         except BatchRejected as error:
             # The database has changed its mind since the rehearsal, or has committed it without saying so.
-            if waiting.number <= await self._held():
-                self._count(good, blocks)
+            if blocks[-1].number <= await self._held():
+                self._settle_parts(good, blocks)
+            elif len(blocks) > 1:
+                for waiting in blocks:
+                    await self._commit_parts([waiting], None)
             else:
-                await self._keep_rejected([(part, str(error)) for part in good], waiting.number)
-                good = []
+                await self._keep_rejected([(part, Reason.of(error)) for part in good])
+                self._settle_parts([], blocks, is_committed=False)
         else:
-            self._count(good, blocks)
+            self._settle_parts(good, blocks)
+
+    def _settle_parts(self, good: list[_Part], blocks: list[Waiting], *, is_committed: bool = True) -> None:
+        """The good parts of blocks are committed; all else of them is kept as dead letters."""
+        parts = [part.block for part in good]
+        if is_committed:
+            self._count(parts, blocks)
+            self._measure([replace(part.waiting, block=part.block) for part in good])
         # All at the same moment, or the status would not add up in between.
-        self.counts.dead_triggers += waiting.block.triggers - sum(part.triggers for part in good)
-        self.counts.dead_readings += waiting.readings - sum(readings_in(part) for part in good)
+        self.counts.dead_triggers += sum(each.block.triggers for each in blocks) - sum(part.triggers for part in parts)
+        self.counts.dead_readings += sum(each.readings for each in blocks) - sum(map(readings_in, parts))
         self._deal_with(blocks)
 
-    async def _without_rejected(self, waiting: Waiting, reason: str | None) -> list[ClosedBlock]:
-        """Keep as dead letters what the store rejects of a block; return the rest, which is not committed yet.
+    async def _without_rejected(self, blocks: list[Waiting], reason: Reason | None) -> list[_Part]:
+        """Keep as dead letters what the store rejects of blocks; return the rest, which is not committed yet.
 
-        After a crash in between, the block comes again; what of it was kept by then is left out.
+        After a crash in between, the blocks come again; what of them was kept by then is left out.
         """
-        kept = self._dead_letters.of_block(waiting.number)
-        parts = [(part, keys_of(part)[0]) for part in split(waiting.block)]
+        every = [_Part(waiting, part, keys_of(part)[0]) for waiting in blocks for part in split(waiting.block)]
+        parts = [part for part in every if part.key not in self._dead_letters.of_block(part.waiting.number)]
         # In order: what comes late for a trigger is committed after it.
-        following = [part for part, key in parts if key not in kept and self._dead_letters.has(key)]
-        others = [part for part, key in parts if key not in kept and not self._dead_letters.has(key)]
-        if len(parts) == len(others) == 1 and reason is not None:
-            rejected = [(0, reason)]
-        else:
-            rejected = await self._rejected(others, waiting)
+        rejected = [(part, Reason(FOLLOWS)) for part in parts if self._dead_letters.has(part.key)]
+        others = [part for part in parts if not self._dead_letters.has(part.key)]
+        known = reason if len(others) == len(every) else None
+        rejected += await self._rejected(others, blocks, known)
         self._see_what_was_discarded()
-        await self._keep_rejected(
-            [*((part, FOLLOWS) for part in following), *((others[k], why) for k, why in rejected)], waiting.number
-        )
-        bad = {k for k, _ in rejected}
-        return [part for k, part in enumerate(others) if k not in bad]
+        await self._keep_rejected(rejected)
+        bad = {id(part) for part, _ in rejected}
+        return [part for part in others if id(part) not in bad]
 
-    async def _rejected(self, parts: list[ClosedBlock], waiting: Waiting, first: int = 0) -> list[tuple[int, str]]:
-        """Which of the parts the store rejects, by their index, and why: asked by halves, so that few take long."""
-        if not parts:
-            return []
+    async def _rejected(
+        self, parts: list[_Part], blocks: list[Waiting], reason: Reason | None
+    ) -> list[tuple[_Part, Reason]]:
+        """Which of the parts the store rejects, and why. reason: why it rejects them together, where that is known."""
+        of_trigger: dict[Key, list[_Part]] = {}
+        for part in parts:
+            of_trigger.setdefault(part.key, []).append(part)
+        triggers = list(of_trigger.values())
+
+        async def offer(some: Sequence[list[_Part]]) -> Reason | None:
+            return await self._rehearse([part for trigger in some for part in trigger], blocks)
+
+        if reason is not None and len(triggers) == 1:
+            found = [(0, reason)]
+        else:
+            found = await find_refused(triggers, offer, len(triggers) if reason is None else len(triggers) // 2)
+        rejected = []
+        for k, why in found:
+            rejected += await self._rejected_of_trigger(triggers[k], blocks, why)
+        return rejected
+
+    async def _rejected_of_trigger(
+        self, parts: list[_Part], blocks: list[Waiting], reason: Reason
+    ) -> list[tuple[_Part, Reason]]:
+        """Which of the parts of one trigger the store rejects: the first that it does not take, and all behind it."""
+        for upto in range(1, len(parts)):
+            why = await self._rehearse(parts[:upto], blocks)
+            if why is not None:
+                return [(parts[upto - 1], why), *((part, Reason(FOLLOWS)) for part in parts[upto:])]
+        return [(parts[-1], reason)]
+
+    async def _rehearse(self, parts: list[_Part], blocks: list[Waiting]) -> Reason | None:
+        """Why the store rejects parts of blocks; None where it would take them."""
         try:
-            await self._persist(self._store.rehearse, self._batch(parts, [waiting]))
+            await self._persist(self._store.rehearse, self._batch([part.block for part in parts], blocks))
         except BatchRejected as error:
-            if len(parts) == 1:
-                return [(first, str(error))]
-            half = len(parts) // 2
-            return [
-                *await self._rejected(parts[:half], waiting, first),
-                *await self._rejected(parts[half:], waiting, first + half),
-            ]
-        return []
+            return Reason.of(error)
+        return None
 
     async def _persist(self, what: Callable[[Batch], Awaitable[None]], batch: Batch, tries: float = math.inf) -> bool:
         """Commit or rehearse, trying again while the store is not available; False after so many tries in vain."""
@@ -475,18 +521,18 @@ class Committer:
             return
         kept = self._dead_letters.of_block(waiting.number)
         lost = without(waiting.block, to_place(waiting.block))
-        parts = [(part, ASIDE_REASONS[reason]) for part, reason in aside_parts(lost)]
-        await self._keep([(part, why) for part, why in parts if keys_of(part)[0] not in kept], waiting.number)
+        parts = [(part, Reason(ASIDE_REASONS[reason])) for part, reason in aside_parts(lost)]
+        new = [(part, why) for part, why in parts if keys_of(part)[0] not in kept]
+        await self._keep(self._dead_letters.address(new, waiting.number))
 
-    async def _keep_rejected(self, parts: list[tuple[ClosedBlock, str]], number: int) -> None:
-        self._announcements.rejected(await self._keep(parts, number))
+    async def _keep_rejected(self, parts: Sequence[tuple[_Part, Reason]]) -> None:
+        letters = [self._dead_letters.address([(part.block, why)], part.waiting.number) for part, why in parts]
+        self._announcements.rejected(await self._keep(list(itertools.chain(*letters))))
 
-    async def _keep(self, parts: list[tuple[ClosedBlock, str]], number: int) -> list[Letter]:
-        if not parts:
-            return []
-        letters = self._dead_letters.address(parts, number)
-        problem = f"dead letters ({parts[0][1]}) cannot be kept on disk"
-        await self._insist(problem, lambda: self._dead_letters.keep(letters))
+    async def _keep(self, letters: list[tuple[Letter, ClosedBlock]]) -> list[Letter]:
+        if letters:
+            problem = f"dead letters ({letters[0][0].reason}) cannot be kept on disk"
+            await self._insist(problem, lambda: self._dead_letters.keep(letters))
         return [letter for letter, _ in letters]
 
     def _batch(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> Batch:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 
 import numpy as np
 
-from backends.base import OtherJournal, Store
+from backends.base import OtherJournal, Store, StoreError
+from backends.ending import end_tasks
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
 from daemon.core.outside import Clock
@@ -108,6 +109,7 @@ class Pipeline:
         )
         self._dead_letters = recovered.dead_letters
         self._retrying = Retrying(store, group, recovered.dead_letters)
+        self._retry: asyncio.Task[Outcome] | None = None
         self._committer = Committer(
             store,
             group,
@@ -163,6 +165,8 @@ class Pipeline:
 
         within_s: for how long `run` was waited for.
         """
+        if self._retry is not None:
+            await end_tasks(self._retry)
         try:
             await self._backlog.close()
         except OSError as error:
@@ -346,9 +350,25 @@ class Pipeline:
             StoreError: the store went away.
             OSError: the disk failed.
         """
-        outcome = await self._retrying.round()
-        self._announcements.retried(outcome)
-        return outcome
+        try:
+            return await self._retrying.round()
+        finally:
+            self._announcements.retried(self._retrying.outcome)
+
+    def begin_retry(self) -> None:
+        """Offer the dead letters to the store again in the background, unless that is under way."""
+        if self._retry is None or self._retry.done():
+            self._retrying.announce()
+            self._retry = asyncio.create_task(self.retry(), name=f"retry {self.group.name}")
+
+    @property
+    def retried(self) -> Outcome:
+        """What became of the dead letters that `begin_retry` offers, up to now; raises what is a defect."""
+        if self._retry is not None and self._retry.done() and not self._retry.cancelled():
+            error = self._retry.exception()
+            if error is not None and not isinstance(error, StoreError | OSError):
+                raise error
+        return self._retrying.outcome
 
     async def discard(self) -> Amount:
         """Throw the dead letters away; raises OSError."""

@@ -149,6 +149,7 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
         "lost": sum(readings.lost.values()),
         "lost_how": readings.lost,
         "dead": readings.dead,
+        "dead_now": group.dead_now,
         "dead_letters": group.dead_letters.readings,
         "waiting": readings.waiting,
         "assembling": readings.assembling,

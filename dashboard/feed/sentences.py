@@ -5,7 +5,7 @@ from typing import Any
 
 from dashboard.words import about, coarse, count, counted, reasons, time
 from schemas.api.alarms import AlarmStatus
-from schemas.api.status import GroupStatus, ReaderStatus, Status
+from schemas.api.status import DeadLetterCounts, GroupStatus, ReaderStatus, Status
 from schemas.states import STATE_LETTERS, AlarmSeverity, Attention, InstrumentState
 
 GLYPHS = {AlarmSeverity.CRITICAL: "■", AlarmSeverity.WARNING: "▲", AlarmSeverity.NOTE: "●"}
@@ -28,6 +28,7 @@ def group_words(status: Status, name: str) -> dict[str, Any]:
         "clients": _clients(readers),
         "refused": _because(readings.refused),
         "aside": _because(readings.aside),
+        "dead": _stored_again(group.dead_letters),
         "adds": readings.unaccounted == 0,
         "verdict": _verdict(group),
         "quiet": not QUIET.isdisjoint(group.states),
@@ -95,6 +96,10 @@ def _clients(readers: Sequence[ReaderStatus]) -> str:
 def _because(counts: dict[str, int]) -> str:
     found = reasons(counts)
     return f" ({found})" if found else ""
+
+
+def _stored_again(letters: DeadLetterCounts) -> str:
+    return f" ({letters.retried:,} stored since)" if letters.retried else ""
 
 
 def _verdict(group: GroupStatus) -> str:

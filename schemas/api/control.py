@@ -10,17 +10,20 @@ class RunsAnnounced(RootModel[dict[str, int | None]]):
 
 
 class Retried(Model):
-    """What became of the dead letters of one group."""
+    """What became of the dead letters of one group, by now."""
 
-    committed: int = Field(description="letters that the database took")
+    letters: int = Field(description="letters that there were to offer")
+    committed: int = Field(description="letters of these that the database took")
     readings: int = Field(description="readings in them")
     rejected: int = Field(description="letters that stay")
     unreadable: int = Field(description="letters whose bytes are damaged; they stay")
     reasons: dict[str, int] = Field(description="why letters stay, with how often")
+    running: bool = Field(description="whether there are more to offer")
+    problem: str | None = Field(description="what ended it before all were offered, if anything did")
 
 
 class RetriedByGroup(RootModel[dict[str, Retried]]):
-    """Body of the answer to `POST /api/v1/dead-letters/retry`."""
+    """Body of the answers of `/api/v1/dead-letters/retry`."""
 
 
 class Discarded(Model):

@@ -84,7 +84,8 @@ class ReadingCounts(Model):
     )
     lost_lately: dict[str, Recent] = Field(default={}, description="those of them that were noticed lately")
     dead: int = Field(
-        description="in batches the store rejected for good, or damaged in the journal; they lie in the state folder"
+        description="in batches the store rejected for good, or damaged in the journal, whatever became of them since: "
+        "dead_letters tells what lies in the state folder now"
     )
     waiting: int = Field(description="in triggers that are closed and not yet committed: in memory or in the journal")
     assembling: int = Field(description="in triggers that are being put together, or held back as strays")
@@ -203,6 +204,12 @@ class GroupStatus(Model):
     def count(self, state: InstrumentState) -> int:
         """How many instruments are in a state."""
         return self.states.count(next(letter for letter, meant in STATE_LETTERS.items() if meant is state))
+
+    @property
+    def dead_now(self) -> int:
+        """Readings that the database rejected and does not have: in the dead letters, or no longer on the disk."""
+        lying = self.dead_letters.readings - self.dead_letters.aside
+        return max(lying, self.readings.dead - self.dead_letters.retried)
 
 
 class Shortfall(Model):

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from daemon.client.sender import Sender
+from daemon.core.configuration.api_token import stored_token
 from schemas.wire import Ack
 from tests.support.processes import Running, here, running, triggerlog, until
 from tests.support.sending import balanced
@@ -222,6 +223,53 @@ async def test_what_comes_for_a_dead_letter_after_a_restart_waits_with_it(
     assert [tuple(row) for row in ledger] == [(t, 4 if t < 19 else 6) for t in range(1, 21)]
     readings = await database.ask("SELECT trigger_id, count(*) FROM bpm_readings GROUP BY 1 ORDER BY 1")
     assert [tuple(row) for row in readings] == [(t, 4 if t < 19 else 6) for t in range(1, 21)]
+
+
+async def test_a_retry_is_followed_and_goes_on_when_its_command_is_interrupted(
+    tmp_path: Path, database: Database
+) -> None:
+    file = configured(tmp_path, database.dsn, database.schema)
+    with logging_daemon(file) as daemon:
+        await send(daemon.port, range(1, 3))
+        await database.ask(NOT_BAD)
+        await send(daemon.port, range(3, 503), set(range(3, 503)))
+        assert daemon.group()["dead_letters"]["letters"] == 500
+        listed = here("dead-letters", "list", str(file)).stdout
+        assert "bpm: 500 letters, 500 triggers, 3,000 readings; triggers 3 to 502 of run 1;" in listed
+        assert len(listed.splitlines()) == 5
+        await database.ask(ALL_GOOD)
+        connection = await asyncpg.connect(database.dsn, **SETTINGS)
+        async with connection.transaction():
+            await connection.execute(f"LOCK TABLE {database.schema}.bpm IN ACCESS EXCLUSIVE MODE")
+            with running("dead-letters", "retry", str(file), "--daemon", daemon.api) as command:
+                until(lambda: retried(daemon)["running"], "it has begun")
+                assert command.end(signal.SIGINT) == 130
+                assert "the daemon goes on" in command.said
+                assert "bpm: 0 committed (0 readings), 0 rejected again, 500 not tried yet" in command.said
+            assert retried(daemon)["letters"] == 500
+        await connection.close()
+        # It follows what is under way, or finds it done.
+        assert here("dead-letters", "retry", str(file), "--daemon", daemon.api).returncode == 0
+        until(lambda: not retried(daemon)["running"], "it has ended")
+        assert retried(daemon)["committed"] in (0, 500)
+        group = daemon.group()
+        assert (group["dead_letters"]["letters"], group["dead_letters"]["retried"]) == (0, 3000)
+        assert balanced(group)
+        assert "Refused" not in here("status", str(file), "--once", "--daemon", daemon.api).stdout
+        assert daemon.run.end() == 0
+    assert await stored(database) == list(range(1, 503))
+    assert await ledger_agrees(database)
+
+
+def retried(daemon: Daemon) -> dict:
+    token = stored_token(daemon.file.parent / "state")
+    answer = httpx.get(
+        f"{daemon.api}/api/v1/dead-letters/retry",
+        verify=False,
+        trust_env=False,
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    return answer.raise_for_status().json()["bpm"]
 
 
 async def test_mariadb_lacks_a_column_for_a_while(tmp_path: Path, mariadb_dsn: str, schema: str) -> None:

@@ -168,7 +168,7 @@ class RecordingStore(MemoryStore):
             if same is None:
                 new.append(row)
             elif same != row:
-                raise BatchRejected(f"other values under the same key: trigger {row['trigger']} of run {row['run']}")
+                raise BatchRejected("other values under the same key", f"trigger {row['trigger']} of run {row['run']}")
         if new:
             kept.readings.append(np.array(new, every.dtype))
 
@@ -179,7 +179,7 @@ class RecordingStore(MemoryStore):
             found = kept.ledger.get(key)
             if found is not None:
                 if any(found[name] != row[name] for name in OF_CLOSING):
-                    raise BatchRejected(f"another ledger row under the same key: trigger {key[1]} of run {key[0]}")
+                    raise BatchRejected("another ledger row under the same key", f"trigger {key[1]} of run {key[0]}")
                 if any(found[name] > row[name] for name in GROWING):
                     continue
             kept.ledger[key] = row.copy()
@@ -265,7 +265,7 @@ class Database:
             if self.loop.now_ns < rejection.until_ns:
                 bad = triggers[triggers % rejection.modulus == rejection.remainder]
                 if len(bad):
-                    raise BatchRejected(f"the database does not like trigger {bad[0]}")
+                    raise BatchRejected("the database does not like some triggers", f"trigger {bad[0]}")
 
 
 class Client:

@@ -32,6 +32,8 @@ TEMPORARY_CODES = frozenset(
 LOGIN_CODES = frozenset({18, 11, 334, 8000})  # authentication, user not found, mechanism, hosted service's own
 NO_RIGHT = 13
 DUPLICATE_KEY = 11000
+VALUES = rf"(?<= dup key: ).*|{refusals.NUMBER}"
+"""What of a message is a value of a document."""
 
 
 @contextmanager
@@ -42,7 +44,7 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
     except StoreError:
         raise
     except OperationFailure as error:
-        raise of_code(error.code, one_line(error), target, otherwise) from error
+        raise of_code(error.code, one_line(error), target, otherwise, error.details) from error
     except ConfigurationError as error:
         raise StoreError(f"{target} cannot be used: {one_line(error)}") from error
     except (ConnectionFailure, OSError) as error:
@@ -65,12 +67,21 @@ def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None
     return refusals.taken_too_long(target, give_up_s, lambda error: isinstance(error, PyMongoError) and error.timeout)
 
 
-def of_code(code: int | None, message: str, target: str, otherwise: type[StoreError]) -> StoreError:
-    """The error for a code that a server answered with."""
+def of_code(
+    code: int | None,
+    message: str,
+    target: str,
+    otherwise: type[StoreError],
+    answer: Mapping[str, Any] | None = None,
+) -> StoreError:
+    """The error for a code that a server answered with. answer: of which the code is, for what it says of a row."""
     # A right that was taken away is no batch's fault: readings wait until it is given back.
     taken_away = code == NO_RIGHT and otherwise is BatchRejected
     if code is None or code in TEMPORARY_CODES or code in LOGIN_CODES or taken_away:
         return StoreUnavailable(f"{target} cannot do it now: {message} ({code})")
+    if otherwise is BatchRejected:
+        said = str((answer or {}).get("errInfo", {}).get("details", ""))
+        return refusals.rejected(target, message, code, detail=said, values=VALUES)
     return otherwise(f"{target} refuses: {message} ({code})")
 
 
@@ -84,7 +95,7 @@ def check_answer(answer: Mapping[str, Any], target: str, *, but: int | None = No
     failed = answer.get("writeErrors", [])
     for error in failed:
         if error["code"] != but:
-            raise of_code(error["code"], _short(str(error.get("errmsg", ""))), target, BatchRejected)
+            raise of_code(error["code"], _short(str(error.get("errmsg", ""))), target, BatchRejected, error)
     unmet = answer.get("writeConcernError")
     if unmet is not None:
         # The documents are there; a repeat finds them, and waits for the write concern again.

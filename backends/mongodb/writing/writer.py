@@ -16,6 +16,7 @@ import pymongo
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable, is_committed
 from backends.columns.filling import ledger_rows
+from backends.diagnosis.refusals import shortened
 from backends.ending import end_tasks
 from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
 from backends.mongodb.protocol.formats import (
@@ -226,8 +227,8 @@ class MongodbGroupWriter:
         columns = form.columns(mine[~fits][:1])
         trigger, run = int(columns["trigger_id"][0]), int(columns["run"][0])
         raise BatchRejected(
-            f"{self._target} has other values under the same key: duplicate key for trigger {trigger} of run {run}"
-            f" in {self._collections.data!r}"
+            f"{self._target} has other values under the same key: duplicate key in {self._collections.data!r}",
+            f"trigger {trigger} of run {run}",
         )
 
     @asynccontextmanager
@@ -304,7 +305,9 @@ class _Put:
         try:
             theirs = form.parse(await by_ids(self._database.get_collection(name), ids, form, self.server))
         except NotOurDocuments as error:
-            raise BatchRejected(f"{self._target} has other documents in {name!r} under the same key: {error}") from None
+            raise BatchRejected(
+                f"{self._target} has other documents in {name!r} under the same key", shortened(str(error))
+            ) from None
         order = np.argsort(found := form.columns(theirs)["_id"])
         at = np.searchsorted(found, ids, sorter=order) if len(found) else np.zeros(len(ids), np.intp)
         at = order[np.minimum(at, len(found) - 1)] if len(found) else at

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pymysql.err import MySQLError
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreError, StoreUnavailable
 from backends.diagnosis import refusals
 from backends.mysql.protocol.packets import TooLong
 from backends.mysql.protocol.records import NotAsMade
@@ -40,6 +40,8 @@ TOO_LONG = (1969, 3024, *LOCK_WAIT)
 """max_statement_time of MariaDB, max_execution_time of MySQL; a reader waits for a lock as long as for all else."""
 GONE_PARTITION = (1735, 1748)
 """No such partition; a row does not fit the one named."""
+VALUES = rf"(?<=entry )'.*'(?= for key)|(?<=value: )'.*'(?= for column)|(?<=value: )'.*'|{refusals.NUMBER}"
+"""What of a message is a value of a row: of `Duplicate entry`, `Incorrect ... value` and the like, and any number."""
 NO_RIGHT = (1044, 1142, 1143, 1227)
 FIX_LOGIN = "correct the user in `dsn`, or what `password_env` or `password_file` gives"
 FIX_RIGHT = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
@@ -79,6 +81,8 @@ def _translated(error: MySQLError, target: str, otherwise: type[StoreError]) -> 
         return StoreUnavailable(f"{target} is not reachable: {one_line(error)}")
     if number in TEMPORARY or number in LOGIN:
         return StoreUnavailable(f"{target} cannot do it now: {one_line(error)} ({number})")
+    if otherwise is BatchRejected:
+        return refusals.rejected(target, one_line(error), number, values=VALUES)
     return otherwise(f"{target} refuses: {one_line(error)} ({number})")
 
 

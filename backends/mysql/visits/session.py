@@ -7,7 +7,7 @@ from backends.mysql.protocol.bulk import Insert, Inserter
 from backends.mysql.protocol.connection import Connection, give_back
 from backends.mysql.protocol.packets import Packets
 from backends.mysql.server.address import Address, connect
-from backends.mysql.server.driver import DRIVER
+from backends.mysql.server.driver import DRIVER, roll_back
 from backends.mysql.server.facts import product_of
 from backends.mysql.server.locks import take
 from backends.sql.connection import Driver
@@ -128,5 +128,6 @@ SESSION_DRIVER: Driver[Session] = Driver(
     taken_too_long=DRIVER.taken_too_long,
     is_closed=lambda session: session.connection.closed,
     give_back=lambda session: give_back(session.connection),
+    roll_back=lambda session: roll_back(session.connection),
     take_lock=lambda session, name, timeout_s: take(session.connection, name, timeout_s),
 )

@@ -23,7 +23,7 @@ from backends.mysql.protocol.sql import (
     take_out_arrays,
 )
 from backends.mysql.server.driver import DRIVER
-from backends.mysql.server.errors import GONE_PARTITION, number_of
+from backends.mysql.server.errors import CLIENT, GONE_PARTITION, number_of
 from backends.mysql.writing.partitioner import MysqlPartitioner
 from backends.sql.tables import GroupTables
 from backends.sql.writing import GroupWriter
@@ -97,8 +97,9 @@ class MysqlGroupWriter(GroupWriter[Connection]):
         for insert in inserts:
             await self._inserter.prepare(insert)
         waiting = sum([await self._inserter.send(insert, ahead=ahead) for insert in inserts])
-        for _ in range(waiting):
-            await connection.answer()
+        refused = await _refusal(connection, waiting)
+        if refused is not None:
+            raise refused
         await connection.run(end)
         return True
 
@@ -109,14 +110,16 @@ class MysqlGroupWriter(GroupWriter[Connection]):
             await self._inserter.prepare(insert)
         await connection.send_text(begin)
         waiting = sum([await self._inserter.send(insert, ahead=True) for insert in inserts])
-        moved = await connection.answer() > 0
-        for _ in range(waiting):
-            try:
-                await connection.answer()
-            except MySQLError:
-                # The batch is there already, and so are its rows: nothing of this is going to be committed.
-                if moved or connection.closed:
-                    raise
+        try:
+            moved = await connection.answer() > 0
+        except MySQLError as error:
+            if not _is_lost(connection, error):
+                await _refusal(connection, waiting)
+            raise
+        refused = await _refusal(connection, waiting)
+        # Where it did not move the batch is there already, and so are its rows: nothing of this is committed.
+        if moved and refused is not None:
+            raise refused
         if moved:
             await connection.run(COMMIT)
         return moved
@@ -189,3 +192,20 @@ class MysqlGroupWriter(GroupWriter[Connection]):
             f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence)"
             f" VALUES ({literal(self._logger)}, {literal(self._tables.group.name)}, 0)"
         )
+
+
+async def _refusal(connection: Connection, waiting: int) -> MySQLError | None:
+    """Take all answers that are due, whatever they say, since the connection goes on; the first that refuses."""
+    first = None
+    for _ in range(waiting):
+        try:
+            await connection.answer()
+        except MySQLError as error:
+            if _is_lost(connection, error):
+                raise
+            first = first or error
+    return first
+
+
+def _is_lost(connection: Connection, error: MySQLError) -> bool:
+    return connection.closed or number_of(error) in CLIENT

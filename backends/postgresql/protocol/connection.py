@@ -39,6 +39,12 @@ async def give_back(connection: Connection) -> None:
         connection.terminate()
 
 
+async def roll_back(connection: Connection) -> None:
+    """End the transaction that a connection is in, if it is in one."""
+    if connection.is_in_transaction():
+        await connection.execute("ROLLBACK")
+
+
 async def in_messages(payload: Array) -> AsyncIterator[memoryview]:
     """Cut a COPY file that is too long for one message."""
     whole = memoryview(payload)  # type: ignore[arg-type]

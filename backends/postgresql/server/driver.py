@@ -1,6 +1,6 @@
 """What the SQL stores need of asyncpg."""
 
-from backends.postgresql.protocol.connection import Connection, give_back
+from backends.postgresql.protocol.connection import Connection, give_back, roll_back
 from backends.postgresql.server import errors
 from backends.postgresql.server.locks import take
 from backends.sql.connection import Driver
@@ -11,5 +11,6 @@ DRIVER: Driver[Connection] = Driver(
     taken_too_long=errors.taken_too_long,
     is_closed=lambda connection: connection.is_closed(),
     give_back=give_back,
+    roll_back=roll_back,
     take_lock=take,
 )

@@ -31,6 +31,9 @@ LOGIN_CLASSES: dict[str, str] = {
 }
 """Authorization, no such database; and the fix."""
 NO_RIGHT = "42501"
+DATA_EXCEPTION = "22"
+QUOTED_OR_NUMBER = rf'"[^"]*"|{refusals.NUMBER}'
+"""What of a message is a value; in those of a data exception what is in quotes is one, too, and no name."""
 CANCELLED_EARLY_S = 0.1
 """The server's clock for a statement may begin a little before ours has seen it."""
 
@@ -72,7 +75,13 @@ def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[Store
     taken_away = error.sqlstate == NO_RIGHT and otherwise is BatchRejected
     if kind in TEMPORARY_CLASSES or kind in LOGIN_CLASSES or taken_away:
         return StoreUnavailable(f"{target} cannot do it now: {one_line(error)} ({error.sqlstate})")
-    return otherwise(f"{target} refuses: {one_line(error)} ({error.sqlstate})")
+    if otherwise is not BatchRejected:
+        return otherwise(f"{target} refuses: {one_line(error)} ({error.sqlstate})")
+    # Each partition has a name of its own, and so have its constraints.
+    message = re.sub(r"\$(\d+|default)", "", one_line(error.args[0]))
+    values = QUOTED_OR_NUMBER if kind == DATA_EXCEPTION else refusals.NUMBER
+    said = {"detail": error.detail or "", "context": error.context or ""}
+    return refusals.rejected(target, message, error.sqlstate, values=values, **said)
 
 
 def login_refused() -> AbstractContextManager[None]:
@@ -84,7 +93,7 @@ def _login_fix(cause: BaseException | None) -> str | None:
     return LOGIN_CLASSES.get((cause.sqlstate or "")[:2]) if isinstance(cause, asyncpg.PostgresError) else None
 
 
-def one_line(error: BaseException) -> str:
+def one_line(error: BaseException | str) -> str:
     """Shorten an error to one line, without a password that a DSN in it may carry."""
     text = " ".join(str(error).split()) or type(error).__name__
     return re.sub(r"(://[^:/@\s]+):[^@\s]*@", r"\1:***@", text)

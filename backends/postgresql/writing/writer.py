@@ -51,7 +51,9 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
         await self._set_durability(connection, batch.durability)
         with self._gone_partition(self._tables.data.name + into):
             statement = await self._single(connection, into)
+            self._prepared = None  # where it fails: the table may have been altered
             moved = await statement.fetchval(*single_parameters(batch, self._tables, payload))
+            self._prepared = into, statement
         if moved:
             self._has(batch)
         else:

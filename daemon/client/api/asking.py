@@ -15,11 +15,16 @@ class DaemonGone(CommandFailed):
     """The daemon does not answer, or refuses; the message is one line for an operator."""
 
 
+class DaemonBusy(DaemonGone):
+    """The daemon is there, and does not answer in time."""
+
+
 async def ask(client: "httpx.AsyncClient", method: str, path: str, body: object = None) -> "httpx.Response":
     """Ask the daemon something, or tell it to do something; `body` is sent as JSON, None sends none.
 
     Raises:
-        DaemonGone: it does not answer, or refuses.
+        DaemonBusy: it does not answer in the time of the client.
+        DaemonGone: it is not there, or refuses.
     """
     import httpx  # noqa: PLC0415 - other commands start without it
 
@@ -31,6 +36,8 @@ async def ask(client: "httpx.AsyncClient", method: str, path: str, body: object 
         if untrusted is not None:
             raise DaemonGone(f"{where}: {untrusted} (--daemon, --ca)") from None
         reason = str(error) or type(error).__name__
+        if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+            raise DaemonBusy(f"the daemon at {where} does not answer in time ({reason}); try again") from None
         raise DaemonGone(f"no daemon at {where} ({reason}); start it with `triggerlog run FILE`") from None
     if answer.is_success:
         return answer

@@ -283,8 +283,10 @@ def _refused(status: Status) -> list[str]:
         readings, letters = group.readings, group.dead_letters
         reasons += [f"{name}: set aside, {reason} {n:,}" for reason, n in readings.aside.items() if n]
         reasons += [f"{name}: lost, {how} {n:,}" for how, n in readings.lost.items() if n]
-        reasons += [f"{name}: dead {readings.dead:,}"] if readings.dead else []
         reasons += [f"{name}: dead letters {letters.readings:,}"] if letters.letters else []
+        # What the letters do not show: it was damaged in the journal, or discarded.
+        if group.dead_now and not letters.letters:
+            reasons.append(f"{name}: dead since the start {readings.dead:,}, stored since {letters.retried:,}")
     lost = [f"{s.kind} {s.address}: lost datagrams {s.lost_datagrams:,}" for s in status.sources if s.lost_datagrams]
     return [*reasons, *lost]
 

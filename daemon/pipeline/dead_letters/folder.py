@@ -8,7 +8,7 @@ from pathlib import Path
 
 from daemon.core.outside import Disk, Outside
 from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys
-from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, encode_letter, read, scan
+from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, Reason, encode_letter, read, scan
 from daemon.pipeline.dead_letters.marks import DISCARDED, RETRIED, Marks
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum, segment_head
@@ -291,7 +291,7 @@ class DeadLetters:
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
-    def address(self, parts: Sequence[tuple[ClosedBlock, str]], number: int) -> list[tuple[Letter, ClosedBlock]]:
+    def address(self, parts: Sequence[tuple[ClosedBlock, Reason]], number: int) -> list[tuple[Letter, ClosedBlock]]:
         """Make letters of parts of a block, each with the reason; `keep` may be tried with them repeatedly."""
         return [
             (
@@ -304,7 +304,8 @@ class DeadLetters:
                     triggers=block.triggers,
                     readings=counted_of(block),
                     kept_ns=self._clock.now().utc_ns,
-                    reason=reason,
+                    reason=reason.text,
+                    detail=reason.detail,
                 ),
                 block,
             )

@@ -6,7 +6,9 @@ import mmap
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
+from backends.base import BatchRejected
 from daemon.core.outside import Disk
 from daemon.core.outside.disk import Buffer
 from daemon.pipeline.closed_blocks import ASIDE, Key
@@ -31,6 +33,23 @@ NOTE_MAGIC = 0x4E_4C_54_89
 """The first four bytes of a note, 89 54 4C 4E. Header and checksums are those of a record; the body is JSON."""
 
 
+@dataclass(frozen=True)
+class Reason:
+    """Why something is a dead letter.
+
+    text: in one line, the same for all that one cause rejects. detail: what the database said of this one; may be
+    empty.
+    """
+
+    text: str
+    detail: str = ""
+
+    @classmethod
+    def of(cls, error: BatchRejected) -> Self:
+        """The reason that a store gave."""
+        return cls(error.reason, error.detail)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Letter:
     """A dead letter: one trigger, or what came late for one, which the database rejected; or what assembly set aside.
@@ -39,6 +58,7 @@ class Letter:
     has to make way for later ones is written again behind them. Both are 0 until it is kept.
     number: of the journal's block that it was part of; journal: the id of that journal.
     key: run and number of its trigger; of what was set aside ASIDE and the reason.
+    detail: what the database said of this one; None of a letter of an earlier version, whose reason has that in it.
     part, parts: its place among the letters that were kept together.
     group: checksum of the group's description. path, start, end: where its record is.
     """
@@ -52,6 +72,7 @@ class Letter:
     readings: int
     kept_ns: int
     reason: str
+    detail: str | None = None
     part: int = 0
     parts: int = 1
     group: int = 0
@@ -63,6 +84,13 @@ class Letter:
     def is_aside(self) -> bool:
         """Whether it holds what assembly set aside: readings of no trigger, which no database takes."""
         return self.key[0] == ASIDE
+
+    @property
+    def cause(self) -> str:
+        """What letters have in common that are there for the same reason."""
+        if self.detail is not None:
+            return self.reason
+        return re.sub(r"[0-9.]+", "0", re.sub(r" DETAIL: .*(?=\()| entry '.*' (?=for key)", " ", self.reason))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +122,6 @@ class Found:
         )
 
 
-def kind_of(reason: str) -> str:
-    """What reasons have in common that differ in numbers only: databases name the row."""
-    return re.sub(r"[0-9.]+", "0", reason)
-
-
 def encode_letter(letter: Letter, block: ClosedBlock, group: InstrumentGroup) -> list[Buffer]:
     """Lay out a letter: the note, then the record, with the serial as the number of both."""
     about = {
@@ -111,6 +134,7 @@ def encode_letter(letter: Letter, block: ClosedBlock, group: InstrumentGroup) ->
         "part": letter.part,
         "parts": letter.parts,
         "reason": letter.reason,
+        "detail": letter.detail,
     }
     return [framed(letter.serial, json.dumps(about).encode(), group, NOTE_MAGIC), *encode(letter.serial, block, group)]
 
@@ -180,6 +204,7 @@ def _whole(path: Path, data: memoryview, at: int) -> Letter | None:
         readings=readings + aside,
         kept_ns=about["kept_ns"],
         reason=about["reason"],
+        detail=about.get("detail"),
         part=about["part"],
         parts=about["parts"],
         group=note.group_checksum,

@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from backends.base import BatchRejected, Store
+from backends.base import BatchRejected, Store, StoreError
 from daemon.pipeline.closed_blocks import merge
+from daemon.pipeline.dead_letters.finding import find_refused
 from daemon.pipeline.dead_letters.folder import DeadLetters
-from daemon.pipeline.dead_letters.format import Letter, kind_of
+from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.journal import Amount
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.readings import InstrumentGroup
@@ -21,22 +22,31 @@ from schemas.readings import InstrumentGroup
 REASONS_TOLD = 3
 
 TOGETHER = 64
-"""Letters offered in one transaction; of these the rejected ones are found by halves."""
+"""Letters offered in one transaction at most."""
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What became of the letters of one round.
+    """What became of the letters of one round, or has by now, while it is under way.
 
-    committed: letters that the database took, with so many readings. rejected: letters that lie there still; reasons
-    tells why, with how often, unless they had to wait for another. unreadable: their bytes are damaged, and stay.
+    letters: that there were to offer. committed: letters that the database took, with so many readings. rejected:
+    letters that lie there still; reasons tells why, with how often, unless they had to wait for another. unreadable:
+    their bytes are damaged, and stay. problem: what ended the round before all were offered.
     """
 
+    letters: int = 0
     committed: int = 0
     readings: int = 0
     rejected: int = 0
     unreadable: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+    running: bool = False
+    problem: str | None = None
+
+    @property
+    def done(self) -> int:
+        """Letters of which it is known what became of them."""
+        return min(self.letters, self.committed + self.rejected + self.unreadable)
 
     @property
     def summary(self) -> str:
@@ -44,84 +54,111 @@ class Outcome:
         parts = [f"{self.committed:,} committed ({self.readings:,} readings)", f"{self.rejected:,} rejected again"]
         if self.unreadable:
             parts.append(f"{self.unreadable:,} damaged on the disk and left there")
+        if self.done < self.letters:
+            parts.append(f"{self.letters - self.done:,} not tried yet")
         reasons = [f"{count:,} x {reason}" for reason, count in self.reasons.items()]
-        return "; ".join([", ".join(parts), *reasons[:REASONS_TOLD]])
+        problems = [] if self.problem is None else [f"stopped: {self.problem}"]
+        return "; ".join([", ".join(parts), *reasons[:REASONS_TOLD], *problems])
 
 
 class Retrying:
-    """Offers the dead letters of one group to the store; one round at a time."""
+    """Offers the dead letters of one group to the store; one round at a time.
+
+    outcome: of the round that is under way, or of the last one.
+    """
 
     def __init__(self, store: Store, group: InstrumentGroup, letters: DeadLetters) -> None:
         self.readings = 0
+        self.outcome = Outcome()
         self._store = store
         self._group = group
         self._letters = letters
         self._account = JournalPosition(sequence=0)
         self._turn = asyncio.Lock()
 
-    async def round(self) -> Outcome:
-        """Offer all letters that lie there now.
+    async def round(self, outcome: Outcome | None = None) -> Outcome:
+        """Offer all letters that lie there now. outcome: a new one, in which it is followed what becomes of them.
 
         Raises:
             StoreUnavailable: the database went away; what was not committed by then stays where it was.
             OSError: the disk failed; as above.
         """
         async with self._turn:
-            found = await self._store.position(self._group.name, Stream.DEAD_LETTERS) or self._account
-            is_ours = found.journal in self._letters.ids
-            # Of another folder only the account goes on.
-            self._account = replace(found, sequence=found.sequence if is_ours else 0, journal=self._letters.id)
-            # What the database had taken when its answer was lost.
-            await self._letters.committed(list(self._letters.upto(self._account.sequence)))
-            round_ = _Round()
-            committed = -1
-            # What belongs to a rejected trigger is held back; once that one is in, it may follow.
-            while round_.outcome.committed > committed:
-                committed = round_.outcome.committed
-                left = [letter for letter in self._letters.to_retry if letter.origin not in round_.rejected]
-                for start in range(0, len(left), TOGETHER):
-                    await self._offer(left[start : start + TOGETHER], round_)
-            round_.outcome.rejected = sum(1 for _ in self._letters.to_retry)
-            return round_.outcome
+            self._begin(outcome or Outcome())
+            try:
+                await self._offer_all()
+            except (StoreError, OSError) as error:
+                self.outcome.problem = str(error)
+                raise
+            finally:
+                self.outcome.running = False
+            return self.outcome
+
+    def announce(self) -> None:
+        """Let `outcome` be that of a round which is about to begin."""
+        self._begin(Outcome())
+
+    def _begin(self, outcome: Outcome) -> None:
+        outcome.running, outcome.letters = True, sum(1 for _ in self._letters.to_retry)
+        self.outcome = outcome
+
+    async def _offer_all(self) -> None:
+        found = await self._store.position(self._group.name, Stream.DEAD_LETTERS) or self._account
+        is_ours = found.journal in self._letters.ids
+        # Of another folder only the account goes on.
+        self._account = replace(found, sequence=found.sequence if is_ours else 0, journal=self._letters.id)
+        # What the database had taken when its answer was lost.
+        await self._letters.committed(list(self._letters.upto(self._account.sequence)))
+        outcome = self.outcome
+        outcome.letters = sum(1 for _ in self._letters.to_retry)
+        rejected: set[int] = set()
+        committed = -1
+        # What belongs to a rejected trigger is held back; once that one is in, it may follow.
+        while outcome.committed > committed:
+            committed = outcome.committed
+            left = [letter for letter in self._letters.to_retry if letter.origin not in rejected]
+            for k, _ in await find_refused(left, self._offer, TOGETHER, self._note_rejected):
+                rejected.add(left[k].origin)
+        outcome.rejected = sum(1 for _ in self._letters.to_retry)
+
+    def _note_rejected(self, reason: str) -> None:
+        self.outcome.rejected += 1
+        self.outcome.reasons[reason] = self.outcome.reasons.get(reason, 0) + 1
 
     async def discard(self) -> Amount:
         """Throw all letters away, between two rounds: what a round has in hand it would write again. Raises OSError."""
         async with self._turn:
             return await self._letters.discard()
 
-    async def _offer(self, letters: Sequence[Letter], round_: "_Round") -> None:
-        """Commit letters that lie there, in their order, and note what became of them."""
+    async def _offer(self, letters: Sequence[Letter]) -> str | None:
+        """Commit letters that lie there, in their order; why the database rejects them, None where it does not."""
         offered = [letter for letter in letters if not self._letters.is_blocked(letter, among=letters)]
         blocks = await self._letters.read_all(offered)
-        round_.outcome.unreadable += len(offered) - len(blocks)
-        if blocks:
-            await self._commit(blocks, round_)
+        self.outcome.unreadable += len(offered) - len(blocks)
+        if not blocks:
+            return None
+        try:
+            await self._commit(blocks)
+        except BatchRejected as error:
+            return error.reason
+        return None
 
-    async def _commit(self, offered: Sequence[tuple[Letter, ClosedBlock]], round_: "_Round") -> None:
+    async def _commit(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> None:
         letters = [letter for letter, _ in offered]
         batch = self._batch(offered)
-        try:
-            if next(self._letters.to_retry) is not letters[0]:
-                # Those before it have to make way, which is worth writing only if there is something to make it for.
-                await self._store.rehearse(batch)
-                mine = {letter.serial for letter in letters}
-                older = (letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine)
-                await self._letters.move(list(older))
-            await self._letters.forget_failed()
-            await self._store.commit(batch)
-        except BatchRejected as error:
-            if len(letters) == 1:
-                round_.reject(letters[0], str(error))
-                return
-            half = len(letters) // 2
-            await self._offer(letters[:half], round_)
-            await self._offer(letters[half:], round_)
-            return
+        mine = {letter.serial for letter in letters}
+        older = [letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine]
+        if older:
+            # Those before it have to make way, which is worth writing only if there is something to make it for.
+            await self._store.rehearse(batch)
+            await self._letters.move(older)
+        await self._letters.forget_failed()
+        await self._store.commit(batch)
         self._account = batch.position
         readings = sum(letter.readings for letter in letters)
         self.readings += readings
-        round_.outcome.committed += len(letters)
-        round_.outcome.readings += readings
+        self.outcome.committed += len(letters)
+        self.outcome.readings += readings
         await self._letters.committed(letters)
 
     def _batch(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> Batch:
@@ -140,17 +177,3 @@ class Retrying:
             stream=Stream.DEAD_LETTERS,
             follows=None,
         )
-
-
-class _Round:
-    """One round: what became of the letters, by their origin."""
-
-    def __init__(self) -> None:
-        self.outcome = Outcome()
-        self.rejected: set[int] = set()
-        self._first: dict[str, str] = {}
-
-    def reject(self, letter: Letter, reason: str) -> None:
-        self.rejected.add(letter.origin)
-        first = self._first.setdefault(kind_of(reason), reason)
-        self.outcome.reasons[first] = self.outcome.reasons.get(first, 0) + 1

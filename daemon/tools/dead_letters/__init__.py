@@ -1,4 +1,5 @@
 """`triggerlog dead-letters`: lists, exports, retries and discards what the database rejected for good.
 
-Read `command` first. `export` writes letters into files; `offline` retries and discards them while no daemon runs.
+Read `command` first. `causes` lists letters by their cause, `export` writes them into files, `retry` retries them and
+shows how far it is; `offline` retries and discards them while no daemon runs.
 """

@@ -1,26 +1,21 @@
 """`triggerlog dead-letters`: lists, retries, exports and discards what the database rejected for good."""
 
 import asyncio
-import itertools
 import json
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlencode
 
 import typer
-from rich.table import Table
 
 from daemon.client.api.asking import ask_daemon
-from daemon.client.api.reach import Reach, reach
+from daemon.client.api.reach import reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed, examples
 from daemon.core.outside import Outside
 from daemon.core.process.state_folder import StateFolderInUse, only_one
-from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
-from daemon.pipeline.dead_letters.format import kind_of
-from daemon.tools.console import make_console
+from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.tools.options import AsJson, DaemonUrl, File, TokenFile
 from schemas.readings import InstrumentGroup
 
@@ -32,8 +27,8 @@ app = typer.Typer(
 )
 
 Group = Annotated[str | None, typer.Option(help="Only this group.", show_default="all")]
-PATIENCE_S = 86_400.0
-"""A daemon answers once it has retried everything."""
+PATIENCE_S = 60.0
+"""As long as a daemon takes for an answer."""
 
 Letters = Sequence[tuple[InstrumentGroup, DeadLetters]]
 
@@ -46,7 +41,8 @@ def list_(
     group: Group = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the dead letters: of which triggers, since when, and why. The daemon may run meanwhile."""
+    """Show the dead letters by their cause: how many, of which triggers, since when. The daemon may run meanwhile."""
+    from daemon.tools.dead_letters.causes import lines_of  # noqa: PLC0415
     from daemon.tools.dead_letters.export import as_json as json_of  # noqa: PLC0415
 
     opened = _opened(load_config(file), group)
@@ -60,7 +56,8 @@ def list_(
     if not any(letters.amount.blocks for _, letters in opened):
         typer.echo("There are no dead letters.")
         return
-    make_console().print(_table(opened))
+    for line in lines_of([(each.name, letters.pending) for each, letters in opened]):
+        typer.echo(line)
     typer.echo(f"Fix the cause, then: triggerlog dead-letters retry {file}")
 
 
@@ -108,18 +105,24 @@ def retry(
 ) -> None:
     """Offer the dead letters to the database again; each is committed once, or stays with the reason.
 
-    A running daemon does this itself; without one the command does. The exit code is 1 while a letter stays.
+    A running daemon does this itself, and goes on when the command is interrupted; without one the command does. The
+    exit code is 1 while a letter stays.
     """
-    from daemon.pipeline.dead_letters.retrying import Outcome  # noqa: PLC0415
-    from daemon.tools.dead_letters.offline import retry as retry_offline  # noqa: PLC0415
+    from daemon.tools.dead_letters.retry import Retry  # noqa: PLC0415
 
-    answers = _carried_out(
-        "retry", load_config(file), group, partial(reach, file, daemon=daemon, token_file=token_file), retry_offline
-    )
-    outcomes = {name: Outcome(**answer) for name, answer in answers.items()}
-    for name, outcome in outcomes.items():
-        typer.echo(f"{name}: {outcome.summary}")
-    if any(outcome.rejected or outcome.unreadable for outcome in outcomes.values()):
+    loaded = load_config(file)
+    chosen = _chosen(loaded, group)
+    retrying = Retry()
+    try:
+        try:
+            with only_one(loaded.state_dir):
+                retrying.here(loaded, chosen)
+        except StateFolderInUse:
+            retrying.by_daemon(reach(file, daemon=daemon, token_file=token_file), _path("retry", group))
+    finally:
+        for name, outcome in retrying.outcomes.items():
+            typer.echo(f"{name}: {outcome.summary}")
+    if any(outcome.rejected or outcome.unreadable or outcome.problem for outcome in retrying.outcomes.values()):
         raise typer.Exit(1)
 
 
@@ -138,9 +141,19 @@ def discard(
     if not yes:
         readings = sum(letters.amount.readings for _, letters in _opened(loaded, group))
         raise CommandFailed(f"this would delete {readings:,} readings for good; add --yes to delete them")
-    found = partial(reach, file, daemon=daemon, token_file=token_file)
-    for name, gone in _carried_out("discard", loaded, group, found, discard_offline).items():
-        typer.echo(f"{name}: {gone['readings']:,} readings of {gone['triggers']:,} triggers discarded")
+    chosen = _chosen(loaded, group)
+    try:
+        with only_one(loaded.state_dir):
+            gone = asyncio.run(discard_offline(loaded, chosen))
+    except StateFolderInUse:
+        found = reach(file, daemon=daemon, token_file=token_file)
+        gone = ask_daemon(found, "POST", _path("discard", group), patience_s=PATIENCE_S).json()
+    for name, amount in gone.items():
+        typer.echo(f"{name}: {amount['readings']:,} readings of {amount['triggers']:,} triggers discarded")
+
+
+def _path(what: str, group: str | None) -> str:
+    return f"/api/v1/dead-letters/{what}" + (f"?{urlencode({'group': group})}" if group else "")
 
 
 def _chosen(loaded: LoadedConfig, group: str | None) -> list[InstrumentGroup]:
@@ -158,41 +171,3 @@ def _opened(loaded: LoadedConfig, group: str | None) -> Letters:
             typer.echo(f"warning: {found.problem}", err=True)
         opened.append((each, letters))
     return opened
-
-
-Offline = Callable[[LoadedConfig, Sequence[InstrumentGroup]], Coroutine[Any, Any, dict[str, dict[str, Any]]]]
-
-
-def _carried_out(
-    what: str, loaded: LoadedConfig, group: str | None, daemon: Callable[[], Reach], offline: Offline
-) -> dict[str, dict[str, Any]]:
-    """Let the running daemon do it; where none runs, do it here."""
-    chosen = _chosen(loaded, group)
-    try:
-        with only_one(loaded.state_dir):
-            return asyncio.run(offline(loaded, chosen))
-    except StateFolderInUse:
-        path = f"/api/v1/dead-letters/{what}" + (f"?{urlencode({'group': group})}" if group else "")
-        answers: dict[str, dict[str, Any]] = ask_daemon(daemon(), "POST", path, patience_s=PATIENCE_S).json()
-        return answers
-
-
-def _table(opened: Letters) -> Table:
-    from daemon.tools.dead_letters.export import clock  # noqa: PLC0415
-
-    table = Table("group", "kept", "run", "triggers", "letters", "readings", "reason", box=None, pad_edge=False)
-    for group, letters in opened:
-        for alike in _alike(letters.pending):
-            first, last = alike[0], alike[-1]
-            triggers = str(first.key[1]) if first.key == last.key else f"{first.key[1]} to {last.key[1]}"
-            run, triggers = ("-", "-") if first.is_aside else (str(first.key[0]), triggers)
-            readings = sum(letter.readings for letter in alike)
-            row = (group.name, clock(first.kept_ns), run, triggers, len(alike), readings, first.reason)
-            table.add_row(*(str(cell) for cell in row))
-    return table
-
-
-def _alike(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
-    """Letters that follow each other with the same run and the same kind of reason, in one line."""
-    for _, alike in itertools.groupby(letters, key=lambda letter: (letter.key[0], kind_of(letter.reason))):
-        yield list(alike)

@@ -101,6 +101,7 @@ def as_json(letter: Letter) -> dict[str, Any]:
         "readings": letter.readings,
         "kept_ns": letter.kept_ns,
         "reason": letter.reason,
+        "detail": letter.detail,
     }
 
 

@@ -1,16 +1,15 @@
 """Retrying and discarding where no daemon runs: the command itself opens the database and the folders."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import Any
 
 from backends.base import Store
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import store_of
 from daemon.core.outside import Outside
 from daemon.pipeline.dead_letters.folder import NOWHERE, DeadLetters, folder_of
-from daemon.pipeline.dead_letters.retrying import Retrying
+from daemon.pipeline.dead_letters.retrying import Outcome, Retrying
 from daemon.pipeline.journal.identity import Identity
 from schemas.batch import JournalPosition, Stream
 from schemas.readings import InstrumentGroup
@@ -18,24 +17,29 @@ from schemas.readings import InstrumentGroup
 OUTSIDE = Outside.real()
 
 
-async def retry(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> dict[str, dict[str, Any]]:
-    """Offer the dead letters of groups to the database; return the outcomes, as the API gives them.
+async def retry(
+    loaded: LoadedConfig, groups: Sequence[InstrumentGroup], outcomes: Callable[[dict[str, Outcome]], None]
+) -> None:
+    """Offer the dead letters of groups to the database.
+
+    outcomes: called at once with what becomes of them, by group: it grows while they are offered.
 
     Raises:
         StoreError: the database is away, or cannot be used as configured.
         OSError: the disk failed.
     """
-    outcomes = {}
+    found: dict[str, Outcome] = {}
+    outcomes(found)
     async with _store(loaded) as store:
         for group in groups:
             held = [await store.position(group.name, stream) for stream in (Stream.JOURNAL, Stream.DEAD_LETTERS)]
             position, retried = (each or NOWHERE for each in held)
             letters = _opened(loaded, group, position, retried)
+            found[group.name] = outcome = Outcome()
             try:
-                outcomes[group.name] = asdict(await Retrying(store, group, letters).round())
+                await Retrying(store, group, letters).round(outcome)
             finally:
                 letters.close()
-    return outcomes
 
 
 async def discard(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> dict[str, dict[str, int]]:
@@ -44,10 +48,7 @@ async def discard(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> di
     Raises:
         OSError: the disk failed.
     """
-    gone = {}
-    for group in groups:
-        gone[group.name] = asdict(await _opened(loaded, group).discard())
-    return gone
+    return {group.name: asdict(await _opened(loaded, group).discard()) for group in groups}
 
 
 def _opened(

@@ -8,7 +8,10 @@ from dashboard.tabs.figures import CALM, GREY
 from dashboard.tabs.parts import aria, chart_panel, data, live, over, when
 
 TERMS = ("received", "recovered", "committed", "duplicate", "refused", "aside", "dead", "waiting", "assembling")
-ALARMING = ("refused", "aside", "dead")
+ALARMING = {"refused": "refused", "aside": "aside", "dead": "dead_now"}
+"""Terms that stand out, and by which figure: what was rejected and is stored by now is no trouble any more."""
+
+EXPLAINED = ("refused", "aside", "dead")
 SELDOM = ("recovered", "aside")
 """What an earlier daemon left in the journal came in, too; most days there is none of it, and nothing is set aside."""
 
@@ -107,8 +110,8 @@ def _events() -> Any:
 
 
 def _term(name: str, seldom: dict[str, Any]) -> Any:
-    why = [live(f"group.words.{name}", "text", dead="keep")] if name in ("refused", "aside") else []
-    alarming = over(f"group.totals.{name}") if name in ALARMING else {}
+    why = [live(f"group.words.{name}", "text", dead="keep")] if name in EXPLAINED else []
+    alarming = over(f"group.totals.{ALARMING[name]}") if name in ALARMING else {}
     shown = html.B(live(f"group.totals.{name}", "count", dead="keep"))
     words = html.Span([f" {name}", *why], className="name")
     return html.Span([shown, words, " "], className="term", **data(term=name), **alarming, **seldom)

@@ -200,16 +200,17 @@ def _account(name: str, group: GroupStatus) -> Row:
         "incomplete": triggers.incomplete,
         "skipped": triggers.skipped,
     }
+    dead = _count(readings.dead, over=group.dead_now != 0)
     alarming = {
         "refused": sum(readings.refused.values()),
         "aside": sum(readings.aside.values()),
-        "dead": readings.dead,
         "unaccounted": readings.unaccounted,
         "letters": group.dead_letters.readings,
         "lost": sum(readings.lost.values()),
     }
     cells = {one: _count(value) for one, value in plain.items()}
-    return row(name, group=name, **cells, **{one: _count(value, over=value != 0) for one, value in alarming.items()})
+    cells |= {one: _count(value, over=value != 0) for one, value in alarming.items()}
+    return row(name, group=name, dead=dead, **cells)
 
 
 def account_note(status: Status) -> str:

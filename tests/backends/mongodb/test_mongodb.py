@@ -280,12 +280,12 @@ async def test_what_the_server_will_never_take(make: Make, rng: np.random.Genera
     await store.commit(batch_of(group, 1, readings))
     other = readings.copy()
     other["ch1"][1, 4] += 1
-    with pytest.raises(BatchRejected, match="duplicate key for trigger 1001 of run 1 in 'bpm'") as rejected:
+    with pytest.raises(BatchRejected, match="duplicate key in 'bpm'; trigger 1001 of run 1") as rejected:
         await store.commit(batch_of(group, 2, other))
     assert "\n" not in str(rejected.value)
     closed_again = batch_of(group, 2, readings)
     closed_again.ledger["closed_ns"][2] += 1
-    with pytest.raises(BatchRejected, match="duplicate key for trigger 1002"):
+    with pytest.raises(BatchRejected, match="duplicate key in 'bpm'; trigger 1002"):
         await store.commit(closed_again)
     assert (await store.position("bpm")).sequence == 1
     # The very same is no harm, whatever the batch it comes in.

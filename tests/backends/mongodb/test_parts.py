@@ -14,7 +14,7 @@ import pytest
 from bson import Binary, Int64, ObjectId
 from bson.timestamp import Timestamp
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreError, StoreUnavailable
 from backends.columns.stored import MISSING_OFFSET
 from backends.mongodb import schema_statements
 from backends.mongodb.protocol.documents import (
@@ -206,6 +206,33 @@ def test_a_server_that_will_not_do() -> None:
 )
 def test_rights_that_are_lacking(resource: dict[str, Any], actions: set[str], lacking: set[str]) -> None:
     assert lacking_rights([{"resource": resource, "actions": list(actions)}], "here") == lacking
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "detail"),
+    [
+        (
+            {
+                "code": 121,
+                "errmsg": "Document failed validation",
+                "errInfo": {"failingDocumentId": 8, "details": {"operatorName": "$lt", "consideredValue": 1000.0}},
+            },
+            "there refuses: Document failed validation (121)",
+            "{'operatorName': '$lt', 'consideredValue': 1000.0}",
+        ),
+        (
+            {"code": 11000, "errmsg": "E11000 duplicate key error collection: m1.bpm index: top_1 dup key: { top: 5 }"},
+            "there refuses: E11000 duplicate key error collection: m1.bpm index: top_1 dup key: ... (11000)",
+            "E11000 duplicate key error collection: m1.bpm index: top_1 dup key: { top: 5 }",
+        ),
+    ],
+)
+def test_what_is_refused_has_the_values_of_a_document_in_its_detail(
+    error: dict[str, Any], reason: str, detail: str
+) -> None:
+    with pytest.raises(BatchRejected) as rejected:
+        check_answer({"writeErrors": [{"index": 0, **error}]}, "there")
+    assert (rejected.value.reason, rejected.value.detail) == (reason, detail)
 
 
 def test_what_a_write_is_answered_with() -> None:

@@ -260,7 +260,7 @@ async def test_what_the_server_will_never_take(
     for count in (2, 200):
         twice = some(group, 1000 * count, count, rng)
         await store.commit(batch_of(group, count, twice))
-        with pytest.raises(BatchRejected, match="duplicate key for trigger 2000"):
+        with pytest.raises(BatchRejected, match="duplicate key in 'bpm_ledger'; trigger 2000"):
             await store.commit(batch_of(group, count + 1, twice))
         # What went wrong went back whole.
         assert (await store.position("bpm")).sequence == count
@@ -271,6 +271,72 @@ async def test_what_the_server_will_never_take(
     assert "\n" not in str(rejected.value)
     with pytest.raises(StoreError, match="ch2"):
         await everything(store, group)
+
+
+@pytest.mark.parametrize(
+    ("alteration", "reason", "detail"),
+    [
+        ("ADD CONSTRAINT top_2 CHECK (trigger_id < 1000)", r"CONSTRAINT `top_2` failed for `\w+`\.`bpm` \(4025\)", ""),
+        (
+            "MODIFY trigger_id TINYINT UNSIGNED NOT NULL",
+            r"Out of range value for column 'trigger_id' at row \.\.\. \(1264\)",
+            r"Out of range value for column 'trigger_id' at row \d+",
+        ),
+    ],
+    ids=["check", "range"],
+)
+@pytest.mark.parametrize("count", [1, 3, 500])
+@BULK
+async def test_a_refusal_has_the_same_reason_whatever_the_row_and_costs_no_connection(
+    make: Make,
+    database: Connection,
+    schema: str,
+    rng: np.random.Generator,
+    bulk: bool,
+    alteration: str,
+    reason: str,
+    detail: str,
+    count: int,
+) -> None:
+    group = group_of()
+    store = make(group, bulk=bulk)
+    await store.open()
+    first = some(group, 1, 2, rng)
+    await store.commit(batch_of(group, 1, first))
+    await database.run(f"ALTER TABLE {schema}.bpm {alteration}")
+    ours = f"SELECT ID FROM information_schema.PROCESSLIST WHERE DB = '{schema}' ORDER BY ID"
+    with pytest.raises(BatchRejected):
+        await store.commit(batch_of(group, 2, some(group, 2000, count, rng)))
+    before = await database.fetch(ours)
+    for trigger in (2000, 3000):
+        for refused in (store.commit, store.rehearse):
+            with pytest.raises(BatchRejected) as rejected:
+                await refused(batch_of(group, 2, some(group, trigger, count, rng)))
+            assert re.search(f"refuses: {reason}$", rejected.value.reason)
+            assert re.fullmatch(detail, rejected.value.detail)
+            # Nothing of it is left, in no transaction.
+            assert (await store.position("bpm")).sequence == 1
+    assert await database.fetch(ours) == before
+    await database.run(f"ALTER TABLE {schema}.bpm DROP CONSTRAINT IF EXISTS top_2, MODIFY trigger_id BIGINT NOT NULL")
+    more = some(group, 4000, count, rng)
+    await store.commit(batch_of(group, 2, more))
+    expected = answers(group, [(1, first.ravel()), (1, more.ravel())])
+    np.testing.assert_array_equal(await everything(store, group), expected)
+
+
+async def test_what_a_unique_key_refuses_has_no_value_in_its_reason(
+    make: Make, database: Connection, schema: str, rng: np.random.Generator
+) -> None:
+    group = group_of()
+    store = make(group)
+    await store.open()
+    await database.run(f"ALTER TABLE {schema}.bpm ADD COLUMN more INT DEFAULT 7, ADD UNIQUE KEY once (time_ns, more)")
+    readings = some(group, 1, 1, rng)
+    readings["time_ns"] = readings["time_ns"][0, 0]
+    with pytest.raises(BatchRejected) as rejected:
+        await store.commit(batch_of(group, 1, readings))
+    assert rejected.value.reason.endswith("refuses: Duplicate entry ... for key 'once' (1062)")
+    assert rejected.value.detail == f"Duplicate entry '{readings['time_ns'][0, 0]}-7' for key 'once'"
 
 
 async def test_a_table_that_was_altered_is_not_misread(

@@ -220,6 +220,66 @@ async def test_what_the_server_will_never_take(
         await everything(store, group)
 
 
+RAISE = """
+    CREATE FUNCTION {schema}.see() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'reading of trigger % is not wanted', NEW.trigger_id; END $$;
+    CREATE TRIGGER see BEFORE INSERT ON {schema}.bpm FOR EACH ROW EXECUTE FUNCTION {schema}.see()
+"""
+
+
+@pytest.mark.parametrize(
+    ("alteration", "reason", "detail"),
+    [
+        (
+            "ALTER TABLE {schema}.bpm ADD CONSTRAINT top_2 CHECK (trigger_id < 1000)",
+            'new row for relation "bpm" violates check constraint "top_2" (23514)',
+            r"Failing row contains \(1, {trigger}, .*\)\.",
+        ),
+        (
+            RAISE,
+            "reading of trigger ... is not wanted (P0001)",
+            "reading of trigger {trigger} is not wanted",
+        ),
+    ],
+    ids=["check", "raised"],
+)
+@pytest.mark.parametrize("count", [1, 3, 500])
+async def test_a_refusal_has_the_same_reason_whatever_the_row_and_costs_no_connection(
+    make: Make,
+    database: asyncpg.Connection,
+    schema: str,
+    rng: np.random.Generator,
+    alteration: str,
+    reason: str,
+    detail: str,
+    count: int,
+) -> None:
+    group = group_of()
+    store = make(group)
+    await store.open()
+    first = some(group, 1, 2, rng)
+    await store.commit(batch_of(group, 1, first))
+    await database.execute(alteration.format(schema=schema))
+    ours = "SELECT pid FROM pg_stat_activity WHERE application_name = 'triggerlog main' ORDER BY backend_start"
+    before = await database.fetch(ours)
+    for trigger in (2000, 3000):
+        for refused in (store.commit, store.rehearse):
+            with pytest.raises(BatchRejected) as rejected:
+                await refused(batch_of(group, 2, some(group, trigger, count, rng)))
+            assert rejected.value.reason.endswith(f"refuses: {reason}")
+            assert re.fullmatch(detail.format(trigger=trigger), rejected.value.detail)
+            # Nothing of it is left, in no transaction.
+            assert (await store.position("bpm")).sequence == 1
+    assert await database.fetch(ours) == before
+    await database.execute(
+        f"ALTER TABLE {schema}.bpm DROP CONSTRAINT IF EXISTS top_2;DROP TRIGGER IF EXISTS see ON {schema}.bpm"
+    )
+    more = some(group, 4000, count, rng)
+    await store.commit(batch_of(group, 2, more))
+    expected = answers(group, [(1, first.ravel()), (1, more.ravel())])
+    np.testing.assert_array_equal(await everything(store, group), expected)
+
+
 async def test_a_position_that_is_gone_is_no_reason_to_drop_batches(
     make: Make, database: asyncpg.Connection, schema: str, rng: np.random.Generator
 ) -> None:

@@ -13,7 +13,7 @@ from daemon.alarms import AlarmBoard
 from daemon.client.terminal.overview import overview
 from daemon.client.terminal.watch import absence
 from daemon.core.words import duration
-from schemas.api.status import GovernorStatus, IntakeStatus, ReaderStatus, Shortfall, Status
+from schemas.api.status import DeadLetterCounts, GovernorStatus, IntakeStatus, ReaderStatus, Shortfall, Status
 from tests.page.served import snapshot
 
 
@@ -170,9 +170,22 @@ def test_refusals_are_told_by_reason() -> None:
     text = shown(overview(status_of(refused={"unknown-instrument": 1234, "trigger-far-away": 0}, dead=7), "here"))
     assert "unknown-instrument 1,234" in text
     assert "trigger-far-away" not in text
-    assert "dead 7" in text
+    assert "dead since the start 7, stored since 0" in " ".join(text.split())
     assert "dead letters" not in text
     assert "Refused" not in shown(overview(status_of(), "here"))
+
+
+def test_what_was_dead_is_no_refusal_once_it_is_stored() -> None:
+    status = status_of(dead=11_379)
+    (group,) = status.groups.values()
+
+    def told(**letters: int) -> str:
+        changed = group.model_copy(update={"dead_letters": DeadLetterCounts(**letters)})
+        return " ".join(shown(overview(status.model_copy(update={"groups": {"bpm": changed}}), "here")).split())
+
+    assert "dead letters 11,379" in told(letters=2, triggers=2, readings=11_379)
+    assert "dead letters 379" in told(letters=1, triggers=1, readings=379, retried=11_000)
+    assert "Refused" not in told(retried=11_379)
 
 
 def test_gaps_are_told_by_group_and_reason() -> None:

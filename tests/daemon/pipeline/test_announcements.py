@@ -8,6 +8,7 @@ from daemon.core.monitoring.events import Events
 from daemon.core.words import utc
 from daemon.pipeline import announcements as announced
 from daemon.pipeline.announcements import Announcements
+from daemon.pipeline.dead_letters import Letter
 from daemon.pipeline.pipeline import MOST_LOST
 from schemas.readings import Array
 from tests.support.pipelines import logging_to_memory
@@ -21,6 +22,39 @@ def rows(*triggers: int, run: int = 1, before: int | None = None) -> Array:
     found = history_of(GROUP, *triggers, run=run)
     found["skipped"] = np.diff(triggers, prepend=triggers[0] - 1 if before is None else before) - 1
     return found
+
+
+def rejected_at(*triggers: int) -> list[Letter]:
+    return [
+        Letter(
+            serial=0,
+            origin=0,
+            journal=1,
+            number=1,
+            key=(2, trigger),
+            triggers=1,
+            readings=5,
+            kept_ns=0,
+            reason='the check "top" (23514)',
+        )
+        for trigger in triggers
+    ]
+
+
+def test_what_is_rejected_is_told_in_whole_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announced, "QUIET_NS", 0)
+    events = Events()
+    announcements = Announcements("bpm", events)
+    announcements.rejected(rejected_at(7))
+    announcements.rejected(rejected_at(*range(8, 1509)))
+    kept = (
+        "What it rejects is kept in the dead letters, see `triggerlog dead-letters list FILE`. The reason: the check"
+        ' "top" (23514)'
+    )
+    assert [event.text for event in events.newest()] == [
+        f"group bpm: the database rejected 1,501 triggers, one of them trigger 8 of run 2. {kept}",
+        f"group bpm: the database rejected trigger 7 of run 2. {kept}",
+    ]
 
 
 def told(*blocks: Array, remembered: Array | None = None) -> list[str]:

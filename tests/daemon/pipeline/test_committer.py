@@ -8,6 +8,7 @@ import pytest
 from backends.base import BatchRejected, StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
+from daemon.pipeline.committer import FOLLOWS
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
 from schemas.batch import Batch, JournalPosition, Stream
@@ -244,9 +245,105 @@ async def test_one_bad_trigger_of_many_is_found_by_halves(tmp_path: Path) -> Non
         logger.store.__class__ = Picky
         logger.pipelines["bpm"].receive(whole(GROUP, *range(1, 257)))
         await eventually(lambda: logger.pipelines["bpm"].waiting.triggers == 0)
-        # The commit, 2 rehearsals for each of 8 halvings and the first, and the commit of the rest.
-        assert logger.store.asked == 1 + 1 + 2 * 8 + 1
+        # The commit, rehearsals of ever fewer and then of ever more, and the commit of the rest.
+        assert logger.store.asked <= 1 + 2 * 9 + 1
     assert len(await logger.ledger(GROUP)) == 255
+
+
+class Refusing(Picky):
+    """Rejects what holds one of some triggers; counts what it is asked, and commits."""
+
+    bad = frozenset[int]()
+
+    def _refuse(self, batch: Batch) -> None:
+        self.asked += 1
+        found = sorted(self.bad & set(batch.ledger["trigger"].tolist()))
+        if found:
+            raise BatchRejected("value out of range", f"trigger {found[0]}")
+
+
+@pytest.mark.parametrize(
+    ("bad", "most"),
+    [(range(17, 18), 20), (range(1, 257, 64), 70), (range(1, 257), 270)],
+    ids=["one", "four", "all"],
+)
+async def test_rejected_blocks_of_a_batch_are_looked_for_and_kept_together(
+    tmp_path: Path, bad: range, most: int
+) -> None:
+    """Blocks of a trigger each, as a steady rate closes them while a commit is under way."""
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.serving.clear()
+        put(logger, 0)
+        await eventually(lambda: logger.store.begun == 1)
+        put(logger, *range(1, 257))
+        logger.store.__class__ = Refusing
+        logger.store.bad = frozenset(bad)
+        commits = logger.store.commits
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.waiting.triggers == 0)
+        assert logger.store.asked <= most
+        # That of trigger 0, and one of all that is good.
+        assert logger.store.commits - commits == 2
+        figures = pipeline.figures()
+        assert (figures.committed.triggers, figures.committed.dead_triggers) == (257 - len(bad), len(bad))
+        assert (await logger.store.position("bpm")).sequence == 257
+    letters = letters_in(tmp_path).pending
+    assert [letter.key for letter in letters] == [(1, trigger) for trigger in bad]
+    assert {(letter.reason, letter.parts) for letter in letters} == {("value out of range", len(bad))}
+    assert [letter.detail for letter in letters] == [f"trigger {trigger}" for trigger in bad]
+    assert [letter.number for letter in letters] == [trigger + 1 for trigger in bad]
+    assert set((await logger.stored(GROUP))["trigger"].tolist()) == set(range(257)) - set(bad)
+
+
+async def test_what_comes_late_in_the_same_batch_as_its_rejected_trigger_follows_it(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path, assembly={"timeout_ms": 5.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.serving.clear()
+        put(logger, 1)
+        await eventually(lambda: logger.store.begun == 1)
+        for trigger in (2, 3, 4):
+            pipeline.receive(make_block(GROUP, [(trigger, 0), (trigger, 1)]))
+        await eventually(lambda: pipeline.figures().open == 0)
+        pipeline.receive(make_block(GROUP, [(trigger, 2) for trigger in (4, 2, 3)]))
+        logger.store.__class__ = Refusing
+        logger.store.bad = frozenset({3})
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.waiting.readings == 0)
+        assert pipeline.figures().committed.dead_readings == 3
+        first, second = pipeline._dead_letters.pending
+        assert (first.key, first.triggers, first.reason) == ((1, 3), 1, "value out of range")
+        assert (second.key, second.triggers, second.reason) == ((1, 3), 0, FOLLOWS)
+        logger.store.__class__ = MemoryStore
+        assert (await pipeline.retry()).readings == 3
+    ledger = await logger.ledger(GROUP)
+    assert dict(zip(ledger["trigger"].tolist(), ledger["arrived"].tolist(), strict=True)) == {1: 5, 2: 3, 3: 3, 4: 3}
+
+
+class LateIsRejected(Picky):
+    """Rejects what comes late for trigger 3, and takes the trigger itself."""
+
+    def _refuse(self, batch: Batch) -> None:
+        if 3 in batch.revised["trigger"]:
+            raise BatchRejected("late is not welcome")
+
+
+async def test_a_trigger_is_committed_though_what_comes_late_for_it_in_its_batch_is_rejected(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path, assembly={"timeout_ms": 5.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.serving.clear()
+        put(logger, 1)
+        await eventually(lambda: logger.store.begun == 1)
+        pipeline.receive(make_block(GROUP, [(3, 0), (3, 1)]))
+        await eventually(lambda: pipeline.figures().open == 0)
+        for instrument in (2, 3):
+            pipeline.receive(make_block(GROUP, [(3, instrument)]))
+        logger.store.__class__ = LateIsRejected
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.waiting.readings == 0)
+        assert [letter.triggers for letter in pipeline._dead_letters.pending] == [0, 0]
+        assert pipeline.figures().committed.dead_readings == 2
+    assert (await logger.stored(GROUP))["instrument"].tolist() == [0, 1, 2, 3, 4, 0, 1]
 
 
 async def test_what_comes_late_for_a_dead_letter_follows_it_and_both_are_retried_in_order(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dashboard.feed.frames import sections
 from dashboard.tabs.storage import layout
 from dashboard.tabs.storage.rows import (
     MOST_SHOWN,
@@ -19,7 +20,7 @@ from dashboard.tabs.storage.rows import (
     stored_note,
     stored_rows,
 )
-from schemas.api.status import IntakeStatus, Status
+from schemas.api.status import DeadLetterCounts, IntakeStatus, Status
 from tests.page.served import snapshot, storage
 
 NOW_NS = time.time_ns()
@@ -127,3 +128,21 @@ def test_the_account_says_why_readings_are_missing_from_the_database() -> None:
     assert [text(row, name) for name in ("refused", "aside", "lost", "skipped")] == ["7", "5", "9", "1,244"]
     assert {name for name, one in row.items() if name != "key" and one["over"]} >= {"refused", "aside", "lost"}
     assert account_note(now) == "refused: bpm: unknown instrument 7 · aside: bpm: ahead 5 · lost: bpm: sender 9"
+
+
+def test_what_was_dead_stands_out_until_it_is_stored() -> None:
+    now = status(dead=12)
+    group = now.groups["bpm"]
+
+    def is_over(**letters: int) -> bool:
+        changed = group.model_copy(update={"dead_letters": DeadLetterCounts(**letters)})
+        (row,) = account_rows(now.model_copy(update={"groups": {"bpm": changed}}))
+        assert text(row, "dead") == "12"
+        told = sections(now.model_copy(update={"groups": {"bpm": changed}}))
+        assert told["totals/bpm"]["dead_now"] == (12 - letters.get("retried", 0))
+        assert told["words/bpm"]["dead"] == (f" ({letters['retried']} stored since)" if "retried" in letters else "")
+        return bool(row["dead"]["over"])
+
+    assert is_over(letters=2, triggers=2, readings=12)
+    assert is_over(letters=1, triggers=1, readings=6, retried=6)
+    assert not is_over(retried=12)

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.base import BatchRejected
 from backends.memory.store import MemoryStore
 from daemon.pipeline.closed_blocks import ASIDE, aside_parts, split
-from daemon.pipeline.dead_letters import DeadLetters, Retrying
+from daemon.pipeline.dead_letters import DeadLetters, Reason, Retrying
 from daemon.pipeline.journal import Amount
-from schemas.batch import Aside, ClosedBlock, JournalPosition, Stream
+from schemas.batch import Aside, Batch, ClosedBlock, JournalPosition, Stream
 from schemas.states import AsideReason
 from tests.daemon.pipeline.dead_letters.test_folder import GROUP, REASON, block_of, id_of, kept, late_of, opened
 from tests.support.batches import group_of
@@ -207,7 +208,7 @@ def with_aside(block: ClosedBlock, *reasons: AsideReason) -> ClosedBlock:
 async def test_what_was_set_aside_is_kept_by_reason_and_no_database_gets_it(tmp_path: Path) -> None:
     block = with_aside(block_of(1, 1), AsideReason.AHEAD, AsideReason.OLDER, AsideReason.AHEAD)
     letters = await kept(tmp_path)
-    await letters.keep(letters.address([(part, reason.name) for part, reason in aside_parts(block)], 4))
+    await letters.keep(letters.address([(part, Reason(reason.name)) for part, reason in aside_parts(block)], 4))
     await keep(letters, 5, block_of(7, 1))
     assert letters.amount == Amount(blocks=3, triggers=1, readings=3 + 12)
     assert letters.aside_readings == 3
@@ -266,3 +267,35 @@ async def test_what_was_retried_from_a_copy_of_the_folder_says_nothing_of_this_o
     assert keys(opened(here, retried=retried)) == [1, 2, 3]
     again = opened(copied, retried=retried)
     assert (keys(again), again.id != others.id) == ([], True)
+
+
+class Meanwhile(MemoryStore):
+    """Rejects trigger 1; the committer keeps a letter while the second is rehearsed, and one when it is committed."""
+
+    letters: DeadLetters
+
+    def _refuse(self, batch: Batch) -> None:
+        if 1 in batch.ledger["trigger"]:
+            raise BatchRejected("trigger 1 is not welcome")
+
+    async def rehearse(self, batch: Batch) -> None:
+        self._refuse(batch)
+        if 2 in batch.ledger["trigger"]:
+            await keep(self.letters, 3, block_of(3, 1))
+
+    async def commit(self, batch: Batch) -> None:
+        self._refuse(batch)
+        await super().commit(batch)
+        if 2 in batch.ledger["trigger"]:
+            await keep(self.letters, 4, block_of(4, 1))
+
+
+async def test_no_letter_is_passed_over_that_made_way_between_two_that_came_during_a_retry(tmp_path: Path) -> None:
+    store = Meanwhile({"bpm": GROUP})
+    store.letters = letters = on(FaultyDisk(), tmp_path)
+    await keep(letters, 1, block_of(1, 2))
+    outcome = await Retrying(store, GROUP, letters).round()
+    assert (outcome.committed, outcome.rejected) == (3, 1)
+    assert keys(letters) == [1]
+    # The next process believes what the database says of its position.
+    assert keys(opened(tmp_path, retried=await store.position("bpm", Stream.DEAD_LETTERS))) == [1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from daemon.pipeline.closed_blocks import merge, split
-from daemon.pipeline.dead_letters import DeadLetters
+from daemon.pipeline.dead_letters import DeadLetters, Reason
 from daemon.pipeline.dead_letters.folder import pending_readings
 from daemon.pipeline.journal import Amount
 from schemas.batch import ClosedBlock, JournalPosition
@@ -17,7 +17,7 @@ from tests.support.disks import REAL
 
 GROUP = group_of(size=12)
 JOURNAL = 7
-REASON = "value out of range (22003)"
+REASON = Reason("value out of range (22003)")
 
 
 def block_of(first: int, triggers: int, *, missing: int = 0, group: InstrumentGroup = GROUP) -> ClosedBlock:
@@ -91,7 +91,7 @@ async def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     for found in (letters, opened(tmp_path)):
         assert found.amount == Amount(blocks=6, triggers=3, readings=3 * 10 + 3)
         assert [letter.key for letter in found.pending] == [(1, 1), (1, 2), (1, 3)] * 2
-        assert {letter.reason for letter in found.pending} == {REASON}
+        assert {letter.reason for letter in found.pending} == {REASON.text}
         assert same(merge([found.read(letter) for letter in found.pending]), merge([own, late_of(own, 1)]))
         assert found.of_block(7) == {(1, 1), (1, 2), (1, 3)}
         assert found.of_block(8) == set()

@@ -7,7 +7,7 @@ import pytest
 from backends.columns.filling import readings_in
 from daemon.core.outcome import CommandFailed
 from daemon.core.outside import SystemDisk
-from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.dead_letters import DeadLetters, Reason, folder_of
 from daemon.pipeline.journal import Journal
 from daemon.pipeline.recovery.unknown_groups import refuse_unknown_groups, unknown_groups
 from tests.daemon.pipeline.journal.test_journal import GROUP, ROOMY, block_of
@@ -31,7 +31,9 @@ def journal_of(state: Path, name: str) -> int:
 async def letters_of(state: Path, name: str) -> DeadLetters:
     letters = DeadLetters(folder_of(state, name), GROUP, REAL)
     letters.open()
-    await letters.keep(letters.address([(block_of(1, triggers=1), "why"), (block_of(3, triggers=1), "why")], 1))
+    await letters.keep(
+        letters.address([(block_of(1, triggers=1), Reason("why")), (block_of(3, triggers=1), Reason("why"))], 1)
+    )
     return letters
 
 

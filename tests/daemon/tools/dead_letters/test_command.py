@@ -2,21 +2,28 @@
 
 import csv
 import json
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from backends.memory.store import MemoryStore
+from daemon.client.api.asking import DaemonBusy, ask_daemon
 from daemon.client.api.reach import Reach
 from daemon.core.configuration import load_config
 from daemon.pipeline.closed_blocks import aside_parts
-from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.dead_letters import DeadLetters, Outcome, Reason, folder_of
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.identity import Identity
 from daemon.tools.dead_letters import offline
 from daemon.tools.dead_letters.export import export_npz
+from daemon.tools.dead_letters.retry import Retry
 from daemon.tools.reconcile.survey import Survey
 from schemas.batch import Aside, ClosedBlock
 from schemas.config import parse_config
@@ -58,7 +65,7 @@ def letters_of(file: Path) -> DeadLetters:
 async def keep_another(letters: DeadLetters, group: InstrumentGroup) -> Amount:
     """Keep one more; return how much there is then."""
     block = batch_of(group, 1, readings_of(group, np.array([9]), np.array([3000]), np.random.default_rng(2)))
-    await letters.keep(letters.address([(block, "out of range")], 2))
+    await letters.keep(letters.address([(block, Reason("out of range"))], 2))
     return letters.amount
 
 
@@ -73,8 +80,10 @@ async def kept(file: Path) -> DeadLetters:
         readings=readings[1, :2], run=np.array([0, 4], np.int32), reason=np.full(2, int(AsideReason.CONFLICT), np.uint8)
     )
     letters = letters_of(file)
-    parts = [(part, "another is there") for part, _ in aside_parts(ClosedBlock(**{**block.parts, "aside": aside}))]
-    await letters.keep(letters.address([(block, "out of range"), *parts], 1))
+    parts = [
+        (part, Reason("another is there")) for part, _ in aside_parts(ClosedBlock(**{**block.parts, "aside": aside}))
+    ]
+    await letters.keep(letters.address([(block, Reason("out of range")), *parts], 1))
     return letters
 
 
@@ -116,6 +125,61 @@ def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -
         assert len(found["bpm/ledger"]) == 1
 
 
+async def test_letters_are_listed_by_their_cause(file: Path) -> None:
+    """A line a cause with the amounts and spans, whatever the database said of each row."""
+    group = group_in(file)
+    letters = letters_of(file)
+    rng = np.random.default_rng(3)
+    for number in range(1, 1001):
+        block = batch_of(group, number, readings_of(group, np.array([number]), np.array([number * 1000]), rng))
+        cause = "refuses: check (23514)" if number % 10 else "refuses: out of range at row ... (22003)"
+        await letters.keep(letters.address([(block, Reason(cause, f"Failing row contains ({number})."))], number))
+    shown = here("dead-letters", "list", str(file)).stdout.splitlines()
+    kept = r"kept \S+ \S+Z( to \S+ \S+Z)?"
+    expected = [
+        rf"bpm: 900 letters, 900 triggers, 2,700 readings; triggers 1 to 999 of run 1; {kept}",
+        r"    refuses: check \(23514\)",
+        r"    for example trigger 1 of run 1: Failing row contains \(1\)\.",
+        rf"bpm: 100 letters, 100 triggers, 300 readings; triggers 10 to 1000 of run 1; {kept}",
+        r"    refuses: out of range at row \.\.\. \(22003\)",
+        r"    for example trigger 10 of run 1: Failing row contains \(10\)\.",
+        r"total: 1,000 letters, 1,000 triggers, 3,000 readings",
+        r"Fix the cause, then: triggerlog dead-letters retry .*",
+    ]
+    assert [bool(re.fullmatch(pattern, line)) for pattern, line in zip(expected, shown, strict=True)] == [True] * 8
+    one = json.loads(here("dead-letters", "list", str(file), "--json").stdout)[16]
+    assert (one["reason"], one["detail"]) == ("refuses: check (23514)", "Failing row contains (17).")
+
+
+OLD = (
+    'there refuses: new row for relation "bpm" violates check constraint "top" DETAIL: Failing row contains'
+    " (1, {n}, {n}.5, abc). (23514)",
+    "there refuses: Duplicate entry '1-{n}-x' for key 'PRIMARY' (1062)",
+    "there has it already: duplicate key for trigger {n} of run 1 in 'bpm_ledger'",
+)
+
+
+async def test_letters_of_an_earlier_version_are_listed_by_their_cause_too(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their notes have no detail; the row is in the reason."""
+    group = group_in(file)
+    letters = letters_of(file)
+    rng = np.random.default_rng(3)
+    earlier = SimpleNamespace(
+        dumps=lambda about: json.dumps({key: value for key, value in about.items() if key != "detail"}),
+        loads=json.loads,
+    )
+    monkeypatch.setattr("daemon.pipeline.dead_letters.format.json", earlier)
+    for number in range(1, 31):
+        block = batch_of(group, number, readings_of(group, np.array([number]), np.array([number * 1000]), rng))
+        await letters.keep(letters.address([(block, Reason(OLD[number % 3].format(n=number)))], number))
+    shown = here("dead-letters", "list", str(file)).stdout.splitlines()
+    assert sum(line.startswith("bpm: 10 letters, 10 triggers, 30 readings") for line in shown) == 3
+    assert shown[-2] == "total: 30 letters, 30 triggers, 90 readings"
+    assert {letter.detail for letter in letters_of(file).pending} == {None}
+
+
 @pytest.mark.parametrize("command", [["list"], ["export", "--to", "{to}"], ["discard"]])
 async def test_who_only_reads_leaves_the_files_to_the_daemon(
     file: Path, tmp_path: Path, kept: DeadLetters, command: list[str]
@@ -155,11 +219,55 @@ async def test_what_is_retried_without_a_daemon_is_known_when_its_block_comes_ag
     letters.open(journal=journal.id)
     await keep_another(letters, group)
     monkeypatch.setattr(offline, "store_of", lambda loaded: MemoryStore({"bpm": group}))
-    outcomes = await offline.retry(load_config(file), [group])
-    assert outcomes["bpm"]["committed"] == 1
+    outcomes: list[dict[str, Outcome]] = []
+    await offline.retry(load_config(file), [group], outcomes.append)
+    assert (outcomes[0]["bpm"].letters, outcomes[0]["bpm"].committed, outcomes[0]["bpm"].running) == (1, 1, False)
     letters = DeadLetters(letters._folder, group, REAL)
     letters.open(journal=journal.id)
     assert (letters.amount, letters.of_block(2)) == (Amount(), {(1, 9)})
+
+
+class Busy(BaseHTTPRequestHandler):
+    """A daemon's API that lets every other request wait for longer than the command does."""
+
+    asked: ClassVar[list[str]] = []
+    held = Event()
+
+    def _answer(self) -> None:
+        self.asked.append(self.command)
+        count = len(self.asked)
+        if count % 2:
+            self.held.wait(60)
+            return
+        outcome = Outcome(letters=9, committed=count, readings=3 * count, running=count < 6)
+        body = json.dumps({"bpm": asdict(outcome)}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = _answer  # noqa: N815 - so the base class names them
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_a_daemon_that_is_busy_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.tools.dead_letters.retry.PATIENCE_S", 0.2)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        Thread(target=server.serve_forever).start()
+        daemon = Reach(url=f"http://127.0.0.1:{server.server_port}", token=None)
+        try:
+            with pytest.raises(DaemonBusy, match=r"the daemon at \S+ does not answer in time"):
+                ask_daemon(daemon, "GET", "/", patience_s=0.2)
+            Busy.asked.clear()
+            retry = Retry()
+            retry.by_daemon(daemon, "/api/v1/dead-letters/retry")
+        finally:
+            Busy.held.set()
+            server.shutdown()
+    assert Busy.asked == ["POST", "POST", "GET", "GET", "GET", "GET"]
+    assert (retry.outcomes["bpm"].committed, retry.outcomes["bpm"].running) == (6, False)
 
 
 def test_a_group_may_have_any_name_in_an_archive(file: Path, tmp_path: Path) -> None:

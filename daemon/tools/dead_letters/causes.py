@@ -1,0 +1,63 @@
+"""Dead letters by their cause: a line a cause, however many letters it has."""
+
+from collections.abc import Iterator, Sequence
+
+from daemon.pipeline.dead_letters import Letter
+from daemon.tools.dead_letters.export import clock
+
+
+def lines_of(groups: Sequence[tuple[str, Sequence[Letter]]]) -> Iterator[str]:
+    """List the letters of groups: for each cause a line with how many, below it the reason and an example; the total.
+
+    groups: name and letters of each, in the order in which they were kept.
+    """
+    causes = [(name, alike) for name, letters in groups for alike in _by_cause(letters)]
+    for name, alike in causes:
+        yield f"{name}: {_amount(alike)}{_span(alike)}"
+        yield f"    {alike[0].reason}"
+        if alike[0].detail:
+            yield f"    for example {_which(alike[0])}: {alike[0].detail}"
+    yield f"total: {_amount([letter for _, alike in causes for letter in alike])}"
+
+
+def _by_cause(letters: Sequence[Letter]) -> list[list[Letter]]:
+    """Letters of the same cause together, in the order of the first of each."""
+    causes: dict[tuple[bool, str], list[Letter]] = {}
+    for letter in letters:
+        causes.setdefault((letter.is_aside, letter.cause), []).append(letter)
+    return list(causes.values())
+
+
+def _amount(letters: Sequence[Letter]) -> str:
+    triggers = len({letter.key for letter in letters if not letter.is_aside})
+    readings = sum(letter.readings for letter in letters)
+    return f"{_count(len(letters), 'letter')}, {_count(triggers, 'trigger')}, {_count(readings, 'reading')}"
+
+
+def _span(letters: Sequence[Letter]) -> str:
+    kept = sorted(letter.kept_ns for letter in letters)
+    since = clock(kept[0]) if kept[0] == kept[-1] else f"{clock(kept[0])} to {clock(kept[-1])}"
+    triggers = min(letters, key=_key), max(letters, key=_key)
+    return f"{'' if letters[0].is_aside else f'; {_from_to(*triggers)}'}; kept {since}"
+
+
+def _key(letter: Letter) -> tuple[int, int]:
+    return letter.key
+
+
+def _from_to(first: Letter, last: Letter) -> str:
+    (run, trigger), (last_run, last_trigger) = first.key, last.key
+    if first.key == last.key:
+        return _which(first)
+    if run == last_run:
+        return f"triggers {trigger} to {last_trigger} of run {run}"
+    return f"trigger {trigger} of run {run} to {last_trigger} of run {last_run}"
+
+
+def _which(letter: Letter) -> str:
+    run, trigger = letter.key
+    return f"trigger {trigger} of run {run}"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
