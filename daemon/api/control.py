@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 
 from backends.base import StoreError
 from daemon.api.access import NEEDS_TOKEN
+from daemon.api.document import refusals
 from daemon.api.service import ApiService, starting
 from daemon.pipeline.pipeline import Pipeline
 from daemon.web.errors import ApiError
@@ -20,7 +21,9 @@ Group = Annotated[str | None, Query(description="Name of an instrument group; al
 
 def control_routes(service: ApiService) -> APIRouter:
     """Announce a run; retry and discard dead letters."""
-    routes = APIRouter(dependencies=[NEEDS_TOKEN])
+    away = "The daemon is starting, or the database is away."
+    routes = APIRouter(dependencies=[NEEDS_TOKEN], responses=refusals({503: away}))
+    unknown = refusals({404: "There is no such group."})
 
     @routes.post("/api/v1/run", tags=["control"])
     async def announce_run(epoch: Epoch = 0) -> RunsAnnounced:
@@ -33,14 +36,14 @@ def control_routes(service: ApiService) -> APIRouter:
             raise starting()
         return RunsAnnounced(service.announce_run(epoch))
 
-    @routes.post("/api/v1/dead-letters/retry", tags=["control"])
+    @routes.post("/api/v1/dead-letters/retry", tags=["control"], responses=unknown)
     async def retry(group: Group = None) -> RetriedByGroup:
         """Offer the dead letters to the database again, in order; the answer comes when that is done."""
         chosen = _chosen(service, group)
         with _errors_answered():
             return RetriedByGroup({name: Retried(**asdict(await each.retry())) for name, each in chosen.items()})
 
-    @routes.post("/api/v1/dead-letters/discard", tags=["control"])
+    @routes.post("/api/v1/dead-letters/discard", tags=["control"], responses=unknown)
     async def discard(group: Group = None) -> DiscardedByGroup:
         """Throw the dead letters away for good."""
         gone = {}

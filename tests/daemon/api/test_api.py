@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from backends.base import DurabilityInForce, Store, StoreFacts, StoreUnavailable
 from backends.ending import end_tasks
 from daemon.api import ApiServer
+from daemon.api.app import make_app
 from daemon.core.moments import read_rfc3339, rfc3339
 from daemon.core.outside import Outside
 from daemon.marks import MarkKeeper
@@ -83,6 +85,28 @@ class Served:
         await eventually(lambda: pipeline.waiting.triggers == 0)
 
 
+DECLARED: list[tuple[str, re.Pattern[str], set[str]]] = []
+"""Method, path and statuses of every route in the API's document, which is made once; the fewest parameters first."""
+
+
+def declare(service: Service) -> None:
+    document = make_app(service, token=TOKEN, reads_freely=True).openapi()
+    DECLARED.extend(
+        (method.upper(), re.compile(re.sub(r"{\w+}", "[^/]+", path)), set(operation["responses"]))
+        for path, operations in sorted(document["paths"].items(), key=lambda each: each[0].count("{"))
+        for method, operation in operations.items()
+    )
+
+
+async def see_declared(answer: httpx.Response) -> None:
+    """See that the document of the API has the status of an answer of one of its routes."""
+    asked = answer.request
+    for method, path, statuses in DECLARED:
+        if method == asked.method and path.fullmatch(asked.url.path):
+            assert str(answer.status_code) in statuses, f"{method} {path.pattern} does not declare {answer.status_code}"
+            return
+
+
 @asynccontextmanager
 async def served(
     host: str = "127.0.0.1",
@@ -119,6 +143,8 @@ async def served(
             pipelines=logger.pipelines,
             marks=marks,
         )
+        if not DECLARED:
+            declare(service)
         server = ApiServer(service, host, 0, token=TOKEN, identity=identity, proxies=proxies)
         serving = asyncio.create_task(server.serve())
         streaming = asyncio.create_task(stream.run())
@@ -126,7 +152,10 @@ async def served(
         await eventually(lambda: not server.address.endswith(":0"))
         try:
             url = server.address.replace("0.0.0.0", "127.0.0.1")
-            async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False, timeout=60) as client:
+            hooks = {"response": [see_declared]}
+            async with httpx.AsyncClient(
+                base_url=url, verify=False, trust_env=False, timeout=60, event_hooks=hooks
+            ) as client:
                 yield Served(logger=logger, service=service, report=report, workloads=workloads, client=client, url=url)
         finally:
             server.stop()
