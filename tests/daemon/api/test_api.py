@@ -29,7 +29,7 @@ from daemon.telemetry.status.stream import StatusStream
 from daemon.telemetry.store.report import StoreReport
 from daemon.web.tls import Identity
 from schemas.api.problem import Problem
-from schemas.api.status import DiskStatus, Shortfall, Status
+from schemas.api.status import Shortfall, Status
 from schemas.api.storage import Storage
 from schemas.batch import Batch, Durability
 from schemas.config import Config
@@ -533,18 +533,15 @@ async def test_the_status_tells_when_the_disk_of_an_embedded_database_is_full(is
         now_s = time.monotonic()
         api.report.growth.note({"bpm": 0}, now_s - 7200)
         api.report.answered(replace(facts(KEPT), size_bytes={"bpm": 2**30}, embedded=is_embedded))
-        await eventually(lambda: _sampled_disk(api) is not None)
-        disk = _sampled_disk(api)
+        reporter = api.service.reporter
+        before = reporter.disk
+        await eventually(lambda: reporter.sample() or reporter.disk is not before)
+        disk = reporter.disk
         assert disk is not None
         grows = 12 * 2**30  # a GiB in two hours
         assert disk.full_in_days == (pytest.approx(disk.free_bytes / grows, rel=0.01) if is_embedded else None)
         told = Status.model_validate((await api.client.get("/api/v1/status")).json())
         assert told.limits["disk_full_in_days"] == 7
-
-
-def _sampled_disk(api: Served) -> DiskStatus | None:
-    api.service.reporter.sample()
-    return api.service.reporter.disk
 
 
 async def test_storage_tells_of_sizes_and_says_why_they_are_old() -> None:
