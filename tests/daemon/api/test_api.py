@@ -26,6 +26,7 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
 from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
+from daemon.telemetry.store.growth import Growth
 from daemon.telemetry.store.report import StoreReport
 from daemon.web.tls import Identity
 from schemas.api.problem import Problem
@@ -530,8 +531,8 @@ async def test_database_away_is_said_and_not_a_traceback() -> None:
 @pytest.mark.parametrize("is_embedded", [True, False])
 async def test_the_status_tells_when_the_disk_of_an_embedded_database_is_full(is_embedded: bool) -> None:
     async with served() as api:
-        now_s = time.monotonic()
-        api.report.growth.note({"bpm": 0}, now_s - 7200)
+        api.report.growth = Growth()
+        api.report.growth.note({"bpm": 0}, time.monotonic() - 7200)
         api.report.answered(replace(facts(KEPT), size_bytes={"bpm": 2**30}, embedded=is_embedded))
         reporter = api.service.reporter
         before = reporter.disk
