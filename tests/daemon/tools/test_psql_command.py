@@ -1,6 +1,9 @@
 """daemon.tools.commands.psql: PostgreSQL's programs on the database of a configuration, a daemon there or not."""
 
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from tests.support.processes import (
     running,
     running_daemon,
     triggerlog,
+    until,
 )
 
 pytestmark = pytest.mark.slow
@@ -28,6 +32,12 @@ def asked(file: Path, *options: str) -> str:
     done = triggerlog("psql", *options, str(file), "-At", "-c", INSTRUMENTS)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def sleeps(file: Path) -> bool:
+    """Whether a session is at FOREVER."""
+    count = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = '" + FOREVER + "'"
+    return triggerlog("psql", str(file), "-At", "-c", count).stdout == "1\n"
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +81,21 @@ def test_the_exit_code_is_that_of_psql(left_behind: Path, server: EmbeddedPostgr
 
 def test_a_session_that_is_ended_stops_the_server(session: Running, server: EmbeddedPostgresql) -> None:
     assert session.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    assert server.pid is None
+
+
+def test_ctrl_c_is_for_psql(left_behind: Path, server: EmbeddedPostgresql) -> None:
+    """A terminal sends SIGINT to all processes in its foreground."""
+    command = [sys.executable, "-m", "daemon", "psql", str(left_behind), "-c", FOREVER]
+    session = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        until(lambda: server.found() and sleeps(left_behind), "the statement runs")
+        os.killpg(session.pid, signal.SIGINT)
+        _, failed = session.communicate(timeout=60)
+    finally:
+        session.terminate()
+        session.wait()
+    assert (session.returncode, failed) == (1, "Cancel request sent\nERROR:  canceling statement due to user request\n")
     assert server.pid is None
 
 
