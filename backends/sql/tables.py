@@ -127,7 +127,7 @@ def group_tables(schema: str, group: InstrumentGroup, layout: Layout) -> GroupTa
 
 def _rows_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
     # BRIN costs the writing next to nothing, since readings arrive in order of time and of trigger; a B-tree entry a
-    # reading costs a good part of the rate.
+    # reading costs a good part of the rate; docs/sql.md has one of the instruments (decision 0069).
     return sa.Table(
         group.name,
         metadata,

@@ -74,13 +74,13 @@ class Cost:
         return server, time.process_time()
 
 
-def batches(first: int, triggers: int, size: int, begun_ns: int) -> Iterator[Batch]:
+def batches(first: int, triggers: int, size: int, begun_ns: int, period_ns: int = PERIOD_NS) -> Iterator[Batch]:
     """Complete triggers from a number on, so many in a batch."""
     for start in range(first, first + triggers, size):
         records = random_records(min(size, first + triggers - start), seed=start)
         numbers = np.arange(start, start + len(records))
         records["trigger"] = numbers[:, None]
-        records["time_ns"] = (begun_ns + numbers * PERIOD_NS)[:, None]
+        records["time_ns"] = (begun_ns + numbers * period_ns)[:, None]
         closed = closed_triggers(records)
         position = JournalPosition(sequence=start + 1)
         yield Batch(

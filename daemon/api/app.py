@@ -1,8 +1,6 @@
 """The application: its routes, and what holds for all of them."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
@@ -11,6 +9,7 @@ from backends.base import StoreUnavailable
 from daemon.api.access import AccessControl
 from daemon.api.alarms import alarms_routes
 from daemon.api.control import control_routes
+from daemon.api.document import OTHERWISE, described
 from daemon.api.events import events_routes
 from daemon.api.gaps import gaps_routes
 from daemon.api.governor import governor_routes
@@ -67,9 +66,9 @@ def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
         "changes something needs the API's token (`Authorization: Bearer TOKEN`), and so does everything where the API "
         "does not listen on loopback.",
         redoc_url=None,
-        responses={"default": {"model": Problem, "description": "An error: what is wrong, and what to do."}},
+        responses=OTHERWISE,
     )
-    app.openapi = partial(_document, app.openapi)  # type: ignore[method-assign]
+    app.openapi = partial(described, app.openapi)  # type: ignore[method-assign]
     handle_errors(app)
     app.exception_handler(StoreUnavailable)(_store_away)
     for routes in ROUTES:
@@ -78,15 +77,6 @@ def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
     app.add_middleware(AccessControl, token=token, reads_freely=reads_freely)
     app.add_middleware(SecurityHeaders, policy=POLICY)
     return app
-
-
-def _document(openapi: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The API's description. An error is JSON also where the answer is a file; FastAPI knows one type a route."""
-    document = openapi()
-    for operation in (each for path in document["paths"].values() for each in path.values()):
-        error = operation["responses"]["default"]
-        error["content"] = {"application/json": next(iter(error["content"].values()))}
-    return document
 
 
 async def _store_away(_: Request, error: Exception) -> Response:

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from daemon.api.access import NEEDS_TOKEN
+from daemon.api.document import refusals
 from daemon.api.service import ApiService, starting
 from daemon.pipeline.pipeline import Pipeline
 from daemon.web.errors import ApiError
@@ -19,9 +20,12 @@ Group = Annotated[str | None, Query(description="Name of an instrument group; al
 
 def control_routes(service: ApiService) -> APIRouter:
     """Announce a run; retry and discard dead letters."""
-    routes = APIRouter(dependencies=[NEEDS_TOKEN])
+    away = "The daemon is starting, or the database is away."
+    routes = APIRouter(tags=["control"], responses=refusals({503: away}))
+    unknown = refusals({404: "There is no such group."})
+    under_way = refusals({404: "There is no such group.", 409: "The dead letters are being retried."})
 
-    @routes.post("/api/v1/run", tags=["control"])
+    @routes.post("/api/v1/run", dependencies=[NEEDS_TOKEN])
     async def announce_run(epoch: Epoch = 0) -> RunsAnnounced:
         """Announce that the timing system was restarted and counts its triggers anew.
 
@@ -32,7 +36,7 @@ def control_routes(service: ApiService) -> APIRouter:
             raise starting()
         return RunsAnnounced(service.announce_run(epoch))
 
-    @routes.post("/api/v1/dead-letters/retry", tags=["control"])
+    @routes.post("/api/v1/dead-letters/retry", dependencies=[NEEDS_TOKEN], responses=unknown)
     async def retry(group: Group = None) -> RetriedByGroup:
         """Begin to offer the dead letters to the database again, in order; the same address tells how far that is."""
         chosen = _chosen(service, group)
@@ -40,12 +44,12 @@ def control_routes(service: ApiService) -> APIRouter:
             each.begin_retry()
         return _retried(chosen)
 
-    @routes.get("/api/v1/dead-letters/retry", tags=["control"])
+    @routes.get("/api/v1/dead-letters/retry", responses=unknown)
     async def retried(group: Group = None) -> RetriedByGroup:
         """What became of the dead letters that were offered last, up to now."""
         return _retried(_chosen(service, group))
 
-    @routes.post("/api/v1/dead-letters/discard", tags=["control"])
+    @routes.post("/api/v1/dead-letters/discard", dependencies=[NEEDS_TOKEN], responses=under_way)
     async def discard(group: Group = None) -> DiscardedByGroup:
         """Throw the dead letters away for good."""
         gone = {}

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from daemon.api.answers import gaps_answer
 from daemon.api.query_limit import QueryLimit
-from daemon.api.readings import GroupName, group_of, json_answer, see_in_order
+from daemon.api.readings import REFUSALS, GroupName, group_of, json_answer, see_in_order
 from daemon.api.service import ApiService
 from daemon.api.times import Moment, Times
 from schemas.api.readings import Gaps
@@ -21,7 +21,9 @@ def gaps_routes(service: ApiService) -> APIRouter:
     routes = APIRouter()
     limit = Depends(QueryLimit())
 
-    @routes.get("/api/v1/groups/{group}/gaps", tags=["readings"], dependencies=[limit], response_model=Gaps)
+    @routes.get(
+        "/api/v1/groups/{group}/gaps", tags=["readings"], dependencies=[limit], responses=REFUSALS, response_model=Gaps
+    )
     async def gaps(
         group: GroupName,
         last: Annotated[int, Query(ge=1, le=LAST_MOST, description="At most so many gaps, the newest.")] = 100,

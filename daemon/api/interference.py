@@ -8,8 +8,9 @@ from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import HTMLResponse
 
 from daemon.api.access import NEEDS_TOKEN
+from daemon.api.document import refusals
 from daemon.api.service import ApiService
-from daemon.api.workloads import Id, archived, started
+from daemon.api.workloads import NOT_KEPT, NOT_STARTED, Id, archived, started
 from daemon.web.errors import ApiError
 from daemon.workloads.interference.archive import REPORT
 from schemas.api.interference import Experiment, ExperimentId, Experiments, Record
@@ -33,13 +34,13 @@ def interference_routes(service: ApiService) -> APIRouter:
         those_before = await asyncio.to_thread(found.past) if past else []
         return Experiments(running=found.status(), live=found.live(after, blocks), past=those_before)
 
-    @routes.post("", status_code=201, dependencies=[NEEDS_TOKEN])
+    @routes.post("", status_code=201, dependencies=[NEEDS_TOKEN], responses=NOT_STARTED)
     async def start(settings: Annotated[Experiment, Body(examples=[EXAMPLE])]) -> ExperimentId:
         """Start an experiment: blocks of A (write only) and B (write and read) by turns."""
         with started(service):
             return ExperimentId(id=await service.workloads.experiments.start(settings))
 
-    @routes.delete("", dependencies=[NEEDS_TOKEN])
+    @routes.delete("", dependencies=[NEEDS_TOKEN], responses=refusals({404: "No experiment runs."}))
     async def stop() -> ExperimentId:
         """Stop the experiment that runs; what it measured is kept, and reported before this answers."""
         try:
@@ -47,13 +48,13 @@ def interference_routes(service: ApiService) -> APIRouter:
         except KeyError:
             raise ApiError(404, "no experiment runs") from None
 
-    @routes.get("/{name}", response_model=Record)
+    @routes.get("/{name}", response_model=Record, responses=NOT_KEPT)
     async def record(name: Id) -> Response:
         """Everything that was measured, and what follows from it."""
         content = await _content(name, service.workloads.experiments.archive.path(name))
         return Response(content, media_type="application/json")
 
-    @routes.get("/{name}/report", response_class=HTMLResponse)
+    @routes.get("/{name}/report", response_class=HTMLResponse, responses=NOT_KEPT)
     async def report(name: Id) -> Response:
         """The report: one HTML file that loads nothing and runs no script."""
         return HTMLResponse(await _content(name, service.workloads.experiments.archive.path(name, REPORT)))

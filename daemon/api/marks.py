@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from backends.base import StoreError, StoreUnavailable
 from daemon.api.access import NEEDS_TOKEN
+from daemon.api.document import Responses, refusals
 from daemon.api.query_limit import QueryLimit
 from daemon.api.readings import see_in_order
 from daemon.api.service import ApiService, starting
@@ -23,9 +24,16 @@ WAITS = 202
 """The status of an order that is kept, and that the database does not have yet."""
 
 
+MarkId = Annotated[UUID, Path(description="Id of a mark, which its maker gave it.")]
+
+
 def marks_routes(service: ApiService) -> APIRouter:
     """List marks, make one, withdraw one."""
-    routes = APIRouter()
+    away = "The daemon is starting, the database is away, or the disk does not take the mark."
+    routes = APIRouter(responses=refusals({503: away}))
+    waits: Responses = {WAITS: {"model": MarkKept, "description": "The daemon has it on its disk."}}
+    taken = refusals({409: "Another mark has this id, or a mark that was withdrawn."})
+    unknown = refusals({404: "There is no such mark."})
 
     @routes.get("/api/v1/marks", tags=["marks"], dependencies=[Depends(QueryLimit())])
     async def marks(
@@ -41,7 +49,9 @@ def marks_routes(service: ApiService) -> APIRouter:
             found = await service.marks.marks(MarksWithin(start_ns=start_ns, end_ns=end_ns, most=last))
         return Marks(marks=found, cut=len(found) == last)
 
-    @routes.post("/api/v1/marks", tags=["marks"], status_code=201, dependencies=[NEEDS_TOKEN])
+    @routes.post(
+        "/api/v1/marks", tags=["marks"], status_code=201, dependencies=[NEEDS_TOKEN], responses={**waits, **taken}
+    )
     async def make(mark: Mark, response: Response) -> MarkKept:
         """Keep a mark with the data; the same again changes nothing.
 
@@ -54,8 +64,8 @@ def marks_routes(service: ApiService) -> APIRouter:
             is_stored = await service.marks.keep(mark)
         return _answer(response, mark.id, is_stored)
 
-    @routes.delete("/api/v1/marks/{id}", tags=["marks"], dependencies=[NEEDS_TOKEN])
-    async def withdraw(id: UUID, response: Response) -> MarkKept:  # noqa: A002 - the field's name
+    @routes.delete("/api/v1/marks/{id}", tags=["marks"], dependencies=[NEEDS_TOKEN], responses={**waits, **unknown})
+    async def withdraw(id: MarkId, response: Response) -> MarkKept:  # noqa: A002 - the field's name
         """Withdraw a mark for good. 202: the daemon has that on its disk, and the database not yet."""
         with _refusals_answered():
             is_stored = await service.marks.withdraw(id)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from daemon.api.answers import missing_answer
 from daemon.api.query_limit import QueryLimit
-from daemon.api.readings import GroupName, group_of, json_answer, number_of
+from daemon.api.readings import REFUSALS, GroupName, group_of, json_answer, number_of
 from daemon.api.service import ApiService
 from schemas.api.readings import Missing
 from schemas.queries import LedgerTail
@@ -23,7 +23,13 @@ def missing_routes(service: ApiService) -> APIRouter:
     routes = APIRouter()
     limit = Depends(QueryLimit())
 
-    @routes.get("/api/v1/groups/{group}/missing", tags=["readings"], dependencies=[limit], response_model=Missing)
+    @routes.get(
+        "/api/v1/groups/{group}/missing",
+        tags=["readings"],
+        dependencies=[limit],
+        responses=REFUSALS,
+        response_model=Missing,
+    )
     async def missing(
         group: GroupName,
         last: Annotated[

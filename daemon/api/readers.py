@@ -5,8 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path
 
 from daemon.api.access import NEEDS_TOKEN
+from daemon.api.document import refusals
 from daemon.api.service import ApiService, starting
-from daemon.api.workloads import started
+from daemon.api.workloads import NOT_STARTED, started
 from daemon.web.errors import ApiError
 from daemon.workloads.readers.manager import Readers
 from schemas.api.readers import ReadersByName
@@ -19,13 +20,16 @@ EXAMPLE = {"name": "displays", "kind": "newest", "clients": 10, "period_s": 0.5,
 def reader_routes(service: ApiService) -> APIRouter:
     """List, start and stop."""
     routes = APIRouter()
+    unknown = refusals({404: "No workload of that name runs."})
 
     @routes.get("/api/v1/readers", tags=["readers"])
     async def readers() -> ReadersByName:
         """The reader workloads that run, by name."""
         return ReadersByName(service.workloads.readers.statuses())
 
-    @routes.post("/api/v1/readers", tags=["readers"], status_code=201, dependencies=[NEEDS_TOKEN])
+    @routes.post(
+        "/api/v1/readers", tags=["readers"], status_code=201, dependencies=[NEEDS_TOKEN], responses=NOT_STARTED
+    )
     async def start(workload: Annotated[Workload, Body(examples=[EXAMPLE])]) -> ReaderStatus:
         """Start a reader workload in a process of its own."""
         if not service.pipelines:
@@ -34,7 +38,7 @@ def reader_routes(service: ApiService) -> APIRouter:
             await service.workloads.readers.start(workload)
         return service.workloads.readers.statuses()[workload.name]
 
-    @routes.delete("/api/v1/readers/{name}", tags=["readers"], dependencies=[NEEDS_TOKEN])
+    @routes.delete("/api/v1/readers/{name}", tags=["readers"], dependencies=[NEEDS_TOKEN], responses=unknown)
     async def stop(name: Annotated[str, Path(description="Name of a workload that runs.")]) -> ReaderStatus:
         """Stop a reader workload; the answer is how it was at the end."""
         try:

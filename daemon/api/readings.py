@@ -10,6 +10,7 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from daemon.api.answers import group_description, ledger_answer, readings_answer, trigger_answer
+from daemon.api.document import refusals
 from daemon.api.query_limit import QueryLimit
 from daemon.api.service import ApiService, starting
 from daemon.api.times import Moment, Times, with_times
@@ -26,8 +27,18 @@ MOST_DIGITS = 20
 
 FIVE_MINUTES_NS = 300 * 1_000_000_000
 
-TriggerNumber = Annotated[int, Path(ge=0, lt=2**62)]
-RunNumber = Annotated[int | None, Query(ge=0, lt=2**31, description="The newest that has it if absent.")]
+REFUSALS = refusals(
+    {
+        404: "There is no such group, instrument, run or trigger.",
+        503: "The daemon is starting, the database is away, or too many questions wait.",
+    }
+)
+"""Of a route that asks the database about a group."""
+
+TriggerNumber = Annotated[int, Path(ge=0, lt=2**62, description="Number of a trigger in its run.")]
+RunNumber = Annotated[
+    int | None, Query(ge=0, lt=2**31, description="Run of the trigger; the newest that has it if absent.")
+]
 GroupName = Annotated[str, Path(description="Name of an instrument group.", examples=["bpm"])]
 
 
@@ -41,12 +52,18 @@ def readings_routes(service: ApiService) -> APIRouter:
         """Names of the instrument groups."""
         return GroupNames(list(service.groups))
 
-    @routes.get("/api/v1/groups/{group}", tags=["readings"])
+    @routes.get("/api/v1/groups/{group}", tags=["readings"], responses=REFUSALS)
     async def describe(group: GroupName) -> GroupDescription:
         """Instruments and channels of a group."""
         return group_description(group_of(service, group))
 
-    @routes.get("/api/v1/groups/{group}/newest", tags=["readings"], dependencies=[limit], response_model=OneTrigger)
+    @routes.get(
+        "/api/v1/groups/{group}/newest",
+        tags=["readings"],
+        dependencies=[limit],
+        responses=REFUSALS,
+        response_model=OneTrigger,
+    )
     async def newest(
         group: GroupName,
         complete: Annotated[bool, Query(description="Whether instruments may not be missing from it.")] = True,
@@ -59,7 +76,11 @@ def readings_routes(service: ApiService) -> APIRouter:
         return json_answer(trigger_answer(asked, found, time.time_ns()), times)
 
     @routes.get(
-        "/api/v1/groups/{group}/triggers/{trigger}", tags=["readings"], dependencies=[limit], response_model=OneTrigger
+        "/api/v1/groups/{group}/triggers/{trigger}",
+        tags=["readings"],
+        dependencies=[limit],
+        responses=REFUSALS,
+        response_model=OneTrigger,
     )
     async def trigger(group: GroupName, trigger: TriggerNumber, run: RunNumber = None, times: Times = "ns") -> Response:
         """All readings of one trigger, by instrument; the ledger tells which are missing."""
@@ -68,7 +89,13 @@ def readings_routes(service: ApiService) -> APIRouter:
         found = await service.store.ask(TriggerReadings(group=asked, run=int(row["run"]), trigger=trigger))
         return json_answer(trigger_answer(asked, found, time.time_ns()), times)
 
-    @routes.get("/api/v1/groups/{group}/readings", tags=["readings"], dependencies=[limit], response_model=Readings)
+    @routes.get(
+        "/api/v1/groups/{group}/readings",
+        tags=["readings"],
+        dependencies=[limit],
+        responses=REFUSALS,
+        response_model=Readings,
+    )
     async def readings(  # noqa: PLR0917 - each is a parameter of the question
         group: GroupName,
         instrument: Annotated[str, Query(description="Name or number.", examples=["bpm_007", "7"])],
@@ -96,7 +123,11 @@ def readings_routes(service: ApiService) -> APIRouter:
         return json_answer(answer, times)
 
     @routes.get(
-        "/api/v1/groups/{group}/ledger/{trigger}", tags=["readings"], dependencies=[limit], response_model=LedgerEntry
+        "/api/v1/groups/{group}/ledger/{trigger}",
+        tags=["readings"],
+        dependencies=[limit],
+        responses=REFUSALS,
+        response_model=LedgerEntry,
     )
     async def ledger(group: GroupName, trigger: TriggerNumber, run: RunNumber = None, times: Times = "ns") -> Response:
         """What the ledger says of one trigger: expected, arrived, late, duplicates, and which were missing."""

@@ -5,7 +5,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 
 from daemon.api.service import ApiService
 from daemon.api.visits import PATH
-from daemon.api.workloads import Id, archived
+from daemon.api.workloads import NOT_KEPT, Id, archived
 
 
 class Csv(StreamingResponse):
@@ -22,7 +22,7 @@ class Parquet(Response):
 
 def visit_files_routes(service: ApiService) -> APIRouter:
     """CSV, Parquet, report."""
-    routes = APIRouter(prefix=PATH, tags=["visits"])
+    routes = APIRouter(prefix=PATH, tags=["visits"], responses=NOT_KEPT)
 
     @routes.get("/{name}/csv", response_class=Csv)
     async def as_csv(name: Id) -> Response:
@@ -33,7 +33,7 @@ def visit_files_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/{name}/parquet", response_class=Parquet)
     async def as_parquet(name: Id) -> Response:
-        """The same as Parquet."""
+        """What was measured of each visit, as a Parquet file."""
         with archived(f"visits {name}", PATH):
             return Parquet(await service.workloads.visits.files.parquet(name), headers=_named(f"visits-{name}.parquet"))
 

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Body, HTTPException, Query, Response
 from pydantic import ValidationError
 
 from daemon.api.access import NEEDS_TOKEN
+from daemon.api.document import refusals
 from daemon.api.service import ApiService
-from daemon.api.workloads import ID_PATTERN, archived, started
+from daemon.api.workloads import ID_PATTERN, NOT_KEPT, NOT_STARTED, archived, started
 from daemon.web.errors import ApiError
 from daemon.workloads.visits.runner import VisitsRunner
 from schemas.api.visits import Visits, VisitsFigures, VisitsRun, VisitsSettings, VisitsStatus
@@ -33,7 +34,7 @@ def visits_routes(service: ApiService) -> APIRouter:
         past = await asyncio.to_thread(runner.past)
         return Visits(status=runner.status(), past=past, settings=runner.settings({}))
 
-    @routes.post("", status_code=201, dependencies=[NEEDS_TOKEN])
+    @routes.post("", status_code=201, dependencies=[NEEDS_TOKEN], responses=NOT_STARTED)
     async def start(
         settings: Annotated[
             VisitsSettings | None,
@@ -48,7 +49,7 @@ def visits_routes(service: ApiService) -> APIRouter:
             found = problems(VisitsConfig, error.errors(include_url=False))
             raise HTTPException(422, "; and ".join(map(str, found))) from None
 
-    @routes.delete("", dependencies=[NEEDS_TOKEN])
+    @routes.delete("", dependencies=[NEEDS_TOKEN], responses=refusals({404: "No visits run."}))
     async def stop() -> VisitsStatus:
         """Stop after the visit that is under way; the answer does not wait for its end."""
         try:
@@ -56,7 +57,7 @@ def visits_routes(service: ApiService) -> APIRouter:
         except KeyError:
             raise ApiError(404, "no visits run") from None
 
-    @routes.get("/figures", response_model=VisitsFigures)
+    @routes.get("/figures", response_model=VisitsFigures, responses=NOT_KEPT)
     async def figures(
         name: Annotated[
             str | None, Query(alias="id", pattern=ID_PATTERN, description="Of a run; of this one when left out.")

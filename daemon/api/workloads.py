@@ -6,12 +6,23 @@ from typing import Annotated
 
 from fastapi import Path
 
+from daemon.api.document import refusals
 from daemon.api.service import ApiService
 from daemon.web.errors import ApiError
 from daemon.workloads.frame.archive import ID
 from daemon.workloads.frame.runner import WorkloadBusy, WorkloadRefused
 from daemon.workloads.frame.supervised import CommandEnded
 
+NOT_STARTED = refusals({409: "What is in the way goes away by itself.", 503: "The daemon is starting."})
+"""Of a route that starts a workload."""
+NOT_KEPT = refusals(
+    {
+        404: "There is no such run.",
+        409: "The record of the run is damaged.",
+        503: "The file cannot be made now.",
+    }
+)
+"""Of a route that answers with what a run left."""
 ID_PATTERN = f"^{ID.pattern}$"
 Id = Annotated[str, Path(description="Id of a run.", pattern=ID_PATTERN, examples=["20260101T000000Z"])]
 

@@ -335,6 +335,11 @@ class DiskStatus(Model):
         description="what is free for a process that is not root's: with `used_bytes` less than `total_bytes` where "
         "the file system keeps some for root"
     )
+    full_in_days: float | None = Field(
+        default=None,
+        description="until it is full, at the growth of the tables over the last day; null until that was measured for "
+        "an hour, where they do not grow, and where the database lies elsewhere",
+    )
 
 
 class IntakeStatus(Model):
@@ -377,7 +382,7 @@ class Status(Model):
     limits: dict[str, float] = Field(
         description="limits in force, by their names in `[alarms]` of the configuration: commit_p99_ms, stale_s, "
         "quiet_s, node_clock_s, missing_instruments, skipped_triggers, lost_readings, aside_readings, "
-        "backlog_triggers, journal_full_in_min, slow_visits, visit_stands_s, visits_are_critical"
+        "backlog_triggers, journal_full_in_min, disk_full_in_days, slow_visits, visit_stands_s, visits_are_critical"
     )
     cpu_percent: float = Field(description="of one core, this process, lately")
     memory_mib: float = Field(description="resident memory of this process")

@@ -150,6 +150,12 @@ class AlarmConfig(Section):
         description="What waits does not become less, and there is room for fewer minutes: an alarm; for a third of "
         "them, a critical one.",
     )
+    disk_full_in_days: float = Field(
+        default=7.0,
+        gt=0,
+        description="The disk with the embedded PostgreSQL is full in fewer days, at the growth of the last day: "
+        "an alarm. It is time to remove old partitions, or to add room.",
+    )
     slow_visits: int = Field(
         default=10,
         ge=1,

@@ -1,12 +1,15 @@
 """How an operator opens the database: the client of MariaDB."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from schemas.config import DatabaseConfig
 
 
-def terminal_of(database: DatabaseConfig, _state_dir: Path) -> tuple[list[str], str]:
+@contextmanager
+def terminal_of(database: DatabaseConfig, _state_dir: Path, _program: str) -> Iterator[tuple[list[str], str]]:
     """The command, which asks for the password; nothing is to be typed first."""
     assert database.dsn is not None
     parts = urlsplit(database.dsn)
@@ -17,4 +20,4 @@ def terminal_of(database: DatabaseConfig, _state_dir: Path) -> tuple[list[str], 
         place = ["-h", parts.hostname or "localhost", *(["-P", str(parts.port)] if parts.port else [])]
     trust = ["--ssl-ca", options["ssl_ca"][0], "--ssl-verify-server-cert"] if "ssl_ca" in options else []
     user = ["-u", unquote(parts.username)] if parts.username else []
-    return ["mariadb", *place, *trust, *user, "-p", database.schema_name], ""
+    yield ["mariadb", *place, *trust, *user, "-p", database.schema_name], ""

@@ -410,7 +410,10 @@ def _account(data: Path) -> pwd.struct_passwd:
         try:
             return pwd.getpwuid(owner)
         except KeyError:
-            raise StoreError(f"{data} belongs to user {owner}, who does not exist here; chown it") from None
+            raise StoreError(
+                f"{data} belongs to user {owner}, who does not exist here;"
+                " start the unit whose user that is, or chown it"
+            ) from None
     for name in ACCOUNTS:
         try:
             return pwd.getpwnam(name)

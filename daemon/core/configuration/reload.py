@@ -18,6 +18,7 @@ RELOADABLE = frozenset(
         "alarms.aside_readings",
         "alarms.backlog_triggers",
         "alarms.commit_p99_ms",
+        "alarms.disk_full_in_days",
         "alarms.journal_full_in_min",
         "alarms.lost_readings",
         "alarms.missing_instruments",

@@ -1,6 +1,6 @@
-"""The outlook of a group: how long an outage of the database may still last, and when one that is over is made up for.
+"""The outlook: how long an outage of the database may still last, when one is made up for, and when a disk is full.
 
-Both are computed with the rates of now, and are None where these tell nothing.
+All are computed with the rates of now, and are None where these tell nothing.
 """
 
 AT_ONCE_S = 1.0
@@ -17,6 +17,11 @@ def full_in_s(room_bytes: float, bytes_each: float, receive_rate: float) -> floa
     """
     grows = bytes_each * receive_rate
     return max(0.0, room_bytes) / grows if grows > 0 else None
+
+
+def full_in_days(free_bytes: int, bytes_a_day: float | None) -> float | None:
+    """Time until a disk is full, in days; None where nothing on it grows, or nobody knows."""
+    return free_bytes / bytes_a_day if bytes_a_day is not None and bytes_a_day > 0 else None
 
 
 def drained_in_s(waiting: int, receive_rate: float, commit_rate: float) -> float | None:

@@ -18,7 +18,7 @@ from daemon.pipeline.instruments.desync import Kind
 from daemon.pipeline.intake import Intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.base import Source
-from daemon.telemetry.status.forecasts import drained_in_s, full_in_s
+from daemon.telemetry.status.forecasts import drained_in_s, full_in_days, full_in_s
 from daemon.telemetry.status.node_clock import clock_is_synchronised
 from daemon.telemetry.store.report import StoreReport
 from schemas.api.alarms import AlarmStatus
@@ -57,6 +57,7 @@ LIMITS = (
     "aside_readings",
     "backlog_triggers",
     "journal_full_in_min",
+    "disk_full_in_days",
     "slow_visits",
     "visit_stands_s",
     "visits_are_critical",
@@ -171,8 +172,13 @@ class Reporter:
             )
         if moment - self._cpu_at_ns >= 1_000_000_000:
             self._cpu, self._cpu_at_ns = self._process.cpu_percent(), moment
-            self._disk = _disk(self._state_dir)
+            self._disk = _disk(self._state_dir, self._growth_here())
             self._is_synchronised = clock_is_synchronised()
+
+    def _growth_here(self) -> float | None:
+        """Bytes a day by which the database grows on the state folder's disk; None where it is elsewhere."""
+        facts = self._store.facts
+        return self._store.growth.steady_bytes_a_day() if facts is not None and facts.embedded else None
 
     def look_at_store(self) -> None:
         """Report it when the store has gone away, or has come back."""
@@ -260,17 +266,19 @@ def _intake(intake: Intake) -> IntakeStatus | None:
     return IntakeStatus(waiting=intake.waiting, log_mib=log.nbytes / 2**20, problem=log.problem)
 
 
-def _disk(folder: Path) -> DiskStatus | None:
+def _disk(folder: Path, bytes_a_day: float | None) -> DiskStatus | None:
     try:
         disk = os.statvfs(folder)
     except OSError:
         return None  # the journal says what is wrong with it
     if not disk.f_blocks:
         return None  # as of some network mounts
+    free_bytes = disk.f_bavail * disk.f_frsize
     return DiskStatus(
         total_bytes=disk.f_blocks * disk.f_frsize,
         used_bytes=(disk.f_blocks - disk.f_bfree) * disk.f_frsize,
-        free_bytes=disk.f_bavail * disk.f_frsize,
+        free_bytes=free_bytes,
+        full_in_days=full_in_days(free_bytes, bytes_a_day),
     )
 
 

@@ -8,6 +8,7 @@ from backends.base import Partition, Store, StoreError
 from backends.ending import end_tasks
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.pipeline import Pipeline
+from daemon.telemetry.status.forecasts import full_in_days
 from daemon.telemetry.status.reporter import Reporter
 from daemon.telemetry.store.growth import DAY_S
 from daemon.telemetry.store.report import StoreReport
@@ -52,7 +53,7 @@ class StorageReport:
             partitions_problem=self._problem,
             database_is_here=is_here,
             free_bytes=free,
-            full_in_days=_full_in_days(free, groups) if is_here and free is not None else None,
+            full_in_days=full_in_days(free, _growth(groups)) if is_here and free is not None else None,
             groups=groups,
         )
 
@@ -130,9 +131,9 @@ def _journal(figures: PipelineFigures, section: JournalConfig) -> JournalStorage
     )
 
 
-def _full_in_days(free_bytes: int, groups: Mapping[str, GroupStorage]) -> float | None:
+def _growth(groups: Mapping[str, GroupStorage]) -> float:
     growth = 0.0
     for group in groups.values():
         measured = group.measured_bytes_a_day
         growth += (group.growth_bytes_a_day or 0.0) if measured is None else measured
-    return free_bytes / growth if growth > 0 else None
+    return growth

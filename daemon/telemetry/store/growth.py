@@ -9,6 +9,8 @@ APART_S = 60.0
 """Sizes are kept this far apart, and nothing is computed from less: tables grow by leaps."""
 
 OVER_S = 86_400.0
+STEADY_S = 3_600.0
+"""What grew in less tells nothing of the days to come: a backlog that is made up for, for one."""
 DAY_S = 86_400.0
 
 
@@ -48,3 +50,12 @@ class Growth:
         if over_s < APART_S or group not in self._newest.size_bytes:
             return None, over_s
         return (self._newest.size_bytes[group] - first.size_bytes[group]) / over_s * DAY_S, over_s
+
+    def steady_bytes_a_day(self) -> float | None:
+        """Growth of all groups together in bytes a day; None until it was measured for STEADY_S."""
+        if self._newest is None:
+            return None
+        found = [self.bytes_a_day(group) for group in self._newest.size_bytes]
+        if not found or min(over_s for _, over_s in found) < STEADY_S:
+            return None
+        return sum(growth or 0.0 for growth, _ in found)

@@ -2,34 +2,88 @@
 
 import os
 import shlex
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from backends.kinds import KINDS
-from daemon.core.configuration import load_config
+from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.options import File
 from schemas.checking.dsn import Backend
 
-EXAMPLES = examples("triggerlog psql beam.toml", "triggerlog psql beam.toml -c 'SELECT * FROM bpm_ledger LIMIT 5'")
+EXAMPLES = examples(
+    "triggerlog psql beam.toml",
+    "triggerlog psql beam.toml -c 'SELECT * FROM bpm_ledger LIMIT 5'",
+    "triggerlog psql --program pg_dump beam.toml --format=custom --file=beam.dump",
+)
 
 app = typer.Typer(add_completion=False)
+
+
+class Program(StrEnum):
+    """Programs of PostgreSQL that are told their database alike."""
+
+    PSQL = "psql"
+    PG_DUMP = "pg_dump"
+    PG_RESTORE = "pg_restore"
+    PG_BASEBACKUP = "pg_basebackup"
 
 
 @app.command(epilog=EXAMPLES, context_settings={"ignore_unknown_options": True})
 def psql(
     file: File,
     arguments: Annotated[list[str] | None, typer.Argument(help="Passed on to psql.", show_default=False)] = None,
+    program: Annotated[Program, typer.Option(help="What to run in place of psql.")] = Program.PSQL,
 ) -> None:
-    """Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path."""
+    """Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path.
+
+    An embedded server that does not run is started for it, and stops afterwards.
+    """
     loaded = load_config(file)
     database = loaded.config.database
-    command, first = KINDS[database.backend].implementation().terminal_of(database, loaded.state_dir)
-    if database.backend is not Backend.POSTGRESQL:
-        typed = f", then `{first}`" if first else ""
-        raise CommandFailed(f"{file} names no PostgreSQL; open its database with `{shlex.join(command)}`{typed}")
-    environment = {**os.environ, "PGOPTIONS": f"-c search_path={database.schema_name},public"}
+    with KINDS[database.backend].implementation().terminal_of(database, loaded.state_dir, program) as (command, first):
+        if database.backend is not Backend.POSTGRESQL:
+            typed = f", then `{first}`" if first else ""
+            raise CommandFailed(f"{file} names no PostgreSQL; open its database with `{shlex.join(command)}`{typed}")
+        code = _run([*command, *(arguments or [])], _environment(loaded))
+    # As a shell reports a command that a signal ended.
+    raise typer.Exit(code if code >= 0 else 128 - code)
+
+
+def _environment(loaded: LoadedConfig) -> dict[str, str]:
+    found = {**os.environ, "PGOPTIONS": f"-c search_path={loaded.config.database.schema_name},public"}
     if loaded.password is not None:
-        environment["PGPASSWORD"] = loaded.password
-    os.execve(command[0], [*command, *(arguments or [])], environment)  # noqa: S606 - no shell is wanted
+        found["PGPASSWORD"] = loaded.password
+    return found
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Run it on this terminal to its end; return its exit code."""
+    with subprocess.Popen(command, env=environment) as running, _ending_with(running):  # noqa: S603 - no shell is wanted
+        return running.wait()
+
+
+@contextmanager
+def _ending_with(running: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave it to the program when this process ends: the server is then stopped in order.
+
+    Ctrl-C reaches both, and is for the program alone: it cancels a statement of psql. What else would end this process
+    is passed on.
+    """
+
+    def pass_on(number: int, _frame: object) -> None:
+        if number != signal.SIGINT:
+            running.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -216,10 +216,10 @@ async def test_a_check_starts_no_embedded_server(state_dir: Path) -> None:
 
 
 def fed_to_psql(dsn: str, script: str) -> None:
-    psql, _ = terminal_of(DatabaseConfig(dsn=dsn), Path("/nonexistent"))
-    done = subprocess.run(
-        [*psql, "-v", "ON_ERROR_STOP=1", "-q"], input=script, capture_output=True, text=True, check=False
-    )
+    with terminal_of(DatabaseConfig(dsn=dsn), Path("/nonexistent"), "psql") as (psql, _):
+        done = subprocess.run(
+            [*psql, "-v", "ON_ERROR_STOP=1", "-q"], input=script, capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, done.stderr
     assert "ERROR" not in done.stderr
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from backends.base import DurabilityInForce, Partition, Store, StoreFacts, Store
 from backends.ending import end_tasks
 from daemon.alarms import AlarmKeeper
 from daemon.api import ApiServer
+from daemon.api.app import make_app
 from daemon.core.moments import read_rfc3339, rfc3339
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
@@ -26,6 +28,7 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
 from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
+from daemon.telemetry.store.growth import Growth
 from daemon.telemetry.store.report import StoreReport
 from daemon.web.tls import Identity
 from schemas.api.problem import Problem
@@ -87,6 +90,28 @@ class Served:
         await eventually(lambda: pipeline.waiting.triggers == 0)
 
 
+DECLARED: list[tuple[str, re.Pattern[str], set[str]]] = []
+"""Method, path and statuses of every route in the API's document, which is made once; the fewest parameters first."""
+
+
+def declare(service: Service) -> None:
+    document = make_app(service, token=TOKEN, reads_freely=True).openapi()
+    DECLARED.extend(
+        (method.upper(), re.compile(re.sub(r"{\w+}", "[^/]+", path)), set(operation["responses"]))
+        for path, operations in sorted(document["paths"].items(), key=lambda each: each[0].count("{"))
+        for method, operation in operations.items()
+    )
+
+
+async def see_declared(answer: httpx.Response) -> None:
+    """See that the document of the API has the status of an answer of one of its routes."""
+    asked = answer.request
+    for method, path, statuses in DECLARED:
+        if method == asked.method and path.fullmatch(asked.url.path):
+            assert str(answer.status_code) in statuses, f"{method} {path.pattern} does not declare {answer.status_code}"
+            return
+
+
 @asynccontextmanager
 async def served(
     host: str = "127.0.0.1",
@@ -131,6 +156,8 @@ async def served(
             alarms=alarms,
             marks=marks,
         )
+        if not DECLARED:
+            declare(service)
         server = ApiServer(service, host, 0, token=TOKEN, identity=identity, proxies=proxies)
         serving = asyncio.create_task(server.serve())
         streaming = asyncio.create_task(stream.run())
@@ -138,7 +165,10 @@ async def served(
         await eventually(lambda: not server.address.endswith(":0"))
         try:
             url = server.address.replace("0.0.0.0", "127.0.0.1")
-            async with httpx.AsyncClient(base_url=url, verify=False, trust_env=False, timeout=60) as client:
+            hooks = {"response": [see_declared]}
+            async with httpx.AsyncClient(
+                base_url=url, verify=False, trust_env=False, timeout=60, event_hooks=hooks
+            ) as client:
                 yield Served(logger=logger, service=service, report=report, workloads=workloads, client=client, url=url)
         finally:
             server.stop()
@@ -508,6 +538,23 @@ async def test_database_away_is_said_and_not_a_traceback() -> None:
         answer = await api.client.get("/api/v1/groups/bpm/newest")
         assert answer.status_code == 503
         assert answer.json()["detail"] == "the database is away: no route to host"
+
+
+@pytest.mark.parametrize("is_embedded", [True, False])
+async def test_the_status_tells_when_the_disk_of_an_embedded_database_is_full(is_embedded: bool) -> None:
+    async with served() as api:
+        api.report.growth = Growth()
+        api.report.growth.note({"bpm": 0}, time.monotonic() - 7200)
+        api.report.answered(replace(facts(KEPT), size_bytes={"bpm": 2**30}, embedded=is_embedded))
+        reporter = api.service.reporter
+        before = reporter.disk
+        await eventually(lambda: reporter.sample() or reporter.disk is not before)
+        disk = reporter.disk
+        assert disk is not None
+        grows = 12 * 2**30  # a GiB in two hours
+        assert disk.full_in_days == (pytest.approx(disk.free_bytes / grows, rel=0.01) if is_embedded else None)
+        told = Status.model_validate((await api.client.get("/api/v1/status")).json())
+        assert told.limits["disk_full_in_days"] == 7
 
 
 async def test_storage_tells_of_sizes_and_says_why_they_are_old() -> None:

@@ -61,17 +61,49 @@ async def test_every_route_declares_what_it_answers_and_what_it_takes() -> None:
     assert len(found) > 20
     for name, operation in found.items():
         answers = {code: answer for code, answer in operation["responses"].items() if code.startswith("2")}
-        (content,) = (answer.get("content") for answer in answers.values())
-        assert content, f"{name} does not declare what it answers"
-        if "application/json" in content:
-            assert "$ref" in content["application/json"]["schema"], f"{name} answers JSON without a model"
+        assert answers
+        for content in (answer.get("content") for answer in answers.values()):
+            assert content, f"{name} does not declare what it answers"
+            if "application/json" in content:
+                assert "$ref" in content["application/json"]["schema"], f"{name} answers JSON without a model"
         if "requestBody" in operation:
             schema = operation["requestBody"]["content"]["application/json"]["schema"]
             models = [schema, *schema.get("anyOf", ())]
             assert any("$ref" in model for model in models), f"{name} takes a body without a model"
-        error = operation["responses"]["default"]["content"]["application/json"]["schema"]
-        assert error == {"$ref": "#/components/schemas/Problem"}, name
-        assert "422" not in operation["responses"], f"{name} declares FastAPI's errors, which nobody is answered with"
+        for code in operation["responses"].keys() - answers.keys():
+            error = operation["responses"][code]["content"]["application/json"]["schema"]
+            model = "Readiness" if (name, code) == ("GET /ready", "503") else "Problem"
+            assert error == {"$ref": f"#/components/schemas/{model}"}, (name, code)
+
+
+async def test_every_route_and_parameter_is_described() -> None:
+    async with served() as api:
+        document = make_app(api.service, token=TOKEN, reads_freely=True).openapi()
+    summaries = set()
+    for name, operation in operations(document):
+        assert operation.get("description", "").rstrip().endswith((".", "`")), f"{name} has no description"
+        assert 5 < len(operation["summary"]) < 110, f"{name}: {operation['summary']}"
+        assert operation["description"].startswith(operation["summary"]), name
+        assert operation["tags"], f"{name} is under no heading"
+        summaries.add((*operation["tags"], operation["summary"]))
+        for parameter in operation.get("parameters", []):
+            assert parameter.get("description", "").endswith("."), f"{name}: {parameter['name']} is not described"
+        for code, answer in operation["responses"].items():
+            assert answer["description"], (name, code)
+        changes = not name.startswith("GET")
+        assert bool(operation.get("security")) == changes, f"{name}: whether the token is asked for"
+        assert {"400", "403", "429", "500", "default"} <= operation["responses"].keys(), name
+        assert ("401" in operation["responses"]) == (name != "GET /health"), name
+        assert ("422" in operation["responses"]) == ("/api/" in name), name
+        if "{" in name:
+            assert {"404"} <= operation["responses"].keys(), f"{name} does not say that there may be no such thing"
+    assert len(summaries) == len(list(operations(document)))
+
+
+async def test_the_document_is_the_same_when_it_is_asked_for_again() -> None:
+    async with served() as api:
+        first, again = [(await api.client.get("/openapi.json")).json() for _ in range(2)]
+    assert first == again
 
 
 async def test_a_declared_model_lets_no_undeclared_field_pass() -> None:

@@ -196,38 +196,6 @@ def test_the_address_of_the_daemon_may_come_from_the_environment(daemon: Daemon)
     assert here("status", "--once", TRIGGERLOG_DAEMON=daemon.api).returncode == 0
 
 
-def test_psql_finds_the_embedded_database(daemon: Daemon) -> None:
-    done = triggerlog("psql", str(daemon.file), "-At", "-c", "SELECT name, instruments FROM groups")
-    assert (done.returncode, done.stdout) == (0, "bpm|12\n"), done.stderr
-
-
-def test_psql_says_when_nothing_runs(tmp_path: Path) -> None:
-    file = tmp_path / "beam.toml"
-    file.write_text(LEAST)
-    assert "no PostgreSQL runs under" in failure(triggerlog("psql", str(file)))
-
-
-@pytest.mark.parametrize(
-    ("dsn", "client"),
-    [
-        ("mysql://logger:s3cret@db:3307", "`mariadb -h db -P 3307 -u logger -p beam`"),
-        (
-            "mariadb://lo%20gger@localhost?unix_socket=/run/my.sock",
-            "`mariadb --socket /run/my.sock -u 'lo gger' -p beam`",
-        ),
-        (
-            "mongodb://logger:s3cret@a,b:27018/?tls=true",
-            "`mongosh 'mongodb://logger@a,b:27018/?tls=true'`, then `use beam`",
-        ),
-    ],
-)
-def test_psql_names_the_client_of_another_database(tmp_path: Path, dsn: str, client: str) -> None:
-    file = tmp_path / "beam.toml"
-    file.write_text(f'{LEAST}[database]\ndsn = "{dsn}"\nschema = "beam"\n')
-    said = failure(here("psql", str(file)))
-    assert said == f"triggerlog: {file} names no PostgreSQL; open its database with {client}"
-
-
 def test_schema_prints_a_script_without_asking_any_database(tmp_path: Path) -> None:
     file = tmp_path / "beam.toml"
     file.write_text(f'logger = "control-node-1"\n{LEAST}[database]\ndsn = "postgresql://nobody@nowhere.invalid/x"\n')

@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.telemetry.status.forecasts import AT_ONCE_S, drained_in_s, full_in_s
+from daemon.telemetry.status.forecasts import AT_ONCE_S, drained_in_s, full_in_days, full_in_s
 
-rates = st.floats(min_value=0, max_value=1e7, allow_nan=False)
+rates = st.just(0.0) | st.floats(min_value=1e-6, max_value=1e7)
 
 
 def test_room_lasts_as_long_as_what_comes_in_leaves_of_it() -> None:
@@ -15,6 +15,17 @@ def test_room_lasts_as_long_as_what_comes_in_leaves_of_it() -> None:
 def test_nothing_is_said_of_room_while_nothing_comes_in() -> None:
     assert full_in_s(1000, 64.0, 0.0) is None
     assert full_in_s(1000, 0.0, 12.0) is None
+
+
+def test_a_disk_is_full_when_its_free_space_has_grown_over() -> None:
+    assert full_in_days(700, 100.0) == 7
+    assert full_in_days(0, 100.0) == 0
+
+
+def test_a_disk_on_which_nothing_grows_is_never_full() -> None:
+    assert full_in_days(700, None) is None
+    assert full_in_days(700, 0.0) is None
+    assert full_in_days(700, -5.0) is None
 
 
 def test_a_backlog_is_drained_by_what_is_committed_beyond_what_comes_in() -> None:

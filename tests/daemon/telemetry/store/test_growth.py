@@ -2,7 +2,7 @@
 
 import pytest
 
-from daemon.telemetry.store.growth import APART_S, DAY_S, OVER_S, Growth
+from daemon.telemetry.store.growth import APART_S, DAY_S, OVER_S, STEADY_S, Growth
 
 
 def test_nothing_is_reckoned_from_sizes_less_than_a_minute_apart() -> None:
@@ -27,3 +27,15 @@ def test_growth_is_of_the_last_day_and_of_the_groups_that_there_are() -> None:
     assert over_s == OVER_S
     assert growth.bytes_a_day("toroid")[0] == 0.0
     assert growth.bytes_a_day("nobody")[0] is None
+
+
+def test_the_growth_of_all_groups_is_told_when_it_was_measured_for_an_hour() -> None:
+    growth = Growth()
+    assert growth.steady_bytes_a_day() is None
+    for second in range(0, int(STEADY_S), 60):
+        growth.note({"bpm": 3 * second, "toroid": 100}, second)
+        assert growth.steady_bytes_a_day() is None
+    growth.note({"bpm": 3 * int(STEADY_S), "toroid": 100}, STEADY_S)
+    assert growth.steady_bytes_a_day() == pytest.approx(3 * DAY_S)
+    growth.note({"bpm": 3 * int(STEADY_S), "toroid": 100, "new": 7}, STEADY_S + 60)
+    assert growth.steady_bytes_a_day() is None
