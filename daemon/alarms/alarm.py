@@ -29,6 +29,7 @@ class Cause(StrEnum):
     LATENCY = "latency"  # commits take too long
     BACKLOG = "backlog"  # too many triggers wait
     FILLING = "filling"  # the room to wait in runs out
+    DISK = "disk"  # the disk of the embedded database runs out
     JOURNAL = "journal"  # the disk of the state folder takes nothing
     VISITS = "visits"  # a run of visits failed or stands still
     SLOW_VISITS = "slow visits"

@@ -29,6 +29,7 @@ LIMITS = (
     gaps.skipped,
     gaps.aside,
     limits.journal_filling,
+    limits.disk_filling,
     limits.stale_data,
     limits.clocks,
     limits.missing_instruments,

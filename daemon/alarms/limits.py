@@ -9,6 +9,7 @@ from schemas.states import DaemonState, InstrumentState
 WITHIN = 0.9
 """An alarm in force goes once what it is about is within so much of its limit: at the limit itself it would flicker."""
 
+DAY_S = 86_400
 AFTER_S = 3.0
 """A backlog of a moment is how batching works."""
 
@@ -182,6 +183,31 @@ def journal_filling(status: Status, known: Known) -> Iterator[Alarm]:
             "what else lies on that disk may be moved.",
             after_s=AFTER_S,
         )
+
+
+NEARLY_FULL_BYTES = 2**30
+"""With less than this free a disk is as good as full: a server needs some for what it does beside writing rows."""
+
+
+def disk_filling(status: Status, known: Known) -> Iterator[Alarm]:
+    """The disk of the state folder is nearly full, or will be soon by the growth of the database on it."""
+    limit, disk = status.limits.get("disk_full_in_days"), status.disk
+    if limit is None or disk is None:
+        return
+    factor = 1 / WITHIN if Cause.DISK in known else 1.0
+    days = disk.full_in_days
+    is_nearly_full = disk.free_bytes < NEARLY_FULL_BYTES * factor
+    if not is_nearly_full and (days is None or days >= limit * factor):
+        return
+    free = f"{disk.free_bytes / 2**30:,.1f} GiB free"
+    soon = f"full in {lasting(days * DAY_S)}, at the growth of the last day" if days is not None else "nearly full"
+    yield Alarm(
+        cause=Cause.DISK,
+        severity=Severity.CRITICAL if is_nearly_full or (days is not None and days < 1) else Severity.WARNING,
+        text=f"The disk of the state folder is {soon} ({free})",
+        fix="Remove old partitions, or move what else lies on that disk: docs/operations.md has the commands.",
+        after_s=AFTER_S,
+    )
 
 
 def _grows(group: GroupStatus, status: Status) -> bool:

@@ -157,6 +157,7 @@ interface GroupWords {
   clients: string;
   refused: string;
   aside: string;
+  dead: string;
   adds: boolean;
   verdict: string;
   quiet: boolean;
@@ -191,6 +192,7 @@ interface Totals {
   lost: number;
   lost_how: Record<string, number>;
   dead: number;
+  dead_now: number;
   dead_letters: number;
   waiting: number;
   assembling: number;

@@ -100,7 +100,8 @@ FIGURES: dict[str, Any] = {
         "aside_readings": 1,
         "backlog_triggers": 1000,
     }
-    | {"journal_full_in_min": 30.0, "slow_visits": 10, "visit_stands_s": 300, "visits_are_critical": 0},
+    | {"journal_full_in_min": 30.0, "disk_full_in_days": 7.0}
+    | {"slow_visits": 10, "visit_stands_s": 300, "visits_are_critical": 0},
     "readings_fail": False,
     "events": [],
     "readers": {},

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from daemon.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
-from schemas.api.status import IntakeStatus, Shortfall, Status
+from schemas.api.status import DiskStatus, IntakeStatus, Shortfall, Status
 from schemas.states import DaemonState
 from tests.page.served import snapshot
 from tests.page.visits import STATUS
@@ -23,6 +23,38 @@ def keys(**changes: Any) -> list[str]:
 
 def test_nothing_is_said_when_all_is_well() -> None:
     assert alarms(status()) == []
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "days", "severity", "text"),
+    [
+        (100.0, None, None, ""),
+        (100.0, 8.0, None, ""),
+        (100.0, 6.0, Severity.WARNING, "full in 6 days, at the growth of the last day (100.0 GiB free)"),
+        (100.0, 0.5, Severity.CRITICAL, "full in 12 h, at the growth of the last day (100.0 GiB free)"),
+        (0.5, None, Severity.CRITICAL, "nearly full (0.5 GiB free)"),
+        (0.5, 30.0, Severity.CRITICAL, "full in 30 days, at the growth of the last day (0.5 GiB free)"),
+    ],
+)
+def test_a_disk_that_fills_is_told_before_it_is_full(
+    free_gib: float, days: float | None, severity: Severity | None, text: str
+) -> None:
+    disk = DiskStatus(
+        total_bytes=500 * GIB, used_bytes=int((500 - free_gib) * GIB), free_bytes=int(free_gib * GIB), full_in_days=days
+    )
+    found = alarms(status().model_copy(update={"disk": disk}))
+    assert [(alarm.key, alarm.severity) for alarm in found] == ([] if severity is None else [("disk", severity)])
+    assert [alarm.text for alarm in found] == ([] if severity is None else [f"The disk of the state folder is {text}"])
+
+
+def test_an_alarm_of_the_disk_does_not_flicker_at_its_limit() -> None:
+    disk = DiskStatus(total_bytes=500 * GIB, used_bytes=400 * GIB, free_bytes=100 * GIB, full_in_days=7.2)
+    at_the_limit = status().model_copy(update={"disk": disk})
+    assert alarms(at_the_limit) == []
+    assert [alarm.key for alarm in alarms(at_the_limit, frozenset({"disk"}))] == ["disk"]
 
 
 def test_a_late_instrument_is_no_alarm() -> None:
