@@ -34,7 +34,7 @@ def _text(alarm: AlarmStatus, now_ns: int, *, with_keys: bool) -> Text:
     if with_keys:
         text.append(f"[{alarm.key}] ", "bold" if is_new else "dim")
     text.append(alarm.text, style if is_new else "dim")
-    text.append(f" since {_clock(alarm.since_ns)}, {duration((now_ns - alarm.since_ns) / 1e9)}", "dim")
+    text.append(f" (since {_clock(alarm.since_ns)}, {duration((now_ns - alarm.since_ns) / 1e9)})", "dim")
     if alarm.shelved_until_ns is not None:
         text.append(f"; shelved until {_clock(alarm.shelved_until_ns)}", "dim")
     elif alarm.acknowledged_ns is not None:

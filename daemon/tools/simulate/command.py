@@ -13,7 +13,7 @@ from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.options import AsJson
 from daemon.tools.simulate import SettingsError, SimulateReport, SimulateSettings, Step, run_simulate
 from daemon.web.tls import client_context, own_certificate
-from schemas.readings import InstrumentGroup
+from schemas.config import Config
 from schemas.wire import Ack, ProtocolError
 
 EPILOG = examples(
@@ -34,8 +34,14 @@ OPTIONS = {"groups": "group", "slips": "slip", "clock_steps": "clock-step"}
 def simulate(
     context: typer.Context,
     *,
-    host: Annotated[str, typer.Option(help="Address of the daemon's source.")] = _Defaults.host,
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="Its port.")] = _Defaults.port,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address of the daemon's source.", show_default=f"that of --config, or {_Defaults.host}"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="Its port.", show_default=f"that of --config, or {_Defaults.port}"),
+    ] = None,
     protocol: Annotated[Literal["tcp", "udp"], typer.Option(help="Protocol of the source.")] = "tcp",
     ack: Annotated[
         Literal["committed", "spooled", "received"],
@@ -64,7 +70,10 @@ def simulate(
         typer.Option(help="Group to simulate, several times for several.", show_default="bpm, or all of --config"),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The daemon's configuration: needed over UDP, for the layout.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The daemon's configuration: where it listens; needed over UDP, for the layout."
+        ),
     ] = None,
     rate: Annotated[float, typer.Option(min=0, help="Triggers a second; 0 is as fast as possible.")] = _Defaults.rate,
     triggers: Annotated[int | None, typer.Option(min=1, help="End after so many.", show_default="never")] = None,
@@ -139,12 +148,14 @@ def simulate(
     restart_pause_ms: Annotated[float, typer.Option(min=0, help="Pause before they do.", rich_help_panel=FAULTS)] = 0,
 ) -> None:
     """Send readings of simulated instruments to a daemon; report what was sent and what was acknowledged."""
-    layouts = _layouts(config)
+    loaded = None if config is None else load_config(config).config
+    layouts = () if loaded is None else tuple(section.group() for section in loaded.groups)
     # An option with the name of a setting is passed on as it is.
     names = [field.name for field in fields(SimulateSettings) if field.name in context.params]
     try:
         chosen = {
             **{name: context.params[name] for name in names},
+            **_address(loaded, protocol, host, port),
             "ack": Ack(ack),
             "groups": tuple(group or [layout.name for layout in layouts] or _Defaults.groups),
             "layouts": layouts,
@@ -159,8 +170,15 @@ def simulate(
     _report(_simulated(settings), as_json)
 
 
-def _layouts(config: Path | None) -> tuple[InstrumentGroup, ...]:
-    return () if config is None else tuple(section.group() for section in load_config(config).config.groups)
+def _address(config: Config | None, protocol: str, host: str | None, port: int | None) -> dict[str, str | int]:
+    """Where to send: as given on the command line, or where the daemon of the configuration listens."""
+    sources = () if config is None else config.sources
+    found = next((each.listening for each in sources if each.kind == protocol and each.listening is not None), None)
+    if found is not None:
+        # A daemon that listens everywhere is reached on this machine.
+        host = host or ("127.0.0.1" if found.host in ("0.0.0.0", "::") else found.host)  # noqa: S104
+        port = port or found.port
+    return {"host": host or _Defaults.host, "port": port or _Defaults.port}
 
 
 def _tls(wanted: bool, ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:

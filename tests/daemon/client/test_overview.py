@@ -134,9 +134,11 @@ def test_without_a_height_nothing_is_left_out_and_what_was_dealt_with_is_a_line(
     whole = " ".join(text.split())
     assert "bpm_029 are silent" in whole
     assert re.search(
-        r"■ critical Database away: connection refused since \S+, 1 min 1\d s; acknowledged at \S+Z ", whole
+        r"■ critical Database away: connection refused \(since \S+, 1 min 1\d s\); acknowledged at \S+Z ", whole
     )
-    assert re.search(r"▲ warning Instruments: 1 silent for more than 2 s \(bpm\) since \S+, 0 s; shelved until", whole)
+    assert re.search(
+        r"▲ warning Instruments: 1 silent for more than 2 s \(bpm\) \(since \S+, 0 s\); shelved until", whole
+    )
     assert "Look at the backlog" in whole  # of the one that nobody has dealt with
     assert "journalctl" not in whole
     assert text.index("Commit p99") < text.index("Database away")

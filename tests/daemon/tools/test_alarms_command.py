@@ -35,7 +35,9 @@ def events(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_alarms_are_listed_acknowledged_shelved_and_shown_again(daemon: Daemon) -> None:
     listed = " ".join(alarms(daemon).stdout.split())
-    assert re.search(r"▲ warning \[stale\] No readings come: bpm .*? since \S+Z?, .*?\. Acknowledge it if the", listed)
+    assert re.search(
+        r"▲ warning \[stale\] No readings come: bpm .*? \(since \S+Z?, .*?\)\. Acknowledge it if the", listed
+    )
     assert alarms(daemon, "acknowledge", "stale").stdout == "stale: acknowledged\n"
     assert alarms(daemon, "shelve", "instruments", "--for", "2h").stdout == "instruments: shelved for 2h\n"
     told = Alarms.model_validate_json(alarms(daemon, "--json").stdout).root

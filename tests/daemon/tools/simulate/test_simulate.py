@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from schemas.ledger import unpack_missing
 from schemas.readings import Array
 from schemas.wire import Answer, ProtocolError, parse_datagram
 from tests.support.listening import BPM, TOROID, eventually, listening
+from tests.support.processes import free_port, triggerlog
 
 ALL_FAULTS = {
     "jitter_ms": 12.0,
@@ -412,3 +414,17 @@ def test_it_runs_on_uvloop_too() -> None:
             assert report.groups[0].sent == report.groups[0].acknowledged == len(listener.records)
 
     uvloop.run(run())
+
+
+def test_a_configuration_says_where_its_daemon_listens(tmp_path: Path) -> None:
+    """Nobody listens there: what the command tried is in its error."""
+    file, port = tmp_path / "beam.toml", free_port()
+    file.write_text(
+        f'[[sources]]\nkind = "tcp"\nhost = "0.0.0.0"\nport = {port}\n'
+        '[[groups]]\nname = "bpm"\ncount = 2\nchannels = [{ name = "x" }]\n'
+    )
+    refused = triggerlog("simulate", "--config", str(file), "--triggers", "1")
+    assert f"cannot reach a daemon at 127.0.0.1:{port}" in refused.stderr
+    other = free_port()
+    refused = triggerlog("simulate", "--config", str(file), "--port", str(other), "--triggers", "1")
+    assert f"cannot reach a daemon at 127.0.0.1:{other}" in refused.stderr
