@@ -119,7 +119,7 @@ def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:
     beyond = limit * (WITHIN if Cause.LATENCY in known else 1.0)
     over = {name: p99 for name, group in status.groups.items() if (p99 := group.commit_ms.p99 or 0.0) > beyond}
     if over:
-        worst = ", ".join(f"{name} {p99:.3g} ms" for name, p99 in over.items())
+        worst = ", ".join(f"{name} {_latency(p99)}" for name, p99 in over.items())
         yield Alarm(
             cause=Cause.LATENCY,
             severity=Severity.WARNING,
@@ -154,6 +154,10 @@ def backlog(status: Status, known: Known) -> Iterator[Alarm]:
             extent=most,
             after_s=AFTER_S,
         )
+
+
+def _latency(ms: float) -> str:
+    return f"{ms:.3g} ms" if ms < 1000 else f"{ms / 1e3:,.1f} s"
 
 
 def _outlook(group: GroupStatus) -> str:

@@ -18,7 +18,7 @@ OUTAGE = [
         name="drained",
         label="Drained in",
         title="until the backlog is gone, at the current rates",
-        width=118,
+        width=136,
         wide=True,
     ),
     *columns(("risk", "At risk", "committed so recently that a crash of the server now could lose them")),
@@ -91,7 +91,7 @@ def panel() -> list[Any]:
                     [
                         _section(
                             "Partitions",
-                            table("partitions", PARTITIONS, "The server has none for this group."),
+                            table("partitions", PARTITIONS, "None are known of this group."),
                         ),
                         _section("Journal", table("journals", JOURNALS, NO_JOURNAL), name="journals"),
                     ],

@@ -92,10 +92,11 @@ def _loss(at_risk_ms: float | None) -> str:
 
 def stored_rows(storage: Storage) -> list[Row]:
     """Sizes and growth of each group."""
-    return [_stored(name, group, is_known=storage.sizes_age_s is not None) for name, group in storage.groups.items()]
+    is_known, are_known = storage.sizes_age_s is not None, storage.partitions_age_s is not None
+    return [_stored(name, group, is_known=is_known, are_known=are_known) for name, group in storage.groups.items()]
 
 
-def _stored(name: str, group: GroupStorage, *, is_known: bool) -> Row:
+def _stored(name: str, group: GroupStorage, *, is_known: bool, are_known: bool) -> Row:
     each, over_s = group.bytes_a_reading, group.measured_over_s
     return row(
         name,
@@ -107,7 +108,7 @@ def _stored(name: str, group: GroupStorage, *, is_known: bool) -> Row:
         rate=_size(group.growth_bytes_a_day),
         measured=_size(group.measured_bytes_a_day),
         over=cell("in a minute" if over_s < 60 else lasted(over_s), over_s),
-        partitions=_count(len(group.partitions)),
+        partitions=_count(len(group.partitions)) if are_known else cell(NONE, -1),
     )
 
 

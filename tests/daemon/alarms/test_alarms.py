@@ -432,3 +432,8 @@ def test_visits_that_fail_stand_still_or_are_slow_are_told_and_as_gravely_as_con
     (slow,) = told(slow=12)
     assert slow.text == "The last 12 visits took longer than the limit of 10 s"
     assert told(slow=12, interval_s=4.5)[0].text == "The last 12 visits took longer than the interval of 4.5 s"
+
+
+def test_a_latency_of_minutes_is_told_in_seconds() -> None:
+    (alarm,) = alarms(status(p99=86_700.0))
+    assert alarm.text.endswith("its budget of 20 ms: bpm 86.7 s")
