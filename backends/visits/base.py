@@ -21,6 +21,19 @@ class VisitDone(StoreError):
         super().__init__(f"visit {visit} is done already")
 
 
+class StatementTooLong(StoreError):
+    """A select or a transaction took longer than `statement_timeout_s`, and the server answers: this is no outage.
+
+    It was given up, by the server too.
+
+    limit_s: the limit, in seconds.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"visits.statement_timeout_s: a statement took longer than {limit_s:g} s, and was given up")
+        self.limit_s = limit_s
+
+
 class VisitsLocked(StoreUnavailable):
     """Another run writes visits into this schema now."""
 
@@ -35,7 +48,8 @@ class VisitStore(Protocol):
     """The tables of visits in one schema, over one connection: each worker has a store of its own.
 
     Every method raises StoreUnavailable (backends.base) when the database does not answer; after that `connect` makes
-    the store usable again.
+    the store usable again. Every method of a visit raises StatementTooLong when it takes longer than
+    `statement_timeout_s` of a server that does answer.
     """
 
     async def create(self) -> None:

@@ -113,6 +113,13 @@ class VisitsConfig(Section):
     id_chunk: int = Field(
         default=1000, ge=1, le=100_000, description="Histories are asked for in chunks of so many ids."
     )
+    statement_timeout_s: float = Field(
+        default=600.0,
+        gt=0,
+        le=86_400,
+        description="A select or a transaction of a visit that takes longer ends the run as failed, while the server "
+        "still answers; `database.command_timeout_s` is for connecting, for locks, and for asking whether it does.",
+    )
     limit_s: float = Field(default=10.0, gt=0, description="A visit should take no longer, in seconds.")
 
     @model_validator(mode="after")

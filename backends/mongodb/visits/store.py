@@ -1,8 +1,9 @@
 """A store of mock DIA visits in MongoDB, or in what speaks its protocol."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pymongo
 from bson import Int64
 from pymongo import ASCENDING, DESCENDING, ReadPreference
 
-from backends.base import ReadOnly, SchemaMismatch, StoreError
+from backends.base import ReadOnly, SchemaMismatch, StoreError, StoreUnavailable
 from backends.mongodb.protocol.documents import NotOurDocuments
 from backends.mongodb.schema.create import check_rights
 from backends.mongodb.server.client import Client, make_client, target_of
@@ -19,9 +20,10 @@ from backends.mongodb.server.facts import check_server, meet_server
 from backends.mongodb.visits.packs import PackTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
-from backends.visits.base import VisitDone
+from backends.visits.base import StatementTooLong, VisitDone
 from backends.visits.settings import check_settings, settings_of
 from backends.visits.store import SessionVisitStore
+from backends.visits.watch import Limits, watched
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -59,7 +61,12 @@ class MongodbVisitStore(SessionVisitStore[Session]):
         self._dsn = database.dsn
         self._password = password
         self._read_only = read_only
-        self._timeout_s = read_only.give_up_s if read_only else database.command_timeout_s
+        self._limits = Limits(
+            answer_s=read_only.give_up_s if read_only else database.command_timeout_s,
+            statement_s=None if read_only else visits.statement_timeout_s,
+        )
+        # Of a command, also at the server, who goes on with nothing for longer. Who looks after it is first.
+        self._timeout_s = self._limits.session_s + (0.0 if read_only else self._limits.answer_s)
         self._target = target_of(database.dsn)
         self._client: Client | None = None
         self._opened: Session | None = None
@@ -180,11 +187,19 @@ class MongodbVisitStore(SessionVisitStore[Session]):
                 " visits; set another `schema` in [visits]"
             )
 
+    def _session(self) -> AbstractAsyncContextManager[Session]:
+        return self._watched_session(self._limits.session_s)
+
     @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Session]:
+    async def _watched_session(self, limit_s: float | None) -> AsyncIterator[Session]:
         try:
             with translated(self._target), self._given_up():
-                yield await self._connected()
+                session = await self._connected()
+                if self._read_only:
+                    yield session
+                else:
+                    async with watched(self._limits.answer_s, limit_s, self._why_end):
+                        yield session
         except NotOurDocuments as error:
             raise StoreError(
                 f"documents in database {self._visits.schema_name!r} of {self._target} are not as this store writes"
@@ -193,31 +208,46 @@ class MongodbVisitStore(SessionVisitStore[Session]):
 
     @asynccontextmanager
     async def _long_session(self) -> AsyncIterator[Session]:
-        async with self._session() as session:
+        async with self._watched_session(None) as session:
             yield replace(session, timeout_s=None)
+
+    async def _why_end(self, late_s: float | None, ending: asyncio.Event) -> StoreError | None:
+        """Ask over another client. What is late ends with its connection here, and at the server by its own limit."""
+        client = self._make_client()
+        try:
+            with translated(self._target), pymongo.timeout(self._limits.answer_s):
+                await client.admin.command("ping")
+        except StoreUnavailable as error:
+            return error
+        finally:
+            await client.close()
+        return None if late_s is None else StatementTooLong(late_s)
 
     def _given_up(self) -> AbstractContextManager[None]:
         return taken_too_long(self._target, self._read_only.give_up_s) if self._read_only else nullcontext()
 
     async def _connected(self) -> Session:
         if self._client is None:
-            self._client = make_client(
-                self._dsn,
-                password=self._password,
-                program=f"triggerlog visits{' reader' if self._read_only else ''}",
-                timeout_s=self._timeout_s,
-            )
+            self._client = self._make_client()
         if self._opened is None:
             # Who only asks does so where the DSN says.
             where = None if self._read_only else ReadPreference.PRIMARY
             database = self._client.get_database(self._visits.schema_name, read_preference=where)
-            server = await meet_server(database, self._timeout_s)
+            server = await meet_server(database, self._limits.answer_s)
             check_server(server, self._target, writes=self._read_only is None)
-            concern = server.write_concern(self._visits.durability, self._timeout_s)
+            concern = server.write_concern(self._visits.durability, self._limits.answer_s)
             self._opened = Session(
                 database=database, server=server, target=self._target, concern=concern, timeout_s=self._timeout_s
             )
         return self._opened
+
+    def _make_client(self) -> Client:
+        return make_client(
+            self._dsn,
+            password=self._password,
+            program=f"triggerlog visits{' reader' if self._read_only else ''}",
+            timeout_s=self._limits.answer_s,
+        )
 
 
 def _mark(write: TileWrite, step: Step) -> Document:

@@ -1,7 +1,7 @@
 """A store of visits in MariaDB or MySQL."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -17,7 +17,7 @@ from backends.mysql.visits.compaction import Compaction
 from backends.mysql.visits.packs import PackTables
 from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.rows import RowTables
-from backends.mysql.visits.session import SESSION_DRIVER, Session, open_session
+from backends.mysql.visits.session import SESSION_DRIVER, Session, interrupt, open_session
 from backends.mysql.visits.sizes import sizes_of
 from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
@@ -27,6 +27,7 @@ from backends.visits.base import VisitDone
 from backends.visits.rows import SECONDS, STEP_TABLES
 from backends.visits.settings import check_settings, settings_of
 from backends.visits.store import SessionVisitStore
+from backends.visits.watch import Limits
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -38,8 +39,6 @@ DUPLICATE = 1062
 NO_SUCH = (1049, 1146)
 """No such database, no such table."""
 LOCK_TIMEOUT_S = 30
-LONGER = 60
-"""So many times as long as all else may take what goes through whole tables."""
 
 
 class MysqlVisitStore(SessionVisitStore[Session]):
@@ -52,7 +51,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
     the tile was committed, and it may be written again.
 
     Args:
-        database: where, and how long a statement may take; every one of a method has that time.
+        database: where, and how long connecting and a wait for a lock may take.
         visits: what decides about the tables.
         password: goes before one in the DSN.
         bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
@@ -74,7 +73,6 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         self._address = address_of(database.dsn, password)
         self._target = self._address.target
         self._give_up_s = read_only.give_up_s if read_only else None
-        self._timeout_s = self._give_up_s or database.command_timeout_s
         self._schema = visits.schema_name
         self._bulk = bulk
         self._partitioned = visits.index_mode is IndexMode.PARTITIONED
@@ -88,6 +86,11 @@ class MysqlVisitStore(SessionVisitStore[Session]):
             target=self._target,
             connect=self._open_session,
             guarded=self._translated,
+            limits=Limits(
+                answer_s=self._give_up_s or database.command_timeout_s,
+                statement_s=None if read_only else visits.statement_timeout_s,
+            ),
+            interrupt=interrupt,
         )
 
     async def create(self) -> None:
@@ -122,8 +125,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
 
     async def hold(self) -> None:
         """Keep every other store from holding the schema."""
-        # Each of its statements has a time limit.
-        await self._connection.hold(None)
+        await self._connection.hold()
 
     async def release(self) -> None:
         """Hold it no longer."""
@@ -296,17 +298,11 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         yield
         await release(session.connection, name)
 
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Session]:
-        async with self._connection.session(None) as session:
-            session.timeout_s = self._timeout_s
-            yield session
+    def _session(self) -> AbstractAsyncContextManager[Session]:
+        return self._connection.session(self._connection.limits.session_s)
 
-    @asynccontextmanager
-    async def _long_session(self) -> AsyncIterator[Session]:
-        async with self._session() as session:
-            session.timeout_s = LONGER * self._timeout_s
-            yield session
+    def _long_session(self) -> AbstractAsyncContextManager[Session]:
+        return self._connection.session(None)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -315,7 +311,8 @@ class MysqlVisitStore(SessionVisitStore[Session]):
             yield
 
     async def _open_session(self) -> Session:
-        return await open_session(self._address, timeout_s=self._timeout_s, bulk=self._bulk, give_up_s=self._give_up_s)
+        answer_s = self._connection.limits.answer_s
+        return await open_session(self._address, timeout_s=answer_s, bulk=self._bulk, give_up_s=self._give_up_s)
 
 
 def _marks_of(found: Iterable[tuple[Any, ...]]) -> frozenset[tuple[int, Step]]:

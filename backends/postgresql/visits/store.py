@@ -37,7 +37,7 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
         self._done, self._marks = quoted(schema, VISITS), quoted(schema, STEPS)
 
     def _session(self) -> AbstractAsyncContextManager[Connection]:
-        return self._connection.session(self._connection.timeout_s)
+        return self._connection.session(self._connection.limits.session_s)
 
     @asynccontextmanager
     async def _long_session(self) -> AsyncIterator[Connection]:
@@ -56,7 +56,7 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
 
     async def hold(self) -> None:
         """Keep every other store from holding the schema."""
-        await self._connection.hold(self._connection.timeout_s)
+        await self._connection.hold()
 
     async def release(self) -> None:
         """Hold it no longer."""

@@ -28,7 +28,7 @@ from daemon.workloads.visits.messages import (
     Waiting,
 )
 from daemon.workloads.visits.sky import Exposure, Sky
-from daemon.workloads.visits.tile import Past
+from daemon.workloads.visits.tile import Past, step_of
 from daemon.workloads.visits.tiles import tiles_of
 from daemon.workloads.visits.worker_messages import Draw
 from daemon.workloads.visits.workers import Crew, WorkerDied
@@ -159,7 +159,8 @@ class VisitLoop:
         measures = await self._crew.do(past, tiles)
         visit_s = perf_counter() - began
         record = _record_of(exposure, draw)
-        await self._store.finish(record)
+        with step_of(exposure.visit, "finish"):
+            await self._store.finish(record)
         self._last = record
         self._troubled = False
         measure = measure_of(exposure, measures, visit_s=visit_s, dia_s=dia_s, resumed=again or bool(past.done))
@@ -184,13 +185,15 @@ class VisitLoop:
             return
         before_ns = time_ns - window_ns
         if before_ns // period_ns != self._expired:
-            await self._store.expire(before_ns)
+            with step_of(self._done, "drop what has left the window"):
+                await self._store.expire(before_ns)
             self._expired = before_ns // period_ns
 
     async def _past(self, exposure: Exposure) -> Past:
         window_ns = self._visits.window_ns
-        since = 0 if window_ns is None else await self._store.first_visit_since(exposure.time_ns - window_ns)
-        done = await self._store.begin(exposure.visit, exposure.time_ns)
+        with step_of(exposure.visit, "begin"):
+            since = 0 if window_ns is None else await self._store.first_visit_since(exposure.time_ns - window_ns)
+            done = await self._store.begin(exposure.visit, exposure.time_ns)
         since_visit = exposure.visit if since is None else since
         past = Past(since_visit=since_visit, since_ns=time_of(self._visits.survey, since_visit), done=done)
         _check_tiles(past, self._visits, exposure.visit)
