@@ -114,16 +114,21 @@ class MemoryVisitStore:
         self._schema.visits[record.visit] = record
         self._schema.marks = {mark for mark in self._schema.marks if mark[0] != record.visit}
 
-    async def expire(self, before_ns: int) -> None:
+    async def expire(self, before_ns: int) -> bool:
         """In `partitioned`: forget the periods that end before a time."""
         if self._mode is not IndexMode.PARTITIONED:
-            return
+            return True
         period_ns = self._settings.period_ns
         self._schema.writes = {
             key: write
             for key, write in self._schema.writes.items()
             if (write.time_ns // period_ns + 1) * period_ns > before_ns
         }
+        return True
+
+    async def prepare(self, time_ns: int) -> bool:
+        """Nothing has to be made ahead."""
+        return True
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """None: in memory nothing lies apart."""

@@ -122,8 +122,19 @@ class VisitStore(Protocol):
     async def finish(self, record: VisitRecord) -> None:
         """Mark a visit as done, and forget the marks of its steps; doing it again changes nothing."""
 
-    async def expire(self, before_ns: int) -> None:
-        """In `partitioned`: drop the partitions of periods that end before a time; else nothing, as in the paper."""
+    async def expire(self, before_ns: int) -> bool:
+        """In `partitioned`: drop the partitions of periods that end before a time; else nothing, as in the paper.
+
+        False where somebody's reading stands in the way, and some are left for another time: whoever comes to read
+        waits behind a drop, so that it waits for a moment only.
+        """
+
+    async def prepare(self, time_ns: int) -> bool:
+        """In `partitioned`: make ahead what visits of the periods after that of a time need.
+
+        Only where it has to wait for who reads (MariaDB, MySQL): a visit would, at the edge of a period. No visit may
+        be under way. False where somebody's reading stands in the way; another time it may work.
+        """
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """In `partitioned`: tables that visits read, and periods, that ended before a time and can be compacted.

@@ -149,10 +149,11 @@ class MongodbVisitStore(SessionVisitStore[Session]):
             await session.insert_objects(VISITS, [_document(record)])
             await session.delete_many(STEPS, {"visit": Int64(record.visit)})
 
-    async def expire(self, before_ns: int) -> None:
+    async def expire(self, before_ns: int) -> bool:
         """In `partitioned`: drop the collections of periods that end before a time."""
         async with self._session() as session:
             await self._tables.expire(session, before_ns)
+        return True
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """None: packs stay as they were written."""

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from pymysql.err import MySQLError
+
 from backends.mysql.protocol.bulk import Insert, Inserter
 from backends.mysql.protocol.connection import Connection, give_back
 from backends.mysql.protocol.packets import Packets
 from backends.mysql.server.address import Address, connect
 from backends.mysql.server.driver import DRIVER
+from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.mysql.server.facts import product_of
 from backends.mysql.server.locks import take
 from backends.sql.connection import Driver
@@ -21,6 +24,10 @@ MARIADB_SETTINGS = (
     # A long IN would become a join with a temporary table.
     "SET SESSION in_predicate_conversion_threshold = 0",
 )
+
+
+BRIEFLY_S = 2
+"""So long a change of a table waits for those who read it; whoever comes to read then waits behind it."""
 
 
 class Session:
@@ -48,6 +55,23 @@ class Session:
     async def run(self, text: str) -> int:
         """Run statements that give no rows; how many rows the last one changed."""
         return await self.connection.run(text)
+
+    async def run_briefly(self, text: str) -> bool:
+        """Run a statement that changes a table; False, with nothing done, where it would wait for somebody's reading.
+
+        An open transaction holds each table that it has read, and whoever comes to read waits behind the statement.
+        """
+        await self.run(f"SET @waits = @@SESSION.lock_wait_timeout; SET SESSION lock_wait_timeout = {BRIEFLY_S}")
+        try:
+            await self.run(text)
+        except MySQLError as error:
+            if number_of(error) not in LOCK_WAIT:
+                raise
+            done = False
+        else:
+            done = True
+        await self.run("SET SESSION lock_wait_timeout = @waits")
+        return done
 
     async def fetch(self, text: str) -> list[tuple[Any, ...]]:
         """Run a query whose few rows come as Python objects."""

@@ -173,9 +173,14 @@ class MysqlVisitStore(SessionVisitStore[Session]):
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """Make the partitions of the visit's period; what an earlier try committed of the visit."""
         async with self._session() as session:
-            if self._partitioned and not self._periods.known(time_ns):
+            if self._partitioned and (missing := self._periods.missing(time_ns)):
                 async with self._alone(session):
-                    await self._periods.make(session, time_ns)
+                    read = await self._periods.make(session, missing)
+                if read is not None:
+                    raise StoreUnavailable(
+                        f"{self._target}: the period of visit {visit} has no partition yet, and an open transaction"
+                        f" that has read {self._schema}.{read} stands in the way; end that transaction"
+                    )
             # At one moment: the end of a visit takes its marks away, and could be committed between two questions.
             found = await session.fetch(
                 f"{self._select_marks(visit)} UNION ALL SELECT NULL, NULL FROM {self._name('Visits')}"
@@ -216,13 +221,23 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         async with self._session() as session:
             await session.run(";".join(statements))
 
-    async def expire(self, before_ns: int) -> None:
+    async def expire(self, before_ns: int) -> bool:
         """Drop the partitions of periods that end before a time."""
         if not self._partitioned or not self._periods.new_end(before_ns):
-            return
+            return True
         async with self._long_session() as session, self._alone(session):
-            await self._periods.drop(session, before_ns)
-            await self._compaction.forget(session, before_ns)
+            dropped = await self._periods.drop(session, before_ns)
+            if dropped:
+                await self._compaction.forget(session, before_ns)
+        return dropped
+
+    async def prepare(self, time_ns: int) -> bool:
+        """Make the partitions of the periods that follow."""
+        missing = self._periods.missing(time_ns, ahead=True) if self._partitioned else []
+        if not missing:
+            return True
+        async with self._session() as session, self._alone(session):
+            return await self._periods.make(session, missing) is None
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that can be compacted."""

@@ -147,14 +147,16 @@ class PackTables:
             seconds[SECONDS[name]] = time.perf_counter() - began
         return seconds
 
-    async def expire(self, connection: Connection, before_ns: int) -> None:
-        """Drop the partitions of periods that end before a time."""
+    async def expire(self, connection: Connection, before_ns: int) -> bool:
+        """Drop the partitions of periods that end before a time; False at the first that somebody reads."""
         for table in self._tables:
             for partition in await connection.fetch(PARTITIONS, self._packs(table)):
-                if (partition["period"] + 1) * self._period_ns <= before_ns:
-                    await self._drop(connection, table, partition)
+                is_over = (partition["period"] + 1) * self._period_ns <= before_ns
+                if is_over and not await self._drop(connection, table, partition):
+                    return False
+        return True
 
-    async def _drop(self, connection: Connection, table: str, partition: asyncpg.Record) -> None:
+    async def _drop(self, connection: Connection, table: str, partition: asyncpg.Record) -> bool:
         name, period = partition
         try:
             async with connection.transaction():
@@ -164,6 +166,8 @@ class PackTables:
                 )
         except asyncpg.LockNotAvailableError:
             log.info("partition %s is being read, and is dropped another time", name)
+            return False
+        return True
 
     async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that ended before a time and can be compacted."""

@@ -133,10 +133,10 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
             )
             await connection.execute(f"DELETE FROM {self._marks} WHERE visit = $1", record.visit)
 
-    async def expire(self, before_ns: int) -> None:
+    async def expire(self, before_ns: int) -> bool:
         """Drop the partitions of periods that end before a time, where there are any."""
         async with self._session() as connection:
-            await self._tables.expire(connection, before_ns)
+            return await self._tables.expire(connection, before_ns)
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that ended before a time and can be compacted."""

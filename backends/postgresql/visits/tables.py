@@ -33,8 +33,8 @@ class VisitTables(ReadTables[Connection], Protocol):
     async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
         """Write a step in the transaction that is open; seconds by names of `schemas.api.visits.TIMES`."""
 
-    async def expire(self, connection: Connection, before_ns: int) -> None:
-        """Drop what is older, where that is done."""
+    async def expire(self, connection: Connection, before_ns: int) -> bool:
+        """Drop what is older, where that is done; False where some of it is left, since it is being read."""
 
     async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that can be compacted, where that is done."""

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -47,6 +48,31 @@ SIZES_EVERY_S = 30.0
 SIZES_EVERY_VISITS = 50
 
 
+AGAIN_S = 60.0
+"""What readers stood in the way of is tried again after so long, between two visits."""
+
+
+class OncePerPeriod:
+    """Something that is done once in each period, and again after AGAIN_S where readers stood in the way."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Do it again, whatever was done."""
+        self._done: int | None = None
+        self._not_before_s = 0.0
+
+    async def do(self, period: int, part: Callable[[], Awaitable[bool]]) -> None:
+        """Do it, if it is time. part: gives whether nothing stood in the way."""
+        if period == self._done or perf_counter() < self._not_before_s:
+            return
+        if await part():
+            self._done = period
+        else:
+            self._not_before_s = perf_counter() + AGAIN_S
+
+
 class VisitLoop:
     """Runs visits until enough are done, or until it is to stop.
 
@@ -80,7 +106,8 @@ class VisitLoop:
         self._compacts = spec.visits.compact and spec.visits.index_mode is IndexMode.PARTITIONED
         self._sky = Sky(spec.visits.survey)
         self._last: VisitRecord | None = None
-        self._expired: int | None = None
+        self._expired = OncePerPeriod()
+        self._prepared = OncePerPeriod()
         self._troubled = False
         self._tried: int | None = None
         self._sized_s = perf_counter()
@@ -107,6 +134,7 @@ class VisitLoop:
             due_s = self._due_after(perf_counter())
             if not await self._insist(self._visit):
                 return
+            await self._insist(self._prepare)
             await self._insist(self._compact)
             await self._insist(self._send_sizes)
         await self._insist(self._sizes)
@@ -142,7 +170,8 @@ class VisitLoop:
         await self._store.connect()
         if self._troubled:  # a server that crashed may have kept less than it acknowledged
             self._last = await self._store.last_visit()
-            self._expired = None
+            self._expired.forget()
+            self._prepared.forget()
         again = self._tried == self._done
         self._tried = self._done
         exposure, draw, dia_s = await self._draw(self._last)
@@ -184,10 +213,8 @@ class VisitLoop:
         if window_ns is None:
             return
         before_ns = time_ns - window_ns
-        if before_ns // period_ns != self._expired:
-            with step_of(self._done, "drop what has left the window"):
-                await self._store.expire(before_ns)
-            self._expired = before_ns // period_ns
+        with step_of(self._done, "drop what has left the window"):
+            await self._expired.do(before_ns // period_ns, partial(self._store.expire, before_ns))
 
     async def _past(self, exposure: Exposure) -> Past:
         window_ns = self._visits.window_ns
@@ -198,6 +225,13 @@ class VisitLoop:
         past = Past(since_visit=since_visit, since_ns=time_of(self._visits.survey, since_visit), done=done)
         _check_tiles(past, self._visits, exposure.visit)
         return past
+
+    async def _prepare(self) -> None:
+        """Between visits: have made ahead what those of the next periods need."""
+        if self._last is None:
+            return
+        time_ns = self._last.time_ns
+        await self._prepared.do(time_ns // self._visits.period_ns, partial(self._store.prepare, time_ns))
 
     async def _compact(self) -> None:
         """When a night is over: have periods that ended compacted; what is in somebody's way is, another night."""
