@@ -41,13 +41,15 @@ class VisitConnection(OwnedConnection[C]):
         limits: Limits,
         interrupt: Callable[[C, C], Awaitable[bool]],
     ) -> None:
-        super().__init__(driver, connect=self._in_time, prepare=self._hold_again, guarded=guarded)
+        super().__init__(driver, connect=self._in_time, prepare=self._prepare, guarded=guarded)
         self._schema = schema
         self.target = target
         self.limits = limits
         self._make_one = connect
         self._interrupt = interrupt
         self._holds = False
+        self.renewed: Callable[[], None] = lambda: None
+        """Called with each new connection: what is known of the server is to be looked at again."""
 
     @asynccontextmanager
     async def session(self, timeout_s: float | None) -> AsyncIterator[C]:
@@ -85,7 +87,8 @@ class VisitConnection(OwnedConnection[C]):
         async with asyncio.timeout(self.limits.answer_s):
             return await self._make_one()
 
-    async def _hold_again(self, connection: C) -> None:
+    async def _prepare(self, connection: C) -> None:
+        self.renewed()
         if self._holds:
             await self._lock(connection)
 

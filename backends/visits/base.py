@@ -21,6 +21,15 @@ class VisitDone(StoreError):
         super().__init__(f"visit {visit} is done already")
 
 
+class VisitsLost(StoreUnavailable):
+    """The server crashed and kept less than it had acknowledged, or it is another copy now: visits are done again."""
+
+    def __init__(self, visit: int) -> None:
+        super().__init__(
+            f"the server has lost what it had acknowledged of visit {visit} or before it; it is done again"
+        )
+
+
 class StatementTooLong(StoreError):
     """A select or a transaction took longer than `statement_timeout_s`, and the server answers: this is no outage.
 
@@ -42,6 +51,18 @@ class VisitsLocked(StoreUnavailable):
             f"another run writes visits into schema {schema!r} of {target} (or the server has not given up its"
             " connection yet); stop that one, or set another `schema` in [visits]"
         )
+
+
+def see_nothing_lost(visit: int, follows: bool, marked: int, steps: int | None) -> None:
+    """See that a visit may be marked as done.
+
+    follows: it is the first one, or the one before it is done; marked, steps: as the server has it, as it should be.
+
+    Raises:
+        VisitsLost: the server has lost some of it.
+    """
+    if not follows or (steps is not None and marked < steps):
+        raise VisitsLost(visit)
 
 
 class VisitStore(Protocol):
@@ -97,6 +118,7 @@ class VisitStore(Protocol):
 
         Raises:
             VisitDone: nothing of it may be written again.
+            VisitsLost: the visit before it is not done any more.
         """
 
     async def objects(self, region: Region) -> Array:
@@ -119,8 +141,14 @@ class VisitStore(Protocol):
         Returns when the server has acknowledged it at the durability asked for.
         """
 
-    async def finish(self, record: VisitRecord) -> None:
-        """Mark a visit as done, and forget the marks of its steps; doing it again changes nothing."""
+    async def finish(self, record: VisitRecord, steps: int | None = None) -> None:
+        """Mark a visit as done, and forget the marks of its steps; doing it again changes nothing.
+
+        steps: so many steps of its tiles were committed, in this try and before; None is not looked at.
+
+        Raises:
+            VisitsLost: fewer are marked, or the visit before it is not done any more. It is not marked as done.
+        """
 
     async def expire(self, before_ns: int) -> bool:
         """In `partitioned`: drop the partitions of periods that end before a time; else nothing, as in the paper.

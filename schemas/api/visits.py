@@ -159,6 +159,9 @@ class VisitsStatus(Model):
     visits: int = Field(description="wanted in all")
     done: int = Field(description="in the database")
     here: int = Field(description="done since this run began")
+    lost: int = Field(
+        default=0, description="so many were acknowledged by the server, lost by it, and done again or still to be done"
+    )
     since_ns: int = Field(description="when the run began")
     last: VisitMeasure | None = None
     compactions: int = Field(default=0, description="tables of periods that were compacted in this run")

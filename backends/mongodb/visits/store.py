@@ -20,7 +20,7 @@ from backends.mongodb.server.facts import check_server, meet_server
 from backends.mongodb.visits.packs import PackTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
-from backends.visits.base import StatementTooLong, VisitDone
+from backends.visits.base import StatementTooLong, VisitDone, VisitsLost, see_nothing_lost
 from backends.visits.settings import check_settings, settings_of
 from backends.visits.store import SessionVisitStore
 from backends.visits.watch import Limits, watched
@@ -127,9 +127,11 @@ class MongodbVisitStore(SessionVisitStore[Session]):
             await self._tables.begin(session, visit, time_ns)
             marks = await session.find(STEPS, {"visit": Int64(visit)}, {"tile": 1, "step": 1})
             # Asked last: the end of a visit takes its marks away.
-            done = await session.find(VISITS, {"_id": Int64(visit)}, {"_id": 1})
-        if done:
+            done = await self._done_of(session, visit)
+        if visit in done:
             raise VisitDone(visit)
+        if visit and visit - 1 not in done:
+            raise VisitsLost(visit - 1)
         return frozenset((int(mark["tile"]), Step(mark["step"])) for mark in marks)
 
     async def write(self, write: TileWrite) -> Seconds:
@@ -143,9 +145,13 @@ class MongodbVisitStore(SessionVisitStore[Session]):
             seconds["commit_s"] = time.perf_counter() - began_s
         return seconds
 
-    async def finish(self, record: VisitRecord) -> None:
+    async def finish(self, record: VisitRecord, steps: int | None = None) -> None:
         """Mark a visit as done, and forget the marks of its steps."""
         async with self._session() as session:
+            marks = await session.find(STEPS, {"visit": Int64(record.visit)}, {"_id": 1})
+            done = await self._done_of(session, record.visit)
+            if record.visit not in done:
+                see_nothing_lost(record.visit, not record.visit or record.visit - 1 in done, len(marks), steps)
             await session.insert_objects(VISITS, [_document(record)])
             await session.delete_many(STEPS, {"visit": Int64(record.visit)})
 
@@ -174,6 +180,11 @@ class MongodbVisitStore(SessionVisitStore[Session]):
             await self._see_free(session)
             with pymongo.timeout(self._timeout_s):
                 await session.database.client.drop_database(session.database.name)
+
+    async def _done_of(self, session: Session, visit: int) -> set[int]:
+        """A visit and the one before it, as far as they are done."""
+        found = await session.find(VISITS, {"_id": {"$gte": Int64(visit - 1), "$lte": Int64(visit)}}, {"_id": 1})
+        return {int(each["_id"]) for each in found}
 
     async def _see_free(self, session: Session) -> None:
         """See that a database has nothing, or visits.

@@ -23,7 +23,7 @@ from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
 from backends.sql.connection import LockNotGranted
 from backends.sql.visits import VisitConnection
-from backends.visits.base import VisitDone
+from backends.visits.base import VisitDone, VisitsLost, see_nothing_lost
 from backends.visits.rows import SECONDS, STEP_TABLES
 from backends.visits.settings import check_settings, settings_of
 from backends.visits.store import SessionVisitStore
@@ -92,6 +92,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
             ),
             interrupt=interrupt,
         )
+        self._connection.renewed = self._periods.forget
 
     async def create(self) -> None:
         """Create the database and the tables of the index mode, or check those that are there."""
@@ -183,12 +184,15 @@ class MysqlVisitStore(SessionVisitStore[Session]):
                     )
             # At one moment: the end of a visit takes its marks away, and could be committed between two questions.
             found = await session.fetch(
-                f"{self._select_marks(visit)} UNION ALL SELECT NULL, NULL FROM {self._name('Visits')}"
-                f" WHERE visit = {visit}"
+                f"{self._select_marks(visit)} UNION ALL SELECT visit - {visit}, NULL FROM {self._name('Visits')}"
+                f" WHERE visit BETWEEN {visit - 1} AND {visit}"
             )
-        if any(step is None for _, step in found):
+        done = {int(number) for number, step in found if step is None}
+        if 0 in done:
             raise VisitDone(visit)
-        return _marks_of(found)
+        if visit and -1 not in done:
+            raise VisitsLost(visit - 1)
+        return _marks_of(mark for mark in found if mark[1] is not None)
 
     async def write(self, write: TileWrite) -> Seconds:
         """Commit the steps of a tile that are not there yet."""
@@ -206,7 +210,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
                     raise
                 return await self._write(session, write, missing) if missing else {}
 
-    async def finish(self, record: VisitRecord) -> None:
+    async def finish(self, record: VisitRecord, steps: int | None = None) -> None:
         """Mark a visit as done, and forget the marks of its steps."""
         values = (
             f"{record.visit}, {record.time_ns}, {record.ra!r}, {record.decl!r},"
@@ -218,7 +222,15 @@ class MysqlVisitStore(SessionVisitStore[Session]):
             f"DELETE FROM {self._name('VisitSteps')} WHERE visit = {record.visit}",
             "COMMIT",
         )
+        counts = (
+            f"SELECT SUM(visit = {record.visit}), SUM(visit = {record.visit - 1}),"
+            f" (SELECT COUNT(*) FROM {self._name('VisitSteps')} WHERE visit = {record.visit})"
+            f" FROM {self._name('Visits')} WHERE visit BETWEEN {record.visit - 1} AND {record.visit}"
+        )
         async with self._session() as session:
+            ((is_done, follows, marked),) = await session.fetch(counts)
+            if not is_done:
+                see_nothing_lost(record.visit, not record.visit or bool(follows), marked, steps)
             await session.run(";".join(statements))
 
     async def expire(self, before_ns: int) -> bool:

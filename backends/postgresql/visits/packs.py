@@ -26,7 +26,7 @@ from backends.postgresql.visits.partitions import (
     packs_name,
     quoted_packs,
 )
-from backends.postgresql.visits.schema import has_table
+from backends.postgresql.visits.schema import DURABLE, has_table
 from backends.postgresql.visits.tables import copy_in
 from backends.postgresql.visits.views import create_views
 from backends.visits.compaction import Part
@@ -88,6 +88,10 @@ class PackTables:
         """The notes of what is compacted."""
         return {NOTES: self._compaction.create()}
 
+    def forget(self) -> None:
+        """Look again which partitions there are."""
+        self._made.clear()
+
     async def begin(self, connection: Connection, time_ns: int) -> None:
         """Make the partitions of a period."""
         period = time_ns // self._period_ns
@@ -95,7 +99,7 @@ class PackTables:
             return
         if not await self._is_there(connection, period):
             async with connection.transaction():
-                await connection.execute(lock_schema(self._schema))
+                await connection.execute(f"{DURABLE}; {lock_schema(self._schema)}")
                 if not await self._is_there(connection, period):
                     await connection.execute(";".join(self._create_partitions(period)))
         self._made.add(period)

@@ -121,6 +121,9 @@ class RowTables:
             payload = encode(rows, table)
             await copy_in(connection, table.name, payload, schema=self._schema, columns=table.dtype.names or ())
 
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
     async def expire(self, connection: Connection, before_ns: int) -> bool:
         """Nothing is dropped, as in the paper."""
         return True

@@ -27,6 +27,9 @@ class VisitTables(ReadTables[Connection], Protocol):
     def added(self) -> Mapping[str, str]:
         """Statements by the table that each makes, also in a schema that was there before there was such a table."""
 
+    def forget(self) -> None:
+        """Look again what is there: the connection is another one, and the server may have crashed."""
+
     async def begin(self, connection: Connection, time_ns: int) -> None:
         """Make what a visit at a time needs; harmless when it is there, and beside others who do the same."""
 

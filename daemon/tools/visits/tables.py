@@ -136,6 +136,10 @@ def status_lines(status: VisitsStatus) -> list[tuple[str, str]]:
         ("state", state_words(status) if status.problem is None else f"{state_words(status)}: {status.problem}"),
         ("done", f"{status.done:,} of {status.visits:,} visits, {status.here:,} in this run"),
     ]
+    if status.lost:
+        lines.append(
+            ("lost", f"{status.lost:,} visits by the server, which had acknowledged them; they are done again")
+        )
     if status.last is not None:
         lines.append(("last", f"visit {status.last.visit:,}: {visit_words(status.last)}"))
     if status.mean_s is not None:

@@ -40,6 +40,12 @@ class Visited(Message):
     tiles: tuple[TileMeasure, ...]
 
 
+class Lost(Message):
+    """The server has lost visits that it had acknowledged: so many are done, and those after them are done again."""
+
+    done: int
+
+
 class Waiting(Message):
     """The next visit begins then, in ns since 1970-01-01 UTC."""
 
@@ -71,7 +77,7 @@ class Troubled(Message):
     problem: str
 
 
-MESSAGES = (Begun, Visited, Waiting, Compacting, CompactionDone, Sizes, Troubled)
+MESSAGES = (Begun, Visited, Lost, Waiting, Compacting, CompactionDone, Sizes, Troubled)
 
 
 def spec_of(

@@ -13,8 +13,8 @@ from daemon.workloads.frame.messages import Message
 from daemon.workloads.frame.runner import Run
 from daemon.workloads.visits.archive import RunWriter, VisitsArchive
 from daemon.workloads.visits.facts import expected
-from daemon.workloads.visits.messages import Begun, Compacting, CompactionDone, Sizes, Troubled, Visited, Waiting
-from daemon.workloads.visits.series import Series
+from daemon.workloads.visits.messages import Begun, Compacting, CompactionDone, Lost, Sizes, Troubled, Visited, Waiting
+from daemon.workloads.visits.series import Series, measure_of
 from schemas.api.visits import Compaction, Line, TableSize, VisitMeasure, VisitsRun, VisitsStatus
 from schemas.config.visits import Cadence, VisitsConfig
 from schemas.states import RunState, VisitsPhase
@@ -69,7 +69,7 @@ class RunProgress(Run):
         self._target = target
         self._in_daemon = in_daemon
         self._writer: RunWriter | None = None
-        self._here = self._over = self._slow = 0
+        self._lost = 0
         self._last: VisitMeasure | None = None
         self._last_ns: int | None = None
         self._fit: Line | None = None
@@ -77,8 +77,7 @@ class RunProgress(Run):
         self._ready_s = time.monotonic()
         self._lately: deque[float] = deque(maxlen=LATELY)
         self._overheads: deque[float] = deque(maxlen=LATELY)
-        for seconds in self.series.column("visit_s").tolist():
-            self._count(seconds)
+        self._count_all()
 
     def begin(self) -> None:
         """Open its files, and write a record of a run that goes on: what a kill leaves behind.
@@ -116,11 +115,15 @@ class RunProgress(Run):
         """
         match message:
             case Begun():
+                await self._cut(message.done)
                 self.done = message.done
                 self._go_on(VisitsPhase.VISITING)
                 self._ready_s = time.monotonic()
             case Visited():
                 await self._visited(message)
+            case Lost():
+                await self._cut(message.done)
+                self.done = message.done
             case Waiting():
                 self.phase = VisitsPhase.WAITING
             case Compacting():
@@ -161,6 +164,25 @@ class RunProgress(Run):
             self._fitted_s = now_s
             rows = self.series.rows
             self._fit = await asyncio.to_thread(_line, rows["visit"], rows["visit_s"])
+
+    async def _cut(self, done: int) -> None:
+        """Take out what was measured of visits that are not among those that are done: they come again."""
+        measured = len(self.series)
+        self.series.cut(done)
+        if len(self.series) == measured:
+            return
+        self._lost += measured - len(self.series)
+        self._last = measure_of(self.series.rows[-1]) if len(self.series) else None
+        self._fit = None
+        self._count_all()
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.cut, done)
+
+    def _count_all(self) -> None:
+        self._here = self._over = self._slow = 0
+        self._lately.clear()
+        for seconds in self.series.column("visit_s").tolist():
+            self._count(seconds)
 
     def _count(self, seconds: float) -> None:
         self._here += 1
@@ -205,6 +227,7 @@ class RunProgress(Run):
             visits=self.settings.visits,
             done=self.done,
             here=self._here,
+            lost=self._lost,
             since_ns=self.began_ns,
             last=self._last,
             compactions=len(self.compactions),

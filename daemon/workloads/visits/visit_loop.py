@@ -22,6 +22,7 @@ from daemon.workloads.visits.messages import (
     Begun,
     Compacting,
     CompactionDone,
+    Lost,
     Sizes,
     Spec,
     Troubled,
@@ -37,7 +38,7 @@ from schemas.api.visits import COUNTS, TIMES, Compaction, TileMeasure, VisitMeas
 from schemas.config.visits import Cadence, VisitsConfig
 from schemas.visits.records import Compacted, VisitRecord
 from schemas.visits.survey import Survey
-from schemas.visits.tables import IndexMode
+from schemas.visits.tables import IndexMode, Step
 
 Answer = TypeVar("Answer")
 
@@ -169,7 +170,7 @@ class VisitLoop:
         """Do the next visit."""
         await self._store.connect()
         if self._troubled:  # a server that crashed may have kept less than it acknowledged
-            self._last = await self._store.last_visit()
+            self._go_back(await self._store.last_visit())
             self._expired.forget()
             self._prepared.forget()
         again = self._tried == self._done
@@ -189,11 +190,17 @@ class VisitLoop:
         visit_s = perf_counter() - began
         record = _record_of(exposure, draw)
         with step_of(exposure.visit, "finish"):
-            await self._store.finish(record)
+            await self._store.finish(record, sum(len(Step) for measure in measures if measure.objects))
         self._last = record
         self._troubled = False
         measure = measure_of(exposure, measures, visit_s=visit_s, dia_s=dia_s, resumed=again or bool(past.done))
         self._send(Visited(visit=measure, tiles=tuple(measures)))
+
+    def _go_back(self, last: VisitRecord | None) -> None:
+        """The server has this visit as its last one, which may be one before ours."""
+        done, self._last = self._done, last
+        if self._done < done:
+            self._send(Lost(done=self._done))
 
     async def _draw(self, last: VisitRecord | None) -> tuple[Exposure, Draw, float]:
         """The next exposure, prepared for the crew, and how long that took."""
